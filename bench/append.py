@@ -15,7 +15,7 @@ from a2a.types import a2a_pb2
 
 from accord.engine.log_writer import SNAPSHOT_EVENTS
 from accord.model import Artifact, Part, Task, TaskState
-from accord.storage.commands import runs, tasks
+from accord.storage.commands import task_lifecycle, tasks
 from accord.storage.commands.tasks import Append
 from accord.storage.store import Store
 from bench import hosting, official
@@ -64,7 +64,7 @@ class Ours:
         self._lengths[number] += 1
 
     async def _create(self, number: int) -> None:
-        await self._store.do(runs.accept, hosting.TENANT, hosting.accepting(self._tasks[number], NODE))
+        await self._store.do(task_lifecycle.accept_task, hosting.TENANT, hosting.accepting(self._tasks[number], NODE))
 
     async def _append(self, number: int, after: int, count: int) -> None:
         task = self._tasks[number].task

@@ -12,8 +12,8 @@ from time import perf_counter
 import uvloop
 
 from accord.engine.node import CLAIM
-from accord.storage.commands import jobs, runs
-from accord.storage.commands.jobs import Claimed
+from accord.storage.commands import jobs, task_lifecycle
+from accord.storage.commands.jobs import ClaimedJob
 from accord.storage.store import Store
 from bench import hosting
 from bench.report import Table, Target
@@ -38,13 +38,13 @@ async def fill(store: Store, count: int) -> None:
     """Accept so many tasks, whose jobs nobody takes yet."""
     for start in range(0, count, ACCEPTED_AT_ONCE):
         made = [hosting.accepting(hosting.new_task()) for _ in range(min(ACCEPTED_AT_ONCE, count - start))]
-        await asyncio.gather(*(store.do(runs.accept, hosting.TENANT, new) for new in made))
+        await asyncio.gather(*(store.do(task_lifecycle.accept_task, hosting.TENANT, new) for new in made))
 
 
 async def drain(store: Store, at_once: int) -> int:
     """Claim and finish everything, and return how much that was."""
     done = 0
-    found: list[Claimed] = await store.do(jobs.claim, NODE, hosting.AGENT, at_once)
+    found: list[ClaimedJob] = await store.do(jobs.claim, NODE, hosting.AGENT, at_once)
     while found:
         done += len(found)
         finishing = asyncio.gather(*(store.do(jobs.finish, job) for job in found))

@@ -12,7 +12,7 @@ import sys
 import uvloop
 from playwright.async_api import Browser, BrowserContext, async_playwright
 
-from accord.storage.open import open_store
+from accord.storage.address import open_store
 from bench.feed import STORED, filled
 from bench.report import Table, Target
 from bench.server import Server, running

@@ -16,10 +16,10 @@ import uvloop
 
 from accord.engine.ids import uuid7
 from accord.model import Message, Part, Role, Task, TaskState, TaskStatus
-from accord.storage import migrate
-from accord.storage.commands import browsing, tasks
-from accord.storage.commands.browsing import Seen, Wanted
-from accord.storage.open import open_store
+from accord.storage import schema
+from accord.storage.address import open_store
+from accord.storage.commands import task_lists, tasks
+from accord.storage.commands.task_lists import TaskSearch, VisibleTasks
 from accord.storage.store import Store, Tx
 from bench.report import Table, Target
 from bench.server import Server, running
@@ -122,7 +122,7 @@ def _told(stream: bytes, title: str) -> set[tuple[str, int]]:
 
 async def filled(store: Store, count: int) -> None:
     """Keep many tasks, of which most have ended well."""
-    await migrate.upgrade(store)
+    await schema.upgrade_schema(store)
     for begin in range(0, count, 5000):
         await store.do(_fill, begin, min(count, begin + 5000))
 
@@ -134,7 +134,7 @@ async def _fill(tx: Tx, begin: int, end: int) -> None:
         state = TaskState.FAILED if number % 50 == 0 else TaskState.COMPLETED
         said = Message(message_id="m", role=Role.USER, parts=(Part(text=f"Task number {number} " * 5),))
         task = Task(id=task_id, context_id=f"c-{number // 10}", history=(said,), status=TaskStatus(state=state))
-        new = tasks.NewTask(task=task, agent=f"agent-{number % 7}", owner=f"owner-{number % 3}", at=at)
+        new = tasks.TaskCreation(task=task, agent=f"agent-{number % 7}", owner=f"owner-{number % 3}", at=at)
         await tasks.create_task(tx, "", new)
 
 
@@ -144,15 +144,15 @@ async def _analyzed(tx: Tx) -> None:
 
 
 LISTS = {
-    "first page": (Seen(owner="", sees_all=True), Wanted()),
-    "of one owner": (Seen(owner="owner-1"), Wanted()),
-    "of one agent": (Seen(owner="", sees_all=True), Wanted(agents=("agent-3",))),
-    "failed": (Seen(owner="", sees_all=True), Wanted(states=(TaskState.FAILED,))),
-    "completed": (Seen(owner="", sees_all=True), Wanted(states=(TaskState.COMPLETED,))),
-    "of a context": (Seen(owner="", sees_all=True), Wanted(context_id="c-77")),
-    "top": (Seen(owner="owner-2"), Wanted(is_top=True)),
-    "words": (Seen(owner="", sees_all=True), Wanted(words="number 99")),
-    "of nobody": (Seen(owner="nobody"), Wanted()),
+    "first page": (VisibleTasks(owner="", sees_all=True), TaskSearch()),
+    "of one owner": (VisibleTasks(owner="owner-1"), TaskSearch()),
+    "of one agent": (VisibleTasks(owner="", sees_all=True), TaskSearch(agents=("agent-3",))),
+    "failed": (VisibleTasks(owner="", sees_all=True), TaskSearch(states=(TaskState.FAILED,))),
+    "completed": (VisibleTasks(owner="", sees_all=True), TaskSearch(states=(TaskState.COMPLETED,))),
+    "of a context": (VisibleTasks(owner="", sees_all=True), TaskSearch(context_id="c-77")),
+    "top": (VisibleTasks(owner="owner-2"), TaskSearch(is_top=True)),
+    "words": (VisibleTasks(owner="", sees_all=True), TaskSearch(words="number 99")),
+    "of nobody": (VisibleTasks(owner="nobody"), TaskSearch()),
 }
 
 
@@ -162,7 +162,7 @@ async def listed(store: Store, times: int) -> dict[str, Measured]:
         taken = []
         for _ in range(times):
             begun = perf_counter()
-            await store.read(browsing.page, "", seen, wanted)
+            await store.read(task_lists.list_page, "", seen, wanted)
             taken.append(perf_counter() - begun)
         found[name] = {MS: 1000 * sorted(taken)[len(taken) // 2]}
     return found

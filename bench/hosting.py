@@ -11,11 +11,11 @@ from accord.engine.task_store import TaskStore
 from accord.model import Artifact, ArtifactUpdate, Message, Part, Role, SendRequest, Task, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
 from accord.service.host import Host
-from accord.storage import migrate
+from accord.storage import schema
+from accord.storage.address import open_store
 from accord.storage.blobs import LargeParts, open_blobs
-from accord.storage.commands.runs import Accept, Work
-from accord.storage.commands.tasks import NewTask
-from accord.storage.open import open_store
+from accord.storage.commands.task_lifecycle import AcceptRequest, JobOptions
+from accord.storage.commands.tasks import TaskCreation
 from accord.storage.store import Store
 
 TENANT = "bench"
@@ -31,7 +31,7 @@ _numbers = count(1)
 async def opened(address: str) -> AsyncIterator[Store]:
     """Open a store and make its tables."""
     async with open_store(address) as store:
-        await migrate.upgrade(store)
+        await schema.upgrade_schema(store)
         yield store
 
 
@@ -40,7 +40,7 @@ async def hosted(address: str, *agents: Agent) -> AsyncIterator[Host]:
     """Host agents over a store."""
     hub = Hub()
     async with open_store(address, hub.heard) as store:
-        await migrate.upgrade(store)
+        await schema.upgrade_schema(store)
         archive = TaskStore(store, await LargeParts.open(store, open_blobs("table:", store, {})))
         host = Host(archive, hub, agents)
         await host.start()
@@ -62,18 +62,18 @@ def saying(text: str, *, task_id: str | None = None, context_id: str | None = No
     return SendRequest(message=message)
 
 
-def new_task(state: TaskState = TaskState.SUBMITTED) -> NewTask:
+def new_task(state: TaskState = TaskState.SUBMITTED) -> TaskCreation:
     """Return a task that is not there yet."""
     task_id = f"t-{next(_numbers):09}"
     said = Message(message_id=f"m-{task_id}", role=Role.USER, parts=(Part(text="Begin"),), task_id=task_id)
     status = TaskStatus(state=state, timestamp=timestamp_ms(AT))
     task = Task(id=task_id, context_id=f"c-{task_id}", status=status, history=(said,))
-    return NewTask(task=task, agent=AGENT, owner=CALLER.owner, at=AT)
+    return TaskCreation(task=task, agent=AGENT, owner=CALLER.owner, at=AT)
 
 
-def accepting(new: NewTask, node: str | None = None) -> Accept:
+def accepting(new: TaskCreation, node: str | None = None) -> AcceptRequest:
     """Return a message that makes a task, which a node takes at once or nobody does yet."""
-    return Accept(new=new, message_id=new.task.history[0].message_id, work=Work(queue=AGENT, node=node))
+    return AcceptRequest(new=new, message_id=new.task.history[0].message_id, work=JobOptions(queue=AGENT, node=node))
 
 
 def chunk(task: Task, text: str) -> ArtifactUpdate:

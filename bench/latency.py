@@ -18,7 +18,7 @@ import uvloop
 
 from accord.model import TaskState
 from accord.storage.commands import tasks
-from accord.storage.commands.tasks import Append, NewTask
+from accord.storage.commands.tasks import Append, TaskCreation
 from accord.storage.store import Store
 from bench import hosting
 from bench.report import Table, Target
@@ -76,7 +76,7 @@ async def _process(asked: dict[str, object]) -> AsyncIterator[asyncio.StreamRead
             process.kill()
 
 
-async def _write(store: Store, new: NewTask, place: int, count: int) -> list[float]:
+async def _write(store: Store, new: TaskCreation, place: int, count: int) -> list[float]:
     """Append at a steady pace, each event with the time of its writing; return what the commits took."""
     start, interval = time.monotonic() + place / PER_SECOND, TASKS / PER_SECOND
     commits = []

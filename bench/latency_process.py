@@ -11,8 +11,8 @@ import uvloop
 from accord.engine.subscriptions import Hub, Subscriber
 from accord.engine.task_store import TaskStore
 from accord.model import ArtifactUpdate
-from accord.storage.open import open_store
-from accord.storage.postgres import PostgresStore
+from accord.storage.address import open_store
+from accord.storage.postgres.driver import PostgresStore
 from bench import hosting
 
 

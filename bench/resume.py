@@ -12,7 +12,7 @@ import time
 
 import uvloop
 
-from accord.storage.open import open_store
+from accord.storage.address import open_store
 from accord.storage.store import Tx
 from bench.cluster import Node, cluster
 from bench.report import Table, Target

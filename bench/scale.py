@@ -17,7 +17,7 @@ from time import perf_counter
 
 import uvloop
 
-from accord.storage.open import open_store
+from accord.storage.address import open_store
 from accord.storage.store import Tx
 from bench import load
 from bench.cluster import Node, cluster, cpu_below

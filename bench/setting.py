@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from accord.storage.open import MOUNTS, file_system
+from accord.storage.address import MOUNTS, file_system
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # platformdirs notes that a container has no runtime directory

@@ -16,8 +16,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from accord.storage import migrate
-from accord.storage.postgres import PostgresStore
+from accord.storage import schema
+from accord.storage.postgres.driver import PostgresStore
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # platformdirs notes that a container has no runtime directory
@@ -128,7 +128,7 @@ async def emptied(address: str) -> str:
         await dropped(address)
         store = PostgresStore(address, listen=False)
         await store.open()
-        await migrate.upgrade(store)
+        await schema.upgrade_schema(store)
         await store.close()
         _MADE[address] = await _shape(connection)
     finally:

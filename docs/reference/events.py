@@ -1,6 +1,6 @@
 """The page of events: the name of every record that a server writes, and what it says."""
 
-from accord.telemetry.events import EVENTS
+from accord.telemetry.logs import EVENTS
 
 HEAD = """# Events in the log
 

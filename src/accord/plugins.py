@@ -20,11 +20,9 @@ if TYPE_CHECKING:
     from accord.engine.agent import Agent, Crash, Living, Node, Profile
     from accord.engine.context import Context, Failed, Rejected
     from accord.errors import AuthenticationFailed
-    from accord.storage.blobs.kinds import BlobsKind
-    from accord.storage.blobs.outside import Shelf
-    from accord.storage.carriers import SignalsKind
-    from accord.storage.located import Location, NoOptions
-    from accord.storage.signals import Carrier, Hear, Signals
+    from accord.storage.address import Location, NoOptions, SignalsKind
+    from accord.storage.blobs.blob_store import BlobsKind, Shelf
+    from accord.storage.notifications import Carrier, Hear, Signals
     from accord.storage.store import StoreFull, StoreRefused, StoreUnavailable
     from accord.workflows.steps import Executor, Result, Scene, StepKind
 
@@ -76,11 +74,9 @@ _HOMES = {
     "accord.auth.schemes": ("Ports", "SchemeKind"),
     "accord.auth.scheme_settings": ("Grant", "Settings"),
     "accord.errors": ("AuthenticationFailed",),
-    "accord.storage.blobs.kinds": ("BlobsKind",),
-    "accord.storage.blobs.outside": ("Shelf",),
-    "accord.storage.carriers": ("SignalsKind",),
-    "accord.storage.located": ("Location", "NoOptions"),
-    "accord.storage.signals": ("Carrier", "Hear", "Signals"),
+    "accord.storage.blobs.blob_store": ("BlobsKind", "Shelf"),
+    "accord.storage.address": ("Location", "NoOptions", "SignalsKind"),
+    "accord.storage.notifications": ("Carrier", "Hear", "Signals"),
     "accord.storage.store": ("StoreFull", "StoreRefused", "StoreUnavailable"),
     "accord.workflows.steps": ("Executor", "Result", "Scene", "StepKind"),
 }
@@ -93,8 +89,8 @@ FAMILIES = {
     "accord.agents": "accord.agents.agent_types:KINDS",
     "accord.steps": "accord.workflows.steps:STEPS",
     "accord.auth": "accord.auth.schemes:SCHEMES",
-    "accord.signals": "accord.storage.carriers:CARRIERS",
-    "accord.blobs": "accord.storage.blobs.kinds:BLOBS",
+    "accord.signals": "accord.storage.address:CARRIERS",
+    "accord.blobs": "accord.storage.blobs.blob_store:BLOBS",
 }
 """Group of entry points -> the family that reads it."""
 

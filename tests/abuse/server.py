@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from accord.auth.api_keys import new_key
-from accord.storage import migrate
-from accord.storage.commands import apikeys
-from accord.storage.commands.apikeys import NewKey
-from accord.storage.open import open_store
+from accord.storage import schema
+from accord.storage.address import open_store
+from accord.storage.commands import authentication
+from accord.storage.commands.authentication import NewApiKey
 from tests.abuse.wire import Answer, Wire
 from tests.ports import free_port
 
@@ -152,13 +152,13 @@ def serving(
 async def _made(store: str, holders: Mapping[str, Holder]) -> list[tuple[str, str]]:
     found = []
     async with open_store(store) as opened:
-        await migrate.upgrade(opened)
+        await schema.upgrade_schema(opened)
         for name, holder in holders.items():
             made = new_key()
-            new = NewKey(
+            new = NewApiKey(
                 id=made.id, hash=made.hash, name=name, owner=holder.owner, tenant=holder.tenant, roles=holder.roles
             )
-            await opened.do(apikeys.create, new)
+            await opened.do(authentication.create_api_key, new)
             found.append((name, made.key))
     return found
 

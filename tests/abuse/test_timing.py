@@ -28,10 +28,10 @@ from accord.auth.schemes import Ports, build_scheme
 from accord.bindings.links import Claim, Links, NotSigned
 from accord.errors import AuthenticationFailed
 from accord.protocol import http_headers, jose
-from accord.storage import migrate
-from accord.storage.commands import apikeys
-from accord.storage.commands.apikeys import NewKey
-from accord.storage.sqlite import SqliteStore
+from accord.storage import schema
+from accord.storage.commands import authentication
+from accord.storage.commands.authentication import NewApiKey
+from accord.storage.sqlite.driver import SqliteStore
 from accord.workflows import triggers
 from accord.workflows.document import Hook
 
@@ -105,8 +105,8 @@ def presenting(name: str, value: str) -> Presented:
 @pytest.fixture
 async def ports() -> Any:
     store = SqliteStore(None)
-    await migrate.upgrade(store)
-    await store.do(apikeys.create, NewKey(id=KEY.id, hash=KEY.hash, name="", owner="o"))
+    await schema.upgrade_schema(store)
+    await store.do(authentication.create_api_key, NewApiKey(id=KEY.id, hash=KEY.hash, name="", owner="o"))
     yield Ports(store=store)
     await store.close()
 

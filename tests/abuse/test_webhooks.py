@@ -21,7 +21,7 @@ from accord.app import Application, to_a2a
 from accord.model import Message, Part, PushConfig, PushGetRequest, Role, SendConfiguration, SendRequest
 from accord.outbound import NO_ADDRESS, SystemResolver
 from accord.protocol.operations import Operation
-from accord.storage.open import open_store
+from accord.storage.address import open_store
 from accord.storage.store import Row, Store
 from accord.testing.asgi import call, lifespan
 from tests.abuse.agents import victim

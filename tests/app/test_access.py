@@ -16,9 +16,9 @@ from accord.auth.scheme_settings import AnyScheme
 from accord.bindings.bodies import SMALL
 from accord.bindings.http import App, Receive, Scope, Send
 from accord.protocol import http_headers, jose
-from accord.storage.commands import apikeys, audit
-from accord.storage.commands.apikeys import NewKey
-from accord.storage.open import open_store
+from accord.storage.address import open_store
+from accord.storage.commands import authentication, monitoring
+from accord.storage.commands.authentication import NewApiKey
 from accord.testing import call
 from tests.app.conftest import CARD, HEADER, KNOWN, SECRET, V1, card_at, echo, get, planner, rpc, said, serving
 from tests.certificates import Authority
@@ -40,7 +40,7 @@ class Enforced(NamedTuple):
 async def api_key(app: Application, _: Path) -> dict[str, str]:
     made = new_key()
     await app.host.engine.store.do(
-        apikeys.create, NewKey(id=made.id, name="of the test", hash=made.hash, owner="alice")
+        authentication.create_api_key, NewApiKey(id=made.id, name="of the test", hash=made.hash, owner="alice")
     )
     return {"X-API-Key": made.key}
 
@@ -341,7 +341,7 @@ async def test_who_is_turned_away_is_in_the_audit(tmp_path: Path) -> None:
     async with open_store(url) as store:
         found = [
             (entry.owner, entry.agent, entry.operation, entry.outcome)
-            for entry in await store.read(audit.find, "", audit.Query())
+            for entry in await store.read(monitoring.find_audit, "", monitoring.AuditLogQuery())
         ]
     assert found == [("alice", "echo", "SendMessage", "ok"), ("", "", "Authenticate", "UNAUTHENTICATED")]
 

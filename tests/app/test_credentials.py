@@ -18,9 +18,8 @@ from accord.client.credentials import Credential, KeyManagementError
 from accord.config import BadSettings
 from accord.config.settings import Credentials, Remote, Settings
 from accord.model import PushConfig
-from accord.storage import migrate
-from accord.storage.address import parse
-from accord.storage.open import open_store
+from accord.storage import schema
+from accord.storage.address import open_store, parse_address
 from accord.testing import lifespan
 from accord.testing.inprocess import Running
 from tests.app.conftest import send, text_of
@@ -38,8 +37,8 @@ def new_key() -> str:
 
 
 async def put(url: str, settings: Credentials) -> None:
-    async with open_store(parse(url)) as store:
-        await migrate.upgrade(store)
+    async with open_store(parse_address(url)) as store:
+        await schema.upgrade_schema(store)
         await sealed_keys(store, settings).put("", "svc", STORED)
         await sealed_keys(store, settings).put("", "both", STORED)
         await sealed_keys(store, settings).put("acme", "theirs", STORED)
@@ -74,8 +73,8 @@ async def test_a_store_in_memory_has_nothing_from_before() -> None:
 async def test_a_remote_agent_is_reached_with_what_the_store_keeps(tmp_path: Path) -> None:
     url, settings = f"sqlite:///{tmp_path}/accord.db", Credentials(keys=(new_key(),))
     async with serving(HEADER) as elsewhere:
-        async with open_store(parse(url)) as store:
-            await migrate.upgrade(store)
+        async with open_store(parse_address(url)) as store:
+            await schema.upgrade_schema(store)
             await sealed_keys(store, settings).put("", "partner", Credential(api_key=SECRET))
         (far,) = remote_agents(
             Settings(
@@ -109,7 +108,7 @@ async def test_server_with_keys_stores_no_secret_of_a_webhook(tmp_path: Path) ->
     with pytest.raises(BadSettings, match=r"credentials\.keys"):
         async with Application([echo], settings).lifespan():
             pass
-    async with open_store(parse(url)) as store:
+    async with open_store(parse_address(url)) as store:
         assert await rotate(store, Credentials(keys=(key,))) == 1
 
 

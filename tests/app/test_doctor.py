@@ -25,10 +25,9 @@ from accord.config import Loaded, Settings, settings_of
 from accord.config.settings import Credentials
 from accord.model import PushConfig
 from accord.plugins import Plugin
-from accord.storage import migrate
-from accord.storage.address import SqliteAddress
-from accord.storage.commands import apikeys, tasks
-from accord.storage.open import open_store
+from accord.storage import schema
+from accord.storage.address import SqliteAddress, open_store
+from accord.storage.commands import authentication, tasks
 from accord.storage.store import Store, Tx
 from tests.app.elsewhere import CARD, card, elsewhere
 from tests.app.examined import ECHO, FAILED, OK, WARNING, Examined, examined
@@ -54,7 +53,7 @@ def content(name: str) -> bytes:
 async def make_store(file: str = "accord.db") -> SqliteAddress:
     address = SqliteAddress(path=Path(file))
     async with open_store(address) as store:
-        await migrate.upgrade(store)
+        await schema.upgrade_schema(store)
     return address
 
 
@@ -76,7 +75,7 @@ async def test_a_store_that_is_there_says_what_it_is() -> None:
     found = await examined()
     (status, detail), (written, took), *_ = found["store"]
     assert (status, written) == (OK, OK)
-    assert f"schema {migrate.known()[-1].number}" in detail
+    assert f"schema {schema.known_migrations()[-1].number}" in detail
     assert "SQLite 3." in detail
     assert took.startswith("a write is on the disk after ")
     assert content("accord.db") == before
@@ -330,18 +329,18 @@ async def test_api_keys_have_to_be_there_and_last() -> None:
     address = await make_store()
     assert (await examined(auth=API_KEYS)).one("api keys") == (WARNING, "there is none, so nobody gets in")
     async with open_store(address) as store:
-        await store.do(apikeys.create, _key(None))
+        await store.do(authentication.create_api_key, _key(None))
     assert (await examined(auth=API_KEYS)).one("api keys") == (OK, "1 that can be used")
     async with open_store(address) as store:
-        soon = await store.do(apikeys.create, _key(3 * 24 * 3600 * 1000))
+        soon = await store.do(authentication.create_api_key, _key(3 * 24 * 3600 * 1000))
     status, detail = (await examined(auth=API_KEYS)).one("api keys")
     assert status is WARNING
     assert detail.endswith(soon.id)
 
 
-def _key(lasts_ms: int | None) -> apikeys.NewKey:
+def _key(lasts_ms: int | None) -> authentication.NewApiKey:
     made = new_key()
-    return apikeys.NewKey(id=made.id, hash=made.hash, name="test", owner="me", lasts_ms=lasts_ms)
+    return authentication.NewApiKey(id=made.id, hash=made.hash, name="test", owner="me", lasts_ms=lasts_ms)
 
 
 async def test_a_signing_key_has_to_be_one() -> None:

@@ -35,7 +35,7 @@ from accord.outbound import Outbound, Policy
 from accord.protocol import http_headers
 from accord.protocol.dialects import DIALECTS, decode_webhook
 from accord.protocol.operations import DialectName
-from accord.storage.commands import pushes
+from accord.storage.commands import webhooks
 from tests.core.conftest import ALICE, Hosting, bounded, hosting, postgres, saying, states
 from tests.core.doubles import rows, sent, until
 from tests.outbound.conftest import Listening, listening
@@ -409,12 +409,12 @@ async def test_a_receiver_that_is_gone_is_not_called_again_and_may_be_asked_for(
     task = await sent(host.default, with_hook(receiver), ALICE)
 
     async def is_dead() -> bool:
-        found = await host.engine.store.read(pushes.standings, "dead", task.id, 10)
+        found = await host.engine.store.read(webhooks.list_statuses, "dead", task.id, 10)
         return [webhook.last_error for webhook in found] == ["The webhook answers 410"]
 
     await until(is_dead)
     assert len(receiver.got) == 1
-    assert await host.engine.store.do(pushes.redeliver_dead) == 1
+    assert await host.engine.store.do(webhooks.redeliver_dead) == 1
     await receiver.until(lambda: len(receiver.got) == 5)
     assert receiver.states()[1:] == [S.WORKING, S.WORKING, S.COMPLETED]
 

@@ -20,9 +20,9 @@ from accord.engine.webhook_delivery import Exchange, WebhookDelivery
 from accord.model import PushConfig, PushFormat
 from accord.protocol.sse import Decoder, Frame
 from accord.service.host import Host
-from accord.storage import migrate
+from accord.storage import schema
+from accord.storage.address import open_store
 from accord.storage.blobs import LargeParts, open_blobs
-from accord.storage.open import open_store
 
 BOUND_SECONDS = 60
 
@@ -65,7 +65,7 @@ async def url(tmp_path: Path) -> AsyncIterator[str]:
     async with AsyncExitStack() as stack:
         hub = Hub()
         store = await stack.enter_async_context(open_store(f"sqlite:///{tmp_path}/accord.db", hub.heard))
-        await migrate.upgrade(store)
+        await schema.upgrade_schema(store)
         archive = TaskStore(store, await LargeParts.open(store, open_blobs("table:", store, {})))
         host = Host(archive, hub, [parrot], sender=Nowhere())
         await host.start()

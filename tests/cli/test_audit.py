@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from accord.cli import app
-from accord.storage import migrate
-from accord.storage.commands import audit
-from accord.storage.commands.audit import Entry
-from accord.storage.open import open_store
+from accord.storage import schema
+from accord.storage.address import open_store
+from accord.storage.commands import monitoring
+from accord.storage.commands.monitoring import AuditEntry
 
 NOW = round(time.time() * 1000)
 HOUR = 3_600_000
@@ -31,9 +31,9 @@ class Said(NamedTuple):
 Accord = Callable[..., Said]
 
 
-def entry(**fields: Any) -> Entry:
+def entry(**fields: Any) -> AuditEntry:
     given: dict[str, Any] = {"tenant": "", "at": NOW, "owner": "alice", "agent": "echo", "operation": "SendMessage"}
-    return Entry(**(given | {"outcome": "ok"} | fields))
+    return AuditEntry(**(given | {"outcome": "ok"} | fields))
 
 
 ENTRIES = [
@@ -47,8 +47,8 @@ ENTRIES = [
 
 async def _fill(url: str) -> None:
     async with open_store(url) as store:
-        await migrate.upgrade(store)
-        await store.do(audit.append, ENTRIES)
+        await schema.upgrade_schema(store)
+        await store.do(monitoring.append_audit, ENTRIES)
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from accord.cli import app
 from accord.cli.credential_places import key_file, user_keys
 from accord.client.credentials import Certificate, Credential, HmacKey, OAuthClient, UserPassword
-from accord.storage import migrate
-from accord.storage.sqlite import SqliteStore
+from accord.storage import schema
+from accord.storage.sqlite.driver import SqliteStore
 from tests.client.keys.backend import MemoryKeyring
 from tests.serve.running import Server, running
 
@@ -188,7 +188,7 @@ def new_key() -> str:
 def store(tmp_path: Path) -> None:
     async def make() -> None:
         found = SqliteStore(tmp_path / "accord.db")
-        await migrate.upgrade(found)
+        await schema.upgrade_schema(found)
         await found.close()
 
     asyncio.run(make())

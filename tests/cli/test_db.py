@@ -13,13 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 from accord.cli import app
-from accord.storage import migrate
-from accord.storage.sqlite import SqliteStore
+from accord.storage import schema
+from accord.storage.sqlite.driver import SqliteStore
 from accord.storage.store import Tx
 from tests.databases import served
 
 BOUND_SECONDS = 60
-NEWEST = migrate.known()[-1].number
+NEWEST = schema.known_migrations()[-1].number
 
 
 class Said(NamedTuple):
@@ -61,7 +61,7 @@ def test_a_file_is_looked_at_made_and_found_up_to_date(accord: Accord, tmp_path:
     made = accord("upgrade", *store)
     assert made.code == 0
     assert [line for line in made.out.splitlines() if line.startswith("applied")] == [
-        f"applied  {migration}" for migration in migrate.known()
+        f"applied  {migration}" for migration in schema.known_migrations()
     ]
     after = accord("status", *store)
     assert after.code == 0
@@ -79,7 +79,7 @@ def test_an_empty_file_is_shown_as_it_is(accord: Accord, tmp_path: Path) -> None
     assert said.code == 1
     assert f"schema   0, {NEWEST} is the newest" in said.out
     assert [line for line in said.out.splitlines() if line.startswith("pending")] == [
-        f"pending  {migration}" for migration in migrate.known()
+        f"pending  {migration}" for migration in schema.known_migrations()
     ]
     assert (file.stat().st_size, files(tmp_path)) == (0, ["empty.db"])
 
@@ -173,9 +173,9 @@ def test_a_server_is_looked_at_and_upgraded(accord: Accord, postgres: str) -> No
     assert before.code == 1
     assert "engine   PostgreSQL " in before.out
     assert f"schema   0, {NEWEST} is the newest" in before.out
-    assert before.out.count("pending") == len(migrate.known())
+    assert before.out.count("pending") == len(schema.known_migrations())
     assert tables() == 0
-    assert accord("upgrade", *store).out.count("applied") == len(migrate.known())
+    assert accord("upgrade", *store).out.count("applied") == len(schema.known_migrations())
     assert tables() > 5
     after = accord("status", *store)
     assert (after.code, "pending" in after.out) == (0, False)

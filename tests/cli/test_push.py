@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from accord.cli import app
 from accord.model import Authentication, PushConfig, TaskState
 from accord.protocol import http_headers
-from accord.storage import migrate
-from accord.storage.commands import push_claims, pushes, runs, tasks
-from accord.storage.open import open_store
+from accord.storage import schema
+from accord.storage.address import open_store
+from accord.storage.commands import task_lifecycle, tasks, webhook_deliveries, webhooks
 from accord.storage.store import Store
 from tests.databases import emptied, postgres
 from tests.storage.conftest import accepting, appending, status
@@ -46,15 +46,15 @@ def hook(id: str, **fields: Any) -> PushConfig:
 
 async def fill(store: Store) -> None:
     """Put in three webhooks of two tenants: one that was given up, one to be delivered, one with nothing to do."""
-    await migrate.upgrade(store)
-    await store.do(runs.accept, "acme", accepting("t-1"))
-    await store.do(runs.accept, "globex", accepting("t-2"))
-    await store.do(pushes.put, "acme", "t-1", hook("dead"), "v1")
+    await schema.upgrade_schema(store)
+    await store.do(task_lifecycle.accept_task, "acme", accepting("t-1"))
+    await store.do(task_lifecycle.accept_task, "globex", accepting("t-2"))
+    await store.do(webhooks.put, "acme", "t-1", hook("dead"), "v1")
     await store.do(tasks.append, "acme", appending("t-1", status(TaskState.WORKING)))
-    (due,) = await store.do(push_claims.claim, NODE, 10)
-    await store.do(pushes.fail, due, "The webhook answers 410", None)
-    await store.do(pushes.put, "acme", "t-1", hook("idle"), "v1")
-    await store.do(pushes.put, "globex", "t-2", hook("due"), "v03")
+    (due,) = await store.do(webhook_deliveries.claim_webhooks, NODE, 10)
+    await store.do(webhooks.fail, due, "The webhook answers 410", None)
+    await store.do(webhooks.put, "acme", "t-1", hook("idle"), "v1")
+    await store.do(webhooks.put, "globex", "t-2", hook("due"), "v03")
     await store.do(tasks.append, "globex", appending("t-2", status(TaskState.WORKING, "t-2")))
 
 
@@ -165,7 +165,7 @@ def test_a_long_list_is_cut_and_says_so(accord: Operated) -> None:
 
 def test_what_strangers_wrote_does_not_command_the_terminal(accord: Operated) -> None:
     async def meddle(store: Store) -> None:
-        await store.do(pushes.put, "acme", "t-1", hook("\x1b[2J\nevil"), "v1")
+        await store.do(webhooks.put, "acme", "t-1", hook("\x1b[2J\nevil"), "v1")
 
     accord.do(meddle)
     said = accord("list", "--task", "t-1")
@@ -180,8 +180,8 @@ def test_one_webhook_is_tried_again(accord: Operated) -> None:
     assert (said.code, said.out) == (0, "dead of task t-1 is tried again\n")
     assert accord.ids("--state", "dead") == []
 
-    async def claim(store: Store) -> list[pushes.Due]:
-        return await store.do(push_claims.claim, NODE, 10)
+    async def claim(store: Store) -> list[webhooks.ClaimedWebhook]:
+        return await store.do(webhook_deliveries.claim_webhooks, NODE, 10)
 
     assert {(due.task_id, due.id, due.cursor, due.attempts) for due in accord.do(claim)} == {
         ("t-1", "dead", 0, 0),

@@ -13,7 +13,7 @@ from accord.client.remote_task import message_of
 from accord.client.text import text_of
 from accord.model import Event, SendRequest, Task, TaskFilter, TaskState
 from accord.protocol import lifecycle
-from accord.storage.backup import back_up
+from accord.storage.sqlite.driver import back_up
 from tests.crash.conftest import until
 from tests.ports import free_port
 from tests.serve.running import AGENTS, Server

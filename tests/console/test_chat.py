@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from accord.console import chat_answers
+from accord.storage.address import open_store
 from accord.storage.commands import chats
-from accord.storage.commands.chats import Chat, Turn
-from accord.storage.open import open_store
+from accord.storage.commands.chats import Chat, NewChatTurn
 from accord.storage.store import Tx
 from tests.console.chatting import Chatting, Gate, chunks_of, coming, only, said, text_of, texts, types
 from tests.console.conftest import Asking, serving
@@ -360,9 +360,9 @@ async def test_an_answer_of_which_nobody_knows_a_task_is_looked_for(address: str
         pass
     at = time.time_ns() // 1_000_000 - age
     chat = Chat(id="c-1", owner="alice", context_id="x", agent="echo", title="t", created_at=at, updated_at=at)
-    turn = Turn(chat=chat, agent="echo", answer_id="a-1", at=at, message_id="u-1", doc=json.dumps(said("hi")))
+    turn = NewChatTurn(chat=chat, agent="echo", answer_id="a-1", at=at, message_id="u-1", doc=json.dumps(said("hi")))
     async with open_store(address, lambda _: None) as store:
-        await store.do(chats.begin, "acme", turn)
+        await store.do(chats.start_turn, "acme", turn)
     async with serving(address) as asking:
         history = await Chatting(asking).history("c-1")
         if found is None:

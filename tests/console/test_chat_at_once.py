@@ -5,9 +5,9 @@ import time
 
 import pytest
 
+from accord.storage.address import open_store
 from accord.storage.commands import chats
-from accord.storage.commands.chats import Turn
-from accord.storage.open import open_store
+from accord.storage.commands.chats import NewChatTurn
 from tests.console.chatting import Chatting, Chunk, Gate, coming, said, texts
 from tests.console.conftest import Asking, serving
 from tests.core.doubles import until
@@ -60,10 +60,12 @@ async def test_an_answer_is_stopped_that_another_process_is_still_sending(addres
         chat = await elsewhere.read(chats.find, "acme", "alice", "c-1")
         assert chat is not None
         now = round(time.time() * 1000)
-        turn = Turn(chat=chat, agent="echo", answer_id="a-2", at=now, message_id="u-2", doc='{"parts":[]}')
-        await elsewhere.do(chats.begin, "acme", turn)
+        turn = NewChatTurn(chat=chat, agent="echo", answer_id="a-2", at=now, message_id="u-2", doc='{"parts":[]}')
+        await elsewhere.do(chats.start_turn, "acme", turn)
         assert (await asking("POST", "/chat/c-1/stop")).status == 204
-        assert not await elsewhere.do(chats.link, "acme", "c-1", "a-2", "t-2", None, "{}")  # so its task is cancelled
+        assert not await elsewhere.do(
+            chats.link_task, "acme", "c-1", "a-2", "t-2", None, "{}"
+        )  # so its task is cancelled
         assert (await asking("GET", "/chat/c-1/stream")).status == 204
 
 

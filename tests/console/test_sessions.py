@@ -10,9 +10,9 @@ import pytest
 from accord.app import Application
 from accord.auth.api_keys import new_key
 from accord.console import sessions as made
-from accord.storage.commands import apikeys, audit
-from accord.storage.commands.apikeys import NewKey
-from accord.storage.open import open_store
+from accord.storage.address import open_store
+from accord.storage.commands import authentication, monitoring
+from accord.storage.commands.authentication import NewApiKey
 from accord.storage.store import Tx
 from accord.testing import call
 from tests.app.conftest import SECRET, V1, echo, rpc, said, serving
@@ -50,8 +50,8 @@ async def app() -> AsyncIterator[Application]:
 async def key_of(app: Application, owner: str = "alice", tenant: str | None = "acme") -> tuple[str, str]:
     """A new key, and its id."""
     secret = new_key()
-    key = NewKey(id=secret.id, hash=secret.hash, name="of the test", owner=owner, tenant=tenant)
-    await app.host.engine.store.do(apikeys.create, key)
+    key = NewApiKey(id=secret.id, hash=secret.hash, name="of the test", owner=owner, tenant=tenant)
+    await app.host.engine.store.do(authentication.create_api_key, key)
     return secret.key, secret.id
 
 
@@ -184,7 +184,7 @@ async def test_a_revoked_key_ends_its_sessions(app: Application, monkeypatch: py
         key, id = await key_of(served)
         await browser.sign_in(apiKey=key)
         assert await browser.who() == "alice"
-        await served.host.engine.store.do(apikeys.revoke, id)
+        await served.host.engine.store.do(authentication.revoke_api_key, id)
         assert await browser.who() is None
 
 
@@ -332,7 +332,11 @@ async def test_signing_in_and_out_and_failing_is_noted(tmp_path: Any) -> None:
         await browser.sign_in(username="bob", password=PASSWORD)
         await browser("DELETE", "/api/session")
     async with open_store(url) as store:
-        found = [one for tenant in ("", "acme") for one in await store.read(audit.find, tenant, audit.Query())]
+        found = [
+            one
+            for tenant in ("", "acme")
+            for one in await store.read(monitoring.find_audit, tenant, monitoring.AuditLogQuery())
+        ]
     assert {(one.operation, one.owner, one.scheme, one.outcome) for one in found} == {
         ("Authenticate", "", None, "UNAUTHENTICATED"),
         ("SignIn", "bob", "basic", "ok"),

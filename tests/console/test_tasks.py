@@ -7,8 +7,8 @@ import pytest
 from accord import Context, agent
 from accord.bindings.http import Receive, Scope, Send
 from accord.model import TaskState, TaskStatus
-from accord.storage.commands import endings
-from accord.storage.commands.endings import Ending
+from accord.storage.commands import task_endings
+from accord.storage.commands.task_endings import EndRequest
 from accord.storage.store import Tx
 from accord.testing import call
 from tests.console.conftest import HTML, PNG, Asking, serving
@@ -178,8 +178,8 @@ async def test_an_unknown_task_can_be_canceled_as_well_as_retried(server: Server
     task_id = await server.begin("asker", "the words")
     await server.reaches(task_id, "input-required")
     unknown = TaskStatus(state=TaskState.UNKNOWN)
-    ending = Ending(task_id=task_id, status=unknown, at=1_700_000_000_000)
-    await server.app.host.engine.store.do(endings.end, "acme", ending)
+    ending = EndRequest(task_id=task_id, status=unknown, at=1_700_000_000_000)
+    await server.app.host.engine.store.do(task_endings.end_task, "acme", ending)
     shown = await server.reaches(task_id, "unknown")
     assert shown["actions"] == ["cancel", "retry"]
     ended = await server.post(f"/tasks/{task_id}/cancel", {})

@@ -13,9 +13,9 @@ from accord.engine.subscriptions import Hub
 from accord.engine.task_store import TaskStore
 from accord.model import Event, Message, Part, Role, SendConfiguration, SendRequest, StatusUpdate, Task, TaskState
 from accord.service.host import Host
-from accord.storage import migrate
+from accord.storage import schema
+from accord.storage.address import open_store
 from accord.storage.blobs import LargeParts, open_blobs
-from accord.storage.open import open_store
 from accord.storage.store import Store
 from tests.bounds import BOUND_SECONDS, bounded
 from tests.databases import emptied, postgres
@@ -43,7 +43,7 @@ async def hosting(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterato
         ) -> Host:
             hub = Hub()
             store = await stack.enter_async_context(open_store(url, hub.heard))
-            await migrate.upgrade(store)
+            await schema.upgrade_schema(store)
             store = wrap(store) if wrap else store
             parts = await LargeParts.open(store, open_blobs("table:", store, {}))
             archive = TaskStore(store, parts, more.pop("seals", None))

@@ -18,8 +18,8 @@ from accord.errors import AccordError, AuthenticationFailed, PermissionDenied, R
 from accord.model import Event, GetRequest, PushConfig, SendRequest, Task
 from accord.protocol.operations import Operation
 from accord.service.guard import GuardedService
-from accord.storage.commands import audit as audit_log
-from accord.storage.commands.audit import Entry, Query
+from accord.storage.commands import monitoring as audit_log
+from accord.storage.commands.monitoring import AuditEntry, AuditLogQuery
 from accord.storage.store import StoreUnavailable
 from tests.bindings.scripted import EVENTS, TASK, Scripted
 from tests.core.conftest import Hosting, saying
@@ -34,13 +34,13 @@ class Keeping:
     """A store that keeps what is appended, unless it is told to fail."""
 
     def __init__(self) -> None:
-        self.kept: list[Entry] = []
+        self.kept: list[AuditEntry] = []
         self.batches: list[int] = []
         self.errors: list[Exception] = []
         self.is_held: asyncio.Event | None = None
 
-    async def do(self, command: Any, entries: list[Entry]) -> None:
-        assert command is audit_log.append
+    async def do(self, command: Any, entries: list[AuditEntry]) -> None:
+        assert command is audit_log.append_audit
         if self.is_held is not None:
             await self.is_held.wait()
         if self.errors:
@@ -65,7 +65,7 @@ def made(store: Any, audited: Audited = Audited.WRITES) -> Audit:
     return Audit(store, audited, now_ms=lambda: AT, clock=lambda: 0.0)
 
 
-async def written(audit: Audit, store: Keeping) -> list[Entry]:
+async def written(audit: Audit, store: Keeping) -> list[AuditEntry]:
     """Everything that was noted, once it is kept."""
     audit.start()
     await audit.stop()
@@ -122,8 +122,8 @@ async def test_an_entry_says_who_what_when_and_what_came_of_it(store: Keeping) -
     }
     cancelled: dict[str, Any] = sent | {"owner": "bob", "scheme": None, "peer": None}
     assert await written(audit, store) == [
-        Entry(**sent, agent="trips", operation="SendMessage", task_id=TASK.id, outcome=OK),
-        Entry(**cancelled, agent="trips", operation="CancelTask", task_id="t-1", outcome=OK),
+        AuditEntry(**sent, agent="trips", operation="SendMessage", task_id=TASK.id, outcome=OK),
+        AuditEntry(**cancelled, agent="trips", operation="CancelTask", task_id="t-1", outcome=OK),
     ]
 
 
@@ -266,8 +266,8 @@ async def test_a_flood_of_refusals_does_not_wash_away_the_rest(store: Keeping) -
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
-def entry(number: int) -> Entry:
-    return Entry(tenant="", at=number, owner="o", agent="a", operation="SendMessage", outcome=OK)
+def entry(number: int) -> AuditEntry:
+    return AuditEntry(tenant="", at=number, owner="o", agent="a", operation="SendMessage", outcome=OK)
 
 
 async def test_entries_are_written_in_order_and_in_batches(store: Keeping) -> None:
@@ -376,7 +376,7 @@ async def test_what_happened_can_be_looked_up_whatever_it_was_called(hosting: Ho
         with pytest.raises(AccordError):
             await guarded.get(GetRequest(id=bad), ALICE)
     await audit.stop()
-    found = await host.engine.store.read(audit_log.find, "acme", Query())
+    found = await host.engine.store.read(audit_log.find_audit, "acme", AuditLogQuery())
     assert audit.lost == 0
     assert len(found) == 2 + len(BAD_IDS)
     assert [(one.operation, one.task_id, one.outcome) for one in found[-2:]] == [

@@ -10,8 +10,8 @@ from accord.agents.function import FunctionAgent
 from accord.engine.context import CallFailed, Failed
 from accord.model import CancelRequest, Task, TaskState
 from accord.service.host import Host
-from accord.storage.commands.endings import LEFT_BEHIND
-from accord.storage.commands.tasks import Query, list_tasks
+from accord.storage.commands.task_endings import LEFT_BEHIND
+from accord.storage.commands.tasks import TaskListQuery, list_tasks
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, said, saying, state, text
 from tests.core.doubles import change, reaches, rows, sent, until
 
@@ -43,7 +43,7 @@ async def branch(ctx: Context) -> str:
 
 async def states(host: Host) -> dict[str, str]:
     """The agent of every task, and the task's state."""
-    page, _ = await host.engine.store.read(list_tasks, "acme", Query())
+    page, _ = await host.engine.store.read(list_tasks, "acme", TaskListQuery())
     return {stored.agent: stored.state for stored in page}
 
 
@@ -107,7 +107,7 @@ async def test_an_agreed_limit_ends_those_who_were_called(hosting: Hosting) -> N
     await reaches(host.default, task.id, S.UNKNOWN, ALICE)
     await leaf.stopped.wait()
     assert await states(host) == {"limited": "unknown", "branch": "canceled", "leaf": "canceled"}
-    page, _ = await host.engine.store.read(list_tasks, "acme", Query(agent="leaf"))
+    page, _ = await host.engine.store.read(list_tasks, "acme", TaskListQuery(agent="leaf"))
     message = page[0].task().status.message
     assert message is not None
     assert message.parts[0].text == LEFT_BEHIND
@@ -235,6 +235,6 @@ async def test_a_child_that_is_cancelled_by_itself_fails_the_call(hosting: Hosti
 
     host = await hosting(calls, leaf_agent(leaf))
     task = await begun(host, leaf)
-    page, _ = await host.engine.store.read(list_tasks, "acme", Query(parent_id=task.id))
+    page, _ = await host.engine.store.read(list_tasks, "acme", TaskListQuery(parent_id=task.id))
     await host.services["leaf"].cancel(CancelRequest(id=page[0].id), ALICE)
     assert text(await reaches(host.default, task.id, S.COMPLETED, ALICE)) == "CANCELED"

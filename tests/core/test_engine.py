@@ -395,7 +395,7 @@ async def test_a_node_that_lost_its_own_work_stops_it_before_it_begins_again(hos
     host = await hosting(agent(name="crowd")(crowd))
     task = await put(host, "a")
     await crowd.holds("a")
-    await host.engine.store.do(jobs.leave, host.engine.node, counts=True)
+    await host.engine.store.do(jobs.forget_node, host.engine.node, counts=True)
     await crowd.until(lambda: crowd.began == ["a", "a"] and crowd.stopped == ["a"])
     crowd.let_go("a")
     assert await done(host, task) == "a 2"

@@ -268,7 +268,7 @@ async def test_a_hint_about_nothing_is_looked_into_once(hosting: Hosting) -> Non
     (channel,) = second.engine.hub._channels.values()
     await until(lambda: _all_wait(channel))
     before = reads(between.store)
-    second.engine.hub.heard([tasks.topic("acme", task.id)])
+    second.engine.hub.heard([tasks.task_topic("acme", task.id)])
     await until(lambda: _are_read(between.store, before + 1))
     await until(lambda: _all_wait(channel))
     assert reads(between.store) - before <= 3

@@ -8,7 +8,7 @@ from accord.engine.node import Limits
 from accord.model import Event, PushConfig, SendConfiguration, SubscribeRequest, Task, TaskState
 from accord.service.host import Host
 from accord.storage.commands import tasks
-from accord.storage.postgres import PostgresStore
+from accord.storage.postgres.driver import PostgresStore
 from accord.storage.store import RESTARTED, Row, Store, Tx
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, saying, states, text
 from tests.core.doubles import change, reaches, rows, sent, until

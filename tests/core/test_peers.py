@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from accord.engine import cluster
 from accord.engine.cluster import HostProcess, Peers
-from accord.storage.commands.jobs import Peer
+from accord.storage.commands.jobs import PeerNode
 
 LEASE = 15.0
 
@@ -70,7 +70,9 @@ def test_a_process_of_another_host_is_not_looked_for(child: subprocess.Popen[byt
     child.kill()
     child.wait()
     known = Peers(LEASE)
-    known.observe([Peer("here", 4, written(gone)), Peer("there", 1, written(replace(gone, host="another")))], 0.0)
+    known.observe(
+        [PeerNode("here", 4, written(gone)), PeerNode("there", 1, written(replace(gone, host="another")))], 0.0
+    )
     assert known.ended() == {"here": 4}
     assert known.silent(0.0) == {}
 
@@ -78,14 +80,14 @@ def test_a_process_of_another_host_is_not_looked_for(child: subprocess.Popen[byt
 @pytest.mark.parametrize("info", ["{}", "", '{"host": 1}', "null"])
 def test_a_node_that_says_nothing_of_its_process_is_awaited(info: str) -> None:
     known = Peers(LEASE)
-    known.observe([Peer("n", 1, info)], 0.0)
+    known.observe([PeerNode("n", 1, info)], 0.0)
     assert known.ended() == {}
 
 
 def test_a_node_without_heartbeats_is_gone_after_a_lease() -> None:
     known = Peers(LEASE)
-    known.observe([Peer("silent", 7, "{}"), Peer("alive", 1, "{}")], 100.0)
-    known.observe([Peer("silent", 7, "{}"), Peer("alive", 2, "{}")], 110.0)
+    known.observe([PeerNode("silent", 7, "{}"), PeerNode("alive", 1, "{}")], 100.0)
+    known.observe([PeerNode("silent", 7, "{}"), PeerNode("alive", 2, "{}")], 110.0)
     assert known.silent(114.9) == {}
     assert known.next_expiry == 115.0
     assert known.silent(115.0) == {"silent": 7}
@@ -94,16 +96,16 @@ def test_a_node_without_heartbeats_is_gone_after_a_lease() -> None:
 
 def test_silence_is_counted_anew_after_a_time_without_the_store() -> None:
     known = Peers(LEASE)
-    known.observe([Peer("n", 1, "{}")], 0.0)
+    known.observe([PeerNode("n", 1, "{}")], 0.0)
     known.forget()
-    known.observe([Peer("n", 1, "{}")], 60.0)
+    known.observe([PeerNode("n", 1, "{}")], 60.0)
     assert known.silent(74.9) == {}
     assert known.silent(75.0) == {"n": 1}
 
 
 def test_a_node_that_left_is_not_remembered() -> None:
     known = Peers(LEASE)
-    known.observe([Peer("n", 1, "{}")], 0.0)
+    known.observe([PeerNode("n", 1, "{}")], 0.0)
     known.observe([], 5.0)
     assert known.silent(100.0) == {}
     assert known.next_expiry is None

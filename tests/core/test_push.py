@@ -24,8 +24,8 @@ from accord.model import (
     TaskState,
 )
 from accord.service.host import Host
-from accord.storage.commands import pushes, retention
-from accord.storage.commands.pushes import Webhook
+from accord.storage.commands import retention, webhooks
+from accord.storage.commands.webhooks import Webhook
 from accord.storage.store import Store
 from tests.core.conftest import ALICE, Hosting, said, saying, state
 from tests.core.doubles import Meddler, Watch, change, rows, sent, times, until
@@ -138,7 +138,7 @@ def with_hook(word: str = "x", id: str = "w", **fields: Any) -> SendRequest:
 
 async def hook(host: Host, task: Task, id: str = "w") -> Webhook:
     """A webhook as it is kept."""
-    found = await host.engine.store.read(pushes.listed, "acme", task.id)
+    found = await host.engine.store.read(webhooks.list_webhooks, "acme", task.id)
     return next(webhook for webhook in found if webhook.config.id == id)
 
 
@@ -206,7 +206,7 @@ async def test_what_happens_while_a_webhook_is_looked_at_is_told_step_by_step(ho
     await rests(sends, task)
     gate = between.store.waits["tasks.read_task"] = asyncio.Event()
     looked = between.store.begun.count("tasks.read_task")
-    await runs.engine.store.do(pushes.redeliver, "acme", task.id, "w")
+    await runs.engine.store.do(webhooks.redeliver, "acme", task.id, "w")
 
     async def looks() -> bool:
         return between.store.begun.count("tasks.read_task") > looked
@@ -264,7 +264,7 @@ async def test_what_fails_too_often_waits_for_somebody_to_ask(hosting: Hosting) 
     is_broken[0] = False
     await host.default.send(saying("good", task_id=task.id), ALICE)
     assert len(sender.tried) == 3
-    assert await host.engine.store.do(pushes.redeliver, "acme", task.id, "w")
+    assert await host.engine.store.do(webhooks.redeliver, "acme", task.id, "w")
     assert await sender.told(S.COMPLETED) == [S.WORKING, S.INPUT_REQUIRED, S.WORKING, S.COMPLETED]
     assert not (await rests(host, task)).is_dead
 
@@ -318,7 +318,7 @@ async def test_attempts_are_written_down_for_people(hosting: Hosting) -> None:
     task = await sent(host.default, with_hook(), ALICE)
     await sender.told(S.INPUT_REQUIRED)
     await rests(host, task)
-    tried = [one for _, one in await host.engine.store.read(pushes.tried, "acme", task.id, "w")][::-1]
+    tried = [one for _, one in await host.engine.store.read(webhooks.list_attempts, "acme", task.id, "w")][::-1]
     assert [(one.attempt, one.status, one.error) for one in tried] == [(1, 503, "503"), (2, 204, None), (1, 204, None)]
     assert tried[0].seq == tried[1].seq < tried[2].seq
     assert '"not now"' in tried[0].detail
@@ -430,7 +430,7 @@ async def test_a_host_that_hangs_gets_one_delivery_at_a_time(hosting: Hosting, m
     await sender.until(lambda: len(sender.tried) == 2)
     assert host.pusher is not None
     busy = host.pusher._busy()
-    assert busy.hung == {(pushes.caller_of("acme", "alice"), "example.com")}
+    assert busy.hung == {(webhooks.caller_of("acme", "alice"), "example.com")}
     assert sum(busy.hosts.values()) == 1
     hangs[0] = False
     sender.held.pop("w").set()
@@ -521,7 +521,7 @@ async def test_a_webhook_that_is_deleted_gets_nothing_more(hosting: Hosting) -> 
     await sender.told(S.INPUT_REQUIRED)
     await host.default.push_set(PushConfig(url=URL, id="other", task_id=task.id), ALICE)
     await rests(host, task)
-    await host.engine.store.do(pushes.delete, "acme", task.id, "w")
+    await host.engine.store.do(webhooks.delete, "acme", task.id, "w")
     await host.default.send(saying("good", task_id=task.id), ALICE)
     await sender.told(S.COMPLETED, "other")
     assert sender.states() == [S.WORKING, S.INPUT_REQUIRED]
@@ -577,7 +577,7 @@ async def test_a_dead_webhook_outlives_its_log(hosting: Hosting) -> None:
     task = await sent(host.services["tells"], with_hook(), ALICE)
     assert (await rests(host, task)).is_dead
     assert await host.engine.store.do(retention.compact, -60_000, 10) == 1
-    assert await host.engine.store.do(pushes.redeliver, "acme", task.id, "w")
+    assert await host.engine.store.do(webhooks.redeliver, "acme", task.id, "w")
     assert await sender.told(S.COMPLETED) == [S.COMPLETED]
     assert (await rests(host, task)).cursor == 5
     claims = between.store.done.count("pushes.advance")

@@ -29,7 +29,7 @@ from accord.model import (
     TaskStatus,
 )
 from accord.service.host import Host
-from accord.storage.commands import pushes, retention
+from accord.storage.commands import retention, webhooks
 from tests.core.conftest import ALICE, Hosting, all_of, saying, text
 from tests.core.doubles import rows, sent, until
 from tests.core.test_push import URL, Recorder, asks, hook, rests, tells, with_hook
@@ -278,7 +278,7 @@ async def test_what_is_delivered_late_is_delivered_as_it_was(hosting: Hosting, t
     for after in range(len(punctual)):
         sender.got = []
         seq = punctual[after].event.seq - 1
-        assert await host.engine.store.do(pushes.redeliver, "acme", task.id, "w", seq)
+        assert await host.engine.store.do(webhooks.redeliver, "acme", task.id, "w", seq)
         await sender.told(S.COMPLETED)
         await rests(host, task)
         assert sender.got == punctual[after:]
@@ -292,7 +292,7 @@ async def test_of_a_log_that_is_gone_the_task_is_what_is_left(hosting: Hosting) 
     await rests(host, task)
     assert await host.engine.store.do(retention.compact, -60_000, 10) == 1
     sender.got = []
-    assert await host.engine.store.do(pushes.redeliver, "acme", task.id, "w", 1)
+    assert await host.engine.store.do(webhooks.redeliver, "acme", task.id, "w", 1)
     await sender.told(S.COMPLETED)
     assert [got.task for got in sender.got] == [await host.default.get(GetRequest(id=task.id), ALICE)]
 
@@ -313,7 +313,7 @@ async def test_a_log_that_goes_while_it_is_delivered_leaves_the_task(hosting: Ho
     sender.got = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(archive, "events", as_before)
-        assert await host.engine.store.do(pushes.redeliver, "acme", task.id, "w", 0)
+        assert await host.engine.store.do(webhooks.redeliver, "acme", task.id, "w", 0)
         await sender.until(lambda: len(sender.got) == 3)
         await until(lambda: _is_idle(host, task))
     whole = await host.default.get(GetRequest(id=task.id), ALICE)

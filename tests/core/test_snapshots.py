@@ -4,8 +4,8 @@ from msgspec.structs import replace
 
 from accord.engine.task_store import SHORT, SnapshotCache
 from accord.model import Message, MessageUpdate, Part, Role, Task, TaskState, TaskStatus
-from accord.storage.commands.tasks import Stored
-from accord.storage.records import encode_body, encode_task
+from accord.storage.commands.tasks import StoredTask
+from accord.storage.encoding import encode_body, encode_task
 from accord.storage.store import Row
 
 LENGTH = 2 * SHORT
@@ -15,11 +15,11 @@ def message(text: str) -> Message:
     return Message(message_id="m", role=Role.USER, parts=(Part(text=text),))
 
 
-def stored(task_id: str = "t", letter: str = "x", length: int = LENGTH, events: tuple[Row, ...] = ()) -> Stored:
+def stored(task_id: str = "t", letter: str = "x", length: int = LENGTH, events: tuple[Row, ...] = ()) -> StoredTask:
     """A task as it is kept, with a snapshot of so many characters."""
     task = Task(id=task_id, context_id="c", status=TaskStatus(state=TaskState.WORKING), history=(message(""),))
     rest = length - len(encode_task(task))
-    return Stored(
+    return StoredTask(
         id=task_id,
         context_id="c",
         agent="a",
@@ -39,7 +39,7 @@ def stored(task_id: str = "t", letter: str = "x", length: int = LENGTH, events: 
     )
 
 
-def is_known(snapshots: SnapshotCache, kept: Stored) -> bool:
+def is_known(snapshots: SnapshotCache, kept: StoredTask) -> bool:
     """Whether reading a task twice gives what was decoded once."""
     first, second = (snapshots.task("acme", kept) for _ in range(2))
     assert first == second == kept.task()

@@ -15,7 +15,7 @@ from accord.engine.node import Limits
 from accord.model import GetRequest, Task, TaskState
 from accord.service.host import Host
 from accord.service.service import Service
-from accord.storage.commands.tasks import Query, list_tasks
+from accord.storage.commands.tasks import TaskListQuery, list_tasks
 from tests.core.conftest import ALICE, BOB, Hosting, said, saying, state, text
 from tests.core.doubles import change, sent
 
@@ -28,7 +28,7 @@ async def answer(service: Service, task: Task, word: str = "go on") -> Task:
 
 async def children(host: Host, parent: Task) -> list[tuple[str, str, str]]:
     """The tasks that a task started: their agent, owner and state."""
-    found, _ = await host.engine.store.read(list_tasks, "acme", Query(parent_id=parent.id))
+    found, _ = await host.engine.store.read(list_tasks, "acme", TaskListQuery(parent_id=parent.id))
     return sorted((child.agent, child.owner, child.state) for child in found)
 
 

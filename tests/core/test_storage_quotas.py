@@ -22,7 +22,7 @@ from accord.service.storage_quotas import (
     size_of,
 )
 from accord.storage.commands import retention
-from accord.storage.commands.storage import Stored
+from accord.storage.commands.monitoring import StoredTotal
 from accord.storage.store import StoreUnavailable
 from tests.bindings.scripted import Scripted
 from tests.core.conftest import AT_ONCE, Hosting, saying
@@ -36,13 +36,13 @@ class Shop:
     """A store whose sums are set, and a clock that is moved; each sum takes `cost` seconds."""
 
     def __init__(self, tasks: int = 0, bytes: int = 0) -> None:
-        self.stored = Stored(tasks=tasks, bytes=bytes)
+        self.stored = StoredTotal(tasks=tasks, bytes=bytes)
         self.now = 1000.0
         self.cost = 0.0
         self.asked: list[Account] = []
         self.is_away = False
 
-    async def measure(self, account: Account) -> Stored:
+    async def measure(self, account: Account) -> StoredTotal:
         self.asked.append(account)
         await asyncio.sleep(0)
         self.now += self.cost
@@ -79,14 +79,14 @@ async def test_what_others_wrote_counts_after_a_share_or_a_while() -> None:
     shop = Shop()
     quotas = shop.quotas(owner_tasks=800)
     assert await accepted(quotas)
-    shop.stored = Stored(tasks=800, bytes=0)
+    shop.stored = StoredTotal(tasks=800, bytes=0)
     shop.now += AGAIN_SECONDS
     assert [await accepted(quotas) for _ in range(100)] == [True] * 99 + [False], "an eighth of 800, with the first"
-    shop.stored = Stored(tasks=700, bytes=0)
+    shop.stored = StoredTotal(tasks=700, bytes=0)
     assert not await accepted(quotas)
     shop.now += AGAIN_SECONDS
     assert await accepted(quotas), "retention has made room"
-    shop.stored = Stored(tasks=800, bytes=0)
+    shop.stored = StoredTotal(tasks=800, bytes=0)
     shop.now += REFRESH_SECONDS
     assert not await accepted(quotas)
 
@@ -123,7 +123,7 @@ async def test_what_agents_answered_counts_after_a_few_messages() -> None:
     shop = Shop()
     quotas = shop.quotas(owner_bytes=10_000)
     assert await accepted(quotas)
-    shop.stored = Stored(tasks=1, bytes=10_000)
+    shop.stored = StoredTotal(tasks=1, bytes=10_000)
     shop.now += AGAIN_SECONDS
     assert [await accepted(quotas) for _ in range(MESSAGES)] == [True] * (MESSAGES - 1) + [False]
 

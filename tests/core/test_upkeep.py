@@ -9,9 +9,9 @@ from accord.engine.retention import BATCH, Retention, RetentionLoop
 from accord.errors import TaskNotFound
 from accord.model import GetRequest, Part, SubscribeRequest, Task, TaskFilter, TaskState
 from accord.storage.blobs import open_blobs
-from accord.storage.commands import audit, sessions
-from accord.storage.commands.audit import Entry, Query
-from accord.storage.commands.sessions import NewSession
+from accord.storage.commands import authentication, monitoring
+from accord.storage.commands.authentication import NewSession
+from accord.storage.commands.monitoring import AuditEntry, AuditLogQuery
 from accord.storage.store import Tx
 from tests.core.conftest import ALICE, Hosting, all_of, saying, state
 
@@ -86,19 +86,21 @@ async def test_the_audit_log_is_kept_for_its_own_time(hosting: Hosting) -> None:
     store = host.engine.store
     for age_ms in (3600_000, 0):
         at = host.engine.now_ms() - age_ms
-        entry = Entry(tenant="acme", at=at, owner="alice", agent="echo", operation="GetTask", outcome=f"{age_ms}")
-        await store.do(audit.append, [entry] * (BATCH + 1))
+        entry = AuditEntry(tenant="acme", at=at, owner="alice", agent="echo", operation="GetTask", outcome=f"{age_ms}")
+        await store.do(monitoring.append_audit, [entry] * (BATCH + 1))
     await RetentionLoop(store, keep=Retention(purge_audit_after=None)).once()
-    assert len(await store.read(audit.find, "acme", Query(limit=1000))) == 2 * (BATCH + 1)
+    assert len(await store.read(monitoring.find_audit, "acme", AuditLogQuery(limit=1000))) == 2 * (BATCH + 1)
     await RetentionLoop(store, keep=Retention(purge_audit_after=60)).once()
-    assert {entry.outcome for entry in await store.read(audit.find, "acme", Query(limit=1000))} == {"0"}
+    assert {entry.outcome for entry in await store.read(monitoring.find_audit, "acme", AuditLogQuery(limit=1000))} == {
+        "0"
+    }
 
 
 async def test_sessions_that_have_expired_are_forgotten(hosting: Hosting) -> None:
     store = (await hosting(echo)).engine.store
     lasting = NewSession(hash="h", owner="alice", tenant="", roles=(), scheme="basic", lasts_ms=3_600_000)
-    await store.do(sessions.begin, lasting)
-    await store.do(sessions.begin, replace(lasting, hash="over", lasts_ms=0))
+    await store.do(authentication.create_session, lasting)
+    await store.do(authentication.create_session, replace(lasting, hash="over", lasts_ms=0))
     await RetentionLoop(store).once()
 
     async def kept(tx: Tx) -> list[str]:

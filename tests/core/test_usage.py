@@ -10,7 +10,7 @@ from accord.engine.hooks import Hooks, UsageReported
 from accord.model import CancelRequest, GetRequest, StatusUpdate, SubscribeRequest, Task, TaskFilter, TaskState
 from accord.protocol.budgets import TokenUsage
 from accord.service.host import Host
-from accord.storage.commands.steps import load
+from accord.storage.commands.steps import load_steps
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, all_of, saying, state
 from tests.core.doubles import Meddler, Watch, reaches, sent, times
 
@@ -186,5 +186,5 @@ async def test_who_uses_nothing_has_no_account(hosting: Hosting) -> None:
 
     host: Host = await hosting(plain)
     task = await sent(host.default, saying("x"), ALICE)
-    assert (task.metadata, await host.engine.store.read(load, "acme", task.id)) == (None, {})
+    assert (task.metadata, await host.engine.store.read(load_steps, "acme", task.id)) == (None, {})
     await reaches(host.default, task.id, S.COMPLETED, ALICE)

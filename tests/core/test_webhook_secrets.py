@@ -11,7 +11,7 @@ from accord.client.credentials.sealed import CredentialSealer
 from accord.engine.webhook_secrets import NoKey, WebhookSecrets
 from accord.model import PushGetRequest, PushListRequest, SendConfiguration, TaskState
 from accord.service.host import Host
-from accord.storage.commands import pushes
+from accord.storage.commands import webhooks
 from tests.core.conftest import ALICE, Hosting, saying
 from tests.core.doubles import change, rows, sent
 from tests.core.test_push import Recorder
@@ -84,5 +84,5 @@ async def test_a_sealed_secret_opens_for_its_own_webhook_alone(hosting: Hosting)
         await host.default.push_get(PushGetRequest(task_id=task.id, id="mine"), ALICE)
 
 
-async def kept(host: Host, task_id: str) -> list[pushes.Webhook]:
-    return await host.engine.store.read(pushes.listed, ALICE.tenant, task_id)
+async def kept(host: Host, task_id: str) -> list[webhooks.Webhook]:
+    return await host.engine.store.read(webhooks.list_webhooks, ALICE.tenant, task_id)

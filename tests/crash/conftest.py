@@ -22,10 +22,10 @@ from accord.engine.task_store import TaskStore
 from accord.model import ArtifactUpdate, Event, GetRequest, SendConfiguration, SendRequest, SubscribeRequest, Task
 from accord.protocol import lifecycle
 from accord.service.host import Host
-from accord.storage import migrate
+from accord.storage import schema
+from accord.storage.address import open_store
 from accord.storage.commands import tasks
-from accord.storage.open import open_store
-from accord.storage.records import decode_event
+from accord.storage.encoding import decode_event
 from tests import databases
 from tests.crash.agents import AGENTS
 from tests.crash.node import CALLER, order, saying
@@ -318,7 +318,7 @@ async def connected(store_url: str) -> AsyncIterator[Client]:
     hub = Hub()
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_store(store_url, hub.heard))
-        await migrate.upgrade(store)
+        await schema.upgrade_schema(store)
         yield Client(Host(TaskStore(store), hub, AGENTS, limits=Limits(lease_seconds=LEASE_SECONDS)))
 
 

@@ -27,10 +27,11 @@ from accord.engine.task_store import TaskStore
 from accord.errors import AccordError
 from accord.model import Event, Message, Part, Role, SendRequest, SubscribeRequest
 from accord.service.host import Host
-from accord.storage import migrate, sqlite
+from accord.storage import schema
+from accord.storage.address import open_store
 from accord.storage.commands.tasks import Fenced
-from accord.storage.open import open_store
-from accord.storage.postgres import PostgresStore
+from accord.storage.postgres.driver import PostgresStore
+from accord.storage.sqlite import driver
 from accord.storage.store import Command, Store
 from tests.crash.agents import AGENTS, say
 
@@ -62,7 +63,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--store", required=True)
     parser.add_argument("--lease", type=float, default=1.5)
     parser.add_argument("--grace", type=float, default=0.5)
-    parser.add_argument("--busy-ms", type=int, default=sqlite.BUSY_MS, help="how long SQLite waits for a lock")
+    parser.add_argument("--busy-ms", type=int, default=driver.BUSY_MS, help="how long SQLite waits for a lock")
     parser.add_argument("--max-bytes", type=int, help="how long files may get, until SIGUSR1")
     parser.add_argument("--acknowledge", action="store_true", help="say what was committed")
     return parser.parse_args()
@@ -168,12 +169,12 @@ def limit_files(size: int) -> None:
 
 async def main(given: argparse.Namespace) -> None:
     """Run a node until it is told to leave."""
-    sqlite.BUSY_MS = given.busy_ms
+    driver.BUSY_MS = given.busy_ms
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     hub = Hub()
     async with open_store(given.store, hub.heard) as store:
-        await migrate.upgrade(store)
+        await schema.upgrade_schema(store)
         if given.max_bytes is not None:
             limit_files(given.max_bytes)
         limits = Limits(lease_seconds=given.lease, poll_seconds=0.5)

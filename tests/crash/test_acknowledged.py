@@ -8,7 +8,7 @@ import pytest
 
 from accord.engine import subscriptions
 from accord.model import TaskState
-from accord.storage.postgres import PostgresStore
+from accord.storage.postgres.driver import PostgresStore
 from tests.crash.agents import whole
 from tests.crash.conftest import (
     BOUND_SECONDS,

@@ -7,7 +7,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from accord.model import SendConfiguration, SendRequest, Task, TaskState
-from accord.storage.commands.endings import LEFT_BEHIND
+from accord.storage.commands.task_endings import LEFT_BEHIND
 from accord.storage.store import Row, Tx
 from tests.crash.conftest import Client, Start, explained, text, until
 from tests.crash.node import CALLER, saying

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from accord.model import CancelRequest, Event, TaskState
-from accord.storage.commands import endings, jobs, steps, tasks
+from accord.storage.commands import jobs, steps, task_endings, tasks
 from accord.storage.commands.tasks import Append, Fenced
 from accord.storage.store import Tx
 from tests.crash.agents import LINKS, whole
@@ -106,7 +106,7 @@ async def test_a_node_that_gets_its_own_work_back_stops_what_it_did_before(
     await node.says("waiting", task=task_id, attempt=1)
     await node.freeze(store_url)
     silent = await client.store.do(jobs.heartbeat, "heir", 60_000)
-    await client.store.do(endings.reap, {peer.id: peer.beats for peer in silent.peers})
+    await client.store.do(task_endings.reap_nodes, {peer.id: peer.beats for peer in silent.peers})
     node.signal(signal.SIGCONT)
     await node.says("waiting", task=task_id, attempt=2)
     await node.says("interrupted", task=task_id)
@@ -128,7 +128,7 @@ async def test_chains_of_steps_survive_one_kill_after_the_other(
         nodes[victim] = await start(store_url)
     for task in await asyncio.gather(*map(client.rested, task_ids)):
         assert task.status.state is TaskState.COMPLETED, explained(task)
-        links = await client.store.read(steps.load, CALLER.tenant, task.id)
+        links = await client.store.read(steps.load_steps, CALLER.tenant, task.id)
         kept = [json.loads(links[key]) for key in sorted(links)]
         assert len(kept) == LINKS
         assert all(after.startswith(before) for before, after in zip(["", *kept], kept, strict=False))

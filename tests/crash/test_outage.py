@@ -15,7 +15,7 @@ import pytest
 
 from accord.errors import AgentUnavailable
 from accord.model import TaskState
-from accord.storage import sqlite
+from accord.storage.sqlite import driver
 from accord.storage.store import StoreFull, Tx
 from tests.crash.agents import whole
 from tests.crash.conftest import (
@@ -78,7 +78,7 @@ async def sent_at_last(client: Client) -> str:
 
 
 async def test_sqlite_is_locked_for_a_while(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "BUSY_MS", BUSY_MS)
+    monkeypatch.setattr(driver, "BUSY_MS", BUSY_MS)
     holder = apsw.Connection(str(tmp_path / "accord.db"))
     holder.set_busy_timeout(BOUND_SECONDS * 1000)
 

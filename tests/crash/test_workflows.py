@@ -39,7 +39,7 @@ async def test_every_step_is_committed_once_however_often_workers_die(
     assert {task.status.state for task in tasks} == {TaskState.COMPLETED}
     for task in tasks:
         assert _outputs(task) == {name: name for name in STEPS}
-        kept = await client.store.read(steps.load, CALLER.tenant, task.id)
+        kept = await client.store.read(steps.load_steps, CALLER.tenant, task.id)
         records = Counter(key.split(":")[1] for key in kept if key.startswith("flow:") and key.endswith(":ended"))
         assert records == dict.fromkeys(STEPS, 1)
         posts = [event.body for event in await client.log(task.id) if isinstance(event.body, StatusUpdate)]

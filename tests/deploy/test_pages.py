@@ -12,7 +12,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # it ships no types
 
 from accord import __version__
-from accord.storage import postgres_pool
+from accord.storage.postgres import connections
 from tests.deploy.chart import DEFAULTS, manifests
 from tests.deploy.dockerfile import stages
 from tests.deploy.nodes import ACCORD
@@ -163,8 +163,8 @@ def test_the_image_in_the_page_is_built_on_ours() -> None:
 
 def test_what_the_page_says_about_sizes_is_so() -> None:
     written = PAGES[0].read_text()
-    assert f"at most {postgres_pool.POOL_SIZE} connections for commands and one to listen" in written
-    assert 10 * (postgres_pool.POOL_SIZE + 1) < 100
+    assert f"at most {connections.POOL_SIZE} connections for commands and one to listen" in written
+    assert 10 * (connections.POOL_SIZE + 1) < 100
 
 
 def test_a_copy_is_made_and_put_back_as_the_page_says(tmp_path: Path) -> None:

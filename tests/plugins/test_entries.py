@@ -10,11 +10,10 @@ from accord.agents.agent_types import KINDS
 from accord.auth.schemes import SCHEMES
 from accord.entries import Group, NotRegistered, Unusable
 from accord.plugins import StepKind
+from accord.storage.address import CARRIERS, open_store
 from accord.storage.blobs import open_blobs
-from accord.storage.blobs.kinds import BLOBS
-from accord.storage.carriers import CARRIERS
-from accord.storage.open import open_store
-from accord.storage.sqlite import SqliteStore
+from accord.storage.blobs.blob_store import BLOBS
+from accord.storage.sqlite.driver import SqliteStore
 from accord.storage.store import StoreRefused
 from accord.workflows.attempts import EXECUTORS
 from accord.workflows.findings import BadDocument

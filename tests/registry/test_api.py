@@ -13,7 +13,7 @@ from accord.console.routing import VISITOR_BURST
 from accord.model.base import timestamp_ms
 from accord.protocol import jose
 from accord.registry import directory
-from accord.storage.commands import apikeys, audit
+from accord.storage.commands import authentication, monitoring
 from accord.storage.store import StoreUnavailable
 from tests.databases import emptied
 from tests.registry.conftest import GEN, SCHEMES, V03, V1, VAULT, Asking, serving
@@ -473,7 +473,7 @@ async def test_a_key_lasts_no_longer_than_the_key_it_was_made_with() -> None:
         path = "/developers/me/apikeys"
         assert (await server("DELETE", f"{path}/{second['api_key_info']['id']}", by="alice")).status == 204
         assert await statuses(server, *keys) == [200, 401, 200, 401, 401]
-        assert await server.app.host.engine.store.do(apikeys.revoke, first["api_key_info"]["id"])
+        assert await server.app.host.engine.store.do(authentication.revoke_api_key, first["api_key_info"]["id"])
         assert await statuses(server, *keys) == [401] * 5
         assert (await server("GET", path, by="alice")).json() == []
 
@@ -644,7 +644,7 @@ async def test_what_was_changed_is_on_record(server: Asking) -> None:
     store = server.app.host.engine.store
     noted: list[tuple[str, ...]] = []
     while len(noted) < 7:
-        found = await store.read(audit.find, "acme", audit.Query())
+        found = await store.read(monitoring.find_audit, "acme", monitoring.AuditLogQuery())
         noted = [(one.owner, one.operation, one.agent, one.outcome) for one in reversed(found)]
         await asyncio.sleep(0)
     assert noted == [

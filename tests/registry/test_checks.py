@@ -23,7 +23,7 @@ from accord.registry.availability import (
 )
 from accord.registry.directory import AgentDirectory
 from accord.registry.names import UnknownName
-from accord.storage.commands.checks import Checked, Due
+from accord.storage.commands.published_agents import DueCheck, LastCheck
 from accord.storage.store import Store, StoreUnavailable, Tx
 from tests.outbound.conftest import Listening, listening
 from tests.registry.conftest import FAR, V1, document
@@ -223,7 +223,7 @@ async def test_one_that_cannot_be_noted_keeps_no_other_from_it(
     node = AvailabilityChecks(ready, Web(), every=300)
     settle = node._settle
 
-    async def fails(due: Due) -> Checked:
+    async def fails(due: DueCheck) -> LastCheck:
         if due.id == ids[0]:
             raise StoreUnavailable("away")
         return await settle(due)

@@ -15,8 +15,8 @@ from accord.registry.availability import ServerAnswer, UnreachableServer
 from accord.registry.directory import AgentDirectory, Visibility
 from accord.registry.names import NotAsked, UnknownName
 from accord.registry.remote import RegistryRefused, RemoteRegistry
-from accord.storage import migrate
-from accord.storage.sqlite import SqliteStore
+from accord.storage import schema
+from accord.storage.sqlite.driver import SqliteStore
 from tests.registry.conftest import FAR, V1, document
 from tests.registry.test_trust import TRUST, signed
 
@@ -134,7 +134,7 @@ async def env(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """An environment whose store has agents."""
     monkeypatch.chdir(tmp_path)
     store = SqliteStore(tmp_path / "accord.db")
-    await migrate.upgrade(store)
+    await schema.upgrade_schema(store)
     registry = AgentDirectory(store)
     await registry.publish(Caller(), document(FAR))
     await registry.publish(Caller(owner="x"), document(FAR, humanReadableId="x/own"), visibility=Visibility.PRIVATE)

@@ -8,10 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from accord.cli import app
-from accord.storage import migrate
-from accord.storage.commands import remotes, reports, runs
-from accord.storage.commands.reports import GiveUp
-from accord.storage.open import open_store
+from accord.storage import schema
+from accord.storage.address import open_store
+from accord.storage.commands import remote_tasks, task_lifecycle
+from accord.storage.commands.remote_tasks import GiveUpRequest
 from tests.storage.conftest import AT, accepting
 from tests.storage.test_remotes import expected
 
@@ -23,14 +23,14 @@ def url(tmp_path: Path) -> str:
 
     async def fill() -> None:
         async with open_store(address, lambda _: None) as store:
-            await migrate.upgrade(store)
+            await schema.upgrade_schema(store)
             links = {}
             for task_id, mode in (("t-1", "push"), ("t-2", "poll")):
-                await store.do(runs.accept, "acme", accepting(task_id))
+                await store.do(task_lifecycle.accept_task, "acme", accepting(task_id))
                 new = expected(task_id, token_hash=task_id, mode=mode)
-                links[task_id] = await store.do(remotes.expect, "acme", new)
-            lost = GiveUp(link=links["t-2"], reason="gone", at=AT, again_ms=9_000_000)
-            await store.do(reports.give_up, "acme", lost)
+                links[task_id] = await store.do(remote_tasks.create_link, "acme", new)
+            lost = GiveUpRequest(link=links["t-2"], reason="gone", at=AT, again_ms=9_000_000)
+            await store.do(remote_tasks.give_up_remote_task, "acme", lost)
 
     asyncio.run(fill())
     return address

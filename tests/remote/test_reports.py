@@ -18,11 +18,11 @@ from accord.model import (
 )
 from accord.model.base import timestamp_ms
 from accord.remote.reports import OTHER_CONTEXT, REMOTE_TASK, LocalTask, Report, ReportEffect, WrongTask, report_effect
-from accord.storage.commands.remotes import Link
+from accord.storage.commands.remote_tasks import RemoteLink
 
 S = TaskState
 NOW = 1_700_000_000_000
-LINK = Link(task_id="t-1", agent="there", remote_id="r-1", context_id="c-there", sent=1, heard_at=NOW - 1000)
+LINK = RemoteLink(task_id="t-1", agent="there", remote_id="r-1", context_id="c-there", sent=1, heard_at=NOW - 1000)
 
 
 def here(state: TaskState = S.WORKING, **fields: object) -> LocalTask:
@@ -52,7 +52,7 @@ def artifact(text: str, id: str = "a") -> Artifact:
     return Artifact(artifact_id=id, parts=(Part(text=text),))
 
 
-def heard(body: EventBody, link: Link = LINK, place: LocalTask | None = None, **fields: object) -> ReportEffect:
+def heard(body: EventBody, link: RemoteLink = LINK, place: LocalTask | None = None, **fields: object) -> ReportEffect:
     return report_effect(Report(body=body, **fields), link, place or here(), NOW)  # type: ignore[arg-type]
 
 

@@ -25,7 +25,7 @@ from accord.errors import (
 )
 from accord.model import CancelRequest, GetRequest, Message, Part, Role, SendRequest, Task, TaskState
 from accord.remote.reports import Report
-from accord.storage.commands import browsing
+from accord.storage.commands import task_lists
 from tests.core.conftest import ALICE, AT_ONCE, BOB, said, saying, text
 from tests.core.doubles import Meddler, is_parked, reaches, rows, sent, until
 from tests.remote.conftest import WEBHOOK, Joined, Joining, Scripted, there
@@ -107,7 +107,7 @@ async def test_submitted_acknowledgement_is_stored_as_submitted(joining: Joining
     assert await rows(here.store, "remote", "remote_id") == [("r-1",)]
     stored = await here.service.get(GetRequest(id=task.id), ALICE)
     assert stored.status.state is S.SUBMITTED
-    (row,) = await here.store.read(browsing.rows, ALICE.tenant, [task.id])
+    (row,) = await here.store.read(task_lists.rows, ALICE.tenant, [task.id])
     assert not row.is_held  # it waits for the remote agent, not for a person who starts it
     with pytest.raises(UnsupportedOperation, match="already started"):
         await here.service.conclude(task.id, S.COMPLETED, None, ALICE)

@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 
 from accord.protocol import http_headers
-from accord.storage import migrate
-from accord.storage.commands import schedules
-from accord.storage.open import open_store
+from accord.storage import schema
+from accord.storage.address import open_store
+from accord.storage.commands import workflow_runs
 from tests.ports import free_port
 from tests.serve.flowing import PLAIN, asks, began, call, ended, hand_in, result, until, written
 from tests.serve.running import ROOT, accord, running, said, text_of
@@ -215,8 +215,8 @@ async def test_a_served_schedule_makes_up_for_what_was_missed_once(tmp_path: Pat
     url = f"sqlite:///{tmp_path}/own.db"
     earlier = time.time_ns() // 1_000_000 - 5 * 60_000
     async with open_store(url) as store:  # as if it had been served until five minutes ago
-        await migrate.upgrade(store)
-        await store.do(schedules.known, "plain", ["* * * * * UTC", "0 0 1 1 * UTC"], earlier)
+        await schema.upgrade_schema(store)
+        await store.do(workflow_runs.schedule_positions, "plain", ["* * * * * UTC", "0 0 1 1 * UTC"], earlier)
     with running(tmp_path, "flow.yaml", "--store", url, "--workers", "2") as server:
         assert "schedule * * * * * UTC" in server.all_shown
 

@@ -22,15 +22,15 @@ from accord.model import (
     TaskStatus,
 )
 from accord.model.base import timestamp_ms
-from accord.storage import migrate
-from accord.storage.commands import jobs, runs, tasks
-from accord.storage.commands.endings import Ending
-from accord.storage.commands.jobs import Claimed
-from accord.storage.commands.runs import Accept, News, Say, Settle, Work
-from accord.storage.commands.tasks import Append, NewTask, Stored
-from accord.storage.postgres import PostgresStore
-from accord.storage.records import decode_event
-from accord.storage.sqlite import SqliteStore
+from accord.storage import schema
+from accord.storage.commands import jobs, task_lifecycle, tasks
+from accord.storage.commands.jobs import ClaimedJob
+from accord.storage.commands.task_endings import EndRequest
+from accord.storage.commands.task_lifecycle import AcceptRequest, JobOptions, MessageRequest, SettleRequest, TaskSignal
+from accord.storage.commands.tasks import Append, StoredTask, TaskCreation
+from accord.storage.encoding import decode_event
+from accord.storage.postgres.driver import PostgresStore
+from accord.storage.sqlite.driver import SqliteStore
 from accord.storage.store import Row, Tx
 from tests.databases import dropped, emptied, postgres
 
@@ -76,14 +76,14 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path, heard: Heard) ->
 @pytest.fixture
 async def ready(store: AnyStore) -> AnyStore:
     """A store of each kind with the tables in it."""
-    await migrate.upgrade(store)
+    await schema.upgrade_schema(store)
     return store
 
 
 @pytest.fixture
 async def queued(ready: AnyStore) -> AnyStore:
     """A store in which the task t-1 waits to be run."""
-    await ready.do(runs.accept, TENANT, accepting())
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting())
     return ready
 
 
@@ -120,23 +120,23 @@ async def _somebody_waits(tx: Tx) -> bool:
 # What to put in
 
 
-def new(task_id: str = "t-1", *, at: int = AT, state: TaskState = TaskState.SUBMITTED, **fields: Any) -> NewTask:
+def new(task_id: str = "t-1", *, at: int = AT, state: TaskState = TaskState.SUBMITTED, **fields: Any) -> TaskCreation:
     """A task to create."""
     context_id = fields.pop("context_id", "c-1")
     task = Task(id=task_id, context_id=context_id, status=TaskStatus(state=state, timestamp=timestamp_ms(at)))
-    return NewTask(**{"task": task, "agent": AGENT, "owner": "alice", "at": at, "origin": "v1", **fields})
+    return TaskCreation(**{"task": task, "agent": AGENT, "owner": "alice", "at": at, "origin": "v1", **fields})
 
 
-def accepting(task_id: str = "t-1", *, node: str | None = None, queue: str = AGENT, **fields: Any) -> Accept:
+def accepting(task_id: str = "t-1", *, node: str | None = None, queue: str = AGENT, **fields: Any) -> AcceptRequest:
     """A message that makes a task."""
-    work = fields.pop("work", Work(queue=queue, node=node))
-    return Accept(**{"new": new(task_id), "message_id": "m-1", "work": work, **fields})
+    work = fields.pop("work", JobOptions(queue=queue, node=node))
+    return AcceptRequest(**{"new": new(task_id), "message_id": "m-1", "work": work, **fields})
 
 
-def saying(task_id: str = "t-1", text: str = "more", *, node: str | None = None, **fields: Any) -> Say:
+def saying(task_id: str = "t-1", text: str = "more", *, node: str | None = None, **fields: Any) -> MessageRequest:
     """A message to a task that exists."""
-    work = Work(queue=AGENT, node=node)
-    return Say(**{"task_id": task_id, "message": message(text), "work": work, "at": AT, **fields})
+    work = JobOptions(queue=AGENT, node=node)
+    return MessageRequest(**{"task_id": task_id, "message": message(text), "work": work, "at": AT, **fields})
 
 
 def appending(task_id: str, *bodies: EventBody, epoch: int = 0, after: int = 0, **fields: Any) -> Append:
@@ -172,21 +172,21 @@ def webhook(id: str = "w-1", url: str = "https://example.com/hook") -> PushConfi
     return PushConfig(id=id, url=url)
 
 
-def settling(job: Claimed, state: TaskState, after: int = 0, **fields: Any) -> Settle:
+def settling(job: ClaimedJob, state: TaskState, after: int = 0, **fields: Any) -> SettleRequest:
     """The end of a run, in this state."""
     snapshot = new(job.key, state=state).task
     last = appending(job.key, status(state, job.key), epoch=job.epoch, after=after, snapshot=snapshot)
-    return Settle(last=last, job=job, **fields)
+    return SettleRequest(last=last, job=job, **fields)
 
 
-def ending(state: TaskState = TaskState.CANCELED, task_id: str = "t-1", **fields: Any) -> Ending:
+def ending(state: TaskState = TaskState.CANCELED, task_id: str = "t-1", **fields: Any) -> EndRequest:
     """How a task ends from outside."""
-    return Ending(task_id=task_id, status=TaskStatus(state=state, timestamp=timestamp_ms(AT)), at=AT + 5, **fields)
+    return EndRequest(task_id=task_id, status=TaskStatus(state=state, timestamp=timestamp_ms(AT)), at=AT + 5, **fields)
 
 
-def news(key: str = "answer", output: str = "42", task_id: str = "t-1") -> News:
+def news(key: str = "answer", output: str = "42", task_id: str = "t-1") -> TaskSignal:
     """What a task waits for."""
-    return News(task_id=task_id, key=key, output=output, at=AT)
+    return TaskSignal(task_id=task_id, key=key, output=output, at=AT)
 
 
 # Looking into a store, and moving its clock
@@ -203,7 +203,7 @@ async def table(tx: Tx, name: str, columns: str = "*") -> list[Row]:
     return await tx.all(f"SELECT {columns} FROM {name} ORDER BY 1, 2")
 
 
-async def stored(store: AnyStore, task_id: str = "t-1", tenant: str = TENANT) -> Stored:
+async def stored(store: AnyStore, task_id: str = "t-1", tenant: str = TENANT) -> StoredTask:
     """A task as it is kept."""
     found = await store.read(tasks.read_task, tenant, task_id)
     assert found is not None
@@ -215,7 +215,7 @@ async def bodies(store: AnyStore, task_id: str = "t-1") -> list[Any]:
     return [decode_event(row).body for row in await store.read(tasks.events_after, TENANT, task_id, 0)]
 
 
-async def claimed(store: AnyStore, node: str = "n-1", queue: str = AGENT) -> Claimed:
+async def claimed(store: AnyStore, node: str = "n-1", queue: str = AGENT) -> ClaimedJob:
     """Claim the one job that is due."""
     (job,) = await store.do(jobs.claim, node, queue, 10)
     return job
@@ -226,10 +226,12 @@ async def waiting(store: AnyStore) -> list[tuple[str, str]]:
     return [(kind, key) for kind, key in await store.read(table, "job", "kind, key")]
 
 
-async def parked(store: AnyStore, awaited: str | None = None, delay_ms: int | None = None) -> Claimed:
+async def parked(store: AnyStore, awaited: str | None = None, delay_ms: int | None = None) -> ClaimedJob:
     """Claim the one job that is due and park it."""
     job = await claimed(store)
     await store.do(
-        runs.settle, TENANT, settling(job, TaskState.WORKING, parks=True, awaited=awaited, delay_ms=delay_ms)
+        task_lifecycle.settle_execution,
+        TENANT,
+        settling(job, TaskState.WORKING, parks=True, awaited=awaited, delay_ms=delay_ms),
     )
     return job

@@ -4,13 +4,13 @@ from typing import Any
 
 from accord.engine.ids import uuid7
 from accord.model import TaskState
-from accord.storage.commands import activity, tasks
-from accord.storage.commands.activity import Activity
-from accord.storage.commands.browsing import Seen
+from accord.storage.commands import monitoring, tasks
+from accord.storage.commands.monitoring import ActivityByAgent
+from accord.storage.commands.task_lists import VisibleTasks
 from tests.storage.conftest import AT, MINUTE, OTHER, TENANT, AnyStore, new
 
 S = TaskState
-EVERYBODY = Seen(owner="", sees_all=True)
+EVERYBODY = VisibleTasks(owner="", sees_all=True)
 SINCE, UNTIL = uuid7(AT - 5 * MINUTE, bytes(10)), uuid7(AT + MINUTE, bytes(10))
 
 
@@ -24,7 +24,9 @@ async def begin(store: AnyStore, id: str, *, tenant: str = TENANT, state: TaskSt
 
 
 async def test_nothing_is_begun_or_open_in_an_empty_store(ready: AnyStore) -> None:
-    assert await ready.read(activity.by_agent, TENANT, EVERYBODY, SINCE, UNTIL) == Activity(begun={}, open={})
+    assert await ready.read(monitoring.activity_by_agent, TENANT, EVERYBODY, SINCE, UNTIL) == ActivityByAgent(
+        begun={}, open={}
+    )
 
 
 async def test_tasks_count_by_agent_as_begun_by_their_ids_and_as_open_by_their_states(ready: AnyStore) -> None:
@@ -34,20 +36,20 @@ async def test_tasks_count_by_agent_as_begun_by_their_ids_and_as_open_by_their_s
     await begin(ready, made(2), agent="b", state=S.FAILED)
     await begin(ready, "chosen-by-its-caller", agent="b", state=S.SUBMITTED)
     await begin(ready, made(3), agent="a", tenant=OTHER)
-    found = await ready.read(activity.by_agent, TENANT, EVERYBODY, SINCE, UNTIL)
-    assert found == Activity(begun={"a": 2, "b": 1}, open={"a": 2, "b": 1})
+    found = await ready.read(monitoring.activity_by_agent, TENANT, EVERYBODY, SINCE, UNTIL)
+    assert found == ActivityByAgent(begun={"a": 2, "b": 1}, open={"a": 2, "b": 1})
 
 
 async def test_only_what_somebody_sees_is_counted(ready: AnyStore) -> None:
     for number, (agent, owner) in enumerate([("a", "alice"), ("a", "bob"), ("b", "alice"), ("c", "alice")]):
         await begin(ready, made(1, number), agent=agent, owner=owner)
-    seen = Seen(owner="alice", others=("a",), hidden=("c",))
-    found = await ready.read(activity.by_agent, TENANT, seen, SINCE, UNTIL)
-    assert found == Activity(begun={"a": 2, "b": 1}, open={"a": 2, "b": 1})
+    seen = VisibleTasks(owner="alice", others=("a",), hidden=("c",))
+    found = await ready.read(monitoring.activity_by_agent, TENANT, seen, SINCE, UNTIL)
+    assert found == ActivityByAgent(begun={"a": 2, "b": 1}, open={"a": 2, "b": 1})
 
 
 async def test_beyond_the_bound_the_newest_count_and_the_oldest_of_them_is_named(ready: AnyStore) -> None:
     for minutes in (1, 2, 3, 4):
         await begin(ready, made(minutes), agent="a")
-    found = await ready.read(activity.by_agent, TENANT, EVERYBODY, SINCE, UNTIL, 3)
-    assert found == Activity(begun={"a": 3}, open={"a": 3}, first=made(3))
+    found = await ready.read(monitoring.activity_by_agent, TENANT, EVERYBODY, SINCE, UNTIL, 3)
+    assert found == ActivityByAgent(begun={"a": 3}, open={"a": 3}, first=made(3))

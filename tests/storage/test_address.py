@@ -9,9 +9,9 @@ from accord.storage.address import (
     BadAddress,
     PostgresAddress,
     SqliteAddress,
-    default,
+    default_address,
     default_path,
-    parse,
+    parse_address,
 )
 
 
@@ -27,12 +27,12 @@ from accord.storage.address import (
     ],
 )
 def test_sqlite_addresses(url: str, path: Path | None) -> None:
-    assert parse(url) == SqliteAddress(path=path)
-    assert parse(str(parse(url))) == parse(url)
+    assert parse_address(url) == SqliteAddress(path=path)
+    assert parse_address(str(parse_address(url))) == parse_address(url)
 
 
 def postgres(url: str) -> PostgresAddress:
-    found: Address = parse(url)
+    found: Address = parse_address(url)
     assert isinstance(found, PostgresAddress)
     return found
 
@@ -113,7 +113,7 @@ def test_a_password_is_never_shown(url: str) -> None:
 )
 def test_what_cannot_be_understood_is_refused_without_repeating_secrets(url: str, reason: str) -> None:
     with pytest.raises(BadAddress, match=reason) as refused:
-        parse(url)
+        parse_address(url)
     assert "s3cret" not in str(refused.value)
 
 
@@ -135,5 +135,5 @@ def test_the_default_is_in_the_user_s_data_directory(platform: str, env: dict[st
 
 def test_the_default_directory_is_ours_to_make() -> None:
     env = {"HOME": "/home/me"}
-    assert default(env) == SqliteAddress(path=default_path(env), own_directory=True)
+    assert default_address(env) == SqliteAddress(path=default_path(env), own_directory=True)
     assert default_path({}).is_absolute()

@@ -13,11 +13,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from accord.storage import migrate
+from accord.storage import schema
 from accord.storage.blobs import BlobCorrupt, open_blobs
-from accord.storage.blobs.directory import Directory
-from accord.storage.blobs.s3 import ATTEMPTS, S3
-from accord.storage.blobs.sigv4 import Credentials, Unsigned, signed_headers
+from accord.storage.blobs.blob_store import DirectoryBackend
+from accord.storage.blobs.s3 import ATTEMPTS, AwsCredentials, S3Backend, UnsignedRequest, signed_headers
 from accord.storage.store import StoreFull, StoreRefused, StoreUnavailable
 from tests.storage.conftest import AnyStore
 
@@ -32,7 +31,7 @@ in_memory = pytest.mark.parametrize("store", ["sqlite-memory"], indirect=True)
 
 @pytest.fixture
 async def ready(store: AnyStore) -> AnyStore:
-    await migrate.upgrade(store)
+    await schema.upgrade_schema(store)
     return store
 
 
@@ -72,7 +71,7 @@ async def test_a_file_that_changed_is_found_out_and_a_cut_one_is_written_again(r
 async def test_a_write_that_fails_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: int, expected: type[StoreUnavailable]
 ) -> None:
-    shelf = Directory(tmp_path)
+    shelf = DirectoryBackend(tmp_path)
 
     def fail(_descriptor: int) -> None:
         raise OSError(failure, "no")
@@ -84,13 +83,13 @@ async def test_a_write_that_fails_leaves_nothing(
 
 
 async def test_a_directory_that_is_gone_is_not_an_empty_one(tmp_path: Path) -> None:
-    shelf = Directory(tmp_path / "blobs")
+    shelf = DirectoryBackend(tmp_path / "blobs")
     (tmp_path / "blobs").rename(tmp_path / "unmounted")
     with pytest.raises(StoreUnavailable):
         await shelf.read("tenant/aa/bb")
     (tmp_path / "file").touch()
     with pytest.raises(StoreUnavailable):
-        Directory(tmp_path / "file" / "blobs")
+        DirectoryBackend(tmp_path / "file" / "blobs")
 
 
 def modes_below(folder: Path) -> dict[str, int]:
@@ -98,26 +97,26 @@ def modes_below(folder: Path) -> dict[str, int]:
 
 
 async def test_a_directory_is_made_for_its_owner_only(tmp_path: Path) -> None:
-    await Directory(tmp_path / "blobs").write("tenant/aa/bb", DATA, HASH)
+    await DirectoryBackend(tmp_path / "blobs").write("tenant/aa/bb", DATA, HASH)
     made = modes_below(tmp_path)
     assert made.pop("blobs/tenant/aa/bb") == 0o600
     assert made == dict.fromkeys(("blobs", "blobs/tenant", "blobs/tenant/aa", "blobs/unfinished"), 0o700)
 
 
 def test_what_a_crash_left_unfinished_is_removed_after_a_day(tmp_path: Path) -> None:
-    Directory(tmp_path)
+    DirectoryBackend(tmp_path)
     old, new = tmp_path / "unfinished" / "old", tmp_path / "unfinished" / "new"
     for path in (old, new):
         path.touch()
     os.utime(old, (time.time() - 100_000, time.time() - 100_000))
-    Directory(tmp_path)
+    DirectoryBackend(tmp_path)
     assert files(tmp_path) == [new]
 
 
 # S3
 
 
-KEYS = Credentials(access_key="AKIAIOSFODNN7EXAMPLE", secret_key="wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
+KEYS = AwsCredentials(access_key="AKIAIOSFODNN7EXAMPLE", secret_key="wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +142,7 @@ def test_signatures_are_those_of_awss_examples(
     method: str, path: str, headers: dict[str, str], payload: bytes, signature: str
 ) -> None:
     """The examples of "Authenticating Requests: Using the Authorization Header" in the S3 API reference."""
-    request = Unsigned(
+    request = UnsignedRequest(
         method=method,
         path=path,
         headers={"host": "examplebucket.s3.amazonaws.com", **headers},
@@ -179,9 +178,9 @@ class Flaky:
         app = web.Application()
         app.router.add_route("*", "/storage/{path:.*}", self.answer)
         async with TestServer(app) as server:
-            keys = Credentials(access_key="x", secret_key="y", session_token="temporary")
+            keys = AwsCredentials(access_key="x", secret_key="y", session_token="temporary")
             endpoint = str(server.make_url("/storage/"))
-            shelf = S3(endpoint=endpoint, bucket="b", region="r", credentials=keys, pause_seconds=0)
+            shelf = S3Backend(endpoint=endpoint, bucket="b", region="r", credentials=keys, pause_seconds=0)
             try:
                 await asyncio.wait_for(shelf.write("t/aa/bb", DATA, HASH), BOUND_SECONDS)
             finally:

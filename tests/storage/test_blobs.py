@@ -15,12 +15,19 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from accord.model import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
-from accord.storage import migrate
+from accord.storage import schema
 from accord.storage.blobs import BlobCorrupt, BlobMissing, Blobs, LargeParts, open_blobs, sweep
-from accord.storage.blobs.outside import OutsideBlobs
-from accord.storage.blobs.s3 import S3
-from accord.storage.blobs.sigv4 import Credentials
-from accord.storage.commands.blobs import begin_removal, fetch, note, refer, release, sizes, unreferred
+from accord.storage.blobs.blob_store import BackendBlobs
+from accord.storage.blobs.s3 import AwsCredentials, S3Backend
+from accord.storage.commands.blobs import (
+    add_references,
+    begin_removal,
+    list_unreferenced,
+    put_blob_row,
+    read_blob,
+    release_references,
+    sizes,
+)
 from accord.storage.store import StoreUnavailable, Tx
 from tests.app.examined import FAILED, OK, examined
 from tests.storage.conftest import AnyStore
@@ -88,7 +95,7 @@ def _user(endpoint: str) -> Mapping[str, str]:
 
 @pytest.fixture
 async def ready(store: AnyStore) -> AnyStore:
-    await migrate.upgrade(store)
+    await schema.upgrade_schema(store)
     return store
 
 
@@ -168,10 +175,10 @@ async def test_every_tenant_has_its_own(blobs: Blobs) -> None:
 async def test_only_what_nobody_refers_to_is_removed(blobs: Blobs, ready: AnyStore) -> None:
     shared, mine, yours = [await blobs.put(TENANT, name) for name in (b"shared", b"mine", b"yours")]
     await blobs.put("another", b"mine")
-    await ready.do(refer, TENANT, "t-1", [shared, mine, mine])
-    await ready.do(refer, TENANT, "t-2", [shared, yours])
-    await ready.do(refer, TENANT, "t-2", [shared])
-    await ready.do(refer, "another", "t-1", [mine])
+    await ready.do(add_references, TENANT, "t-1", [shared, mine, mine])
+    await ready.do(add_references, TENANT, "t-2", [shared, yours])
+    await ready.do(add_references, TENANT, "t-2", [shared])
+    await ready.do(add_references, "another", "t-1", [mine])
     for hash in (shared, mine, yours):
         await blobs.delete(TENANT, hash)
     assert [await has(blobs, hash) for hash in (shared, mine, yours)] == [True, True, True]
@@ -182,11 +189,11 @@ async def test_only_what_nobody_refers_to_is_removed(blobs: Blobs, ready: AnySto
     assert await remove_task(ready, blobs, "t-1") == []
     assert await remove_task(ready, blobs, "t-2") == sorted([shared, yours])
     assert [await has(blobs, hash) for hash in (shared, mine, yours)] == [False, False, False]
-    assert await ready.read(unreferred, 10, 0) == []
+    assert await ready.read(list_unreferenced, 10, 0) == []
 
 
 async def remove_task(store: AnyStore, blobs: Blobs, task_id: str) -> list[str]:
-    freed = await store.do(release, TENANT, task_id, grace_ms=0)
+    freed = await store.do(release_references, TENANT, task_id, grace_ms=0)
     for hash in freed:
         await blobs.delete(TENANT, hash)
     return freed
@@ -202,11 +209,11 @@ async def test_what_somebody_has_just_put_is_not_removed(
     ready: AnyStore, blobs: Blobs, reopened: Blobs, again: bool
 ) -> None:
     await blobs.put(TENANT, DATA)
-    await ready.do(refer, TENANT, "t-1", [HASH])
+    await ready.do(add_references, TENANT, "t-1", [HASH])
     await ready.do(long_ago)
     if again:
         await blobs.put(TENANT, DATA)  # by another task, which is about to refer to it
-    assert await ready.do(release, TENANT, "t-1") == [HASH]
+    assert await ready.do(release_references, TENANT, "t-1") == [HASH]
     await reopened.delete(TENANT, HASH)
     await sweep(ready, reopened)
     assert await has(blobs, HASH) is again
@@ -216,7 +223,7 @@ async def test_what_somebody_has_just_put_is_not_removed(
 async def test_what_was_put_but_never_referred_to_is_swept_up(blobs: Blobs, ready: AnyStore) -> None:
     lost = [await blobs.put(TENANT, str(at).encode()) for at in range(3)]
     await blobs.put(TENANT, DATA)
-    await ready.do(refer, TENANT, "t-1", [HASH])
+    await ready.do(add_references, TENANT, "t-1", [HASH])
     assert await sweep(ready, blobs, grace_ms=0) == len(lost)
     assert [await has(blobs, hash) for hash in (*lost, HASH)] == [False, False, False, True]
     assert await sweep(ready, blobs, grace_ms=0) == 0
@@ -254,24 +261,24 @@ def message(*parts: Part) -> Message:
 async def test_the_tables_bytes_go_with_the_transaction_that_releases_them(ready: AnyStore) -> None:
     blobs = open_blobs("table:", ready, {})
     await blobs.put(TENANT, DATA)
-    await ready.do(refer, TENANT, "t-1", [HASH])
+    await ready.do(add_references, TENANT, "t-1", [HASH])
 
     async def release_and_fail(tx: Tx) -> None:
-        assert await release(tx, TENANT, "t-1", grace_ms=0) == [HASH]
-        assert await fetch(tx, TENANT, HASH) is None
+        assert await release_references(tx, TENANT, "t-1", grace_ms=0) == [HASH]
+        assert await read_blob(tx, TENANT, HASH) is None
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError, match="no"):
         await ready.do(release_and_fail)
     assert await blobs.get(TENANT, HASH) == DATA
-    assert await ready.do(release, TENANT, "t-1", grace_ms=0) == [HASH]
-    assert await ready.read(fetch, TENANT, HASH) is None
+    assert await ready.do(release_references, TENANT, "t-1", grace_ms=0) == [HASH]
+    assert await ready.read(read_blob, TENANT, HASH) is None
 
 
 async def test_of_tasks_that_are_released_at_once_the_last_frees_what_they_share(ready: AnyStore) -> None:
     tasks = [f"t-{at}" for at in range(6)]
-    await asyncio.gather(*(ready.do(refer, TENANT, task, [HASH, ABSENT]) for task in tasks))
-    freed = await asyncio.gather(*(ready.do(release, TENANT, task) for task in tasks))
+    await asyncio.gather(*(ready.do(add_references, TENANT, task, [HASH, ABSENT]) for task in tasks))
+    freed = await asyncio.gather(*(ready.do(release_references, TENANT, task) for task in tasks))
     assert sorted(map(len, freed)) == [0, 0, 0, 0, 0, 2]
 
 
@@ -319,7 +326,7 @@ class Gate:
 
 async def test_bytes_that_are_put_while_they_are_being_removed_are_not_lost(ready: AnyStore) -> None:
     shelf = Gate()
-    blobs = OutsideBlobs(ready, shelf, grace_ms=0)
+    blobs = BackendBlobs(ready, shelf, grace_ms=0)
     await blobs.put(TENANT, DATA)
     removal = asyncio.create_task(blobs.delete(TENANT, HASH))
     await asyncio.wait_for(shelf.removing.wait(), BOUND_SECONDS)
@@ -334,7 +341,7 @@ async def test_bytes_that_are_put_while_they_are_being_removed_are_not_lost(read
 async def test_a_removal_that_was_cut_off_is_finished_by_the_next_sweep(ready: AnyStore) -> None:
     shelf = Gate()
     shelf.may_remove.set()
-    blobs = OutsideBlobs(ready, shelf, grace_ms=0)
+    blobs = BackendBlobs(ready, shelf, grace_ms=0)
     await blobs.put(TENANT, DATA)
     shelf.broken = True
     with pytest.raises(StoreUnavailable):
@@ -345,14 +352,14 @@ async def test_a_removal_that_was_cut_off_is_finished_by_the_next_sweep(ready: A
 
 
 async def test_a_removal_that_was_given_up_long_ago_stops_nobody(ready: AnyStore) -> None:
-    await ready.do(note, TENANT, HASH, len(DATA))
+    await ready.do(put_blob_row, TENANT, HASH, len(DATA))
     assert await ready.do(begin_removal, TENANT, HASH, grace_ms=0) is not None
 
     async def a_minute_passes(tx: Tx) -> None:
         await tx.run("UPDATE blob SET at = at + 61000")  # a time below zero: this is earlier
 
     await ready.do(a_minute_passes)
-    blobs = OutsideBlobs(ready, Gate())
+    blobs = BackendBlobs(ready, Gate())
     await blobs.put(TENANT, DATA)
     assert await blobs.get(TENANT, HASH) == DATA
 
@@ -371,11 +378,11 @@ async def test_what_the_table_has_stays_readable_after_moving_out(ready: AnyStor
 # S3
 
 
-def bucket(server: Server, name: str = BUCKET, secret_key: str = "", prefix: str = "") -> S3:
-    keys = Credentials(
+def bucket(server: Server, name: str = BUCKET, secret_key: str = "", prefix: str = "") -> S3Backend:
+    keys = AwsCredentials(
         access_key=server.env["AWS_ACCESS_KEY_ID"], secret_key=secret_key or server.env["AWS_SECRET_ACCESS_KEY"]
     )
-    return S3(endpoint=server.endpoint, bucket=name, region="r", credentials=keys, prefix=prefix)
+    return S3Backend(endpoint=server.endpoint, bucket=name, region="r", credentials=keys, prefix=prefix)
 
 
 async def test_a_prefix_may_hold_anything(s3: Server) -> None:
@@ -412,6 +419,6 @@ async def test_a_doctor_finds_out_whether_a_bucket_can_be_used(
 
 
 async def test_sizes_are_those_of_the_tenants_own_bytes(ready: AnyStore) -> None:
-    await ready.do(note, TENANT, HASH, 7)
-    await ready.do(note, "other", ABSENT, 8)
+    await ready.do(put_blob_row, TENANT, HASH, 7)
+    await ready.do(put_blob_row, "other", ABSENT, 8)
     assert await ready.read(sizes, TENANT, [HASH, ABSENT]) == {HASH: 7}

@@ -7,9 +7,9 @@ import pytest
 from accord.engine.ids import uuid7
 from accord.model import EventBody, Message, Part, Role, StatusUpdate, Task, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
-from accord.storage.commands import browsing, steps, tasks
-from accord.storage.commands.browsing import Found, Seen, Wanted
-from accord.storage.commands.tasks import NewTask
+from accord.storage.commands import steps, task_lists, tasks
+from accord.storage.commands.task_lists import ListedTask, TaskSearch, VisibleTasks
+from accord.storage.commands.tasks import TaskCreation
 from tests.storage.conftest import (
     AT,
     OTHER,
@@ -20,10 +20,10 @@ from tests.storage.conftest import (
     status,
 )
 
-ALL = Seen(owner="", sees_all=True)
+ALL = VisibleTasks(owner="", sees_all=True)
 
 
-def made(number: int, *, text: str = "", state: TaskState = TaskState.WORKING, **fields: Any) -> NewTask:
+def made(number: int, *, text: str = "", state: TaskState = TaskState.WORKING, **fields: Any) -> TaskCreation:
     """A task that was created in that millisecond."""
     at = AT + number
     said = Message(message_id="m", role=Role.USER, parts=fields.pop("parts", (Part(text=text or f"number {number}"),)))
@@ -35,36 +35,36 @@ def made(number: int, *, text: str = "", state: TaskState = TaskState.WORKING, *
         status=status,
         metadata=fields.pop("metadata", None),
     )
-    return NewTask(**{"task": task, "agent": "echo", "owner": "alice", "at": at, **fields})
+    return TaskCreation(**{"task": task, "agent": "echo", "owner": "alice", "at": at, **fields})
 
 
 def named(number: int) -> str:
     return uuid7(AT + number, number.to_bytes(10, "big"))
 
 
-async def keep(store: AnyStore, *new: NewTask, tenant: str = TENANT) -> None:
+async def keep(store: AnyStore, *new: TaskCreation, tenant: str = TENANT) -> None:
     for one in new:
         await store.do(tasks.create_task, tenant, one)
 
 
-async def found(store: AnyStore, seen: Seen = ALL, **wanted: Any) -> list[str]:
+async def found(store: AnyStore, seen: VisibleTasks = ALL, **wanted: Any) -> list[str]:
     """The numbers in the titles of what is found."""
-    page = await store.read(browsing.page, TENANT, seen, Wanted(**wanted))
+    page = await store.read(task_lists.list_page, TENANT, seen, TaskSearch(**wanted))
     return [item.title for item in page.items]
 
 
-async def row(store: AnyStore, number: int = 1) -> Found:
-    (one,) = await store.read(browsing.rows, TENANT, [named(number)])
+async def row(store: AnyStore, number: int = 1) -> ListedTask:
+    (one,) = await store.read(task_lists.rows, TENANT, [named(number)])
     return one
 
 
 async def test_the_newest_come_first_and_pages_follow_one_another(ready: AnyStore) -> None:
     await keep(ready, *(made(number) for number in range(5)))
     await keep(ready, made(7), tenant=OTHER)
-    first = await ready.read(browsing.page, TENANT, ALL, Wanted(limit=2))
+    first = await ready.read(task_lists.list_page, TENANT, ALL, TaskSearch(limit=2))
     assert ([item.title for item in first.items], first.total) == (["number 4", "number 3"], 5)
     assert first.next == named(3)
-    rest = await ready.read(browsing.page, TENANT, ALL, Wanted(limit=3, before=first.next))
+    rest = await ready.read(task_lists.list_page, TENANT, ALL, TaskSearch(limit=3, before=first.next))
     assert [item.title for item in rest.items] == ["number 2", "number 1", "number 0"]
     assert (rest.next, rest.total) == (None, 5)
 
@@ -72,7 +72,7 @@ async def test_the_newest_come_first_and_pages_follow_one_another(ready: AnyStor
 @pytest.mark.parametrize("counted", [2, 1000], ids=["many", "few"])
 async def test_they_are_found_by_what_they_are(ready: AnyStore, counted: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether they are put in order or walked through makes no difference."""
-    monkeypatch.setattr(browsing, "COUNTED", counted)
+    monkeypatch.setattr(task_lists, "MAX_COUNTED", counted)
     await keep(
         ready,
         made(1, text="one", state=TaskState.FAILED, agent="adder", context_id="c-2"),
@@ -100,7 +100,7 @@ async def test_they_are_found_by_what_they_are(ready: AnyStore, counted: int, mo
 
 @pytest.mark.parametrize("counted", [1, 1000], ids=["many", "few"])
 async def test_only_what_may_be_seen_is_found(ready: AnyStore, counted: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(browsing, "COUNTED", counted)
+    monkeypatch.setattr(task_lists, "MAX_COUNTED", counted)
     pairs = [(agent, owner) for agent in ("echo", "adder", "secret") for owner in ("alice", "bob")]
     await keep(
         ready,
@@ -111,18 +111,18 @@ async def test_only_what_may_be_seen_is_found(ready: AnyStore, counted: int, mon
     )
     for seen in (
         ALL,
-        Seen(owner="alice"),
-        Seen(owner="nobody"),
-        Seen(owner="alice", others=("adder",)),
-        Seen(owner="alice", sees_all=True, others=("adder",)),
-        Seen(owner="alice", sees_all=True, hidden=("secret", "echo")),
-        Seen(owner="alice", others=("adder",), hidden=("secret",)),
+        VisibleTasks(owner="alice"),
+        VisibleTasks(owner="nobody"),
+        VisibleTasks(owner="alice", others=("adder",)),
+        VisibleTasks(owner="alice", sees_all=True, others=("adder",)),
+        VisibleTasks(owner="alice", sees_all=True, hidden=("secret", "echo")),
+        VisibleTasks(owner="alice", others=("adder",), hidden=("secret",)),
     ):
         wanted = [f"{agent} {owner}" for agent, owner in pairs if seen.sees(agent, owner)]
         assert await found(ready, seen) == wanted[::-1]
-        changed = await ready.read(browsing.changed, TENANT, seen, 0, 10)
+        changed = await ready.read(task_lists.recently_changed, TENANT, seen, 0, 10)
         assert len(changed) == len(wanted)
-        asking = await ready.read(browsing.asking, TENANT, seen, (TaskState.WORKING,), 10)
+        asking = await ready.read(task_lists.list_waiting, TENANT, seen, (TaskState.WORKING,), 10)
         assert [one.title for one in asking] == wanted
 
 
@@ -134,17 +134,17 @@ async def test_words_are_looked_for_in_titles_and_ids(ready: AnyStore, monkeypat
     assert await found(ready, words=named(1)[:8].upper()) == ["The shipment", "The car", "The Ship"]
     assert await found(ready, words=named(1)[-12:]) == ["The car"]
     assert await found(ready, words="plane") == []
-    monkeypatch.setattr(browsing, "SEARCHED", 2)
-    first = await ready.read(browsing.page, TENANT, ALL, Wanted(words="the ship"))
+    monkeypatch.setattr(task_lists, "MAX_SEARCHED", 2)
+    first = await ready.read(task_lists.list_page, TENANT, ALL, TaskSearch(words="the ship"))
     assert ([one.title for one in first.items], first.next) == (["The shipment"], named(1))
-    rest = await ready.read(browsing.page, TENANT, ALL, Wanted(words="the ship", before=first.next))
+    rest = await ready.read(task_lists.list_page, TENANT, ALL, TaskSearch(words="the ship", before=first.next))
     assert ([one.title for one in rest.items], rest.next, rest.total) == (["The Ship"], None, 1)
 
 
 async def test_counting_stops_somewhere(ready: AnyStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(browsing, "COUNTED", 3)
+    monkeypatch.setattr(task_lists, "MAX_COUNTED", 3)
     await keep(ready, *(made(number) for number in range(5)))
-    page = await ready.read(browsing.page, TENANT, ALL, Wanted(limit=4))
+    page = await ready.read(task_lists.list_page, TENANT, ALL, TaskSearch(limit=4))
     assert (len(page.items), page.total, page.next) == (4, 3, named(1))
 
 
@@ -157,15 +157,15 @@ async def test_a_row_says_what_a_task_is_about(ready: AnyStore) -> None:
         made(3, parts=(file,)),
         made(4, parts=(file, Part(text="\n "), Part(text="and words"))),
     )
-    long, stated, filed, mixed = await ready.read(browsing.rows, TENANT, [named(n) for n in (1, 2, 3, 4)])
+    long, stated, filed, mixed = await ready.read(task_lists.rows, TENANT, [named(n) for n in (1, 2, 3, 4)])
     assert long.title.startswith("Plan a trip far far")
-    assert (len(long.title), long.title[-1]) == (browsing.TITLE, "…")
+    assert (len(long.title), long.title[-1]) == (task_lists.TITLE_LENGTH, "…")
     assert (stated.title, stated.created_at) == ("Stated", "2020-01-01T00:00:00.000Z")
     assert (filed.title, mixed.title) == ("plan.pdf", "and words")
     assert long.created_at == timestamp_ms(AT + 1)
-    assert await ready.read(browsing.rows, TENANT, [named(9), named(3)]) == [filed]
-    assert await ready.read(browsing.rows, OTHER, [named(3)]) == []
-    assert await ready.read(browsing.rows, TENANT, []) == []
+    assert await ready.read(task_lists.rows, TENANT, [named(9), named(3)]) == [filed]
+    assert await ready.read(task_lists.rows, OTHER, [named(3)]) == []
+    assert await ready.read(task_lists.rows, TENANT, []) == []
 
 
 async def test_a_row_has_the_latest_status_whatever_was_said_since_and_before(ready: AnyStore) -> None:
@@ -178,7 +178,7 @@ async def test_a_row_has_the_latest_status_whatever_was_said_since_and_before(re
     )
     told: list[EventBody] = [chunk("a", named(1)), question, chunk("b", named(1))]
     await ready.do(tasks.append, TENANT, appending(named(1), *told, at=AT + 50))
-    await ready.do(steps.note, TENANT, named(1), (("flow-run", "{}"),), AT)
+    await ready.do(steps.put_steps, TENANT, named(1), (("flow-run", "{}"),), AT)
     after = await row(ready)
     assert (after.state, after.message, after.seq) == (TaskState.INPUT_REQUIRED, asked, 3)
     assert (after.updated_at, after.is_run, after.is_held) == (AT + 50, True, False)
@@ -192,26 +192,26 @@ async def test_every_status_after_an_event_is_told_in_order(ready: AnyStore) -> 
             body for state in moves for body in (status(state, named(number)), chunk("x", named(number)))
         ]
         await ready.do(tasks.append, TENANT, appending(named(number), *bodies, at=AT + 60))
-    changes = await ready.read(browsing.statuses, TENANT, {named(1): 0, named(2): 3, named(9): 0})
+    changes = await ready.read(task_lists.statuses, TENANT, {named(1): 0, named(2): 3, named(9): 0})
     assert [(one.task_id, one.seq) for one in changes] == [
         *((named(1), seq) for seq in (1, 3, 5, 7)),
         *((named(2), seq) for seq in (5, 7)),
     ]
     assert [one.status.state for one in changes[:4]] == moves
-    assert await ready.read(browsing.statuses, OTHER, {named(1): 0}) == []
-    assert await ready.read(tasks.lengths, {named(1): TENANT, named(2): OTHER, named(9): TENANT}) == {named(1): 8}
+    assert await ready.read(task_lists.statuses, OTHER, {named(1): 0}) == []
+    assert await ready.read(tasks.log_lengths, {named(1): TENANT, named(2): OTHER, named(9): TENANT}) == {named(1): 8}
 
-    news = await ready.read(browsing.news, TENANT, {named(1): 6}, [named(2)], AT + 60)
+    news = await ready.read(task_lists.changes_since, TENANT, {named(1): 6}, [named(2)], AT + 60)
     assert [(one.task_id, one.seq) for one in news.changes] == [(named(1), 7), *((named(2), s) for s in (1, 3, 5, 7))]
     assert ([one.id for one in news.fresh], news.last) == ([named(2)], {named(1): 8, named(2): 8})
-    news = await ready.read(browsing.news, TENANT, {named(1): 8}, [named(2)], AT + 61)
+    news = await ready.read(task_lists.changes_since, TENANT, {named(1): 8}, [named(2)], AT + 61)
     assert (news.changes, len(news.fresh)) == ([], 1)
 
 
 async def test_what_changed_since_a_time_is_found_the_latest_first(ready: AnyStore) -> None:
     await keep(ready, *(made(number) for number in range(4)))
-    assert list(await ready.read(browsing.changed, TENANT, ALL, AT + 2, 10)) == [named(3), named(2)]
-    assert await ready.read(browsing.changed, TENANT, ALL, 0, 1) == {named(3): 0}
+    assert list(await ready.read(task_lists.recently_changed, TENANT, ALL, AT + 2, 10)) == [named(3), named(2)]
+    assert await ready.read(task_lists.recently_changed, TENANT, ALL, 0, 1) == {named(3): 0}
 
 
 async def test_those_who_ask_for_longest_come_first(ready: AnyStore) -> None:
@@ -222,19 +222,19 @@ async def test_those_who_ask_for_longest_come_first(ready: AnyStore) -> None:
         made(3, text="works", state=TaskState.WORKING),
     )
     states = (TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)
-    asking = await ready.read(browsing.asking, TENANT, ALL, states, 10)
+    asking = await ready.read(task_lists.list_waiting, TENANT, ALL, states, 10)
     assert [one.title for one in asking] == ["early", "late"]
-    assert len(await ready.read(browsing.asking, TENANT, ALL, states, 1)) == 1
+    assert len(await ready.read(task_lists.list_waiting, TENANT, ALL, states, 1)) == 1
 
 
 async def test_a_task_and_its_row_are_read_at_the_same_moment(ready: AnyStore) -> None:
     await keep(ready, made(1))
-    both = await ready.read(browsing.whole, TENANT, named(1))
+    both = await ready.read(task_lists.read_with_row, TENANT, named(1))
     assert both is not None
     assert (both[0].id, both[1].id) == (named(1), named(1))
-    assert await ready.read(browsing.whole, OTHER, named(1)) is None
+    assert await ready.read(task_lists.read_with_row, OTHER, named(1)) is None
 
 
 async def test_creating_a_task_is_a_hint(ready: AnyStore, heard: list[str]) -> None:
     await keep(ready, made(1))
-    assert tasks.topic(TENANT, named(1)) in heard
+    assert tasks.task_topic(TENANT, named(1)) in heard

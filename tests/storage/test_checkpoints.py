@@ -5,19 +5,28 @@ from typing import Any
 import pytest
 
 from accord.model import TaskState
-from accord.storage.commands import checkpoints, tasks
-from accord.storage.commands.checkpoints import Checkpoint, Entered, Fence, Given, Place, Step, Typed, Write
+from accord.storage.commands import conversation_state, tasks
+from accord.storage.commands.conversation_state import (
+    Checkpoint,
+    CheckpointPlace,
+    CheckpointWrites,
+    EnteredThread,
+    NewCheckpoint,
+    PendingWrite,
+    TaskFence,
+    TypedValue,
+)
 from accord.storage.commands.retention import purge
 from accord.storage.commands.tasks import Fenced
 from tests.storage.conftest import AGENT, OTHER, TENANT, AnyStore, new, table
 
-MINE, YOURS = Fence("t-1", 1), Fence("t-2", 1)
+MINE, YOURS = TaskFence("t-1", 1), TaskFence("t-2", 1)
 THREAD = f"{TENANT}/alice/{AGENT}/c-1"
-TOP, INSIDE, OWN = Place(THREAD), Place(THREAD, "node:1"), Place(THREAD, "node")
+TOP, INSIDE, OWN = CheckpointPlace(THREAD), CheckpointPlace(THREAD, "node:1"), CheckpointPlace(THREAD, "node")
 
 
-def value(text: str) -> Typed:
-    return Typed("bytes", text.encode())
+def value(text: str) -> TypedValue:
+    return TypedValue("bytes", text.encode())
 
 
 def step(id: str, parent: str | None = None, **versions: str) -> Checkpoint:
@@ -26,8 +35,8 @@ def step(id: str, parent: str | None = None, **versions: str) -> Checkpoint:
     )
 
 
-def write(task: str, position: int, text: str, path: str = "") -> Write:
-    return Write(task=task, position=position, path=path, channel="c", value=value(text))
+def write(task: str, position: int, text: str, path: str = "") -> PendingWrite:
+    return PendingWrite(task=task, position=position, path=path, channel="c", value=value(text))
 
 
 @pytest.fixture
@@ -42,24 +51,26 @@ async def with_tasks(ready: AnyStore) -> AnyStore:
 
 
 async def counted(store: AnyStore) -> dict[str, int]:
-    return {name: len(await store.read(table, name)) for name in ("thread", *checkpoints.TABLES)}
+    return {name: len(await store.read(table, name)) for name in ("thread", *conversation_state.TABLES)}
 
 
 async def test_a_thread_is_one_task_at_a_time(with_tasks: AnyStore) -> None:
-    assert await with_tasks.do(checkpoints.enter, TENANT, MINE) == Entered(THREAD, is_new=True)
-    assert await with_tasks.do(checkpoints.enter, TENANT, MINE) == Entered(THREAD), "which may come again"
-    assert await with_tasks.do(checkpoints.enter, TENANT, YOURS) == Entered(THREAD, "t-1")
-    others = await with_tasks.do(checkpoints.enter, TENANT, Fence("t-3", 1))
+    assert await with_tasks.do(conversation_state.enter_thread, TENANT, MINE) == EnteredThread(THREAD, is_new=True)
+    assert await with_tasks.do(conversation_state.enter_thread, TENANT, MINE) == EnteredThread(THREAD), (
+        "which may come again"
+    )
+    assert await with_tasks.do(conversation_state.enter_thread, TENANT, YOURS) == EnteredThread(THREAD, "t-1")
+    others = await with_tasks.do(conversation_state.enter_thread, TENANT, TaskFence("t-3", 1))
     assert (others.thread, others.holder) == (f"{TENANT}/bob/{AGENT}/c-1", None)
-    theirs = await with_tasks.do(checkpoints.enter, OTHER, MINE)
+    theirs = await with_tasks.do(conversation_state.enter_thread, OTHER, MINE)
     assert theirs.thread.startswith(f"{OTHER}/")
 
 
 @pytest.mark.parametrize("state", ["input_required", "completed", "canceled"])
 async def test_a_thread_is_left_by_a_task_that_is_not_at_work(with_tasks: AnyStore, state: str) -> None:
-    await with_tasks.do(checkpoints.enter, TENANT, MINE)
+    await with_tasks.do(conversation_state.enter_thread, TENANT, MINE)
     await with_tasks.do(_becomes, "t-1", state)
-    assert await with_tasks.do(checkpoints.enter, TENANT, YOURS) == Entered(THREAD)
+    assert await with_tasks.do(conversation_state.enter_thread, TENANT, YOURS) == EnteredThread(THREAD)
 
 
 async def _becomes(tx: Any, task_id: str, state: str) -> None:
@@ -68,18 +79,25 @@ async def _becomes(tx: Any, task_id: str, state: str) -> None:
 
 async def test_a_step_is_found_with_what_it_holds(with_tasks: AnyStore) -> None:
     first = [("a", "1", value("a1")), ("b", "1", value("b1"))]
-    await with_tasks.do(checkpoints.put, TENANT, MINE, [Step(TOP, step("s-1", a="1", b="1"), first)])
+    await with_tasks.do(
+        conversation_state.put_checkpoints, TENANT, MINE, [NewCheckpoint(TOP, step("s-1", a="1", b="1"), first)]
+    )
     second = step("s-2", "s-1", a="2", b="1", gone="7")
-    inside = Step(INSIDE, step("s-3", a="2"), [("a", "2", value("inside"))])
-    await with_tasks.do(checkpoints.put, TENANT, MINE, [Step(TOP, second, [("a", "2", value("a2"))]), inside])
-    latest, before = await with_tasks.read(checkpoints.load, TENANT, TOP)
+    inside = NewCheckpoint(INSIDE, step("s-3", a="2"), [("a", "2", value("inside"))])
+    await with_tasks.do(
+        conversation_state.put_checkpoints,
+        TENANT,
+        MINE,
+        [NewCheckpoint(TOP, second, [("a", "2", value("a2"))]), inside],
+    )
+    latest, before = await with_tasks.read(conversation_state.load_checkpoints, TENANT, TOP)
     assert (latest.checkpoint, latest.values) == (second, {"a": value("a2"), "b": value("b1")})
     assert before.values == {"a": value("a1"), "b": value("b1")}
-    assert await with_tasks.read(checkpoints.load, TENANT, TOP, limit=1) == [latest]
-    assert await with_tasks.read(checkpoints.load, TENANT, TOP, only="s-1") == [before]
-    assert await with_tasks.read(checkpoints.load, TENANT, TOP, before="s-2") == [before]
-    assert await with_tasks.read(checkpoints.load, OTHER, TOP) == []
-    assert await with_tasks.read(checkpoints.spaces, TENANT, THREAD) == ["", "node:1"]
+    assert await with_tasks.read(conversation_state.load_checkpoints, TENANT, TOP, limit=1) == [latest]
+    assert await with_tasks.read(conversation_state.load_checkpoints, TENANT, TOP, only="s-1") == [before]
+    assert await with_tasks.read(conversation_state.load_checkpoints, TENANT, TOP, before="s-2") == [before]
+    assert await with_tasks.read(conversation_state.load_checkpoints, OTHER, TOP) == []
+    assert await with_tasks.read(conversation_state.checkpoint_namespaces, TENANT, THREAD) == ["", "node:1"]
 
 
 async def test_what_nodes_gave_is_kept_once_unless_it_is_meant_to_change(with_tasks: AnyStore) -> None:
@@ -89,42 +107,55 @@ async def test_what_nodes_gave_is_kept_once_unless_it_is_meant_to_change(with_ta
         write("a", 0, "first", "~1"),
         write("a", -3, "?"),
     ]
-    await with_tasks.do(checkpoints.put, TENANT, MINE, [Step(TOP, step("s-1"), []), Given(TOP, "s-1", given)])
+    await with_tasks.do(
+        conversation_state.put_checkpoints,
+        TENANT,
+        MINE,
+        [NewCheckpoint(TOP, step("s-1"), []), CheckpointWrites(TOP, "s-1", given)],
+    )
     again = [write("a", 0, "never", "~1"), write("a", -3, "asked")]
-    await with_tasks.do(checkpoints.put, TENANT, MINE, [Given(TOP, "s-1", [one]) for one in again])
-    (found,) = await with_tasks.read(checkpoints.load, TENANT, TOP)
+    await with_tasks.do(
+        conversation_state.put_checkpoints, TENANT, MINE, [CheckpointWrites(TOP, "s-1", [one]) for one in again]
+    )
+    (found,) = await with_tasks.read(conversation_state.load_checkpoints, TENANT, TOP)
     assert [one.value.data for one in found.writes] == [b"asked", b"first", b"second", b"last"]
 
 
 async def test_only_the_latest_step_of_a_graph_is_left(with_tasks: AnyStore) -> None:
-    await with_tasks.do(checkpoints.trim, TENANT, THREAD, MINE)  # there is none
+    await with_tasks.do(conversation_state.trim_checkpoints, TENANT, THREAD, MINE)  # there is none
     for place in (TOP, INSIDE, OWN):
         for number in ("1", "2"):
-            kept = Step(place, step(f"s-{number}", a=number), [("a", number, value(number))])
-            given = Given(place, f"s-{number}", [write("t", 0, "w")])
-            await with_tasks.do(checkpoints.put, TENANT, MINE, [kept, given])
-    other = Place(f"{THREAD}/other")
-    await with_tasks.do(checkpoints.put, TENANT, MINE, [Step(other, step("s-0"), [])])
-    await with_tasks.do(checkpoints.trim, TENANT, THREAD, MINE)
-    (left,) = await with_tasks.read(checkpoints.load, TENANT, TOP)
+            kept = NewCheckpoint(place, step(f"s-{number}", a=number), [("a", number, value(number))])
+            given = CheckpointWrites(place, f"s-{number}", [write("t", 0, "w")])
+            await with_tasks.do(conversation_state.put_checkpoints, TENANT, MINE, [kept, given])
+    other = CheckpointPlace(f"{THREAD}/other")
+    await with_tasks.do(conversation_state.put_checkpoints, TENANT, MINE, [NewCheckpoint(other, step("s-0"), [])])
+    await with_tasks.do(conversation_state.trim_checkpoints, TENANT, THREAD, MINE)
+    (left,) = await with_tasks.read(conversation_state.load_checkpoints, TENANT, TOP)
     assert (left.checkpoint.id, left.values, len(left.writes)) == ("s-2", {"a": value("2")}, 1)
-    assert await with_tasks.read(checkpoints.load, TENANT, INSIDE) == []
-    assert len(await with_tasks.read(checkpoints.load, TENANT, OWN)) == 2, "it has a memory of its own"
-    assert len(await with_tasks.read(checkpoints.load, TENANT, other)) == 1
+    assert await with_tasks.read(conversation_state.load_checkpoints, TENANT, INSIDE) == []
+    assert len(await with_tasks.read(conversation_state.load_checkpoints, TENANT, OWN)) == 2, (
+        "it has a memory of its own"
+    )
+    assert len(await with_tasks.read(conversation_state.load_checkpoints, TENANT, other)) == 1
     assert await counted(with_tasks) == {"thread": 0, "checkpoint": 4, "checkpoint_value": 3, "checkpoint_write": 3}
-    await with_tasks.do(checkpoints.delete, TENANT, THREAD, MINE)
+    await with_tasks.do(conversation_state.delete_checkpoints, TENANT, THREAD, MINE)
     assert await counted(with_tasks) == {"thread": 0, "checkpoint": 1, "checkpoint_value": 0, "checkpoint_write": 0}
 
 
 async def test_who_has_lost_the_task_changes_nothing(with_tasks: AnyStore) -> None:
-    for fence in (Fence("t-1", 2), Fence("t-1", 0), Fence("nowhere", 1)):
+    for fence in (TaskFence("t-1", 2), TaskFence("t-1", 0), TaskFence("nowhere", 1)):
         with pytest.raises(Fenced):
-            await with_tasks.do(checkpoints.enter, TENANT, fence)
+            await with_tasks.do(conversation_state.enter_thread, TENANT, fence)
         with pytest.raises(Fenced):
-            await with_tasks.do(checkpoints.put, TENANT, fence, [Step(TOP, step("s-1"), [])])
+            await with_tasks.do(
+                conversation_state.put_checkpoints, TENANT, fence, [NewCheckpoint(TOP, step("s-1"), [])]
+            )
         with pytest.raises(Fenced):
-            await with_tasks.do(checkpoints.put, TENANT, fence, [Given(TOP, "s-1", [write("t", 0, "w")])])
-        for forget in (checkpoints.trim, checkpoints.delete):
+            await with_tasks.do(
+                conversation_state.put_checkpoints, TENANT, fence, [CheckpointWrites(TOP, "s-1", [write("t", 0, "w")])]
+            )
+        for forget in (conversation_state.trim_checkpoints, conversation_state.delete_checkpoints):
             with pytest.raises(Fenced):
                 await with_tasks.do(forget, TENANT, THREAD, fence)
     assert set((await counted(with_tasks)).values()) == {0}
@@ -132,11 +163,16 @@ async def test_who_has_lost_the_task_changes_nothing(with_tasks: AnyStore) -> No
 
 async def test_a_thread_goes_with_the_last_task_that_had_it(with_tasks: AnyStore) -> None:
     for fence in (MINE, YOURS):
-        await with_tasks.do(checkpoints.enter, TENANT, fence)
-        kept = Step(TOP, step("s-1", a="1"), [("a", "1", value("a"))])
-        await with_tasks.do(checkpoints.put, TENANT, fence, [kept, Given(TOP, "s-1", [write("t", 0, "w")])])
+        await with_tasks.do(conversation_state.enter_thread, TENANT, fence)
+        kept = NewCheckpoint(TOP, step("s-1", a="1"), [("a", "1", value("a"))])
+        await with_tasks.do(
+            conversation_state.put_checkpoints,
+            TENANT,
+            fence,
+            [kept, CheckpointWrites(TOP, "s-1", [write("t", 0, "w")])],
+        )
         await with_tasks.do(_becomes, fence.task_id, "completed")
-    await with_tasks.do(checkpoints.forget, [{"tenant": TENANT, "task_id": "t-1"}])
+    await with_tasks.do(conversation_state.forget_threads, [{"tenant": TENANT, "task_id": "t-1"}])
     assert (await counted(with_tasks))["checkpoint"] == 1, "another had it since"
     assert await with_tasks.do(purge, -60_000, 10) == 2
     assert set((await counted(with_tasks)).values()) == {0}

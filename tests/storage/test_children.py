@@ -8,13 +8,12 @@ from msgspec.structs import replace
 
 from accord.model import TaskState
 from accord.protocol import lifecycle
-from accord.storage.commands import children, endings, jobs, runs, steps, tasks
-from accord.storage.commands.children import Parent
-from accord.storage.commands.endings import LEFT_BEHIND, Limit, Timer
-from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, Claimed
-from accord.storage.commands.runs import Accept, AlreadyWoken, Settle, Work
-from accord.storage.commands.steps import Step
-from accord.storage.commands.tasks import Ended, Fenced
+from accord.storage.commands import jobs, steps, task_endings, task_lifecycle, tasks
+from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, ClaimedJob
+from accord.storage.commands.steps import ParentExecution, StepResult
+from accord.storage.commands.task_endings import LEFT_BEHIND, TaskTimer, TimerRequest
+from accord.storage.commands.task_lifecycle import AcceptRequest, AlreadySignaled, JobOptions, SettleRequest
+from accord.storage.commands.tasks import EndedTask, Fenced
 from accord.storage.store import Tx
 from tests.storage.conftest import (
     AGENT,
@@ -43,24 +42,24 @@ from tests.storage.conftest import (
 S = TaskState
 
 
-def calling(parent: Claimed, child: str = "t-2", step: str = "m-1/child:1", **fields: Any) -> Accept:
+def calling(parent: ClaimedJob, child: str = "t-2", step: str = "m-1/child:1", **fields: Any) -> AcceptRequest:
     """A message with which a run makes a child."""
-    claim = Parent(task_id=parent.key, epoch=parent.epoch, step=step)
+    claim = ParentExecution(task_id=parent.key, epoch=parent.epoch, step=step)
     return accepting(child, new=new(child, parent_id=parent.key), parent=claim, **fields)
 
 
-def ends(**states: TaskState) -> list[Ended]:
+def ends(**states: TaskState) -> list[EndedTask]:
     """What a command says that ended these tasks, `t1` for t-1."""
-    return [Ended(TENANT, f"t-{name[1:]}", AGENT, state) for name, state in states.items()]
+    return [EndedTask(TENANT, f"t-{name[1:]}", AGENT, state) for name, state in states.items()]
 
 
-async def family(store: AnyStore) -> dict[str, Claimed]:
+async def family(store: AnyStore) -> dict[str, ClaimedJob]:
     """A task that runs on n-1 with a child on n-2, which has a child on n-3."""
-    await store.do(runs.accept, TENANT, accepting("t-1"))
+    await store.do(task_lifecycle.accept_task, TENANT, accepting("t-1"))
     held = {"t-1": await claimed(store, "n-1")}
-    await store.do(runs.accept, TENANT, calling(held["t-1"], "t-2", deadline_ms=MINUTE))
+    await store.do(task_lifecycle.accept_task, TENANT, calling(held["t-1"], "t-2", deadline_ms=MINUTE))
     held["t-2"] = await claimed(store, "n-2")
-    await store.do(runs.accept, TENANT, calling(held["t-2"], "t-3"))
+    await store.do(task_lifecycle.accept_task, TENANT, calling(held["t-2"], "t-3"))
     held["t-3"] = await claimed(store, "n-3")
     return held
 
@@ -81,49 +80,54 @@ async def explained(store: AnyStore, task_id: str) -> str:
 
 
 async def test_a_child_is_noted_by_whoever_calls(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting("t-1"))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting("t-1"))
     run = await claimed(ready)
-    made = await ready.do(runs.accept, TENANT, calling(run, "t-2"))
-    again = await ready.do(runs.accept, TENANT, calling(run, "t-9"))
-    other = await ready.do(runs.accept, TENANT, calling(run, "t-3", step="m-1/child:2"))
+    made = await ready.do(task_lifecycle.accept_task, TENANT, calling(run, "t-2"))
+    again = await ready.do(task_lifecycle.accept_task, TENANT, calling(run, "t-9"))
+    other = await ready.do(task_lifecycle.accept_task, TENANT, calling(run, "t-3", step="m-1/child:2"))
     assert [(one.task_id, one.is_repeated) for one in (made, again, other)] == [
         ("t-2", False),
         ("t-2", True),
         ("t-3", False),
     ]
-    assert await ready.read(steps.load, TENANT, "t-1") == {"m-1/child:1": '"t-2"', "m-1/child:2": '"t-3"'}
-    assert await ready.read(children.living, TENANT, "t-1") == ["t-2", "t-3"]
+    assert await ready.read(steps.load_steps, TENANT, "t-1") == {"m-1/child:1": '"t-2"', "m-1/child:2": '"t-3"'}
+    assert await ready.read(steps.open_children, TENANT, "t-1") == ["t-2", "t-3"]
     assert (await stored(ready, "t-3")).parent_id == "t-1"
-    assert await ready.do(children.adopt, TENANT, Parent(task_id="t-1", epoch=run.epoch, step="new"), "t-4", AT) is None
+    assert (
+        await ready.do(
+            steps.adopt_child, TENANT, ParentExecution(task_id="t-1", epoch=run.epoch, step="new"), "t-4", AT
+        )
+        is None
+    )
 
 
 async def test_whoever_adds_to_a_task_learns_how_many_it_has_started(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting("t-1"))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting("t-1"))
     run = await claimed(ready)
     assert await ready.do(tasks.extend, TENANT, appending("t-1", epoch=run.epoch)) == 0
-    await ready.do(runs.accept, TENANT, calling(run, "t-2"))
+    await ready.do(task_lifecycle.accept_task, TENANT, calling(run, "t-2"))
     assert await ready.do(tasks.extend, TENANT, appending("t-1", epoch=run.epoch)) == 1
 
 
 async def test_only_who_holds_a_task_has_children(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting("t-1"))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting("t-1"))
     run = await claimed(ready)
     with pytest.raises(Fenced):
-        await ready.do(runs.accept, TENANT, calling(replace(run, epoch=run.epoch - 1)))
+        await ready.do(task_lifecycle.accept_task, TENANT, calling(replace(run, epoch=run.epoch - 1)))
     with pytest.raises(Fenced):
-        await ready.do(runs.accept, TENANT, calling(replace(run, key="nowhere")))
+        await ready.do(task_lifecycle.accept_task, TENANT, calling(replace(run, key="nowhere")))
     await ready.do(tasks.append, TENANT, appending("t-1", status(S.COMPLETED), epoch=run.epoch))
     with pytest.raises(lifecycle.TaskEnded):
-        await ready.do(runs.accept, TENANT, calling(run))
+        await ready.do(task_lifecycle.accept_task, TENANT, calling(run))
     assert await states(ready) == {"t-1": "completed"}
 
 
 async def test_a_run_that_was_cancelled_calls_nobody(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting("t-1"))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting("t-1"))
     run = await claimed(ready)
-    await ready.do(endings.end, TENANT, ending())
+    await ready.do(task_endings.end_task, TENANT, ending())
     with pytest.raises(Fenced):
-        await ready.do(runs.accept, TENANT, calling(run))
+        await ready.do(task_lifecycle.accept_task, TENANT, calling(run))
     assert await states(ready) == {"t-1": "canceled"}
 
 
@@ -133,38 +137,40 @@ async def test_a_run_that_was_cancelled_calls_nobody(ready: AnyStore) -> None:
 async def test_children_end_with_a_task_that_is_ended(ready: AnyStore, heard: Heard) -> None:
     held = await family(ready)
     heard.clear()
-    await ready.do(endings.end, TENANT, ending())
+    await ready.do(task_endings.end_task, TENANT, ending())
     assert await states(ready) == {"t-1": "canceled", "t-2": "canceled", "t-3": "canceled"}
     assert await explained(ready, "t-3") == LEFT_BEHIND
     assert await waiting(ready) == []
     assert {"node:n-1", "node:n-2", "node:n-3", f"task:{TENANT}:t-2", f"task:{TENANT}:t-3"} <= set(heard)
     for job in held.values():
         with pytest.raises(Fenced):
-            await ready.do(runs.settle, TENANT, settling(job, S.COMPLETED))
+            await ready.do(task_lifecycle.settle_execution, TENANT, settling(job, S.COMPLETED))
 
 
 @pytest.mark.parametrize("kind", [DEADLINE, SLA])
 async def test_children_end_with_a_task_whose_time_is_up(ready: AnyStore, kind: str) -> None:
     await family(ready)
-    await ready.do(endings.set_timer, TENANT, Timer(task_id="t-1", kind=kind, delay_ms=0))
+    await ready.do(task_endings.set_timer, TENANT, TaskTimer(task_id="t-1", kind=kind, delay_ms=0))
     timer = await claimed(ready, "n-4", TIMERS)
     ended = S.FAILED if kind == DEADLINE else S.UNKNOWN
-    told = await ready.do(endings.expire, timer, status(ended).status, AT)
+    told = await ready.do(task_endings.expire_timer, timer, status(ended).status, AT)
     assert told == ends(t1=ended, t2=S.CANCELED, t3=S.CANCELED)
     assert await states(ready) == {"t-1": ended.name.lower(), "t-2": "canceled", "t-3": "canceled"}
     assert await waiting(ready) == []
 
 
 async def test_children_end_with_a_task_that_lost_its_node_too_often(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting("t-1", work=Work(queue=AGENT, max_attempts=1)))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting("t-1", work=JobOptions(queue=AGENT, max_attempts=1)))
     run = await claimed(ready, "n-1")
-    await ready.do(runs.accept, TENANT, calling(run, "t-2", work=Work(queue=AGENT, max_attempts=1)))
+    await ready.do(
+        task_lifecycle.accept_task, TENANT, calling(run, "t-2", work=JobOptions(queue=AGENT, max_attempts=1))
+    )
     await claimed(ready, "n-1")
-    await ready.do(runs.accept, TENANT, calling(run, "t-3", step="m-1/child:2"))
+    await ready.do(task_lifecycle.accept_task, TENANT, calling(run, "t-3", step="m-1/child:2"))
     await claimed(ready, "n-2")
     await ready.do(jobs.heartbeat, "n-2", MINUTE)
     await ready.do(jobs.heartbeat, "n-1", MINUTE)
-    reaped = await ready.do(endings.reap, {"n-1": 1})
+    reaped = await ready.do(task_endings.reap_nodes, {"n-1": 1})
     assert (reaped.nodes, sorted(reaped.ended)) == (["n-1"], ends(t1=S.FAILED, t2=S.CANCELED, t3=S.CANCELED))
     assert await states(ready) == {"t-1": "failed", "t-2": "canceled", "t-3": "canceled"}
     assert await waiting(ready) == []
@@ -172,7 +178,7 @@ async def test_children_end_with_a_task_that_lost_its_node_too_often(ready: AnyS
 
 async def test_children_end_with_a_task_that_is_given_up(ready: AnyStore) -> None:
     held = await family(ready)
-    told = await ready.do(endings.give_up, held["t-1"])
+    told = await ready.do(task_endings.give_up_job, held["t-1"])
     assert told == ends(t1=S.FAILED, t2=S.CANCELED, t3=S.CANCELED)
     assert await states(ready) == {"t-1": "failed", "t-2": "canceled", "t-3": "canceled"}
 
@@ -180,7 +186,7 @@ async def test_children_end_with_a_task_that_is_given_up(ready: AnyStore) -> Non
 @pytest.mark.parametrize("state", [S.COMPLETED, S.FAILED, S.CANCELED, S.REJECTED])
 async def test_children_end_with_a_run_however_it_ends(ready: AnyStore, state: TaskState) -> None:
     held = await family(ready)
-    told = await ready.do(runs.settle, TENANT, settling(held["t-1"], state))
+    told = await ready.do(task_lifecycle.settle_execution, TENANT, settling(held["t-1"], state))
     assert told == ends(t1=state, t2=S.CANCELED, t3=S.CANCELED)
     assert await states(ready) == {"t-1": state.name.lower(), "t-2": "canceled", "t-3": "canceled"}
     assert await waiting(ready) == []
@@ -189,7 +195,7 @@ async def test_children_end_with_a_run_however_it_ends(ready: AnyStore, state: T
 async def test_children_of_runs_that_end_together_end(ready: AnyStore) -> None:
     held = [await _with_child(ready, number) for number in range(6)]
     plain = [await _alone(ready, number) for number in range(6)]
-    settled = (ready.do(runs.settle, TENANT, settling(job, S.COMPLETED)) for job in (*held, *plain))
+    settled = (ready.do(task_lifecycle.settle_execution, TENANT, settling(job, S.COMPLETED)) for job in (*held, *plain))
     assert [len(told) for told in await asyncio.gather(*settled)] == [2] * 6 + [1] * 6
     found = await states(ready)
     assert {found[f"parent-{at}"] + found[f"child-{at}"] + found[f"alone-{at}"] for at in range(6)} == {
@@ -198,30 +204,30 @@ async def test_children_of_runs_that_end_together_end(ready: AnyStore) -> None:
     assert await waiting(ready) == []
 
 
-async def _with_child(store: AnyStore, number: int) -> Claimed:
-    await store.do(runs.accept, TENANT, accepting(f"parent-{number}"))
+async def _with_child(store: AnyStore, number: int) -> ClaimedJob:
+    await store.do(task_lifecycle.accept_task, TENANT, accepting(f"parent-{number}"))
     run = await claimed(store)
-    await store.do(runs.accept, TENANT, calling(run, f"child-{number}"))
+    await store.do(task_lifecycle.accept_task, TENANT, calling(run, f"child-{number}"))
     await claimed(store, "n-2")
     return run
 
 
-async def _alone(store: AnyStore, number: int) -> Claimed:
-    await store.do(runs.accept, TENANT, accepting(f"alone-{number}"))
+async def _alone(store: AnyStore, number: int) -> ClaimedJob:
+    await store.do(task_lifecycle.accept_task, TENANT, accepting(f"alone-{number}"))
     return await claimed(store)
 
 
 async def test_children_go_on_while_their_parent_waits(ready: AnyStore) -> None:
     held = await family(ready)
-    await ready.do(runs.settle, TENANT, settling(held["t-1"], S.INPUT_REQUIRED, parks=True))
+    await ready.do(task_lifecycle.settle_execution, TENANT, settling(held["t-1"], S.INPUT_REQUIRED, parks=True))
     assert await states(ready) == {"t-1": "input_required", "t-2": "submitted", "t-3": "submitted"}
 
 
 async def test_a_child_that_has_ended_stays_as_it_is(ready: AnyStore) -> None:
     held = await family(ready)
-    await ready.do(runs.settle, TENANT, settling(held["t-3"], S.COMPLETED))
-    await ready.do(endings.end, TENANT, ending(S.UNKNOWN, "t-2"))
-    await ready.do(endings.end, TENANT, ending())
+    await ready.do(task_lifecycle.settle_execution, TENANT, settling(held["t-3"], S.COMPLETED))
+    await ready.do(task_endings.end_task, TENANT, ending(S.UNKNOWN, "t-2"))
+    await ready.do(task_endings.end_task, TENANT, ending())
     assert await states(ready) == {"t-1": "canceled", "t-2": "unknown", "t-3": "completed"}
     assert len(await bodies(ready, "t-2")) == 1
 
@@ -230,11 +236,11 @@ async def test_a_task_that_ended_before_its_run_did_still_ends_its_children(read
     """As if the process had died after the agent said that it is done."""
     held = await family(ready)
     await ready.do(tasks.append, TENANT, appending("t-1", status(S.COMPLETED), epoch=held["t-1"].epoch))
-    await ready.do(jobs.leave, "n-1")
+    await ready.do(jobs.forget_node, "n-1")
     again = await claimed(ready, "n-4")
-    assert await ready.do(endings.let_go, held["t-1"]) == []
+    assert await ready.do(task_endings.release_ended_job, held["t-1"]) == []
     assert (await states(ready))["t-2"] == "submitted", "whoever lost the job lets nothing go"
-    told = await ready.do(endings.let_go, again)
+    told = await ready.do(task_endings.release_ended_job, again)
     assert told == ends(t1=S.COMPLETED, t2=S.CANCELED, t3=S.CANCELED)
     assert await states(ready) == {"t-1": "completed", "t-2": "canceled", "t-3": "canceled"}
     assert await waiting(ready) == []
@@ -243,14 +249,14 @@ async def test_a_task_that_ended_before_its_run_did_still_ends_its_children(read
 async def test_a_task_that_ended_before_it_was_given_up_ends_its_children(ready: AnyStore) -> None:
     held = await family(ready)
     await ready.do(tasks.append, TENANT, appending("t-1", status(S.COMPLETED), epoch=held["t-1"].epoch))
-    await ready.do(endings.give_up, held["t-1"])
+    await ready.do(task_endings.give_up_job, held["t-1"])
     assert await states(ready) == {"t-1": "completed", "t-2": "canceled", "t-3": "canceled"}
 
 
 async def test_what_a_task_leaves_behind_ends_once(ready: AnyStore) -> None:
     await family(ready)
-    await ready.do(endings.end_rest, TENANT, "t-2", AT)
-    await ready.do(endings.end_rest, TENANT, "t-2", AT)
+    await ready.do(task_endings.end_leftovers, TENANT, "t-2", AT)
+    await ready.do(task_endings.end_leftovers, TENANT, "t-2", AT)
     assert await states(ready) == {"t-1": "submitted", "t-2": "submitted", "t-3": "canceled"}
     assert await waiting(ready) == [(RUN, "t-1"), (RUN, "t-2")]
     assert len(await bodies(ready, "t-3")) == 1
@@ -258,12 +264,12 @@ async def test_what_a_task_leaves_behind_ends_once(ready: AnyStore) -> None:
 
 @postgres_only
 async def test_a_child_that_is_made_while_its_parent_ends_ends_with_it(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting("t-1"))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting("t-1"))
     run = await claimed(ready)
     made, ended = await overlapped(
         ready,
-        lambda tx: runs.accept(tx, TENANT, calling(run)),
-        lambda tx: endings.end(tx, TENANT, ending()),
+        lambda tx: task_lifecycle.accept_task(tx, TENANT, calling(run)),
+        lambda tx: task_endings.end_task(tx, TENANT, ending()),
     )
     assert (made.task_id, ended) == ("t-2", ends(t1=S.CANCELED, t2=S.CANCELED))
     assert await states(ready) == {"t-1": "canceled", "t-2": "canceled"}
@@ -275,13 +281,15 @@ async def test_a_child_that_is_made_while_runs_end_by_sets_ends_with_its_parent(
     begun, commit = asyncio.Event(), asyncio.Event()
 
     async def calls(tx: Tx) -> None:
-        await runs.accept(tx, TENANT, calling(held[0], "child"))
+        await task_lifecycle.accept_task(tx, TENANT, calling(held[0], "child"))
         begun.set()
         await commit.wait()
 
     making = asyncio.create_task(ready.do(calls))
     await begun.wait()
-    settling_all = [asyncio.create_task(ready.do(runs.settle, TENANT, settling(job, S.FAILED))) for job in held]
+    settling_all = [
+        asyncio.create_task(ready.do(task_lifecycle.settle_execution, TENANT, settling(job, S.FAILED))) for job in held
+    ]
     while not await ready.read(_somebody_waits):
         pass
     commit.set()
@@ -296,12 +304,12 @@ async def _somebody_waits(tx: Tx) -> bool:
 
 @postgres_only
 async def test_a_child_is_not_made_once_its_parent_is_ending(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting("t-1"))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting("t-1"))
     run = await claimed(ready)
     _, refused = await overlapped(
         ready,
-        lambda tx: endings.end(tx, TENANT, ending()),
-        lambda tx: runs.accept(tx, TENANT, calling(run)),
+        lambda tx: task_endings.end_task(tx, TENANT, ending()),
+        lambda tx: task_lifecycle.accept_task(tx, TENANT, calling(run)),
     )
     assert isinstance(refused, Fenced)
     assert await states(ready) == {"t-1": "canceled"}
@@ -310,18 +318,18 @@ async def test_a_child_is_not_made_once_its_parent_is_ending(ready: AnyStore) ->
 # --- asking through the parent ----------------------------------------------------------------------------------------
 
 
-async def asking(store: AnyStore) -> dict[str, Claimed]:
+async def asking(store: AnyStore) -> dict[str, ClaimedJob]:
     """A task that waits with the question of its child."""
-    await store.do(runs.accept, TENANT, accepting("t-1"))
+    await store.do(task_lifecycle.accept_task, TENANT, accepting("t-1"))
     held = {"t-1": await claimed(store)}
-    await store.do(runs.accept, TENANT, calling(held["t-1"], "t-2"))
+    await store.do(task_lifecycle.accept_task, TENANT, calling(held["t-1"], "t-2"))
     held["t-2"] = await claimed(store)
-    await store.do(runs.settle, TENANT, settling(held["t-2"], S.INPUT_REQUIRED, parks=True))
-    await store.do(runs.settle, TENANT, passing_on(held["t-1"]))
+    await store.do(task_lifecycle.settle_execution, TENANT, settling(held["t-2"], S.INPUT_REQUIRED, parks=True))
+    await store.do(task_lifecycle.settle_execution, TENANT, passing_on(held["t-1"]))
     return held
 
 
-def passing_on(job: Claimed, child: str = "t-2") -> Settle:
+def passing_on(job: ClaimedJob, child: str = "t-2") -> SettleRequest:
     """The end of a run that waits with the question of its child."""
     return settling(job, S.INPUT_REQUIRED, parks=True, child=child)
 
@@ -333,88 +341,94 @@ async def due(store: AnyStore) -> list[str]:
 
 async def test_a_parent_that_waits_for_something_else_now_is_left_alone_by_its_child(ready: AnyStore) -> None:
     held = await asking(ready)
-    await ready.do(runs.settle, TENANT, settling(held["t-1"], S.INPUT_REQUIRED, parks=True, after=1))
-    await ready.do(children.rouse_parent, TENANT, "t-1", "t-2")
+    await ready.do(
+        task_lifecycle.settle_execution, TENANT, settling(held["t-1"], S.INPUT_REQUIRED, parks=True, after=1)
+    )
+    await ready.do(steps.wake_parent, TENANT, "t-1", "t-2")
     assert await due(ready) == []
 
 
 async def test_a_parent_waits_while_its_child_asks(ready: AnyStore) -> None:
     await asking(ready)
-    assert await ready.do(children.asks, TENANT, "t-2")
-    assert not await ready.do(children.asks, TENANT, "nowhere")
+    assert await ready.do(steps.is_waiting_for_answer, TENANT, "t-2")
+    assert not await ready.do(steps.is_waiting_for_answer, TENANT, "nowhere")
     assert await due(ready) == []
-    await ready.do(children.rouse_parent, TENANT, "t-1", "t-3")
+    await ready.do(steps.wake_parent, TENANT, "t-1", "t-3")
     assert await due(ready) == [], "it waits for another"
 
 
 async def test_a_parent_looks_again_when_somebody_else_answers_its_child(ready: AnyStore, heard: Heard) -> None:
     await asking(ready)
     heard.clear()
-    await ready.do(runs.say, TENANT, saying("t-2", "blue"))
+    await ready.do(task_lifecycle.add_message, TENANT, saying("t-2", "blue"))
     assert f"queue:{AGENT}" in heard
     assert await due(ready) == ["t-1", "t-2"]
 
 
 async def test_a_parent_looks_again_when_its_child_ends(ready: AnyStore) -> None:
     await asking(ready)
-    await ready.do(endings.end, TENANT, ending(task_id="t-2"))
+    await ready.do(task_endings.end_task, TENANT, ending(task_id="t-2"))
     assert await due(ready) == ["t-1"]
 
 
 async def test_a_parent_looks_again_when_its_child_got_news(ready: AnyStore) -> None:
     await asking(ready)
-    await ready.do(runs.wake, TENANT, news(task_id="t-2"))
+    await ready.do(task_lifecycle.deliver_signal, TENANT, news(task_id="t-2"))
     run = await claimed(ready)
     assert run.key == "t-2"
-    await ready.do(runs.settle, TENANT, settling(run, S.COMPLETED, after=1, parent_id="t-1"))
+    await ready.do(task_lifecycle.settle_execution, TENANT, settling(run, S.COMPLETED, after=1, parent_id="t-1"))
     assert await due(ready) == ["t-1"]
 
 
 async def test_a_child_that_asks_no_longer_is_not_waited_for(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting("t-1"))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting("t-1"))
     run = await claimed(ready)
-    await ready.do(runs.accept, TENANT, calling(run))
-    with pytest.raises(AlreadyWoken):
-        await ready.do(runs.settle, TENANT, passing_on(run))
-    with pytest.raises(AlreadyWoken):
-        await ready.do(runs.settle, TENANT, passing_on(run, "nowhere"))
+    await ready.do(task_lifecycle.accept_task, TENANT, calling(run))
+    with pytest.raises(AlreadySignaled):
+        await ready.do(task_lifecycle.settle_execution, TENANT, passing_on(run))
+    with pytest.raises(AlreadySignaled):
+        await ready.do(task_lifecycle.settle_execution, TENANT, passing_on(run, "nowhere"))
     assert ((await stored(ready)).task_state, await bodies(ready)) == (S.SUBMITTED, [])
-    assert await ready.read(jobs.held, "n-1") == {run.id: run.epoch}
+    assert await ready.read(jobs.held_jobs, "n-1") == {run.id: run.epoch}
 
 
 async def test_a_parent_that_was_answered_waits_for_no_child(ready: AnyStore) -> None:
     await asking(ready)
-    await ready.do(runs.say, TENANT, saying("t-1", "blue"))
+    await ready.do(task_lifecycle.add_message, TENANT, saying("t-1", "blue"))
     again = await claimed(ready)
-    await ready.do(runs.settle, TENANT, settling(again, S.INPUT_REQUIRED, after=3, parks=True))
-    await ready.do(runs.say, TENANT, saying("t-2", "blue"))
+    await ready.do(task_lifecycle.settle_execution, TENANT, settling(again, S.INPUT_REQUIRED, after=3, parks=True))
+    await ready.do(task_lifecycle.add_message, TENANT, saying("t-2", "blue"))
     assert await due(ready) == ["t-2"]
 
 
 @postgres_only
 async def test_an_answer_that_comes_while_the_parent_begins_to_wait_is_not_missed(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting("t-1"))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting("t-1"))
     run = await claimed(ready)
-    await ready.do(runs.accept, TENANT, calling(run))
-    await ready.do(runs.settle, TENANT, settling(await claimed(ready), S.INPUT_REQUIRED, parks=True))
+    await ready.do(task_lifecycle.accept_task, TENANT, calling(run))
+    await ready.do(
+        task_lifecycle.settle_execution, TENANT, settling(await claimed(ready), S.INPUT_REQUIRED, parks=True)
+    )
     _, refused = await overlapped(
         ready,
-        lambda tx: runs.say(tx, TENANT, saying("t-2", "blue")),
-        lambda tx: runs.settle(tx, TENANT, passing_on(run)),
+        lambda tx: task_lifecycle.add_message(tx, TENANT, saying("t-2", "blue")),
+        lambda tx: task_lifecycle.settle_execution(tx, TENANT, passing_on(run)),
     )
-    assert isinstance(refused, AlreadyWoken)
+    assert isinstance(refused, AlreadySignaled)
 
 
 @postgres_only
 async def test_an_answer_that_comes_after_the_parent_began_to_wait_wakes_it(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting("t-1"))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting("t-1"))
     run = await claimed(ready)
-    await ready.do(runs.accept, TENANT, calling(run))
-    await ready.do(runs.settle, TENANT, settling(await claimed(ready), S.INPUT_REQUIRED, parks=True))
+    await ready.do(task_lifecycle.accept_task, TENANT, calling(run))
+    await ready.do(
+        task_lifecycle.settle_execution, TENANT, settling(await claimed(ready), S.INPUT_REQUIRED, parks=True)
+    )
     outcomes = await overlapped(
         ready,
-        lambda tx: runs.settle(tx, TENANT, passing_on(run)),
-        lambda tx: runs.say(tx, TENANT, saying("t-2", "blue")),
+        lambda tx: task_lifecycle.settle_execution(tx, TENANT, passing_on(run)),
+        lambda tx: task_lifecycle.add_message(tx, TENANT, saying("t-2", "blue")),
     )
     assert not [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     assert await due(ready) == ["t-1", "t-2"]
@@ -425,8 +439,8 @@ async def test_a_child_that_is_answered_while_its_parent_ends_holds_nobody_up(re
     await asking(ready)
     outcomes = await overlapped(
         ready,
-        lambda tx: runs.say(tx, TENANT, saying("t-2", "blue")),
-        lambda tx: endings.end(tx, TENANT, ending()),
+        lambda tx: task_lifecycle.add_message(tx, TENANT, saying("t-2", "blue")),
+        lambda tx: task_endings.end_task(tx, TENANT, ending()),
     )
     assert not [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     assert (await states(ready), await waiting(ready)) == ({"t-1": "canceled", "t-2": "canceled"}, [])
@@ -436,15 +450,15 @@ async def test_a_child_that_is_answered_while_its_parent_ends_holds_nobody_up(re
 
 
 async def test_a_limit_is_set_and_noted_by_whoever_holds_the_task(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting("t-1"))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting("t-1"))
     run = await claimed(ready)
-    step = Step(task_id="t-1", epoch=run.epoch, key="m-1/sla:1", output="5", at=AT)
-    limit = Limit(timer=Timer(task_id="t-1", kind=SLA, delay_ms=MINUTE, arg="late"), step=step)
-    await ready.do(endings.limit, TENANT, limit)
-    assert await ready.read(steps.find, TENANT, "t-1", "m-1/sla:1") == "5"
-    await ready.do(endings.raise_fence, TENANT, "t-1")
+    step = StepResult(task_id="t-1", epoch=run.epoch, key="m-1/sla:1", output="5", at=AT)
+    limit = TimerRequest(timer=TaskTimer(task_id="t-1", kind=SLA, delay_ms=MINUTE, arg="late"), step=step)
+    await ready.do(task_endings.set_timer_once, TENANT, limit)
+    assert await ready.read(steps.find_step, TENANT, "t-1", "m-1/sla:1") == "5"
+    await ready.do(task_endings.raise_fence, TENANT, "t-1")
     with pytest.raises(Fenced):
-        await ready.do(endings.limit, TENANT, replace(limit, step=replace(step, key="m-1/sla:2")))
+        await ready.do(task_endings.set_timer_once, TENANT, replace(limit, step=replace(step, key="m-1/sla:2")))
     assert sorted(await waiting(ready)) == [(RUN, "t-1"), (SLA, "t-1")]
 
 
@@ -467,7 +481,7 @@ async def test_a_task_without_children_is_ended_without_looking_at_others(ready:
     async def explained(tx: Tx, children_count: int) -> None:
         await tx.run("UPDATE task SET children = :count", count=children_count)
         explaining: Any = Explaining(tx)
-        await children.living(explaining, TENANT, "t-1")
+        await steps.open_children(explaining, TENANT, "t-1")
 
     await ready.do(tasks.create_task, TENANT, new())
     await ready.do(explained, 0)

@@ -85,5 +85,5 @@ async def prepare(store):
     await store.do(jobs.park)
 """
     assert sorted(run_in(source)) == ["jobs.claim", "tasks.append"]
-    assert {"jobs.claim", "push_claims.claim", "endings.reap"} <= public()
-    assert "runs.append" not in public()
+    assert {"jobs.claim", "webhook_deliveries.claim_webhooks", "task_endings.reap_nodes"} <= public()
+    assert "task_lifecycle.append" not in public()

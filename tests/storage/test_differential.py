@@ -19,16 +19,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from accord.model import Event, EventBody, TaskState, TaskStatus
 from accord.protocol import lifecycle
-from accord.storage import migrate
-from accord.storage.commands import endings, jobs, push_claims, pushes, runs, steps, tasks
-from accord.storage.commands.children import Parent
-from accord.storage.commands.endings import Ending, Timer
+from accord.storage import schema
+from accord.storage.commands import jobs, steps, task_endings, task_lifecycle, tasks, webhook_deliveries, webhooks
 from accord.storage.commands.jobs import DEADLINE, SLA, TIMERS, NewJob
-from accord.storage.commands.runs import News, Settle, Work
-from accord.storage.commands.steps import Step
-from accord.storage.commands.tasks import Query, Stored
-from accord.storage.postgres import PostgresStore
-from accord.storage.sqlite import SqliteStore
+from accord.storage.commands.steps import ParentExecution, StepResult
+from accord.storage.commands.task_endings import EndRequest, TaskTimer
+from accord.storage.commands.task_lifecycle import JobOptions, SettleRequest, TaskSignal
+from accord.storage.commands.tasks import StoredTask, TaskListQuery
+from accord.storage.postgres.driver import PostgresStore
+from accord.storage.sqlite.driver import SqliteStore
 from accord.storage.store import Row, Tx
 from tests.storage.conftest import (
     AT,
@@ -139,7 +138,13 @@ class Both:
             return self._runner.run(self._one_step_later(self._stores[at], command, mine, kwargs))
         except (apsw.ConstraintError, asyncpg.IntegrityConstraintViolationError):
             return Refused("constraint")
-        except (tasks.Fenced, tasks.Behind, endings.NoSuchTask, endings.HasEnded, runs.AlreadyWoken) as error:
+        except (
+            tasks.Fenced,
+            tasks.Behind,
+            task_endings.NoSuchTask,
+            task_endings.TaskHasEnded,
+            task_lifecycle.AlreadySignaled,
+        ) as error:
             return Refused(repr(error))
         except lifecycle.TaskEnded as error:
             return Refused(repr(error))
@@ -183,9 +188,9 @@ class Machine(RuleBasedStateMachine):
         """The time of what happens now; several things happen at the same time."""
         return AT + self.steps // 4
 
-    def stored(self, tenant: str, task_id: str) -> Stored | None:
+    def stored(self, tenant: str, task_id: str) -> StoredTask | None:
         found = self.both.do(tasks.read_task, tenant, task_id).sqlite
-        assert found is None or isinstance(found, Stored)
+        assert found is None or isinstance(found, StoredTask)
         return found
 
     def hold(self, found: Pair) -> None:
@@ -196,7 +201,7 @@ class Machine(RuleBasedStateMachine):
         """Leave alone what is done: the same work, added again, may get the same number on SQLite."""
         self.jobs = [job for job in self.jobs if (job.sqlite.tenant, job.sqlite.kind, job.sqlite.key) != name]
 
-    def bodies(self, stored: Stored, state: TaskState | None) -> list[EventBody]:
+    def bodies(self, stored: StoredTask, state: TaskState | None) -> list[EventBody]:
         """A chunk, or a change of state that is allowed."""
         before = stored.task_state
         if state is not None and state in lifecycle.TRANSITIONS[before]:
@@ -217,33 +222,35 @@ class Machine(RuleBasedStateMachine):
     def accept(self, tenant: str, task_id: str, node: Any, key: Any, hook: Any, deadline: Any) -> None:
         request = accepting(
             new=new(task_id, at=self.at, agent=QUEUE),
-            work=Work(queue=QUEUE, node=node, max_attempts=2),
+            work=JobOptions(queue=QUEUE, node=node, max_attempts=2),
             key=key,
             working=status(TaskState.WORKING, task_id, self.at),
             push=hook,
             deadline_ms=deadline,
         )
-        found = self.both.do(runs.accept, tenant, request)
+        found = self.both.do(task_lifecycle.accept_task, tenant, request)
         if not isinstance(found.sqlite, Refused):
             self.hold(Pair([found.sqlite.job], [found.postgres.job]))
 
     @rule(pick=picks, task_id=task_ids, node=some_node, key=keys)
     def call(self, pick: int, task_id: str, node: Any, key: str) -> None:
         for job in self.jobs[-1 - pick :][:1]:
-            parent = Parent(task_id=job.sqlite.key, epoch=job.sqlite.epoch, step=f"child:{key}")
+            parent = ParentExecution(task_id=job.sqlite.key, epoch=job.sqlite.epoch, step=f"child:{key}")
             request = accepting(
                 new=new(task_id, at=self.at, agent=QUEUE, parent_id=parent.task_id),
-                work=Work(queue=QUEUE, node=node, max_attempts=2),
+                work=JobOptions(queue=QUEUE, node=node, max_attempts=2),
                 parent=parent,
             )
-            found = self.both.do(runs.accept, job.sqlite.tenant, request)
+            found = self.both.do(task_lifecycle.accept_task, job.sqlite.tenant, request)
             if not isinstance(found.sqlite, Refused):
                 self.hold(Pair([found.sqlite.job], [found.postgres.job]))
 
     @rule(tenant=tenants, task_id=task_ids, node=some_node, key=some_key, owner=owners)
     def say(self, tenant: str, task_id: str, node: Any, key: Any, owner: Any) -> None:
         found = self.both.do(
-            runs.say, tenant, saying(task_id, str(self.steps), node=node, key=key, owner=owner, at=self.at)
+            task_lifecycle.add_message,
+            tenant,
+            saying(task_id, str(self.steps), node=node, key=key, owner=owner, at=self.at),
         )
         if not isinstance(found.sqlite, Refused):
             self.hold(Pair([found.sqlite.job], [found.postgres.job]))
@@ -273,13 +280,13 @@ class Machine(RuleBasedStateMachine):
     )
     def list_tasks(self, tenant: str, **filters: Any) -> None:
         # Those that failed, and children that ended with them, got their time and so their place from the database.
-        self.both.do(tasks.list_tasks, tenant, Query(**filters))
+        self.both.do(tasks.list_tasks, tenant, TaskListQuery(**filters))
 
     @rule(tenant=tenants, task_id=task_ids, state=states)
     def end(self, tenant: str, task_id: str, state: TaskState) -> None:
         if state in lifecycle.ENDED:
-            ending = Ending(task_id=task_id, status=TaskStatus(state=state), at=self.at)
-            self.both.do(endings.end, tenant, ending)
+            ending = EndRequest(task_id=task_id, status=TaskStatus(state=state), at=self.at)
+            self.both.do(task_endings.end_task, tenant, ending)
 
     # --- work -------------------------------------------------------------------------------------------------------
 
@@ -312,13 +319,13 @@ class Machine(RuleBasedStateMachine):
     @rule(pick=picks)
     def give_up(self, pick: int) -> None:
         for job in self.jobs[-1 - pick :][:1]:
-            self.both.do(endings.give_up, job)
+            self.both.do(task_endings.give_up_job, job)
             self.forget(job.sqlite.tenant, job.sqlite.kind, job.sqlite.key)
 
     @rule(pick=picks)
     def let_go(self, pick: int) -> None:
         for job in self.jobs[-1 - pick :][:1]:
-            self.both.do(endings.let_go, job)
+            self.both.do(task_endings.release_ended_job, job)
             self.forget(job.sqlite.tenant, job.sqlite.kind, job.sqlite.key)
 
     @rule(pick=picks, state=states, child=task_ids)
@@ -329,9 +336,10 @@ class Machine(RuleBasedStateMachine):
                     stored.id, *self.bodies(stored, state), epoch=job.sqlite.epoch, after=stored.last_seq, at=self.at
                 )
                 requests = (
-                    Settle(last=last, job=one, parks=True, child=child, parent_id=stored.parent_id) for one in job
+                    SettleRequest(last=last, job=one, parks=True, child=child, parent_id=stored.parent_id)
+                    for one in job
                 )
-                self.both.do(runs.settle, job.sqlite.tenant, Pair(*requests))
+                self.both.do(task_lifecycle.settle_execution, job.sqlite.tenant, Pair(*requests))
 
     @rule(pick=picks, state=states, parks=st.booleans(), delay=some_delay, awaited=some_key)
     def settle(self, pick: int, state: TaskState, parks: bool, delay: Any, awaited: Any) -> None:
@@ -342,23 +350,27 @@ class Machine(RuleBasedStateMachine):
             last = appending(
                 stored.id, *self.bodies(stored, state), epoch=job.sqlite.epoch, after=stored.last_seq, at=self.at
             )
-            requests = (Settle(last=last, job=one, parks=parks, delay_ms=delay, awaited=awaited) for one in job)
-            self.both.do(runs.settle, job.sqlite.tenant, Pair(*requests))
+            requests = (SettleRequest(last=last, job=one, parks=parks, delay_ms=delay, awaited=awaited) for one in job)
+            self.both.do(task_lifecycle.settle_execution, job.sqlite.tenant, Pair(*requests))
 
     @rule(tenant=tenants, task_id=task_ids, key=keys)
     def wake(self, tenant: str, task_id: str, key: str) -> None:
-        self.both.do(runs.wake, tenant, News(task_id=task_id, key=key, output=str(self.steps), at=self.at))
+        self.both.do(
+            task_lifecycle.deliver_signal,
+            tenant,
+            TaskSignal(task_id=task_id, key=key, output=str(self.steps), at=self.at),
+        )
 
     @rule(tenant=tenants, task_id=task_ids, key=keys, off=st.integers(0, 1))
     def commit(self, tenant: str, task_id: str, key: str, off: int) -> None:
         if stored := self.stored(tenant, task_id):
-            step = Step(task_id=task_id, epoch=stored.epoch - off, key=key, output=str(self.steps), at=self.at)
-            self.both.do(steps.commit, tenant, step)
-            self.both.do(steps.load, tenant, task_id)
+            step = StepResult(task_id=task_id, epoch=stored.epoch - off, key=key, output=str(self.steps), at=self.at)
+            self.both.do(steps.commit_step, tenant, step)
+            self.both.do(steps.load_steps, tenant, task_id)
 
     @rule(tenant=tenants, task_id=task_ids, kind=st.sampled_from([DEADLINE, SLA]), delay=delays)
     def set_timer(self, tenant: str, task_id: str, kind: str, delay: int) -> None:
-        self.both.do(endings.set_timer, tenant, Timer(task_id=task_id, kind=kind, delay_ms=delay))
+        self.both.do(task_endings.set_timer, tenant, TaskTimer(task_id=task_id, kind=kind, delay_ms=delay))
         self.forget(tenant, kind, task_id)
 
     @rule(node=nodes)
@@ -369,7 +381,7 @@ class Machine(RuleBasedStateMachine):
     def expire(self, pick: int) -> None:
         timers = [job for job in self.jobs if job.sqlite.queue == TIMERS]
         for timer in timers[-1 - pick :][:1]:
-            self.both.do(endings.expire, timer, TaskStatus(state=TaskState.FAILED), self.at)
+            self.both.do(task_endings.expire_timer, timer, TaskStatus(state=TaskState.FAILED), self.at)
             self.forget(timer.sqlite.tenant, timer.sqlite.kind, timer.sqlite.key)
 
     # --- nodes ------------------------------------------------------------------------------------------------------
@@ -380,43 +392,45 @@ class Machine(RuleBasedStateMachine):
 
     @rule(node=nodes, counts=st.booleans())
     def leave(self, node: str, counts: bool) -> None:
-        self.both.do(jobs.leave, node, counts=counts)
+        self.both.do(jobs.forget_node, node, counts=counts)
 
     @rule(node=nodes, beats=picks)
     def reap(self, node: str, beats: int) -> None:
-        self.both.do(endings.reap, {node: beats})
+        self.both.do(task_endings.reap_nodes, {node: beats})
 
     # --- webhooks ---------------------------------------------------------------------------------------------------
 
     @rule(tenant=tenants, task_id=task_ids, hook=hooks, after=st.none() | st.integers(0, 2))
     def put_hook(self, tenant: str, task_id: str, hook: Any, after: int | None) -> None:
-        self.both.do(pushes.put, tenant, task_id, hook, "v1", after=after)
+        self.both.do(webhooks.put, tenant, task_id, hook, "v1", after=after)
 
     @rule(tenant=tenants, task_id=task_ids, id=st.sampled_from([None, "w-0"]), url=st.sampled_from([None, "https://a"]))
     def delete_hook(self, tenant: str, task_id: str, id: str | None, url: str | None) -> None:
-        self.both.do(pushes.delete, tenant, task_id, id=id, url=url)
-        self.both.do(pushes.listed, tenant, task_id)
+        self.both.do(webhooks.delete, tenant, task_id, id=id, url=url)
+        self.both.do(webhooks.list_webhooks, tenant, task_id)
 
     @rule(node=nodes)
     def claim_hooks(self, node: str) -> None:
         async def in_order(tx: Tx) -> Any:  # webhooks of one task are due at the same time
-            return sorted(await push_claims.claim(tx, node, 99), key=lambda due: (due.tenant, due.task_id, due.id))
+            return sorted(
+                await webhook_deliveries.claim_webhooks(tx, node, 99), key=lambda due: (due.tenant, due.task_id, due.id)
+            )
 
         self.due += [Pair(*both) for both in zip(*self.both.do(in_order), strict=True)]
 
     @rule(pick=picks, more=st.integers(0, 2), keeps=st.booleans())
     def advance(self, pick: int, more: int, keeps: bool) -> None:
         for due in self.due[-1 - pick :][:1]:
-            self.both.do(pushes.advance, due, due.sqlite.cursor + more, keeps=keeps)
+            self.both.do(webhooks.advance, due, due.sqlite.cursor + more, keeps=keeps)
 
     @rule(pick=picks, delay=some_delay)
     def fail(self, pick: int, delay: int | None) -> None:
         for due in self.due[-1 - pick :][:1]:
-            self.both.do(pushes.fail, due, "503", delay)
+            self.both.do(webhooks.fail, due, "503", delay)
 
     @rule(tenant=tenants, task_id=task_ids, id=st.sampled_from(["w-0", "w-1"]), after=st.none() | st.integers(0, 2))
     def redeliver(self, tenant: str, task_id: str, id: str, after: int | None) -> None:
-        self.both.do(pushes.redeliver, tenant, task_id, id, after)
+        self.both.do(webhooks.redeliver, tenant, task_id, id, after)
 
 
 def test_both_engines_answer_alike_and_keep_the_same(postgres: str) -> None:
@@ -431,7 +445,7 @@ def test_both_engines_answer_alike_and_keep_the_same(postgres: str) -> None:
         runner.run(server.open())
         try:
             for store in (sqlite, server):
-                runner.run(migrate.upgrade(store))
+                runner.run(schema.upgrade_schema(store))
             run_state_machine_as_test(partial(Machine, Both(sqlite, server, runner)), settings=given)  # type: ignore[arg-type]
         finally:
             for store in (sqlite, server):

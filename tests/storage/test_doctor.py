@@ -6,8 +6,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from accord.storage import migrate
-from accord.storage.open import open_store
+from accord.storage import schema
+from accord.storage.address import open_store
 from tests.app.examined import FAILED, OK, WARNING, examined
 from tests.databases import dropped
 from tests.ports import free_port
@@ -54,7 +54,7 @@ async def _tables(address: str) -> int:
 
 async def test_postgresql_with_an_older_schema_fails(database: str) -> None:
     async with open_store(database) as store:
-        await migrate.upgrade(store)
+        await schema.upgrade_schema(store)
         await store.do(_older)
     status, detail = (await examined(store=database))["store"][0]
     assert status is FAILED

@@ -6,11 +6,11 @@ import pytest
 
 from accord.model import TaskState, TaskStatus
 from accord.model.base import timestamp_ms
-from accord.storage.commands import endings, jobs, push_claims, runs, tasks
-from accord.storage.commands.endings import HasEnded, Reaped, Timer
-from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, Beat
-from accord.storage.commands.runs import News, Work
-from accord.storage.commands.tasks import Ended, Fenced
+from accord.storage.commands import jobs, task_endings, task_lifecycle, tasks, webhook_deliveries
+from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, HeartbeatAnswer
+from accord.storage.commands.task_endings import ReapedNodes, TaskHasEnded, TaskTimer
+from accord.storage.commands.task_lifecycle import JobOptions, TaskSignal
+from accord.storage.commands.tasks import EndedTask, Fenced
 from tests.storage.conftest import (
     AGENT,
     AT,
@@ -39,21 +39,21 @@ from tests.storage.conftest import (
 S = TaskState
 
 
-def ends(state: TaskState, task_id: str = "t-1") -> list[Ended]:
+def ends(state: TaskState, task_id: str = "t-1") -> list[EndedTask]:
     """What a command says that ended one task."""
-    return [Ended(TENANT, task_id, AGENT, state)]
+    return [EndedTask(TENANT, task_id, AGENT, state)]
 
 
 # Ending
 
 
 async def test_a_task_can_be_ended_while_another_node_runs_it(ready: AnyStore, heard: Heard) -> None:
-    await ready.do(runs.accept, TENANT, accepting(deadline_ms=MINUTE, push=webhook()))
-    await ready.do(endings.set_timer, TENANT, Timer(task_id="t-1", kind=SLA, delay_ms=MINUTE))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting(deadline_ms=MINUTE, push=webhook()))
+    await ready.do(task_endings.set_timer, TENANT, TaskTimer(task_id="t-1", kind=SLA, delay_ms=MINUTE))
     job = await claimed(ready)
     await ready.do(tasks.append, TENANT, appending("t-1", chunk("a"), epoch=job.epoch))
     heard.clear()
-    assert await ready.do(endings.end, TENANT, ending()) == ends(S.CANCELED)
+    assert await ready.do(task_endings.end_task, TENANT, ending()) == ends(S.CANCELED)
     assert {"node:n-1", f"task:{TENANT}:t-1", "push"} <= set(heard)
     found = await stored(ready)
     assert (found.task_state, found.updated_at, found.last_seq, found.events) == (S.CANCELED, AT + 5, 2, ())
@@ -63,14 +63,14 @@ async def test_a_task_can_be_ended_while_another_node_runs_it(ready: AnyStore, h
         with pytest.raises(Fenced):
             await ready.do(tasks.append, TENANT, appending("t-1", chunk("b"), epoch=job.epoch, after=after))
         with pytest.raises(Fenced):
-            await ready.do(runs.settle, TENANT, settling(job, S.COMPLETED, after=after))
+            await ready.do(task_lifecycle.settle_execution, TENANT, settling(job, S.COMPLETED, after=after))
     assert await ready.do(jobs.finish, job) is False
 
 
 async def test_a_task_that_nobody_runs_ends_without_ado(queued: AnyStore, heard: Heard) -> None:
     await parked(queued)
     heard.clear()
-    await queued.do(endings.end, TENANT, ending())
+    await queued.do(task_endings.end_task, TENANT, ending())
     assert not [topic for topic in heard if topic.startswith("node:")]
     assert await waiting(queued) == []
 
@@ -78,18 +78,18 @@ async def test_a_task_that_nobody_runs_ends_without_ado(queued: AnyStore, heard:
 async def test_a_task_ends_once(queued: AnyStore) -> None:
     async with asyncio.timeout(BOUND_SECONDS):
         outcomes = await asyncio.gather(
-            *(queued.do(endings.end, TENANT, ending()) for _ in range(5)), return_exceptions=True
+            *(queued.do(task_endings.end_task, TENANT, ending()) for _ in range(5)), return_exceptions=True
         )
     assert outcomes.count(ends(S.CANCELED)) == 1
-    assert [outcome.state for outcome in outcomes if isinstance(outcome, HasEnded)] == [S.CANCELED] * 4
+    assert [outcome.state for outcome in outcomes if isinstance(outcome, TaskHasEnded)] == [S.CANCELED] * 4
     assert len(await bodies(queued)) == 1
 
 
 async def test_a_task_given_up_as_unknown_can_still_be_ended(queued: AnyStore) -> None:
-    assert await queued.do(endings.end, TENANT, ending(S.UNKNOWN)) == ends(S.UNKNOWN)
-    assert await queued.do(endings.end, TENANT, ending(S.FAILED)) == ends(S.FAILED)
-    with pytest.raises(HasEnded):
-        await queued.do(endings.end, TENANT, ending(S.UNKNOWN))
+    assert await queued.do(task_endings.end_task, TENANT, ending(S.UNKNOWN)) == ends(S.UNKNOWN)
+    assert await queued.do(task_endings.end_task, TENANT, ending(S.FAILED)) == ends(S.FAILED)
+    with pytest.raises(TaskHasEnded):
+        await queued.do(task_endings.end_task, TENANT, ending(S.UNKNOWN))
 
 
 # Timers
@@ -100,8 +100,8 @@ def failed(at: int = AT) -> TaskStatus:
 
 
 async def test_a_timer_ends_its_task(ready: AnyStore, heard: Heard) -> None:
-    await ready.do(runs.accept, TENANT, accepting(deadline_ms=MINUTE))
-    await ready.do(endings.set_timer, TENANT, Timer(task_id="t-1", kind=SLA, delay_ms=2 * MINUTE, arg="late"))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting(deadline_ms=MINUTE))
+    await ready.do(task_endings.set_timer, TENANT, TaskTimer(task_id="t-1", kind=SLA, delay_ms=2 * MINUTE, arg="late"))
     run = await claimed(ready)
     assert await ready.do(jobs.claim, "n-2", TIMERS, 9) == []
     await ready.do(pass_time, MINUTE)
@@ -109,28 +109,30 @@ async def test_a_timer_ends_its_task(ready: AnyStore, heard: Heard) -> None:
     assert (timer.kind, timer.key, timer.arg) == (DEADLINE, "t-1", None)
     assert (await stored(ready)).epoch == run.epoch, "a timer takes no task from its worker"
     heard.clear()
-    assert await ready.do(endings.expire, timer, failed(), AT) == ends(S.FAILED)
+    assert await ready.do(task_endings.expire_timer, timer, failed(), AT) == ends(S.FAILED)
     assert "node:n-1" in heard
     assert ((await stored(ready)).task_state, await waiting(ready)) == (S.FAILED, [])
     with pytest.raises(Fenced):
-        await ready.do(runs.settle, TENANT, settling(run, S.COMPLETED))
+        await ready.do(task_lifecycle.settle_execution, TENANT, settling(run, S.COMPLETED))
 
 
 async def test_a_timer_whose_task_has_ended_only_goes(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting(deadline_ms=0))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting(deadline_ms=0))
     timer = await claimed(ready, "n-2", TIMERS)
-    await ready.do(runs.settle, TENANT, settling(await claimed(ready), S.COMPLETED))
+    await ready.do(task_lifecycle.settle_execution, TENANT, settling(await claimed(ready), S.COMPLETED))
     assert await waiting(ready) == [(DEADLINE, "t-1")], "whoever holds it removes it"
-    assert await ready.do(endings.expire, timer, failed(), AT) == []
+    assert await ready.do(task_endings.expire_timer, timer, failed(), AT) == []
     assert await waiting(ready) == []
     assert (await stored(ready)).task_state is S.COMPLETED
-    await ready.do(endings.set_timer, TENANT, Timer(task_id="nowhere", kind=SLA, delay_ms=0))
-    assert await ready.do(endings.expire, await claimed(ready, "n-2", TIMERS), failed(), AT) == []
+    await ready.do(task_endings.set_timer, TENANT, TaskTimer(task_id="nowhere", kind=SLA, delay_ms=0))
+    assert await ready.do(task_endings.expire_timer, await claimed(ready, "n-2", TIMERS), failed(), AT) == []
 
 
 async def test_setting_a_timer_again_moves_it(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting(deadline_ms=MINUTE))
-    await ready.do(endings.set_timer, TENANT, Timer(task_id="t-1", kind=DEADLINE, delay_ms=3 * MINUTE, arg="moved"))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting(deadline_ms=MINUTE))
+    await ready.do(
+        task_endings.set_timer, TENANT, TaskTimer(task_id="t-1", kind=DEADLINE, delay_ms=3 * MINUTE, arg="moved")
+    )
     await ready.do(pass_time, 2 * MINUTE)
     assert await ready.do(jobs.claim, "n-2", TIMERS, 9) == []
     await ready.do(pass_time, MINUTE)
@@ -138,39 +140,45 @@ async def test_setting_a_timer_again_moves_it(ready: AnyStore) -> None:
 
 
 async def test_a_timer_that_is_moved_while_it_goes_off_does_not(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting(deadline_ms=0))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting(deadline_ms=0))
     timer = await claimed(ready, "n-2", TIMERS)
-    await ready.do(endings.set_timer, TENANT, Timer(task_id="t-1", kind=DEADLINE, delay_ms=MINUTE))
-    assert await ready.do(endings.expire, timer, failed(), AT) == []
+    await ready.do(task_endings.set_timer, TENANT, TaskTimer(task_id="t-1", kind=DEADLINE, delay_ms=MINUTE))
+    assert await ready.do(task_endings.expire_timer, timer, failed(), AT) == []
     assert (await stored(ready)).task_state is S.SUBMITTED
     await ready.do(pass_time, MINUTE)
-    assert await ready.do(endings.expire, await claimed(ready, "n-2", TIMERS), failed(), AT) == ends(S.FAILED)
+    assert await ready.do(task_endings.expire_timer, await claimed(ready, "n-2", TIMERS), failed(), AT) == ends(
+        S.FAILED
+    )
 
 
 # Nodes that are gone
 
 
-async def lose(store: AnyStore, node: str = "n-1") -> Reaped:
+async def lose(store: AnyStore, node: str = "n-1") -> ReapedNodes:
     """Let a node's heartbeats stop, and return what the reaper found."""
     await store.do(jobs.heartbeat, node, MINUTE)
-    return await store.do(endings.reap, {node: 1})
+    return await store.do(task_endings.reap_nodes, {node: 1})
 
 
 async def test_the_work_of_a_lost_node_is_done_by_another_and_the_lost_cannot_write(
     ready: AnyStore, heard: Heard
 ) -> None:
     await ready.do(jobs.heartbeat, "n-2", MINUTE)
-    await ready.do(runs.accept, TENANT, accepting())
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting())
     await ready.do(jobs.heartbeat, "n-1", MINUTE)
     first = await claimed(ready)
     await ready.do(tasks.append, TENANT, appending("t-1", chunk("one"), epoch=first.epoch))
     await ready.do(pass_time, 2 * MINUTE)
-    assert await ready.do(endings.reap, {}) == Reaped(nodes=[], ended=[]), "no clock ends what a node holds"
+    assert await ready.do(task_endings.reap_nodes, {}) == ReapedNodes(nodes=[], ended=[]), (
+        "no clock ends what a node holds"
+    )
     await ready.do(jobs.heartbeat, "n-2", MINUTE, 2)
     heard.clear()
-    assert await ready.do(endings.reap, {"n-1": 1, "n-2": 1}) == Reaped(nodes=["n-1"], ended=[]), "the other lives"
+    assert await ready.do(task_endings.reap_nodes, {"n-1": 1, "n-2": 1}) == ReapedNodes(nodes=["n-1"], ended=[]), (
+        "the other lives"
+    )
     assert f"queue:{AGENT}" in heard
-    assert await ready.do(endings.reap, {"n-1": 1}) == Reaped(nodes=[], ended=[])
+    assert await ready.do(task_endings.reap_nodes, {"n-1": 1}) == ReapedNodes(nodes=[], ended=[])
     second = await claimed(ready, "n-2")
     assert (second.key, second.attempts) == ("t-1", 2)
     with pytest.raises(Fenced):
@@ -180,14 +188,14 @@ async def test_the_work_of_a_lost_node_is_done_by_another_and_the_lost_cannot_wr
 
 
 async def test_work_that_loses_its_node_every_time_fails_and_says_why(ready: AnyStore, heard: Heard) -> None:
-    work = Work(queue=AGENT, max_attempts=2)
-    await ready.do(runs.accept, TENANT, accepting(work=work, deadline_ms=MINUTE, push=webhook()))
-    await ready.do(runs.accept, TENANT, accepting("t-2"))
+    work = JobOptions(queue=AGENT, max_attempts=2)
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting(work=work, deadline_ms=MINUTE, push=webhook()))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting("t-2"))
     for attempts in (1, 2):
         found = await ready.do(jobs.claim, "n-1", AGENT, 9)
         assert [job.attempts for job in found] == [attempts, attempts]
         heard.clear()
-        assert await lose(ready) == Reaped(nodes=["n-1"], ended=ends(S.FAILED) if attempts == 2 else [])
+        assert await lose(ready) == ReapedNodes(nodes=["n-1"], ended=ends(S.FAILED) if attempts == 2 else [])
     given_up = await stored(ready)
     assert given_up.task_state is S.FAILED
     said = given_up.task().status.message
@@ -197,20 +205,20 @@ async def test_work_that_loses_its_node_every_time_fails_and_says_why(ready: Any
     assert {f"task:{TENANT}:t-1", "push"} <= set(heard)
     assert await waiting(ready) == [(RUN, "t-2")]
     assert (await claimed(ready, "n-2")).attempts == 3
-    assert len(await ready.do(push_claims.claim, "n-2", 9)) == 1
+    assert len(await ready.do(webhook_deliveries.claim_webhooks, "n-2", 9)) == 1
     with pytest.raises(Fenced):
         await ready.do(tasks.append, TENANT, appending("t-1", chunk("late"), epoch=2, after=1))
 
 
 async def test_work_that_was_begun_too_often_is_given_up_by_whoever_holds_it(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting(deadline_ms=MINUTE))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting(deadline_ms=MINUTE))
     lost = await claimed(ready)
-    await ready.do(jobs.leave, "n-1", counts=True)
+    await ready.do(jobs.forget_node, "n-1", counts=True)
     job = await claimed(ready, "n-2")
-    assert await ready.do(endings.give_up, lost) == []
+    assert await ready.do(task_endings.give_up_job, lost) == []
     assert (await stored(ready)).task_state is S.SUBMITTED
-    assert await ready.read(jobs.held, "n-2") == {job.id: job.epoch}
-    assert await ready.do(endings.give_up, job) == ends(S.FAILED)
+    assert await ready.read(jobs.held_jobs, "n-2") == {job.id: job.epoch}
+    assert await ready.do(task_endings.give_up_job, job) == ends(S.FAILED)
     found = await stored(ready)
     said = found.task().status.message
     assert said is not None
@@ -221,18 +229,18 @@ async def test_work_that_was_begun_too_often_is_given_up_by_whoever_holds_it(rea
 async def test_timers_and_webhooks_of_a_lost_node_go_to_others(ready: AnyStore) -> None:
     request = accepting(node="n-2", working=status(S.WORKING), push=webhook(), deadline_ms=0)
     await ready.do(jobs.heartbeat, "n-2", MINUTE)
-    await ready.do(runs.accept, TENANT, request)
+    await ready.do(task_lifecycle.accept_task, TENANT, request)
     for attempts in range(1, 6):
         assert (await claimed(ready, "n-1", TIMERS)).attempts == attempts, "a timer is not given up"
-        assert [due.epoch for due in await ready.do(push_claims.claim, "n-1", 9)] == [attempts]
+        assert [due.epoch for due in await ready.do(webhook_deliveries.claim_webhooks, "n-1", 9)] == [attempts]
         await lose(ready)
-    assert len(await ready.read(jobs.held, "n-2")) == 1, "and who lives keeps what it has"
+    assert len(await ready.read(jobs.held_jobs, "n-2")) == 1, "and who lives keeps what it has"
 
 
 async def test_late_news_that_lose_their_node_every_time_are_given_up_as_well(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting())
-    await ready.do(endings.end, TENANT, ending(S.UNKNOWN))
-    await ready.do(runs.wake, TENANT, News(task_id="t-1", key="answer", output="42", at=AT))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting())
+    await ready.do(task_endings.end_task, TENANT, ending(S.UNKNOWN))
+    await ready.do(task_lifecycle.deliver_signal, TENANT, TaskSignal(task_id="t-1", key="answer", output="42", at=AT))
     for attempts in (1, 2, 3):
         assert (await claimed(ready)).attempts == attempts
         await lose(ready)
@@ -240,7 +248,7 @@ async def test_late_news_that_lose_their_node_every_time_are_given_up_as_well(re
 
 
 async def test_work_on_a_task_that_has_ended_is_not_done_for_ever(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting(work=Work(queue=AGENT, max_attempts=1)))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting(work=JobOptions(queue=AGENT, max_attempts=1)))
     job = await claimed(ready)
     await ready.do(tasks.append, TENANT, appending("t-1", status(S.COMPLETED), epoch=job.epoch))
     assert (await lose(ready)).ended == ends(S.COMPLETED), "who said so was lost before it could tell"
@@ -249,29 +257,31 @@ async def test_work_on_a_task_that_has_ended_is_not_done_for_ever(ready: AnyStor
 
 async def test_what_a_node_took_after_it_was_forgotten_is_free(ready: AnyStore) -> None:
     await ready.do(jobs.heartbeat, "n-1", MINUTE)
-    await ready.do(jobs.leave, "n-1")
-    await ready.do(runs.accept, TENANT, accepting(node="n-1", working=status(S.WORKING), push=webhook()))
-    await ready.do(push_claims.claim, "n-1", 1)
-    assert await ready.do(endings.reap, {}) == Reaped(nodes=["n-1"], ended=[])
+    await ready.do(jobs.forget_node, "n-1")
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting(node="n-1", working=status(S.WORKING), push=webhook()))
+    await ready.do(webhook_deliveries.claim_webhooks, "n-1", 1)
+    assert await ready.do(task_endings.reap_nodes, {}) == ReapedNodes(nodes=["n-1"], ended=[])
     assert (await claimed(ready, "n-2")).attempts == 2
-    assert len(await ready.do(push_claims.claim, "n-2", 1)) == 1
+    assert len(await ready.do(webhook_deliveries.claim_webhooks, "n-2", 1)) == 1
 
 
 async def test_a_lost_node_is_found_once_however_many_look(ready: AnyStore) -> None:
     for at in range(6):
         await ready.do(jobs.heartbeat, f"n-{at}", MINUTE)
-        await ready.do(runs.accept, TENANT, accepting(f"t-{at}", node=f"n-{at}"))
+        await ready.do(task_lifecycle.accept_task, TENANT, accepting(f"t-{at}", node=f"n-{at}"))
     async with asyncio.timeout(BOUND_SECONDS):
-        found = await asyncio.gather(*(ready.do(endings.reap, {f"n-{at}": 1 for at in range(6)}) for _ in range(4)))
+        found = await asyncio.gather(
+            *(ready.do(task_endings.reap_nodes, {f"n-{at}": 1 for at in range(6)}) for _ in range(4))
+        )
     assert sorted(node for some in found for node in some.nodes) == [f"n-{at}" for at in range(6)]
     assert {job.attempts for job in await ready.do(jobs.claim, "n-9", AGENT, 9)} == {2}
 
 
 @postgres_only
 async def test_whoever_reports_again_while_it_is_reaped_learns_that_it_holds_nothing(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting(node="n-1"))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting(node="n-1"))
     await ready.do(jobs.heartbeat, "n-1", MINUTE)
     outcomes = await overlapped(
-        ready, lambda tx: endings.reap(tx, {"n-1": 1}), lambda tx: jobs.heartbeat(tx, "n-1", MINUTE, 2)
+        ready, lambda tx: task_endings.reap_nodes(tx, {"n-1": 1}), lambda tx: jobs.heartbeat(tx, "n-1", MINUTE, 2)
     )
-    assert outcomes == [Reaped(nodes=["n-1"], ended=[]), Beat(held={}, peers=[], before=1)]
+    assert outcomes == [ReapedNodes(nodes=["n-1"], ended=[]), HeartbeatAnswer(held={}, peers=[], before=1)]

@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from accord.storage.commands import jobs, push_claims, pushes, runs, steps, tasks
-from accord.storage.commands.jobs import DEADLINE, MAX_TENANTS, RUN, SLA, TIMERS, Claimed, NewJob
+from accord.storage.commands import jobs, steps, task_lifecycle, tasks, webhook_deliveries, webhooks
+from accord.storage.commands.jobs import DEADLINE, MAX_TENANTS, RUN, SLA, TIMERS, ClaimedJob, NewJob
 from accord.storage.commands.tasks import Fenced
 from accord.storage.store import Tx
 from tests.storage.conftest import (
@@ -39,7 +39,7 @@ async def keys(store: AnyStore, node: str = "n-1", count: int = 100, tenant_limi
     return [job.key for job in await store.do(jobs.claim, node, QUEUE, count, tenant_limit)]
 
 
-async def only(store: AnyStore, node: str = "n-1") -> Claimed:
+async def only(store: AnyStore, node: str = "n-1") -> ClaimedJob:
     """Claim the one job that is due."""
     (job,) = await store.do(jobs.claim, node, QUEUE, 10)
     return job
@@ -77,7 +77,7 @@ async def test_work_can_be_taken_as_it_is_added(ready: AnyStore, heard: Heard) -
     assert heard == [], "nobody needs to look"
     assert await ready.do(jobs.enqueue, TENANT, work(node="n-2")) is None
     assert await keys(ready, "n-2") == []
-    assert await ready.read(jobs.held, "n-1") == {job.id: 3}
+    assert await ready.read(jobs.held_jobs, "n-1") == {job.id: 3}
 
 
 # Claiming
@@ -143,8 +143,8 @@ async def test_a_tenant_runs_no_more_than_its_limit_on_all_nodes_together(ready:
     assert await keys(ready, "n-1", tenant_limit=2) == ["many-0", "few-0", "many-1"]
     assert await keys(ready, "n-2", tenant_limit=2) == []
     assert await keys(ready, "n-2", tenant_limit=3) == ["many-2"]
-    (held, *_) = await ready.read(jobs.held, "n-2")
-    await ready.do(jobs.leave, "n-2")
+    (held, *_) = await ready.read(jobs.held_jobs, "n-2")
+    await ready.do(jobs.forget_node, "n-2")
     assert held
     assert await keys(ready, "n-2", tenant_limit=3) == ["many-2"]
     assert await keys(ready, "n-2") == ["many-3", "many-4"]
@@ -199,7 +199,7 @@ async def test_named_work_is_taken_from_whoever_has_it(ready: AnyStore) -> None:
     assert await ready.do(jobs.take, "n-2", []) == []
     taken = await ready.do(jobs.take, "n-2", [found["t-2"], found["t-1"]])
     assert [(job.key, job.epoch, job.attempts) for job in taken] == [("t-2", 2, 2), ("t-1", 2, 2)], "in this order"
-    assert await ready.read(jobs.held, "n-1") == {}
+    assert await ready.read(jobs.held_jobs, "n-1") == {}
     assert await ready.read(epochs) == ([0, 2, 2], [0, 2, 2])
 
 
@@ -216,7 +216,7 @@ async def test_work_is_done_or_given_back_by_whoever_holds_it(ready: AnyStore, h
     assert await ready.do(jobs.finish, first) is False
     assert await ready.do(jobs.release, first) is False
     assert await ready.do(jobs.park, first) is False
-    assert await ready.read(jobs.held, "n-2") == {second.id: second.epoch}
+    assert await ready.read(jobs.held_jobs, "n-2") == {second.id: second.epoch}
     assert await ready.do(jobs.finish, second) is True
     assert await ready.do(jobs.finish, second) is False
     assert await ready.read(table, "job") == []
@@ -259,8 +259,8 @@ async def test_a_timer_that_fires_and_work_that_was_lost_are_left_to_those_who_h
     assert timer is not None
     (now,) = await ready.do(jobs.take, "n-3", [run.id])
     await ready.do(jobs.finish_last, run)
-    assert await ready.read(jobs.held, "n-2") == {timer.id: timer.epoch}
-    assert await ready.read(jobs.held, "n-3") == {now.id: now.epoch}
+    assert await ready.read(jobs.held_jobs, "n-2") == {timer.id: timer.epoch}
+    assert await ready.read(jobs.held_jobs, "n-3") == {now.id: now.epoch}
 
 
 async def test_whoever_is_late_does_not_touch_work_that_got_the_number_of_its_own(ready: AnyStore) -> None:
@@ -272,7 +272,7 @@ async def test_whoever_is_late_does_not_touch_work_that_got_the_number_of_its_ow
     assert await ready.do(jobs.release, first) is False
     assert await ready.do(jobs.park, first) is False
     assert await ready.do(jobs.finish, first) is False
-    assert await ready.read(jobs.held, "n-2") == {second.id: second.epoch}
+    assert await ready.read(jobs.held_jobs, "n-2") == {second.id: second.epoch}
 
 
 async def test_work_given_back_is_done_again_after_its_delay(ready: AnyStore) -> None:
@@ -313,7 +313,7 @@ async def test_parked_work_is_not_claimed_and_stands_in_nobodys_way(ready: AnySt
     for at in range(3):
         await ready.do(jobs.enqueue, TENANT, work(f"t-{at}"))
     assert await keys(ready, tenant_limit=3) == ["t-0", "t-1", "t-2"], "nor does it count as running"
-    assert await ready.read(jobs.held, "n-1") != {}
+    assert await ready.read(jobs.held_jobs, "n-1") != {}
     ((_, parked, node, attempts),) = [
         row for row in await ready.read(table, "job", "key, parked, node, attempts") if row[0] == "parked"
     ]
@@ -321,9 +321,11 @@ async def test_parked_work_is_not_claimed_and_stands_in_nobodys_way(ready: AnySt
 
 
 async def test_only_a_held_task_has_a_held_queue(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting("held", work=runs.Work(queue=AGENT, is_held=True)))
-    await ready.do(runs.accept, TENANT, accepting("due", message_id="m-2"))
-    await ready.do(runs.accept, TENANT, accepting("taken", message_id="m-3", node="n-1"))
+    await ready.do(
+        task_lifecycle.accept_task, TENANT, accepting("held", work=task_lifecycle.JobOptions(queue=AGENT, is_held=True))
+    )
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting("due", message_id="m-2"))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting("taken", message_id="m-3", node="n-1"))
     queues = [await ready.do(jobs.held_queue, TENANT, task_id) for task_id in ("held", "due", "taken", "none")]
     assert queues == [AGENT, None, None, None]
 
@@ -346,54 +348,56 @@ async def test_work_parked_for_a_while_is_due_after_it_as_if_it_were_new(ready: 
 async def test_a_heartbeat_says_what_a_node_holds(ready: AnyStore) -> None:
     for at in range(3):
         await ready.do(jobs.enqueue, TENANT, work(f"t-{at}"))
-    assert await ready.do(jobs.heartbeat, "n-1", MINUTE, 1, '{"pid": 7}') == jobs.Beat(held={}, peers=[])
+    assert await ready.do(jobs.heartbeat, "n-1", MINUTE, 1, '{"pid": 7}') == jobs.HeartbeatAnswer(held={}, peers=[])
     mine = await ready.do(jobs.claim, "n-1", QUEUE, 2)
     await ready.do(jobs.claim, "n-2", QUEUE, 2)
     beat = await ready.do(jobs.heartbeat, "n-1", MINUTE, 2)
-    assert beat == jobs.Beat(held={job.id: job.epoch for job in mine}, peers=[], before=1)
-    assert (await ready.do(jobs.heartbeat, "n-2", MINUTE)).peers == [jobs.Peer("n-1", 2, '{"pid": 7}')]
-    assert await ready.read(jobs.held, "n-1") == {job.id: job.epoch for job in mine}
-    assert await ready.read(jobs.held, "n-3") == {}
+    assert beat == jobs.HeartbeatAnswer(held={job.id: job.epoch for job in mine}, peers=[], before=1)
+    assert (await ready.do(jobs.heartbeat, "n-2", MINUTE)).peers == [jobs.PeerNode("n-1", 2, '{"pid": 7}')]
+    assert await ready.read(jobs.held_jobs, "n-1") == {job.id: job.epoch for job in mine}
+    assert await ready.read(jobs.held_jobs, "n-3") == {}
     assert await ready.read(table, "node", "id, draining") == [("n-1", 0), ("n-2", 0)]
 
 
 async def test_what_a_node_holds_is_free_when_it_leaves(ready: AnyStore, heard: Heard) -> None:
     await ready.do(jobs.heartbeat, "n-1", MINUTE)
     await ready.do(tasks.create_task, TENANT, new())
-    await ready.do(pushes.put, TENANT, "t-1", webhook(), "v1")
+    await ready.do(webhooks.put, TENANT, "t-1", webhook(), "v1")
     await ready.do(tasks.append, TENANT, appending("t-1", chunk("a")))
-    (sent,) = await ready.do(push_claims.claim, "n-1", 1)
+    (sent,) = await ready.do(webhook_deliveries.claim_webhooks, "n-1", 1)
     for key, queue in (("t-1", "default"), ("t-2", "other")):
         await ready.do(jobs.enqueue, TENANT, work(key, queue=queue))
         await ready.do(jobs.claim, "n-1", queue, 1)
     await ready.do(jobs.enqueue, TENANT, work("t-3", node="n-2"))
     heard.clear()
-    await ready.do(jobs.leave, "n-1")
+    await ready.do(jobs.forget_node, "n-1")
     assert set(heard) == {"push", "queue:default", "queue:other"}
     assert await ready.read(table, "node") == []
     (job,) = await ready.do(jobs.claim, "n-3", QUEUE, 9)
     assert (job.key, job.epoch, job.attempts) == ("t-1", 2, 1), "leaving is no failure"
-    (due,) = await ready.do(push_claims.claim, "n-3", 9)
+    (due,) = await ready.do(webhook_deliveries.claim_webhooks, "n-3", 9)
     assert due.epoch == sent.epoch + 1
-    assert len(await ready.read(jobs.held, "n-2")) == 1
-    await ready.do(jobs.leave, "nobody")
+    assert len(await ready.read(jobs.held_jobs, "n-2")) == 1
+    await ready.do(jobs.forget_node, "nobody")
 
 
 async def test_a_node_that_vanished_has_failed(ready: AnyStore) -> None:
     await ready.do(jobs.enqueue, TENANT, work(node="n-1"))
-    await ready.do(jobs.leave, "n-1", counts=True)
+    await ready.do(jobs.forget_node, "n-1", counts=True)
     assert (await only(ready)).attempts == 2
 
 
 async def test_deadlines_are_corrected_after_the_clock_jumped(ready: AnyStore) -> None:
-    now = await ready.read(jobs.now)
+    now = await ready.read(jobs.store_time)
     accept = accepting("t-1", deadline_ms=MINUTE)
-    await ready.do(runs.accept, TENANT, replace(accept, new=replace(accept.new, deadline_at=now + MINUTE)))
+    await ready.do(
+        task_lifecycle.accept_task, TENANT, replace(accept, new=replace(accept.new, deadline_at=now + MINUTE))
+    )
 
-    await ready.do(jobs.align, now - MINUTE)
+    await ready.do(jobs.align_due_times, now - MINUTE)
 
     aligned = dict(await ready.read(table, "job", "kind, run_at"))
-    later = await ready.read(jobs.now)
+    later = await ready.read(jobs.store_time)
     assert now + 2 * MINUTE <= aligned[DEADLINE] <= later + 2 * MINUTE
     assert aligned[RUN] <= later
 
@@ -404,5 +408,5 @@ async def test_the_last_sla_of_a_task_is_its_limit(ready: AnyStore) -> None:
     job = await only(ready)
     assert await ready.read(jobs.limit_of, job) is None
     for at, (key, output) in enumerate((("a/sla:1", "100"), ("a/sla:2", "200"), ("other", "300"))):
-        await ready.do(steps.put, TENANT, "t-1", key, output, at)
+        await ready.do(steps.put_step, TENANT, "t-1", key, output, at)
     assert await ready.read(jobs.limit_of, job) == 200

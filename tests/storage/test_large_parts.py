@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.model import Artifact, ArtifactUpdate, Message, Part, Role, Task, TaskState, TaskStatus
-from accord.storage import migrate
+from accord.storage import schema
 from accord.storage.blobs import THRESHOLD, BlobMissing, LargeParts
 from tests import strategies
 from tests.storage.conftest import AnyStore
@@ -93,7 +93,7 @@ def message(*parts: Part) -> Message:
 
 
 async def test_every_store_has_a_secret_of_its_own_and_keeps_it(store: AnyStore) -> None:
-    await migrate.upgrade(store)
+    await schema.upgrade_schema(store)
     place = Shelved()
     opened = await asyncio.gather(*(LargeParts.open(store, place, 1) for _ in range(4)))
     assert len({parts.marker for parts in opened}) == 1

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from accord.model import TaskState
-from accord.storage.commands import jobs, metrics, push_claims, pushes, runs, tasks
+from accord.storage.commands import jobs, monitoring, task_lifecycle, tasks, webhook_deliveries, webhooks
 from accord.storage.commands.jobs import NewJob
-from accord.storage.commands.metrics import Backlog, Waiting
+from accord.storage.commands.monitoring import Backlog, WaitingCounts
 from accord.storage.store import Row, Tx, Value
 from tests.storage.conftest import MINUTE, OTHER, TENANT, AnyStore, accepting, new, parked, pass_time, webhook
 
@@ -17,7 +17,9 @@ S = TaskState
 
 async def test_nothing_waits_in_an_empty_store(ready: AnyStore) -> None:
     none = {"submitted": 0, "working": 0, "input_required": 0, "auth_required": 0}
-    assert await ready.read(metrics.count) == Waiting(tasks=none, queues={}, webhooks_due=0, webhooks_dead=0, nodes=0)
+    assert await ready.read(monitoring.count_waiting) == WaitingCounts(
+        tasks=none, queues={}, webhooks_due=0, webhooks_dead=0, nodes=0
+    )
 
 
 async def test_tasks_of_all_tenants_are_counted_by_state_unless_they_have_ended(ready: AnyStore) -> None:
@@ -26,7 +28,7 @@ async def test_tasks_of_all_tenants_are_counted_by_state_unless_they_have_ended(
         + [(tenant, state) for tenant in (TENANT, "ended only") for state in (S.COMPLETED, S.FAILED, S.UNKNOWN)]
     ):
         await ready.do(tasks.create_task, tenant, new(f"t-{number}", state=state))
-    found = await ready.read(metrics.count)
+    found = await ready.read(monitoring.count_waiting)
     assert found.tasks == {"submitted": 1, "working": 3, "input_required": 1, "auth_required": 0}
 
 
@@ -40,15 +42,15 @@ async def test_work_is_counted_by_queue_once_it_is_due_and_until_somebody_takes_
     ):
         await ready.do(jobs.enqueue, tenant, NewJob(kind="k", key=key, queue=queue, delay_ms=delay))
     await ready.do(jobs.claim, "n-1", "taken", 10)
-    found = await ready.read(metrics.count)
+    found = await ready.read(monitoring.count_waiting)
     assert {queue: backlog.due for queue, backlog in found.queues.items()} == {"echo": 2, "timers": 0}
     assert found.queues["timers"] == Backlog(due=0, oldest_ms=0)
 
 
 async def test_parked_work_does_not_count(queued: AnyStore) -> None:
-    assert [backlog.due for backlog in (await queued.read(metrics.count)).queues.values()] == [1]
+    assert [backlog.due for backlog in (await queued.read(monitoring.count_waiting)).queues.values()] == [1]
     await parked(queued)
-    assert (await queued.read(metrics.count)).queues == {}
+    assert (await queued.read(monitoring.count_waiting)).queues == {}
 
 
 async def test_the_oldest_work_is_told_by_the_time_it_has_been_due(ready: AnyStore) -> None:
@@ -56,7 +58,7 @@ async def test_the_oldest_work_is_told_by_the_time_it_has_been_due(ready: AnySto
     await ready.do(pass_time, MINUTE)
     await ready.do(jobs.enqueue, TENANT, NewJob(kind="k", key="new", queue="echo"))
     await ready.do(jobs.enqueue, TENANT, NewJob(kind="k", key="young", queue="other"))
-    found = (await ready.read(metrics.count)).queues
+    found = (await ready.read(monitoring.count_waiting)).queues
     assert found["echo"].oldest_ms >= MINUTE
     assert 0 <= found["other"].oldest_ms < found["echo"].oldest_ms
 
@@ -64,14 +66,14 @@ async def test_the_oldest_work_is_told_by_the_time_it_has_been_due(ready: AnySto
 async def test_webhooks_are_due_dead_or_neither(ready: AnyStore) -> None:
     await ready.do(tasks.create_task, TENANT, new())
     for id in ("idle", "due", "held", "later", "dead"):
-        await ready.do(pushes.put, TENANT, "t-1", webhook(id), "v1")
+        await ready.do(webhooks.put, TENANT, "t-1", webhook(id), "v1")
     for id in ("dead", "later", "held"):
-        await ready.do(pushes.redeliver, TENANT, "t-1", id)
-        (due,) = await ready.do(push_claims.claim, "n-1", 1)
+        await ready.do(webhooks.redeliver, TENANT, "t-1", id)
+        (due,) = await ready.do(webhook_deliveries.claim_webhooks, "n-1", 1)
         if id != "held":
-            await ready.do(pushes.fail, due, "no", None if id == "dead" else 10 * MINUTE)
-    await ready.do(pushes.redeliver, TENANT, "t-1", "due")
-    found = await ready.read(metrics.count)
+            await ready.do(webhooks.fail, due, "no", None if id == "dead" else 10 * MINUTE)
+    await ready.do(webhooks.redeliver, TENANT, "t-1", "due")
+    found = await ready.read(monitoring.count_waiting)
     assert (found.webhooks_due, found.webhooks_dead) == (1, 1)
 
 
@@ -79,17 +81,17 @@ async def test_nodes_live_as_long_as_their_lease(ready: AnyStore) -> None:
     await ready.do(jobs.heartbeat, "n-1", MINUTE)
     await ready.do(jobs.heartbeat, "n-2", MINUTE)
     await ready.do(jobs.heartbeat, "n-3", -1)
-    assert (await ready.read(metrics.count)).nodes == 2
+    assert (await ready.read(monitoring.count_waiting)).nodes == 2
 
 
 async def test_no_count_goes_beyond_its_bound(ready: AnyStore) -> None:
     for number in range(5):
         for tenant in (TENANT, OTHER):
-            await ready.do(runs.accept, tenant, accepting(f"t-{number}"))
-            await ready.do(pushes.put, tenant, f"t-{number}", webhook(), "v1", 0)
-            await ready.do(pushes.redeliver, tenant, f"t-{number}", "w-1")
+            await ready.do(task_lifecycle.accept_task, tenant, accepting(f"t-{number}"))
+            await ready.do(webhooks.put, tenant, f"t-{number}", webhook(), "v1", 0)
+            await ready.do(webhooks.redeliver, tenant, f"t-{number}", "w-1")
         await ready.do(jobs.heartbeat, f"n-{number}", MINUTE)
-    found = await ready.read(metrics.count, 3)
+    found = await ready.read(monitoring.count_waiting, 3)
     assert found.tasks["submitted"] == 2 * 3, "each tenant by itself"
     assert [backlog.due for backlog in found.queues.values()] == [3]
     assert (found.webhooks_due, found.nodes) == (3, 3)
@@ -117,7 +119,7 @@ class Explaining:
 async def explained(tx: Tx) -> list[str]:
     """How SQLite counts: each look into a table."""
     explaining: Any = Explaining(tx)
-    await metrics.count(explaining)
+    await monitoring.count_waiting(explaining)
     return [plan for plan in explaining.plans if re.match("(SCAN|SEARCH) (task|job|push)", plan)]
 
 

@@ -2,26 +2,30 @@
 
 import time
 
-from accord.storage.commands import namespaces
-from accord.storage.commands.namespaces import Shelf
+from accord.storage.commands import workflow_runs
+from accord.storage.commands.workflow_runs import ValueNamespace
 from tests.storage.conftest import MINUTE, OTHER, TENANT, AnyStore, table
 
-SHELF = Shelf("alice", "release")
+SHELF = ValueNamespace("alice", "release")
 
 
 async def test_the_latest_value_counts_for_those_it_belongs_to(ready: AnyStore) -> None:
     now = time.time_ns() // 1_000_000
-    await ready.do(namespaces.put, TENANT, SHELF, {"a": "1", "b": "1"}, now, None)
-    await ready.do(namespaces.put, TENANT, SHELF, {"a": "2"}, now + 1, None)
-    await ready.do(namespaces.put, TENANT, SHELF, {"a": "late"}, now, None)
-    assert await ready.read(namespaces.load, TENANT, SHELF) == {"a": "2", "b": "1"}
-    for tenant, shelf in ((OTHER, SHELF), (TENANT, Shelf("bob", "release")), (TENANT, Shelf("alice", "other"))):
-        assert await ready.read(namespaces.load, tenant, shelf) == {}
+    await ready.do(workflow_runs.put_values, TENANT, SHELF, {"a": "1", "b": "1"}, now, None)
+    await ready.do(workflow_runs.put_values, TENANT, SHELF, {"a": "2"}, now + 1, None)
+    await ready.do(workflow_runs.put_values, TENANT, SHELF, {"a": "late"}, now, None)
+    assert await ready.read(workflow_runs.load_values, TENANT, SHELF) == {"a": "2", "b": "1"}
+    for tenant, shelf in (
+        (OTHER, SHELF),
+        (TENANT, ValueNamespace("bob", "release")),
+        (TENANT, ValueNamespace("alice", "other")),
+    ):
+        assert await ready.read(workflow_runs.load_values, tenant, shelf) == {}
 
 
 async def test_what_is_too_old_is_not_found_and_goes(ready: AnyStore) -> None:
     now = time.time_ns() // 1_000_000
-    await ready.do(namespaces.put, TENANT, SHELF, {"a": "1"}, now - MINUTE, 1000)
-    await ready.do(namespaces.put, TENANT, SHELF, {"b": "1"}, now, MINUTE)
-    assert await ready.read(namespaces.load, TENANT, SHELF) == {"b": "1"}
+    await ready.do(workflow_runs.put_values, TENANT, SHELF, {"a": "1"}, now - MINUTE, 1000)
+    await ready.do(workflow_runs.put_values, TENANT, SHELF, {"b": "1"}, now, MINUTE)
+    assert await ready.read(workflow_runs.load_values, TENANT, SHELF) == {"b": "1"}
     assert [key for key, _ in await ready.read(table, "shared_value", "key, value")] == ["b"]

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from accord.storage import signals
+from accord.storage import notifications
+from accord.storage.address import open_store
 from accord.storage.nats import NatsSignals
-from accord.storage.open import open_store
-from accord.storage.postgres import PostgresStore
+from accord.storage.postgres.driver import PostgresStore
 from accord.storage.store import StoreUnavailable, Tx
 from tests.storage.conftest import Heard
 
@@ -167,7 +167,7 @@ async def test_a_server_that_died_is_found_again(tmp_path: Path, caplog: pytest.
 def watch_for_warnings(monkeypatch: pytest.MonkeyPatch) -> "asyncio.Queue[str]":
     """Return where the reasons of warnings arrive."""
     reasons: asyncio.Queue[str] = asyncio.Queue()
-    monkeypatch.setattr(signals.log, "warning", lambda _, extra: reasons.put_nowait(extra["reason"]))
+    monkeypatch.setattr(notifications.log, "warning", lambda _, extra: reasons.put_nowait(extra["reason"]))
     return reasons
 
 
@@ -237,7 +237,7 @@ async def test_stores_hear_each_other_through_nats(nats: Nats, postgres: str) ->
 
 PROCESS = """
 import asyncio, json, sys
-from accord.storage.open import open_store
+from accord.storage.address import open_store
 
 async def shout(tx, topic):
     tx.signal(topic)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from accord.storage import migrate, open, postgres_pool
-from accord.storage.address import SqliteAddress, default
-from accord.storage.open import file_system, open_store
+from accord.storage import address, schema
+from accord.storage.address import SqliteAddress, default_address, file_system, open_store
+from accord.storage.postgres import connections
 from accord.storage.store import StoreRefused, StoreUnavailable, Tx
 from tests.storage.conftest import Heard
 
@@ -63,7 +63,7 @@ async def test_a_file_may_be_called_anything(name: str, tmp_path: Path) -> None:
 
 async def test_a_database_is_opened_by_its_url(postgres: str, heard: Heard) -> None:
     async with open_store(f"{postgres}&listen=off", heard) as store:
-        assert (await store.read(migrate.engine)).startswith("PostgreSQL ")
+        assert (await store.read(schema.database_version)).startswith("PostgreSQL ")
 
         async def shout(tx: Tx) -> None:
             tx.signal("shouted")
@@ -73,7 +73,7 @@ async def test_a_database_is_opened_by_its_url(postgres: str, heard: Heard) -> N
 
 
 async def test_the_default_directory_is_made_for_its_owner_only(tmp_path: Path) -> None:
-    address = default({"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")})
+    address = default_address({"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")})
     async with open_store(address) as store:
         await store.do(make)
     assert address.path is not None
@@ -133,7 +133,7 @@ async def test_looking_changes_nothing(tmp_path: Path) -> None:
             pass
     file.touch()
     async with open_store(f"sqlite:///{file}", read_only=True) as store:
-        assert await store.read(migrate.version) == 0
+        assert await store.read(schema.schema_version) == 0
         with pytest.raises(StoreUnavailable, match=r"(?i)read.?only"):
             await store.do(make)
     assert file.stat().st_size == 0
@@ -150,7 +150,7 @@ async def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
 
 
 async def test_an_old_server_is_refused_and_no_connection_stays(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accord.storage.postgres.OLDEST", 99)
+    monkeypatch.setattr("accord.storage.postgres.driver.OLDEST", 99)
     with pytest.raises(StoreRefused, match=r"is PostgreSQL \d+, accord needs 99 or newer"):
         async with open_store(postgres):
             pass
@@ -166,7 +166,7 @@ async def test_options_that_the_server_refuses_are_a_clear_error(postgres: str) 
 
 
 async def test_a_silent_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_pool, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "CONNECT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"postgresql://me@127.0.0.1:{silent.getsockname()[1]}/x?sslmode=disable"
         with pytest.raises(StoreUnavailable, match="no answer in time"):
@@ -211,7 +211,7 @@ async def test_sqlite_on_a_network_is_refused_with_the_reason(
 ) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(f"server:/export {tmp_path} {kind} rw 0 0\n")
-    monkeypatch.setattr(open, "MOUNTS", mounts)
+    monkeypatch.setattr(address, "MOUNTS", mounts)
     with pytest.raises(StoreRefused, match=rf"network file system \({kind}\).*PostgreSQL"):
         async with open_store(f"sqlite:///{tmp_path}/accord.db"):
             pass
@@ -222,12 +222,12 @@ async def test_sqlite_on_a_network_is_refused_with_the_reason(
 async def test_other_file_systems_are_fine(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(f"disk {tmp_path} {kind} rw 0 0\n")
-    monkeypatch.setattr(open, "MOUNTS", mounts)
+    monkeypatch.setattr(address, "MOUNTS", mounts)
     async with open_store(f"sqlite:///{tmp_path}/accord.db") as store:
         await store.do(make)
 
 
 async def test_where_mounts_are_unknown_nothing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open, "MOUNTS", tmp_path / "nothing")
+    monkeypatch.setattr(address, "MOUNTS", tmp_path / "nothing")
     async with open_store(f"sqlite:///{tmp_path}/accord.db") as store:
         await store.do(make)

@@ -8,10 +8,10 @@ from typing import Any
 import asyncpg
 import pytest
 
-from accord.storage import notify, postgres_pool, signals
-from accord.storage.postgres import PostgresStore
-from accord.storage.postgres_reads import TOGETHER, Reads
-from accord.storage.signals import payloads
+from accord.storage import notifications
+from accord.storage.notifications import pack_topics
+from accord.storage.postgres import connections, driver
+from accord.storage.postgres.driver import CONCURRENT_READS, PostgresStore, TaskReads
 from accord.storage.store import StoreRefused, StoreUnavailable, Tx
 from tests.databases import served
 from tests.storage.conftest import TENANT, Heard
@@ -101,16 +101,16 @@ async def test_a_server_that_was_stopped_is_an_error_and_then_used_again(
 async def test_a_server_that_fell_silent_is_given_up(
     server: Any, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_pool, "CONNECT_SECONDS", 0.5)
-    monkeypatch.setattr(postgres_pool, "STATEMENT_SECONDS", 0.5)
-    monkeypatch.setattr(notify, "PATIENCE_SECONDS", 0.5)
-    monkeypatch.setattr(signals, "ALIVE_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "STATEMENT_SECONDS", 0.5)
+    monkeypatch.setattr(driver, "NOTIFY_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(notifications, "ALIVE_SECONDS", 0.5)
     impatient = PostgresStore(server.get_uri())
     await impatient.open()
     await impatient.do(one)  # leaves a connection in the pool
     await listening(impatient)
     noticed = asyncio.Event()
-    monkeypatch.setattr(signals.log, "warning", lambda *_, **__: noticed.set())
+    monkeypatch.setattr(notifications.log, "warning", lambda *_, **__: noticed.set())
     main = server.get_postmaster_info().process
     processes = [main, *main.children(recursive=True)]
     for process in processes:
@@ -155,8 +155,8 @@ async def test_a_closed_store_says_so_at_once(server: Any) -> None:
 
 
 async def test_whoever_waits_too_long_for_a_connection_is_told(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_pool, "POOL_SIZE", 1)
-    monkeypatch.setattr(postgres_pool, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "POOL_SIZE", 1)
+    monkeypatch.setattr(connections, "CONNECT_SECONDS", 0.2)
     store = PostgresStore(server.get_uri(), listen=False)
     await store.open()
     held, go_on = asyncio.Event(), asyncio.Event()
@@ -177,7 +177,7 @@ async def test_whoever_waits_too_long_for_a_connection_is_told(server: Any, monk
 
 
 async def test_a_caller_who_gives_up_leaves_a_working_connection(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_pool, "POOL_SIZE", 1)
+    monkeypatch.setattr(connections, "POOL_SIZE", 1)
     store = PostgresStore(server.get_uri(), listen=False)
     await store.open()
 
@@ -191,7 +191,7 @@ async def test_a_caller_who_gives_up_leaves_a_working_connection(server: Any, mo
 
 
 async def test_a_migration_may_take_longer_than_a_command(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_pool, "STATEMENT_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "STATEMENT_SECONDS", 0.2)
     store = PostgresStore(server.get_uri(), listen=False)
     await store.open()
 
@@ -235,14 +235,14 @@ async def test_who_asks_again_at_once_is_answered() -> None:
             await answers.wait()
             return []
 
-    reads = Reads(lambda: nullcontext(Silent()), lambda _: pytest.fail("nothing is there to be read whole"))
+    reads = TaskReads(lambda: nullcontext(Silent()), lambda _: pytest.fail("nothing is there to be read whole"))
 
     async def ask(task_id: str, times: int) -> None:
         for _ in range(times):
             assert await reads.task(TENANT, task_id) is None
 
     asking = []
-    for number in range(TOGETHER):
+    for number in range(CONCURRENT_READS):
         asking.append(asyncio.create_task(ask(f"t-{number}", times=1 if number else 2)))
         await asyncio.sleep(0.01)  # so that each has somebody to look for it
     answers.set()
@@ -289,8 +289,8 @@ async def test_a_store_that_does_not_listen_polls(server: Any, store: PostgresSt
 
 def test_payloads_are_few_and_none_is_too_long() -> None:
     topics = [f"task:acme:{at:04}" for at in range(1000)] + ["ä" * 60, "x" * 200, "last"]
-    found = payloads(topics, 100)
+    found = pack_topics(topics, 100)
     assert all(len(payload.encode()) <= 100 for payload in found)
     assert "\n".join(found).split("\n") == [topic for topic in topics if len(topic.encode()) < 100]
     assert len(found) < 1000 / 5
-    assert payloads([], 100) == []
+    assert pack_topics([], 100) == []

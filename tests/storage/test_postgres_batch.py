@@ -13,16 +13,16 @@ import pytest
 from msgspec.structs import replace
 
 from accord.model import TaskState
-from accord.storage import migrate, postgres_batch
-from accord.storage.commands import endings, jobs, push_claims, pushes, runs, steps, tasks
-from accord.storage.commands.endings import Ending, HasEnded
-from accord.storage.commands.jobs import Claimed
-from accord.storage.commands.runs import Accepted, AlreadyWoken, News, Settle
+from accord.storage import schema
+from accord.storage.commands import jobs, steps, task_endings, task_lifecycle, tasks, webhook_deliveries, webhooks
+from accord.storage.commands.jobs import ClaimedJob
+from accord.storage.commands.task_endings import EndRequest, TaskHasEnded
+from accord.storage.commands.task_lifecycle import Acceptance, AlreadySignaled, SettleRequest, TaskSignal
 from accord.storage.commands.tasks import Append, Behind, Fenced, Rewound
-from accord.storage.postgres import PostgresStore
-from accord.storage.postgres_batch import FEW_ITEMS
-from accord.storage.postgres_rows import AFTER, BETWEEN, NOTHING
-from accord.storage.sqlite import SqliteStore
+from accord.storage.postgres import batch
+from accord.storage.postgres.batch import FEW_ITEMS, LINE_SEPARATOR, NULL_VALUE, VALUE_SEPARATOR
+from accord.storage.postgres.driver import PostgresStore
+from accord.storage.sqlite.driver import SqliteStore
 from accord.storage.store import BadValue, StoreUnavailable, Tx
 from tests.databases import emptied
 from tests.storage.conftest import (
@@ -91,17 +91,17 @@ async def portably(store: AnyStore, *calls: Call) -> list[Any]:
 # The same as the portable commands
 
 
-async def fill(store: AnyStore) -> dict[str, Claimed]:
+async def fill(store: AnyStore) -> dict[str, ClaimedJob]:
     """Tasks that this node runs, some with webhooks and all with a deadline, and what was sent before."""
     for number in range(24):
         hook = webhook() if number % 3 == 0 else None
         request = accepting(f"t-{number:02}", node=NODE, deadline_ms=MINUTE, push=hook)
-        await portably(store, (runs.accept, (TENANT, request)))
+        await portably(store, (task_lifecycle.accept_task, (TENANT, request)))
     await portably(
         store,
-        (steps.put, (TENANT, "t-17", "answer", "42", AT)),
-        (runs.accept, (TENANT, accepting("first", key="known"))),
-        (runs.accept, (TENANT, accepting("early", key="expired"))),
+        (steps.put_step, (TENANT, "t-17", "answer", "42", AT)),
+        (task_lifecycle.accept_task, (TENANT, accepting("first", key="known"))),
+        (task_lifecycle.accept_task, (TENANT, accepting("early", key="expired"))),
     )
 
     async def prepare(tx: Tx) -> list[Any]:
@@ -112,7 +112,7 @@ async def fill(store: AnyStore) -> dict[str, Claimed]:
         )
 
     rows = await store.do(prepare)
-    return {row[4]: Claimed(**dict(zip(Claimed.__struct_fields__, row, strict=True))) for row in rows}
+    return {row[4]: ClaimedJob(**dict(zip(ClaimedJob.__struct_fields__, row, strict=True))) for row in rows}
 
 
 def adding(number: int, *texts: str, **fields: Any) -> Append:
@@ -126,13 +126,13 @@ def moving(number: int, state: TaskState) -> Append:
     return appending(task_id, *bodies, epoch=1, at=at, snapshot=new(task_id, at=at, state=state).task)
 
 
-ODD = ("nul\0", "half a pair \ud800", f"a{BETWEEN}b", f"a{AFTER}b", NOTHING)
+ODD = ("nul\0", "half a pair \ud800", f"a{VALUE_SEPARATOR}b", f"a{LINE_SEPARATOR}b", NULL_VALUE)
 """What cannot be kept, and what cannot be in a line."""
 
 NOTES = (("a:1:ended", "1"), ("b:1:ended", "2"))
 
 
-def log_calls(held: dict[str, Claimed]) -> list[Call]:
+def log_calls(held: dict[str, ClaimedJob]) -> list[Call]:
     """Appends and settlings: right, fenced, behind, awaited in vain, with what cannot be kept."""
     appends = [
         *(adding(number, *"abc"[: number % 3 + 1]) for number in range(6)),
@@ -147,21 +147,25 @@ def log_calls(held: dict[str, Claimed]) -> list[Call]:
         *(replace(adding(11, "a bad name"), task_id=key) for key in ODD),
     ]
     settles = [
-        Settle(last=moving(12, S.COMPLETED), job=held["t-12"], entries=NOTES),
-        Settle(last=moving(13, S.UNKNOWN), job=held["t-13"], entries=NOTES[:1]),
-        Settle(last=moving(14, S.INPUT_REQUIRED), job=held["t-14"], entries=tuple((key, key) for key in ODD[-2:])),
-        Settle(last=moving(15, S.INPUT_REQUIRED), job=held["t-15"], parks=True),
-        Settle(last=adding(16, "waits"), job=held["t-16"], parks=True, awaited="answer"),
-        Settle(last=adding(17, "was woken"), job=held["t-17"], parks=True, awaited="answer", entries=NOTES),
-        Settle(last=adding(18, "sleeps"), job=held["t-18"], parks=True, delay_ms=MINUTE),
-        Settle(last=adding(19, "sleeps not"), job=held["t-19"], parks=True, delay_ms=0),
-        Settle(last=adding(20, "fenced", epoch=2), job=held["t-20"], entries=NOTES),
-        Settle(last=adding(21, "its job is another's"), job=replace(held["t-21"], epoch=9)),
+        SettleRequest(last=moving(12, S.COMPLETED), job=held["t-12"], entries=NOTES),
+        SettleRequest(last=moving(13, S.UNKNOWN), job=held["t-13"], entries=NOTES[:1]),
+        SettleRequest(
+            last=moving(14, S.INPUT_REQUIRED), job=held["t-14"], entries=tuple((key, key) for key in ODD[-2:])
+        ),
+        SettleRequest(last=moving(15, S.INPUT_REQUIRED), job=held["t-15"], parks=True),
+        SettleRequest(last=adding(16, "waits"), job=held["t-16"], parks=True, awaited="answer"),
+        SettleRequest(last=adding(17, "was woken"), job=held["t-17"], parks=True, awaited="answer", entries=NOTES),
+        SettleRequest(last=adding(18, "sleeps"), job=held["t-18"], parks=True, delay_ms=MINUTE),
+        SettleRequest(last=adding(19, "sleeps not"), job=held["t-19"], parks=True, delay_ms=0),
+        SettleRequest(last=adding(20, "fenced", epoch=2), job=held["t-20"], entries=NOTES),
+        SettleRequest(last=adding(21, "its job is another's"), job=replace(held["t-21"], epoch=9)),
     ]
-    return [(tasks.append, (TENANT, one)) for one in appends] + [(runs.settle, (TENANT, one)) for one in settles]
+    return [(tasks.append, (TENANT, one)) for one in appends] + [
+        (task_lifecycle.settle_execution, (TENANT, one)) for one in settles
+    ]
 
 
-def other_calls(held: dict[str, Claimed]) -> list[Call]:
+def other_calls(held: dict[str, ClaimedJob]) -> list[Call]:
     """New tasks, some of them sent before, and jobs that are done, one of them by another."""
     everything: dict[str, Any] = {
         "push": webhook(),
@@ -179,21 +183,24 @@ def other_calls(held: dict[str, Claimed]) -> list[Call]:
         accepting("new-6", new=new("new-6", parent_id="t-00", deadline_at=AT, context_id=None)),
     ]
     finished = [held["t-22"], replace(held["t-23"], epoch=9)]
-    return [*((runs.accept, (TENANT, one)) for one in accepts), *((jobs.finish, (one,)) for one in finished)]
+    return [
+        *((task_lifecycle.accept_task, (TENANT, one)) for one in accepts),
+        *((jobs.finish, (one,)) for one in finished),
+    ]
 
 
-def poison(held: dict[str, Claimed]) -> list[list[Call]]:
+def poison(held: dict[str, ClaimedJob]) -> list[list[Call]]:
     """One for each batch, because of which the server, or the driver, refuses all of it."""
     return [
         [(tasks.append, (TENANT, replace(adding(11, "too late"), at=BEYOND)))],
-        [(runs.accept, (TENANT, accepting("t-00"))), (jobs.finish, (replace(held["t-23"], id=BEYOND),))],
+        [(task_lifecycle.accept_task, (TENANT, accepting("t-00"))), (jobs.finish, (replace(held["t-23"], id=BEYOND),))],
     ]
 
 
 def told(outcome: Any) -> Any:
     """What must be equal: a result but for the number of its job, or an error by its kind and, if it is ours, text."""
     match outcome:
-        case Accepted(job=Claimed() as job):
+        case Acceptance(job=ClaimedJob() as job):
             return replace(outcome, job=replace(job, id=0))
         case asyncpg.IntegrityConstraintViolationError() | apsw.ConstraintError():
             return "constraint"
@@ -239,12 +246,12 @@ async def test_a_batch_does_what_the_portable_commands_do(
         by_sets = await played(store, heard, by_sets=True, poisoned=poisoned)
     assert caplog.messages.count(REFUSED) == 3 * poisoned
     file = SqliteStore(tmp_path / "accord.db", heard)
-    await migrate.upgrade(file)
+    await schema.upgrade_schema(file)
     in_file = await played(file, heard, by_sets=True, poisoned=poisoned)
     await file.close()
 
     errors = {outcome[0] for outcome in portable["outcomes"] if isinstance(outcome, tuple)}
-    assert errors == {Fenced, Behind, Rewound, AlreadyWoken}
+    assert errors == {Fenced, Behind, Rewound, AlreadySignaled}
     assert portable["outcomes"].count("bad value") == 4 + 2 * poisoned
     assert portable["outcomes"].count("constraint") == poisoned
     for seen, expected in portable.items():
@@ -301,15 +308,17 @@ async def test_one_by_itself_is_done_as_well_and_whoever_comes_meanwhile_goes_to
 
 
 async def test_the_same_send_twice_at_once_makes_one_task(store: PostgresStore, heard: Heard) -> None:
-    calls: list[Call] = [(runs.accept, (TENANT, accepting(f"t-{number}", key="same"))) for number in range(8)]
+    calls: list[Call] = [
+        (task_lifecycle.accept_task, (TENANT, accepting(f"t-{number}", key="same"))) for number in range(8)
+    ]
     accepted = await gathered(store, calls)
-    assert accepted == [Accepted(task_id="t-0"), *[Accepted(task_id="t-0", is_repeated=True)] * 7]
+    assert accepted == [Acceptance(task_id="t-0"), *[Acceptance(task_id="t-0", is_repeated=True)] * 7]
     assert heard.count("queue:echo") == 1
 
 
 async def test_much_text_is_sent_in_parts(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = await create(store, 12)
-    monkeypatch.setattr(postgres_batch, "MAX_CHARACTERS", 30_000)
+    monkeypatch.setattr(batch, "MAX_CHARACTERS", 30_000)
     before = store.commits
     calls: list[Call] = [(tasks.append, (TENANT, appending(one, chunk("x" * 10_000, one)))) for one in ids]
     assert await gathered(store, calls) == [1] * 12
@@ -322,7 +331,7 @@ async def test_batches_and_portable_commands_never_wait_for_each_other_in_a_circ
     caplog.set_level(logging.INFO, "accord.postgres")
     ids = [f"t-{number:02}" for number in range(12)]
     for task_id in ids:
-        await store.do(runs.accept, TENANT, accepting(task_id, node=NODE, push=webhook()))
+        await store.do(task_lifecycle.accept_task, TENANT, accepting(task_id, node=NODE, push=webhook()))
 
     async def append(task_id: str) -> None:
         for _ in range(15):
@@ -337,14 +346,16 @@ async def test_batches_and_portable_commands_never_wait_for_each_other_in_a_circ
     async def say(task_id: str) -> None:
         for number in range(8):
             try:
-                await store.do(runs.say, TENANT, saying(task_id, f"{task_id}-{number}"))
-            except HasEnded:
+                await store.do(task_lifecycle.add_message, TENANT, saying(task_id, f"{task_id}-{number}"))
+            except TaskHasEnded:
                 return
 
     async def end(task_id: str) -> None:
         for _ in range(20):
             await store.read(tasks.read_task, TENANT, task_id)
-        await store.do(endings.end, TENANT, Ending(task_id=task_id, status=status(S.CANCELED).status, at=AT))
+        await store.do(
+            task_endings.end_task, TENANT, EndRequest(task_id=task_id, status=status(S.CANCELED).status, at=AT)
+        )
 
     async with asyncio.timeout(2 * BOUND_SECONDS):
         await asyncio.gather(*(play(one) for one in reversed(ids) for play in (append, say)), *map(end, ids[:6]))
@@ -404,10 +415,12 @@ async def test_batches_of_two_nodes_lock_tasks_in_the_same_order(
 async def test_a_message_that_another_node_keeps_in_this_very_moment_makes_one_task(
     store: PostgresStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    calls: list[Call] = [(runs.accept, (TENANT, accepting(f"t-{key}", key=key))) for key in ("a", "b", "c")]
+    calls: list[Call] = [
+        (task_lifecycle.accept_task, (TENANT, accepting(f"t-{key}", key=key))) for key in ("a", "b", "c")
+    ]
     await create(store, 1)
     async with locked(store, "t-00") as tx:
-        await runs.accept(tx, TENANT, accepting("t-elsewhere", key="b"))
+        await task_lifecycle.accept_task(tx, TENANT, accepting("t-elsewhere", key="b"))
         keeping = asyncio.create_task(gathered(store, calls))
         await somebody_waits(store)
     kept = [("t-a", False), ("t-elsewhere", True), ("t-c", False)]
@@ -450,34 +463,37 @@ async def test_a_webhook_set_while_the_batch_waits_for_its_task_is_due(store: Po
     async with locked(store, "t-00") as tx:
         writing = asyncio.create_task(gathered(store, calls))
         await somebody_waits(store)
-        await pushes.put(tx, TENANT, "t-00", webhook(), "v1")
+        await webhooks.put(tx, TENANT, "t-00", webhook(), "v1")
     assert await writing == [1, 1]
-    assert [due.cursor for due in await store.do(push_claims.claim, NODE, 10)] == [0]
+    assert [due.cursor for due in await store.do(webhook_deliveries.claim_webhooks, NODE, 10)] == [0]
 
 
 @pytest.mark.parametrize("others", [0, 1])
 async def test_work_that_is_woken_while_settling_waits_for_its_task_is_not_parked(
     store: PostgresStore, others: int
 ) -> None:
-    accepted = await store.do(runs.accept, TENANT, accepting("t-00", node=NODE))
+    accepted = await store.do(task_lifecycle.accept_task, TENANT, accepting("t-00", node=NODE))
     assert accepted.job is not None
     await portably(store, (tasks.create_task, (TENANT, new("t-01"))))
-    parking = Settle(last=adding(0, "waits"), job=accepted.job, parks=True, awaited="answer")
-    calls: list[Call] = [(runs.settle, (TENANT, parking)), (tasks.append, (TENANT, adding(1, "x", epoch=0)))]
+    parking = SettleRequest(last=adding(0, "waits"), job=accepted.job, parks=True, awaited="answer")
+    calls: list[Call] = [
+        (task_lifecycle.settle_execution, (TENANT, parking)),
+        (tasks.append, (TENANT, adding(1, "x", epoch=0))),
+    ]
     async with locked(store, "t-00") as tx:
         writing = asyncio.create_task(gathered(store, calls[: 1 + others]))
         await somebody_waits(store)
-        await runs.wake(tx, TENANT, News(task_id="t-00", key="answer", output="42", at=AT))
+        await task_lifecycle.deliver_signal(tx, TENANT, TaskSignal(task_id="t-00", key="answer", output="42", at=AT))
     woken, *rest = await writing
-    assert isinstance(woken, AlreadyWoken)
+    assert isinstance(woken, AlreadySignaled)
     assert rest == [1] * others
-    assert await store.do(jobs.held, NODE) == {accepted.job.id: 1}
+    assert await store.do(jobs.held_jobs, NODE) == {accepted.job.id: 1}
 
 
 async def test_closing_finishes_what_was_accepted_and_takes_no_more(
     postgres: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_batch, "CLOSE_SECONDS", 10 * BOUND_SECONDS)
+    monkeypatch.setattr(batch, "CLOSE_SECONDS", 10 * BOUND_SECONDS)
     ids = await create(store, 40)
     closing = PostgresStore(postgres, listen=False)
     await closing.open()
@@ -502,7 +518,7 @@ async def test_closing_finishes_what_was_accepted_and_takes_no_more(
 async def test_closing_does_not_wait_for_ever(
     postgres: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_batch, "CLOSE_SECONDS", 0.01)
+    monkeypatch.setattr(batch, "CLOSE_SECONDS", 0.01)
     await create(store, 2)
     closing = PostgresStore(postgres, listen=False)
     await closing.open()

@@ -9,10 +9,10 @@ import pytest
 
 from accord.engine.ids import new_id
 from accord.model import TaskState
-from accord.storage import postgres_pool
-from accord.storage.commands import runs
-from accord.storage.postgres import PostgresStore
-from accord.storage.postgres_pool import FIRST_LOOK, Connections, is_ready
+from accord.storage.commands import task_lifecycle
+from accord.storage.postgres import connections as postgres_pool
+from accord.storage.postgres.connections import FIRST_LOOK, Connections, is_ready
+from accord.storage.postgres.driver import PostgresStore
 from accord.storage.store import BadValue, StoreUnavailable, Tx
 from tests.databases import emptied
 from tests.storage.conftest import TENANT, accepting, new, settling
@@ -149,9 +149,9 @@ async def test_a_task_is_found_by_its_key_however_many_there_are(
     async def go_through(rounds: int) -> None:
         for _ in range(rounds):
             sends = [accepting(new_id(), node="n-1", new=new(new_id(), owner="")) for _ in range(16)]
-            made = await asyncio.gather(*(store.do(runs.accept, TENANT, send) for send in sends))
+            made = await asyncio.gather(*(store.do(task_lifecycle.accept_task, TENANT, send) for send in sends))
             ends = [settling(one.job, TaskState.COMPLETED) for one in made if one.job]
-            await asyncio.gather(*(store.do(runs.settle, TENANT, end) for end in ends))
+            await asyncio.gather(*(store.do(task_lifecycle.settle_execution, TENANT, end) for end in ends))
 
     await go_through(2 * FIRST_LOOK)
     await store.do(tell_soon)

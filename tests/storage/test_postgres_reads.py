@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from accord.storage import postgres_reads
 from accord.storage.commands import tasks
-from accord.storage.postgres import PostgresStore
+from accord.storage.postgres import driver
+from accord.storage.postgres.driver import PostgresStore
 from accord.storage.store import BadValue, StoreUnavailable, Tx
 from tests.storage.conftest import BOUND_SECONDS, OTHER, TENANT, appending, chunk, new, postgres_only
 
@@ -15,7 +15,7 @@ pytestmark = postgres_only
 
 
 async def test_everybody_gets_what_they_asked_for(ready: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_reads, "MOST", 7)
+    monkeypatch.setattr(driver, "MAX_TASKS", 7)
     for number in range(30):
         await ready.do(tasks.create_task, TENANT, new(f"t-{number}"))
     await ready.do(tasks.create_task, OTHER, new("t-3"))
@@ -59,7 +59,7 @@ async def test_what_was_torn_is_read_again_on_one_snapshot(
         assert row is not None
         looks.append(row[0])
         if len(looks) == 1:
-            raise tasks.Torn
+            raise tasks.TornRead
         return await real(tx, tenant, task_id)
 
     monkeypatch.setitem(ready._looking, read_task, ready._reads.task)
@@ -93,7 +93,7 @@ async def test_a_store_that_is_closed_says_so(ready: PostgresStore) -> None:
 async def test_whoever_still_waits_when_it_closes_is_told(
     ready: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_reads, "MOST", 1)
+    monkeypatch.setattr(driver, "MAX_TASKS", 1)
     reading = [asyncio.create_task(ready.read(tasks.read_task, TENANT, f"t-{number}")) for number in range(20)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)

@@ -5,8 +5,15 @@ from typing import NamedTuple
 import asyncpg
 import pytest
 
-from accord.storage.postgres_batch import Item
-from accord.storage.postgres_rows import AFTER, BETWEEN, NOTHING, fetched, given, line
+from accord.storage.postgres.batch import (
+    LINE_SEPARATOR,
+    NULL_VALUE,
+    VALUE_SEPARATOR,
+    BatchItem,
+    encode_line,
+    fetch_rows,
+    table_sql,
+)
 from accord.storage.store import BadValue
 
 
@@ -24,31 +31,39 @@ ROWS = [
     Row("NULL", 1, "null", None, "\\N"),
     Row('{"quoted",\'},{', 2, "\\x1f \\", 3, "$1 :item ::text"),
     Row("line\nbreak\r\t", 4, "\x01\x1c\x7f", 5, "ünïcode \N{GRINNING FACE} \u2028"),
-    Row(f"{NOTHING} within", 6, f"{NOTHING}{NOTHING}", 7, "e\u0301"),
+    Row(f"{NULL_VALUE} within", 6, f"{NULL_VALUE}{NULL_VALUE}", 7, "e\u0301"),
 ]
 
 
 async def test_rows_are_read_as_they_were_given(postgres: str) -> None:
     connection = await asyncpg.connect(postgres)
     try:
-        found = await fetched(
-            connection, f"SELECT * FROM {given(Row, 'item')}", [Item((), row, line(row)) for row in ROWS]
+        found = await fetch_rows(
+            connection,
+            f"SELECT * FROM {table_sql(Row, 'item')}",
+            [BatchItem((), row, encode_line(row)) for row in ROWS],
         )
-        assert await fetched(connection, f"SELECT * FROM {given(Row, 'item')}", []) == []
+        assert await fetch_rows(connection, f"SELECT * FROM {table_sql(Row, 'item')}", []) == []
     finally:
         await connection.close()
     assert [tuple(row) for row in found] == [(*row, place) for place, row in enumerate(ROWS, 1)]
 
 
-REFUSED = {"between": f"a{BETWEEN}b", "only": BETWEEN, "nothing": NOTHING, "after": f"a{AFTER}", "nul": "\0"}
+REFUSED = {
+    "between": f"a{VALUE_SEPARATOR}b",
+    "only": VALUE_SEPARATOR,
+    "nothing": NULL_VALUE,
+    "after": f"a{LINE_SEPARATOR}",
+    "nul": "\0",
+}
 
 
 @pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED)
 def test_what_could_not_be_cut_again_is_refused(text: str) -> None:
     with pytest.raises(BadValue):
-        line(Row("a", 1, None, 2, text))
+        encode_line(Row("a", 1, None, 2, text))
 
 
 def test_half_a_pair_is_refused_before_it_is_sent_with_others() -> None:
     with pytest.raises(UnicodeEncodeError):
-        line(Row("a", 1, None, 2, "\ud800"))
+        encode_line(Row("a", 1, None, 2, "\ud800"))

@@ -7,11 +7,11 @@ import pytest
 
 from accord.model import TaskState
 from accord.protocol import lifecycle
-from accord.storage.commands import blobs, jobs, push_claims, pushes, retention, runs, steps, tasks
+from accord.storage.commands import blobs, jobs, retention, steps, task_lifecycle, tasks, webhook_deliveries, webhooks
 from accord.storage.commands.retention import compact, forget_keys, purge
-from accord.storage.commands.tasks import Query, Stored
-from accord.storage.records import TERMINAL
-from accord.storage.sqlite import SqliteStore
+from accord.storage.commands.tasks import StoredTask, TaskListQuery
+from accord.storage.encoding import TERMINAL
+from accord.storage.sqlite.driver import SqliteStore
 from accord.storage.store import Row, Tx, Value
 from tests.storage.conftest import (
     AT,
@@ -47,14 +47,14 @@ async def make(store: AnyStore, task_id: str, state: TaskState = S.COMPLETED, *,
     await store.do(tasks.append, TENANT, appending(task_id, *chunks, status(state, task_id, at), after=1, at=at))
 
 
-async def found(store: AnyStore, task_id: str) -> Stored:
+async def found(store: AnyStore, task_id: str) -> StoredTask:
     stored = await store.read(tasks.read_task, TENANT, task_id)
     assert stored is not None
     return stored
 
 
 async def ids(store: AnyStore) -> list[str]:
-    listed, _ = await store.read(tasks.list_tasks, TENANT, Query())
+    listed, _ = await store.read(tasks.list_tasks, TENANT, TaskListQuery())
     return [stored.id for stored in listed]
 
 
@@ -64,12 +64,12 @@ async def ids(store: AnyStore) -> list[str]:
 @pytest.mark.parametrize("state", [state for state in S if state in lifecycle.TERMINAL])
 async def test_a_compacted_task_reads_as_before_and_has_no_log(ready: AnyStore, state: TaskState) -> None:
     await make(ready, "t-1", state)
-    before, listed = await found(ready, "t-1"), await ready.read(tasks.list_tasks, TENANT, Query())
+    before, listed = await found(ready, "t-1"), await ready.read(tasks.list_tasks, TENANT, TaskListQuery())
     assert [seq for seq, *_ in before.events] == [2, 3, 4]
 
     assert await ready.do(compact, OLD, 10) == 1
 
-    after, listed_after = await found(ready, "t-1"), await ready.read(tasks.list_tasks, TENANT, Query())
+    after, listed_after = await found(ready, "t-1"), await ready.read(tasks.list_tasks, TENANT, TaskListQuery())
     assert after.task() == before.task()
     assert (after.doc_seq, after.last_seq, after.min_seq, after.events) == (4, 4, 5, ())
     assert [stored.task() for stored in listed_after[0]] == [stored.task() for stored in listed[0]]
@@ -104,14 +104,14 @@ async def test_a_task_that_ended_lately_keeps_its_log(ready: AnyStore) -> None:
 async def test_a_log_stays_until_every_webhook_has_it_or_is_given_up(ready: AnyStore) -> None:
     await ready.do(tasks.create_task, TENANT, new())
     for id in ("w-1", "w-2"):
-        await ready.do(pushes.put, TENANT, "t-1", webhook(id), "v1")
+        await ready.do(webhooks.put, TENANT, "t-1", webhook(id), "v1")
     await ready.do(tasks.append, TENANT, appending("t-1", status(S.COMPLETED)))
     assert await ready.do(compact, OLD, 10) == 0
 
-    first, second = await ready.do(push_claims.claim, "n-1", 6)
-    await ready.do(pushes.advance, first, 1, keeps=False)
+    first, second = await ready.do(webhook_deliveries.claim_webhooks, "n-1", 6)
+    await ready.do(webhooks.advance, first, 1, keeps=False)
     assert await ready.do(compact, OLD, 10) == 0
-    await ready.do(pushes.fail, second, "no", None)
+    await ready.do(webhooks.fail, second, "no", None)
     assert await ready.do(compact, OLD, 10) == 1
 
 
@@ -163,11 +163,11 @@ async def test_what_somebody_is_busy_with_is_left_for_the_next_time(ready: AnySt
 async def equip(store: AnyStore, tenant: str, task_id: str) -> None:
     """Make a task that has something in every table."""
     request = accepting(task_id, node="n-1", push=webhook(), key=f"key-{task_id}", deadline_ms=1)
-    accepted = await store.do(runs.accept, tenant, request)
+    accepted = await store.do(task_lifecycle.accept_task, tenant, request)
     assert accepted.job is not None
-    await store.do(steps.put, tenant, task_id, "step", "{}", AT)
-    await store.do(blobs.keep, tenant, "hash", b"large")
-    await store.do(blobs.refer, tenant, task_id, ["hash"])
+    await store.do(steps.put_step, tenant, task_id, "step", "{}", AT)
+    await store.do(blobs.put_blob, tenant, "hash", b"large")
+    await store.do(blobs.add_references, tenant, task_id, ["hash"])
     await store.do(tasks.append, tenant, appending(task_id, status(S.COMPLETED, task_id), epoch=1))
     await store.do(jobs.release, accepted.job)
 
@@ -188,9 +188,9 @@ async def test_a_purged_task_leaves_nothing_and_takes_nothing_of_others(ready: A
     assert await ready.do(purge, OLD, 1) == 1
 
     assert all(of == {(TENANT, "t-2"), (OTHER, "t-1")} for of in (await owners(ready)).values())
-    assert await ready.read(blobs.fetch, TENANT, "hash") == b"large", "another task needs it"
+    assert await ready.read(blobs.read_blob, TENANT, "hash") == b"large", "another task needs it"
     for repeated in (False, True):  # a key is forgotten by its own age, but what it stood for is gone
-        again = await ready.do(runs.accept, TENANT, accepting("t-9", key="key-t-1"))
+        again = await ready.do(task_lifecycle.accept_task, TENANT, accepting("t-9", key="key-t-1"))
         assert (again.task_id, again.is_repeated) == ("t-9", repeated)
 
 
@@ -245,7 +245,7 @@ async def test_compacted_tasks_are_purged_as_well(ready: AnyStore) -> None:
 
 async def test_expired_keys_are_forgotten_in_batches(ready: AnyStore) -> None:
     for number in range(5):
-        await ready.do(runs.accept, TENANT, accepting(f"t-{number}", key=f"key-{number}"))
+        await ready.do(task_lifecycle.accept_task, TENANT, accepting(f"t-{number}", key=f"key-{number}"))
 
     async def expire(tx: Tx) -> None:
         await tx.run("UPDATE idempotency SET expires_at = 1 WHERE key <> 'key-3'")

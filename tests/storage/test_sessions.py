@@ -2,16 +2,15 @@
 
 from msgspec.structs import replace
 
-from accord.storage.commands import apikeys, sessions
-from accord.storage.commands.apikeys import NewKey
-from accord.storage.commands.sessions import NewSession, StoredSession
+from accord.storage.commands import authentication
+from accord.storage.commands.authentication import NewApiKey, NewSession, StoredSession
 from accord.storage.store import Tx
 from tests.storage.conftest import MINUTE, AnyStore
 
 NEW = NewSession(
     hash="h-1", owner="alice", tenant="acme", roles=("user", "ünïcode"), scheme="basic", proof="p", lasts_ms=MINUTE
 )
-KEY = NewKey(id="k-1", hash="h", name="ci", owner="alice", tenant="acme", lasts_ms=2 * MINUTE)
+KEY = NewApiKey(id="k-1", hash="h", name="ci", owner="alice", tenant="acme", lasts_ms=2 * MINUTE)
 
 
 async def pass_time(tx: Tx, milliseconds: int) -> None:
@@ -21,8 +20,8 @@ async def pass_time(tx: Tx, milliseconds: int) -> None:
 
 
 async def test_a_session_is_found_by_its_hash_until_it_expires(ready: AnyStore) -> None:
-    await ready.do(sessions.begin, NEW)
-    found = await ready.read(sessions.find, "h-1")
+    await ready.do(authentication.create_session, NEW)
+    found = await ready.read(authentication.find_session, "h-1")
     assert found == StoredSession(
         owner="alice",
         tenant="acme",
@@ -32,47 +31,47 @@ async def test_a_session_is_found_by_its_hash_until_it_expires(ready: AnyStore) 
         proof="p",
         expires_at=found.expires_at if found else 0,
     )
-    assert await ready.read(sessions.find, "H-1") is None
+    assert await ready.read(authentication.find_session, "H-1") is None
     await ready.do(pass_time, MINUTE)
-    assert await ready.read(sessions.find, "h-1") is None
+    assert await ready.read(authentication.find_session, "h-1") is None
 
 
 async def test_without_a_tenant_it_is_for_any(ready: AnyStore) -> None:
-    await ready.do(sessions.begin, replace(NEW, tenant=None))
-    await ready.do(sessions.begin, replace(NEW, hash="h-2", tenant=""))
-    found = [await ready.read(sessions.find, hash) for hash in ("h-1", "h-2")]
+    await ready.do(authentication.create_session, replace(NEW, tenant=None))
+    await ready.do(authentication.create_session, replace(NEW, hash="h-2", tenant=""))
+    found = [await ready.read(authentication.find_session, hash) for hash in ("h-1", "h-2")]
     assert [one and one.tenant for one in found] == [None, ""]
 
 
 async def test_it_is_ended_by_hand_alone(ready: AnyStore) -> None:
-    await ready.do(sessions.begin, NEW)
-    await ready.do(sessions.begin, replace(NEW, hash="h-2"))
-    await ready.do(sessions.end, "h-1")
-    await ready.do(sessions.end, "h-1")
-    assert await ready.read(sessions.find, "h-1") is None
-    assert await ready.read(sessions.find, "h-2") is not None
+    await ready.do(authentication.create_session, NEW)
+    await ready.do(authentication.create_session, replace(NEW, hash="h-2"))
+    await ready.do(authentication.end_session, "h-1")
+    await ready.do(authentication.end_session, "h-1")
+    assert await ready.read(authentication.find_session, "h-1") is None
+    assert await ready.read(authentication.find_session, "h-2") is not None
 
 
 async def test_it_ends_with_its_key(ready: AnyStore) -> None:
-    await ready.do(sessions.begin, replace(NEW, key_id="k-1"))
-    assert await ready.read(sessions.find, "h-1") is None, "there is no such key"
-    await ready.do(apikeys.create, KEY)
-    assert await ready.read(sessions.find, "h-1") is not None
-    await ready.do(apikeys.revoke, "k-1")
-    assert await ready.read(sessions.find, "h-1") is None
+    await ready.do(authentication.create_session, replace(NEW, key_id="k-1"))
+    assert await ready.read(authentication.find_session, "h-1") is None, "there is no such key"
+    await ready.do(authentication.create_api_key, KEY)
+    assert await ready.read(authentication.find_session, "h-1") is not None
+    await ready.do(authentication.revoke_api_key, "k-1")
+    assert await ready.read(authentication.find_session, "h-1") is None
 
 
 async def test_it_ends_when_its_key_expires(ready: AnyStore) -> None:
-    await ready.do(apikeys.create, KEY)
-    await ready.do(sessions.begin, replace(NEW, key_id="k-1", lasts_ms=10 * MINUTE))
+    await ready.do(authentication.create_api_key, KEY)
+    await ready.do(authentication.create_session, replace(NEW, key_id="k-1", lasts_ms=10 * MINUTE))
     await ready.do(pass_time, 2 * MINUTE)
-    assert await ready.read(sessions.find, "h-1") is None
+    assert await ready.read(authentication.find_session, "h-1") is None
 
 
 async def test_the_expired_are_forgotten_in_batches(ready: AnyStore) -> None:
     for number in range(5):
-        await ready.do(sessions.begin, replace(NEW, hash=f"old-{number}"))
+        await ready.do(authentication.create_session, replace(NEW, hash=f"old-{number}"))
     await ready.do(pass_time, MINUTE)
-    await ready.do(sessions.begin, NEW)
-    assert [await ready.do(sessions.purge, 3) for _ in range(3)] == [3, 2, 0]
-    assert await ready.read(sessions.find, "h-1") is not None
+    await ready.do(authentication.create_session, NEW)
+    assert [await ready.do(authentication.purge_sessions, 3) for _ in range(3)] == [3, 2, 0]
+    assert await ready.read(authentication.find_session, "h-1") is not None

@@ -9,8 +9,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from accord.storage import migrate, sqlite, sqlite_log
-from accord.storage.sqlite import SqliteStore
+from accord.storage import schema
+from accord.storage.sqlite import driver, write_ahead_log
+from accord.storage.sqlite.driver import SqliteStore
 from accord.storage.store import StoreUnavailable, Tx
 from tests.storage.conftest import Heard
 
@@ -140,7 +141,7 @@ async def test_a_closed_store_says_so_at_once(in_memory: bool, tmp_path: Path) -
 
 async def test_closing_waits_for_reads_and_leaves_one_file(store: SqliteStore, tmp_path: Path) -> None:
     await store.do(put)
-    pauses = [Pause() for _ in range(sqlite.READERS)]
+    pauses = [Pause() for _ in range(driver.READERS)]
     reading = [asyncio.create_task(store.read(stop_at, pause)) for pause in pauses]
     for pause in pauses:
         await pause.until_reached()
@@ -150,7 +151,7 @@ async def test_closing_waits_for_reads_and_leaves_one_file(store: SqliteStore, t
     for pause in pauses:
         pause.go_on.set()
     async with asyncio.timeout(BOUND_SECONDS):
-        assert await asyncio.gather(*reading, *queued) == [1] * (sqlite.READERS + 5)
+        assert await asyncio.gather(*reading, *queued) == [1] * (driver.READERS + 5)
         await closing
     assert sorted(path.name for path in await asyncio.to_thread(lambda: list(tmp_path.iterdir()))) == ["accord.db"]
 
@@ -169,7 +170,7 @@ async def test_closing_waits_for_reads_and_leaves_one_file(store: SqliteStore, t
 )
 async def test_whether_a_task_belongs_in_an_index_is_decided_without_a_table(tmp_path: Path, write: str) -> None:
     store = SqliteStore(tmp_path / "accord.db")
-    await migrate.upgrade(store)
+    await schema.upgrade_schema(store)
     await store.close()
     with contextlib.closing(apsw.Connection(str(tmp_path / "accord.db"))) as connection:
         names = [
@@ -187,8 +188,8 @@ async def test_whether_a_task_belongs_in_an_index_is_decided_without_a_table(tmp
 @pytest.fixture
 def small_log(monkeypatch: pytest.MonkeyPatch) -> int:
     """Make logs long sooner; return the size in bytes at which one is started over."""
-    monkeypatch.setattr(sqlite_log, "CHECKPOINT_PAGES", 20)
-    monkeypatch.setattr(sqlite_log, "LONG_LOG_PAGES", 100)
+    monkeypatch.setattr(write_ahead_log, "CHECKPOINT_PAGES", 20)
+    monkeypatch.setattr(write_ahead_log, "LONG_LOG_PAGES", 100)
     return 100 * (4096 + 24)
 
 
@@ -208,7 +209,7 @@ async def test_only_the_writer_checkpoints(small_log: int, tmp_path: Path) -> No
 async def test_readers_that_always_overlap_do_not_keep_the_log_growing(
     small_log: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_log, "READERS_MS", 5_000)  # however busy the machine is
+    monkeypatch.setattr(write_ahead_log, "READERS_MS", 5_000)  # however busy the machine is
     store = SqliteStore(tmp_path / "accord.db")
     await store.do(make)
     done, sizes = asyncio.Event(), list[int]()
@@ -220,7 +221,7 @@ async def test_readers_that_always_overlap_do_not_keep_the_log_growing(
             turns += 1
         return turns
 
-    readers = [asyncio.create_task(read_on()) for _ in range(sqlite.READERS)]
+    readers = [asyncio.create_task(read_on()) for _ in range(driver.READERS)]
     for _ in range(300):
         await store.do(put, 20_000)
         sizes.append(log_size(tmp_path))
@@ -241,7 +242,7 @@ async def busy(tx: Tx) -> None:
 async def test_a_long_read_delays_the_log_s_end_and_no_writer_for_long(
     small_log: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_log, "READERS_MS", 1)
+    monkeypatch.setattr(write_ahead_log, "READERS_MS", 1)
     store = SqliteStore(tmp_path / "accord.db")
     await store.do(make)
     pause = Pause()
@@ -279,9 +280,9 @@ async def fail(tx: Tx) -> None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that counts as quick whatever this machine's is like, and callers who wait for the commands here."""
-    monkeypatch.setattr(sqlite, "QUICK_SECONDS", 3600.0)
-    monkeypatch.setattr(sqlite, "UNKNOWN_SECONDS", 4000.0)
-    monkeypatch.setattr(sqlite, "WAITED_FOR", frozenset({where, fail, put}))
+    monkeypatch.setattr(driver, "QUICK_SECONDS", 3600.0)
+    monkeypatch.setattr(driver, "UNKNOWN_SECONDS", 4000.0)
+    monkeypatch.setattr(driver, "WAITED_FOR", frozenset({where, fail, put}))
 
 
 async def settle_in(store: SqliteStore) -> None:
@@ -298,13 +299,13 @@ async def test_on_a_quick_disk_what_callers_wait_for_is_committed_on_the_loop(
     await asyncio.to_thread(_idle, store)
     assert await store.do(where) == HERE
     assert set(await asyncio.gather(store.do(where), store.do(where))) == {HERE}
-    too_many = await asyncio.gather(*(store.do(where) for _ in range(sqlite.MOST_HERE + 1)))
+    too_many = await asyncio.gather(*(store.do(where) for _ in range(driver.MOST_HERE + 1)))
     assert HERE not in too_many
     await asyncio.to_thread(_idle, store)
-    monkeypatch.setattr(sqlite, "WAITED_FOR", frozenset())
+    monkeypatch.setattr(driver, "WAITED_FOR", frozenset())
     assert await store.do(where) != HERE
     assert (
-        store.commits == await store.read(count) - sqlite.MOST_HERE
+        store.commits == await store.read(count) - driver.MOST_HERE
     )  # those that went together, but for the table's own
     assert heard == ["put"] * await store.read(count)
 
@@ -322,7 +323,7 @@ def _idle(store: SqliteStore) -> None:
 async def test_a_slow_disk_is_waited_for_in_the_thread(
     quick: None, monkeypatch: pytest.MonkeyPatch, store: SqliteStore
 ) -> None:
-    monkeypatch.setattr(sqlite, "QUICK_SECONDS", 0.0)
+    monkeypatch.setattr(driver, "QUICK_SECONDS", 0.0)
     await settle_in(store)
     await asyncio.to_thread(_idle, store)
     assert await store.do(where) != HERE

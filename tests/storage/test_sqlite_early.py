@@ -13,8 +13,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from accord.storage import sqlite, sqlite_log
-from accord.storage.sqlite import SqliteStore
+from accord.storage.sqlite import driver, write_ahead_log
+from accord.storage.sqlite.driver import SqliteStore
 from accord.storage.store import StoreUnavailable, Tx
 from tests.storage.conftest import Heard
 
@@ -57,14 +57,14 @@ class Files(apsw.VFS):
 def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
     """What is done to the log, by SQLite and by us."""
     done: list[str] = []
-    really = sqlite_log._fsync
+    really = write_ahead_log._fsync
 
     def fsync(file: int) -> None:
         really(file)
         assert os.path.samestat(os.fstat(file), os.stat(tmp_path / "accord.db-wal"))
         done.append("sync")
 
-    monkeypatch.setattr(sqlite_log, "_fsync", fsync)
+    monkeypatch.setattr(write_ahead_log, "_fsync", fsync)
     files = Files(done)
     yield done
     files.unregister()
@@ -95,9 +95,9 @@ async def store(
     told: list[str], tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[SqliteStore]:
     """A store on a disk that counts as quick whatever this machine's is like, where nothing is synced by the way."""
-    monkeypatch.setattr(sqlite, "QUICK_SECONDS", 3600.0)
-    monkeypatch.setattr(sqlite, "SOON_SECONDS", 3600.0)
-    monkeypatch.setattr(sqlite, "WAITED_FOR", frozenset({put, put_early}))
+    monkeypatch.setattr(driver, "QUICK_SECONDS", 3600.0)
+    monkeypatch.setattr(driver, "SOON_SECONDS", 3600.0)
+    monkeypatch.setattr(driver, "WAITED_FOR", frozenset({put, put_early}))
     opened = SqliteStore(tmp_path / "accord.db", heard)
     await opened.do(make)
     await at_rest(opened)
@@ -130,7 +130,7 @@ async def test_what_is_done_is_on_the_disk(store: SqliteStore, told: list[str], 
     assert told[-1] == "sync"
     assert heard == ["put"]
     told.clear()
-    await asyncio.gather(*(store.do(put) for _ in range(sqlite.MOST_HERE + 1)))
+    await asyncio.gather(*(store.do(put) for _ in range(driver.MOST_HERE + 1)))
     assert told[-1] == "sync"
     assert "write" in told
 
@@ -173,7 +173,7 @@ async def test_nothing_tells_of_it_before(store: SqliteStore, told: list[str], h
 async def test_it_is_on_the_disk_soon_if_nothing_follows(
     store: SqliteStore, told: list[str], heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "SOON_SECONDS", 0.02)
+    monkeypatch.setattr(driver, "SOON_SECONDS", 0.02)
     for _ in range(3):
         told.clear()
         await store.do_early(put_early)
@@ -190,16 +190,16 @@ async def test_a_disk_that_refuses_is_asked_again(
     def refuse(_file: int) -> None:
         raise OSError(5, "Input/output error")
 
-    works = sqlite_log._fsync
-    monkeypatch.setattr(sqlite, "SOON_SECONDS", 0.01)
-    monkeypatch.setattr(sqlite, "AGAIN_SECONDS", 0.01)
-    monkeypatch.setattr(sqlite_log, "_fsync", refuse)
+    works = write_ahead_log._fsync
+    monkeypatch.setattr(driver, "SOON_SECONDS", 0.01)
+    monkeypatch.setattr(driver, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(write_ahead_log, "_fsync", refuse)
     await store.do_early(put_early)
     await until(lambda: caplog.messages.count("log was not synced") > 1)
     with pytest.raises(StoreUnavailable, match="cannot be synced"):
         await store.do(count)
     assert heard == []
-    monkeypatch.setattr(sqlite_log, "_fsync", works)
+    monkeypatch.setattr(write_ahead_log, "_fsync", works)
     await until(lambda: "sync" in told)
     await until(lambda: "put early" in heard)
 
@@ -220,7 +220,7 @@ async def test_in_the_thread_it_is_durable_at_once(
     store: SqliteStore, told: list[str], heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread is for disks that are slow; there the sync is shared by whatever came during the last."""
-    monkeypatch.setattr(sqlite, "QUICK_SECONDS", 0.0)
+    monkeypatch.setattr(driver, "QUICK_SECONDS", 0.0)
     await store.do_early(put_early)
     assert told[-1] == "sync"
     assert heard == ["put early"]
@@ -239,7 +239,7 @@ async def test_what_fails_leaves_nothing(store: SqliteStore, told: list[str], mo
         await put_early(tx)
         raise LookupError("and nothing of it stays")
 
-    monkeypatch.setattr(sqlite, "WAITED_FOR", frozenset({put_early, fail}))
+    monkeypatch.setattr(driver, "WAITED_FOR", frozenset({put_early, fail}))
     with pytest.raises(LookupError):
         await store.do_early(fail)
     found = await asyncio.gather(store.do_early(put_early), store.do_early(fail), return_exceptions=True)

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from accord.model import TaskState
-from accord.storage.commands import jobs, runs, states, tasks
+from accord.storage.commands import conversation_state, jobs, task_lifecycle, tasks
+from accord.storage.commands.conversation_state import ConversationValue, ValueRevision
 from accord.storage.commands.retention import purge
-from accord.storage.commands.states import Revision, State
 from accord.storage.commands.tasks import Fenced
 from tests.storage.conftest import (
     AGENT,
@@ -23,8 +23,8 @@ from tests.storage.conftest import (
 )
 
 
-def keeping(key: str, value: str, epoch: int = 1, task_id: str = "t-1") -> State:
-    return State(task_id=task_id, epoch=epoch, key=key, value=value, at=AT)
+def keeping(key: str, value: str, epoch: int = 1, task_id: str = "t-1") -> ConversationValue:
+    return ConversationValue(task_id=task_id, epoch=epoch, key=key, value=value, at=AT)
 
 
 @pytest.fixture
@@ -44,30 +44,30 @@ async def with_tasks(ready: AnyStore) -> AnyStore:
 
 
 async def test_a_value_is_found_by_the_tasks_of_the_conversation_and_replaced(with_tasks: AnyStore) -> None:
-    assert await with_tasks.read(states.recall, TENANT, "t-1", "a") is None
-    await with_tasks.do(states.remember, TENANT, keeping("a", "1"))
-    await with_tasks.do(states.remember, TENANT, keeping("b", "2"))
-    await with_tasks.do(states.remember, TENANT, keeping("a", "3", task_id="t-2"))
+    assert await with_tasks.read(conversation_state.recall_value, TENANT, "t-1", "a") is None
+    await with_tasks.do(conversation_state.put_value, TENANT, keeping("a", "1"))
+    await with_tasks.do(conversation_state.put_value, TENANT, keeping("b", "2"))
+    await with_tasks.do(conversation_state.put_value, TENANT, keeping("a", "3", task_id="t-2"))
     for task_id in ("t-1", "t-2"):
-        assert await with_tasks.read(states.recall, TENANT, task_id, "a") == "3"
-        assert await with_tasks.read(states.recall, TENANT, task_id, "b") == "2"
-        assert await with_tasks.read(states.recall, TENANT, task_id, "c") is None
+        assert await with_tasks.read(conversation_state.recall_value, TENANT, task_id, "a") == "3"
+        assert await with_tasks.read(conversation_state.recall_value, TENANT, task_id, "b") == "2"
+        assert await with_tasks.read(conversation_state.recall_value, TENANT, task_id, "c") is None
 
 
 async def test_a_value_is_revised_only_by_who_has_seen_it(with_tasks: AnyStore) -> None:
     async def revise(before: str | None, value: str, task_id: str = "t-1") -> bool:
-        revision = Revision(keeping("a", value, task_id=task_id), before)
-        return await with_tasks.do(states.revise, TENANT, revision)
+        revision = ValueRevision(keeping("a", value, task_id=task_id), before)
+        return await with_tasks.do(conversation_state.revise_value, TENANT, revision)
 
     assert not await revise("0", "1"), "there is nothing to be revised"
     assert await revise(None, "1")
     assert not await revise(None, "2", "t-2")
     assert not await revise("0", "2", "t-2")
-    assert await with_tasks.read(states.recall, TENANT, "t-1", "a") == "1"
+    assert await with_tasks.read(conversation_state.recall_value, TENANT, "t-1", "a") == "1"
     assert await revise("1", "1 2", "t-2")
     assert await revise("1 2", "ümläut " * 10_000, "another-context") is False
-    assert await with_tasks.read(states.recall, TENANT, "t-1", "a") == "1 2"
-    assert await with_tasks.read(states.recall, TENANT, "another-context", "a") is None
+    assert await with_tasks.read(conversation_state.recall_value, TENANT, "t-1", "a") == "1 2"
+    assert await with_tasks.read(conversation_state.recall_value, TENANT, "another-context", "a") is None
 
 
 @postgres_only
@@ -76,48 +76,50 @@ async def test_of_two_who_revise_at_the_same_time_one_has_to_look_again(
     with_tasks: AnyStore, before: str | None
 ) -> None:
     if before is not None:
-        await with_tasks.do(states.remember, TENANT, keeping("a", before))
+        await with_tasks.do(conversation_state.put_value, TENANT, keeping("a", before))
     outcomes = await overlapped(
         with_tasks,
-        lambda tx: states.revise(tx, TENANT, Revision(keeping("a", "one"), before)),
-        lambda tx: states.revise(tx, TENANT, Revision(keeping("a", "two", task_id="t-2"), before)),
+        lambda tx: conversation_state.revise_value(tx, TENANT, ValueRevision(keeping("a", "one"), before)),
+        lambda tx: conversation_state.revise_value(
+            tx, TENANT, ValueRevision(keeping("a", "two", task_id="t-2"), before)
+        ),
     )
     assert outcomes == [True, False]
-    assert await with_tasks.read(states.recall, TENANT, "t-1", "a") == "one"
+    assert await with_tasks.read(conversation_state.recall_value, TENANT, "t-1", "a") == "one"
 
 
 async def test_nobody_else_finds_it(with_tasks: AnyStore) -> None:
-    await with_tasks.do(states.remember, TENANT, keeping("a", "mine"))
+    await with_tasks.do(conversation_state.put_value, TENANT, keeping("a", "mine"))
     for task_id in ("another-context", "another-agent", "another-owner", "nowhere"):
-        assert await with_tasks.read(states.recall, TENANT, task_id, "a") is None
-    assert await with_tasks.read(states.recall, OTHER, "another-tenant", "a") is None
-    await with_tasks.do(states.remember, OTHER, keeping("a", "theirs", task_id="another-tenant"))
-    assert await with_tasks.read(states.recall, TENANT, "t-1", "a") == "mine"
+        assert await with_tasks.read(conversation_state.recall_value, TENANT, task_id, "a") is None
+    assert await with_tasks.read(conversation_state.recall_value, OTHER, "another-tenant", "a") is None
+    await with_tasks.do(conversation_state.put_value, OTHER, keeping("a", "theirs", task_id="another-tenant"))
+    assert await with_tasks.read(conversation_state.recall_value, TENANT, "t-1", "a") == "mine"
 
 
 async def test_only_the_worker_that_holds_the_task_keeps_anything(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting(node="n-1"))
-    await ready.do(jobs.leave, "n-1")
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting(node="n-1"))
+    await ready.do(jobs.forget_node, "n-1")
     await ready.do(jobs.claim, "n-2", AGENT, 1)
     for epoch in (0, 1, 3):
         with pytest.raises(Fenced):
-            await ready.do(states.remember, TENANT, keeping("a", "zombie", epoch))
+            await ready.do(conversation_state.put_value, TENANT, keeping("a", "zombie", epoch))
         with pytest.raises(Fenced):
-            await ready.do(states.revise, TENANT, Revision(keeping("a", "zombie", epoch), None))
+            await ready.do(conversation_state.revise_value, TENANT, ValueRevision(keeping("a", "zombie", epoch), None))
     with pytest.raises(Fenced):
-        await ready.do(states.remember, TENANT, keeping("a", "x", 0, "nowhere"))
-    await ready.do(states.remember, TENANT, keeping("a", "2", 2))
-    assert await ready.read(states.recall, TENANT, "t-1", "a") == "2"
+        await ready.do(conversation_state.put_value, TENANT, keeping("a", "x", 0, "nowhere"))
+    await ready.do(conversation_state.put_value, TENANT, keeping("a", "2", 2))
+    assert await ready.read(conversation_state.recall_value, TENANT, "t-1", "a") == "2"
 
 
 @postgres_only
 async def test_nothing_is_kept_while_the_task_changes_hands(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting(node="n-1"))
-    await ready.do(jobs.leave, "n-1")
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting(node="n-1"))
+    await ready.do(jobs.forget_node, "n-1")
     _, outcome = await overlapped(
         ready,
         lambda tx: jobs.claim(tx, "n-2", AGENT, 1),
-        lambda tx: states.remember(tx, TENANT, keeping("a", "zombie")),
+        lambda tx: conversation_state.put_value(tx, TENANT, keeping("a", "zombie")),
     )
     assert isinstance(outcome, Fenced)
     assert await ready.read(table, "context_state") == []
@@ -125,7 +127,7 @@ async def test_nothing_is_kept_while_the_task_changes_hands(ready: AnyStore) -> 
 
 async def test_it_goes_with_the_last_task_of_the_conversation(with_tasks: AnyStore) -> None:
     for task_id in ("t-1", "another-context", "another-agent", "another-owner"):
-        await with_tasks.do(states.remember, TENANT, keeping("a", task_id, task_id=task_id))
+        await with_tasks.do(conversation_state.put_value, TENANT, keeping("a", task_id, task_id=task_id))
     open_task = new("t-3", context_id="c-2")
     await with_tasks.do(tasks.create_task, TENANT, open_task, epoch=1)
 
@@ -139,10 +141,10 @@ async def test_it_goes_with_the_last_task_of_the_conversation(with_tasks: AnySto
 
 
 async def test_what_is_kept_of_a_conversation_with_tasks_is_not_forgotten(with_tasks: AnyStore) -> None:
-    await with_tasks.do(states.remember, TENANT, keeping("a", "1"))
-    kept = states.Conversation(TENANT, "c-1", AGENT, "alice")
-    await with_tasks.do(states.forget, {kept})
-    assert await with_tasks.read(states.recall, TENANT, "t-1", "a") == "1"
+    await with_tasks.do(conversation_state.put_value, TENANT, keeping("a", "1"))
+    kept = conversation_state.ConversationKey(TENANT, "c-1", AGENT, "alice")
+    await with_tasks.do(conversation_state.forget_conversations, {kept})
+    assert await with_tasks.read(conversation_state.recall_value, TENANT, "t-1", "a") == "1"
 
 
 async def test_a_conversation_is_what_ended_in_it_oldest_first(with_tasks: AnyStore) -> None:
@@ -150,7 +152,7 @@ async def test_a_conversation_is_what_ended_in_it_oldest_first(with_tasks: AnySt
         ended = new(f"t-{number}", state=TaskState.COMPLETED, at=AT + number)
         await with_tasks.do(tasks.create_task, TENANT, ended)
     await with_tasks.do(tasks.create_task, TENANT, new("t-5", at=AT + 5))  # which has not ended
-    found = await with_tasks.read(tasks.conversation, TENANT, "t-2", 10)
+    found = await with_tasks.read(tasks.read_conversation, TENANT, "t-2", 10)
     assert [one.id for one in found] == ["t-1", "t-3", "t-4"]
-    assert [one.id for one in await with_tasks.read(tasks.conversation, TENANT, "t-5", 2)] == ["t-3", "t-4"]
-    assert await with_tasks.read(tasks.conversation, TENANT, "nowhere", 2) == []
+    assert [one.id for one in await with_tasks.read(tasks.read_conversation, TENANT, "t-5", 2)] == ["t-3", "t-4"]
+    assert await with_tasks.read(tasks.read_conversation, TENANT, "nowhere", 2) == []

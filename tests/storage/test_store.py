@@ -7,10 +7,10 @@ from typing import Any
 import apsw
 import pytest
 
-from accord.storage import migrate
-from accord.storage.postgres import PostgresStore
-from accord.storage.sql import Engine, compile
-from accord.storage.sqlite import SqliteStore
+from accord.storage import schema
+from accord.storage.postgres.driver import PostgresStore
+from accord.storage.sql import SqlEngine, compile
+from accord.storage.sqlite.driver import SqliteStore
 from accord.storage.store import NotACommand, StoreFull, StoreUnavailable, Tx
 from tests.databases import dropped
 from tests.storage.conftest import AnyStore, Heard
@@ -244,37 +244,37 @@ async def columns_of_postgres(tx: Tx) -> list[Any]:
 
 @pytest.mark.proves("0-06")
 async def test_an_empty_database_is_brought_to_the_newest_schema_once(store: AnyStore) -> None:
-    with pytest.raises(migrate.SchemaTooOld, match="db upgrade"):
-        await migrate.check(store)
-    assert await migrate.upgrade(store) == migrate.known()
-    assert await migrate.upgrade(store) == []
-    assert await migrate.check(store) == migrate.known()[-1].number
+    with pytest.raises(schema.SchemaTooOld, match="db upgrade"):
+        await schema.check_schema(store)
+    assert await schema.upgrade_schema(store) == schema.known_migrations()
+    assert await schema.upgrade_schema(store) == []
+    assert await schema.check_schema(store) == schema.known_migrations()[-1].number
 
 
 async def test_a_newer_schema_is_refused(store: AnyStore) -> None:
-    await migrate.upgrade(store)
+    await schema.upgrade_schema(store)
 
     async def from_the_future(tx: Tx) -> None:
         await tx.run("INSERT INTO schema_version (number, at) VALUES (9999, {now})")
 
     await store.do(from_the_future)
-    with pytest.raises(migrate.SchemaTooNew, match="9999"):
-        await migrate.check(store)
+    with pytest.raises(schema.SchemaTooNew, match="9999"):
+        await schema.check_schema(store)
 
 
 async def test_nodes_that_start_together_migrate_once(store: AnyStore) -> None:
-    done = await asyncio.gather(*(migrate.upgrade(store) for _ in range(4)))
-    assert sum(len(applied) for applied in done) == len(migrate.known())
+    done = await asyncio.gather(*(schema.upgrade_schema(store) for _ in range(4)))
+    assert sum(len(applied) for applied in done) == len(schema.known_migrations())
 
 
 @pytest.mark.proves("0-06")
 async def test_both_engines_have_the_same_tables(postgres: str, tmp_path: Path) -> None:
     await dropped(postgres)
     file = SqliteStore(tmp_path / "accord.db")
-    await migrate.upgrade(file)
+    await schema.upgrade_schema(file)
     server = PostgresStore(postgres, listen=False)
     await server.open()
-    await migrate.upgrade(server)
+    await schema.upgrade_schema(server)
     assert await file.read(columns) == await server.read(columns_of_postgres)
     await file.close()
     await server.close()
@@ -285,7 +285,7 @@ async def test_both_engines_have_the_same_tables(postgres: str, tmp_path: Path) 
 
 def test_statements_are_compiled_for_each_engine() -> None:
     sql = "UPDATE t SET a = :a, at = {now} WHERE b = :b AND a <> :a AND c = ':not' AND d::text = 'x'"
-    sqlite, postgres = compile(sql, Engine.SQLITE), compile(sql, Engine.POSTGRES)
+    sqlite, postgres = compile(sql, SqlEngine.SQLITE), compile(sql, SqlEngine.POSTGRES)
     assert sqlite.placed({"b": 2, "a": 1}) == postgres.placed({"b": 2, "a": 1}) == (1, 2)
     assert "a = :a" in sqlite.text
     assert "a = $1" in postgres.text
@@ -298,9 +298,9 @@ def test_statements_are_compiled_for_each_engine() -> None:
 
 @pytest.mark.parametrize(("sql", "placed"), [("SELECT 1", ()), ("SELECT :b", (2,)), ("SELECT :b, :a", (2, 1))])
 def test_parameters_are_put_into_their_places(sql: str, placed: tuple[int, ...]) -> None:
-    assert compile(sql, Engine.SQLITE).placed({"a": 1, "b": 2}) == placed
+    assert compile(sql, SqlEngine.SQLITE).placed({"a": 1, "b": 2}) == placed
 
 
 def test_an_unknown_macro_is_an_error() -> None:
     with pytest.raises(KeyError):
-        compile("SELECT {whatever}", Engine.SQLITE)
+        compile("SELECT {whatever}", SqlEngine.SQLITE)

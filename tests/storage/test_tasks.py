@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from accord.model import Artifact, EventBody, Part, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
-from accord.storage.commands import push_claims, pushes, tasks
-from accord.storage.commands.tasks import Behind, Fenced, NewTask, Query, Rewound
-from accord.storage.records import decode_event
-from accord.storage.sqlite import SqliteStore
+from accord.storage.commands import tasks, webhook_deliveries, webhooks
+from accord.storage.commands.tasks import Behind, Fenced, Rewound, TaskCreation, TaskListQuery
+from accord.storage.encoding import decode_event
+from accord.storage.sqlite.driver import SqliteStore
 from accord.storage.store import Tx
 from tests.storage.conftest import (
     AT,
@@ -110,10 +110,10 @@ async def test_tenants_have_tasks_of_their_own(ready: AnyStore) -> None:
         assert found is not None
         assert (found.owner, found.last_seq) == (tenant, 1)
         head = await ready.do(tasks.lock_head, tenant, "t-1")
-        assert head == tasks.Head(**{name: getattr(found, name) for name in tasks.Head.__struct_fields__})
+        assert head == tasks.TaskHead(**{name: getattr(found, name) for name in tasks.TaskHead.__struct_fields__})
     assert await ready.read(tasks.read_task, TENANT, "t-2") is None
     assert await ready.do(tasks.lock_task, TENANT, "t-2") is None
-    assert [task.owner for task in (await ready.read(tasks.list_tasks, TENANT, Query()))[0]] == [TENANT]
+    assert [task.owner for task in (await ready.read(tasks.list_tasks, TENANT, TaskListQuery()))[0]] == [TENANT]
     with pytest.raises(Fenced):
         await ready.do(tasks.append, TENANT, appending("t-2", chunk("x", "t-2")))
 
@@ -241,11 +241,13 @@ async def test_appending_makes_the_webhooks_of_this_task_due_and_no_others(with_
     await with_task.do(tasks.create_task, TENANT, new("t-2"))
     await with_task.do(tasks.create_task, OTHER, new())
     for tenant, task_id in ((TENANT, "t-1"), (TENANT, "t-2"), (OTHER, "t-1")):
-        await with_task.do(pushes.put, tenant, task_id, webhook(), "v1")
-    assert await with_task.do(push_claims.claim, "n-1", 10) == []
+        await with_task.do(webhooks.put, tenant, task_id, webhook(), "v1")
+    assert await with_task.do(webhook_deliveries.claim_webhooks, "n-1", 10) == []
     await with_task.do(tasks.append, TENANT, appending("t-1", chunk("b"), after=1))
     assert "push" in heard
-    assert [(due.tenant, due.task_id) for due in await with_task.do(push_claims.claim, "n-1", 10)] == [(TENANT, "t-1")]
+    assert [(due.tenant, due.task_id) for due in await with_task.do(webhook_deliveries.claim_webhooks, "n-1", 10)] == [
+        (TENANT, "t-1")
+    ]
 
 
 @postgres_only
@@ -268,7 +270,7 @@ async def test_a_locked_task_is_read_as_the_last_writer_left_it(with_task: AnySt
 
 
 async def listed(store: AnyStore, tenant: str = TENANT, **fields: Any) -> list[str]:
-    found, total = await store.read(tasks.list_tasks, tenant, Query(**fields))
+    found, total = await store.read(tasks.list_tasks, tenant, TaskListQuery(**fields))
     assert total == len(found)
     return [task.id for task in found]
 
@@ -278,13 +280,13 @@ async def test_tasks_are_listed_with_the_latest_status_first(ready: AnyStore) ->
         await ready.do(tasks.create_task, TENANT, new(task_id, at=at))
     assert await listed(ready) == ["t-2", "t-1", "t-3"]
     await ready.do(tasks.append, TENANT, appending("t-3", status(S.WORKING, "t-3"), at=AT + 9))
-    found, total = await ready.read(tasks.list_tasks, TENANT, Query(limit=2))
+    found, total = await ready.read(tasks.list_tasks, TENANT, TaskListQuery(limit=2))
     assert ([task.id for task in found], total) == (["t-3", "t-2"], 3)
     assert found[0].task().status.state is S.WORKING
 
 
 async def test_tasks_are_filtered_by_what_they_are(ready: AnyStore) -> None:
-    given: list[tuple[str, NewTask]] = [
+    given: list[tuple[str, TaskCreation]] = [
         (TENANT, new("t-1", at=AT + 1, owner="bob")),
         (TENANT, new("t-2", at=AT + 2, agent="planner")),
         (TENANT, new("t-3", at=AT + 3, context_id="c-2")),
@@ -309,7 +311,7 @@ async def test_tasks_are_filtered_by_what_they_are(ready: AnyStore) -> None:
 
 async def test_a_task_is_listed_with_the_events_after_its_snapshot(with_task: AnyStore) -> None:
     await with_task.do(tasks.append, TENANT, appending("t-1", chunk("a"), chunk("b")))
-    ((found,), _) = await with_task.read(tasks.list_tasks, TENANT, Query())
+    ((found,), _) = await with_task.read(tasks.list_tasks, TENANT, TaskListQuery())
     assert [row[0] for row in found.events] == [1, 2]
 
 
@@ -320,7 +322,7 @@ async def test_pages_hold_each_task_once_also_when_times_are_equal(ready: AnySto
         await ready.do(tasks.create_task, TENANT, new(f"t-{at:02}", at=AT + at // 5))
         expected.insert(0, f"t-{at:02}")
     walked: list[str] = []
-    query = Query(limit=size)
+    query = TaskListQuery(limit=size)
     for _ in range(12 // size + 1):
         found, total = await ready.read(tasks.list_tasks, TENANT, query)
         assert total == 12
@@ -334,9 +336,11 @@ async def test_pages_hold_each_task_once_also_when_times_are_equal(ready: AnySto
 async def test_a_task_that_changes_meanwhile_moves_to_a_page_that_was_seen(ready: AnyStore) -> None:
     for at in range(4):
         await ready.do(tasks.create_task, TENANT, new(f"t-{at}", at=AT + at))
-    first, _ = await ready.read(tasks.list_tasks, TENANT, Query(limit=2))
+    first, _ = await ready.read(tasks.list_tasks, TENANT, TaskListQuery(limit=2))
     await ready.do(tasks.append, TENANT, appending("t-3", status(S.WORKING, "t-3"), at=AT + 9))
-    rest, _ = await ready.read(tasks.list_tasks, TENANT, Query(limit=9, before=(first[-1].updated_at, first[-1].id)))
+    rest, _ = await ready.read(
+        tasks.list_tasks, TENANT, TaskListQuery(limit=9, before=(first[-1].updated_at, first[-1].id))
+    )
     assert [task.id for task in first + rest] == ["t-3", "t-2", "t-1", "t-0"]
 
 
@@ -357,7 +361,7 @@ async def test_a_conversation_is_what_ended_in_the_context_of_the_same_owner_wit
         await ready.do(tasks.create_task, TENANT, new(task_id, at=AT + 9, state=state))
 
     async def found(limit: int, tenant: str = TENANT, task_id: str = "t-7") -> list[str]:
-        return [task.id for task in await ready.read(tasks.conversation, tenant, task_id, limit)]
+        return [task.id for task in await ready.read(tasks.read_conversation, tenant, task_id, limit)]
 
     assert await found(9) == ["t-1", "t-2", "t-6"]
     assert await found(2) == ["t-2", "t-6"]
@@ -368,7 +372,7 @@ async def test_a_conversation_is_what_ended_in_the_context_of_the_same_owner_wit
 async def test_tasks_without_a_context_are_no_conversation(ready: AnyStore) -> None:
     for task_id in ("t-1", "t-2"):
         await ready.do(tasks.create_task, TENANT, new(task_id, state=S.COMPLETED, context_id=""))
-    assert await ready.read(tasks.conversation, TENANT, "t-2", 9) == []
+    assert await ready.read(tasks.read_conversation, TENANT, "t-2", 9) == []
 
 
 # --- reading in two looks, and by state -------------------------------------------------------------------------------
@@ -401,7 +405,7 @@ async def test_a_log_that_is_cut_between_two_looks_is_noticed(ready: AnyStore) -
         slow: Any = Slow(tx, cut)
         await tasks.read_task(slow, TENANT, "t-1")
 
-    with pytest.raises(tasks.Torn):
+    with pytest.raises(tasks.TornRead):
         await ready.do(torn)
 
 
@@ -409,13 +413,18 @@ async def test_a_log_that_is_cut_between_two_looks_is_noticed(ready: AnyStore) -
 @pytest.mark.parametrize(
     ("query", "index"),
     [
-        (tasks.Query(owner="alice", state=TaskState.INPUT_REQUIRED, limit=10), "task_open"),
-        (tasks.Query(owner="alice", state=TaskState.FAILED, limit=10), "task_amiss"),  # few are, unlike those done
-        (tasks.Query(context_id="c-1", limit=10), "task_by_context"),
+        (tasks.TaskListQuery(owner="alice", state=TaskState.INPUT_REQUIRED, limit=10), "task_open"),
+        (
+            tasks.TaskListQuery(owner="alice", state=TaskState.FAILED, limit=10),
+            "task_amiss",
+        ),  # few are, unlike those done
+        (tasks.TaskListQuery(context_id="c-1", limit=10), "task_by_context"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_what_few_tasks_have_in_common_has_an_index(ready: AnyStore, query: tasks.Query, index: str) -> None:
+async def test_what_few_tasks_have_in_common_has_an_index(
+    ready: AnyStore, query: tasks.TaskListQuery, index: str
+) -> None:
     async def explained(tx: Tx) -> str:
         plans: list[str] = []
 

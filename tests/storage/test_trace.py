@@ -3,10 +3,10 @@
 import pytest
 
 from accord.model import Task, TaskState, TaskStatus
-from accord.storage import migrate
-from accord.storage.commands import runs, tasks
-from accord.storage.commands.children import Parent
-from accord.storage.records import encode_task
+from accord.storage import schema
+from accord.storage.commands import task_lifecycle, tasks
+from accord.storage.commands.steps import ParentExecution
+from accord.storage.encoding import encode_task
 from accord.storage.store import Tx
 from tests.storage.conftest import TENANT, AnyStore, accepting, new, saying, stored
 
@@ -15,8 +15,8 @@ ONE, OTHER = (f"00-{letter * 32}-{letter * 16}-01" for letter in "ab")
 
 @pytest.mark.parametrize("node", [None, "n-1"])
 async def test_a_task_keeps_the_trace_that_it_was_made_in(ready: AnyStore, node: str | None) -> None:
-    await ready.do(runs.accept, TENANT, accepting(node=node, new=new(trace=f"{ONE} vendor=1")))
-    await ready.do(runs.accept, TENANT, accepting("t-2", node=node))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting(node=node, new=new(trace=f"{ONE} vendor=1")))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting("t-2", node=node))
     assert (await stored(ready)).trace == f"{ONE} vendor=1"
     head = await ready.read(tasks.read_head, TENANT, "t-1")
     assert head is not None
@@ -25,17 +25,17 @@ async def test_a_task_keeps_the_trace_that_it_was_made_in(ready: AnyStore, node:
 
 
 async def test_so_does_a_child(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting(node="n-1"))
-    parent = Parent(task_id="t-1", epoch=1, step="s")
-    await ready.do(runs.accept, TENANT, accepting("t-2", parent=parent, new=new("t-2", trace=ONE)))
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting(node="n-1"))
+    parent = ParentExecution(task_id="t-1", epoch=1, step="s")
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting("t-2", parent=parent, new=new("t-2", trace=ONE)))
     assert (await stored(ready, "t-2")).trace == ONE
 
 
 async def test_a_message_with_another_trace_moves_the_task_there(ready: AnyStore) -> None:
-    await ready.do(runs.accept, TENANT, accepting(new=new(trace=ONE)))
-    await ready.do(runs.say, TENANT, saying())
+    await ready.do(task_lifecycle.accept_task, TENANT, accepting(new=new(trace=ONE)))
+    await ready.do(task_lifecycle.add_message, TENANT, saying())
     assert (await stored(ready)).trace == ONE, "one without leaves it as it is"
-    said = await ready.do(runs.say, TENANT, saying(trace=OTHER))
+    said = await ready.do(task_lifecycle.add_message, TENANT, saying(trace=OTHER))
     assert said.stored.trace == OTHER
     assert (await stored(ready)).trace == OTHER
 
@@ -60,12 +60,14 @@ async def test_what_was_made_before_there_were_traces_has_none_and_goes_on(store
             doc=encode_task(task),
         )
 
-    for migration in migrate.known()[:2]:
-        await store.do(migrate._apply, migration)
+    for migration in schema.known_migrations()[:2]:
+        await store.do(schema._apply_migration, migration)
     await store.do(before, "t-1")
-    assert [str(one) for one in await migrate.upgrade(store)] == [str(one) for one in migrate.known()[2:]]
+    assert [str(one) for one in await schema.upgrade_schema(store)] == [
+        str(one) for one in schema.known_migrations()[2:]
+    ]
     await store.do(before, "t-2")
     for task_id in ("t-1", "t-2"):
         assert (await stored(store, task_id)).trace is None
-        await store.do(runs.say, TENANT, saying(task_id, trace=ONE))
+        await store.do(task_lifecycle.add_message, TENANT, saying(task_id, trace=ONE))
         assert (await stored(store, task_id)).trace == ONE

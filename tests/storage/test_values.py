@@ -11,11 +11,11 @@ BAD_TEXT = ["\0", "in the\0middle", "half a pair \ud83d"]
 
 @pytest.mark.parametrize("text", BAD_TEXT)
 async def test_text_that_cannot_be_kept_is_refused_and_leaves_nothing(ready: AnyStore, text: str) -> None:
-    await ready.do(steps.put, TENANT, "t-1", "good", "before", AT)
+    await ready.do(steps.put_step, TENANT, "t-1", "good", "before", AT)
 
     async def put_twice(tx: Tx) -> None:
-        await steps.put(tx, TENANT, "t-1", "also good", "{}", AT)
-        await steps.put(tx, TENANT, "t-1", text, "{}", AT)
+        await steps.put_step(tx, TENANT, "t-1", "also good", "{}", AT)
+        await steps.put_step(tx, TENANT, "t-1", text, "{}", AT)
 
     async def put_many(tx: Tx) -> None:
         rows = [{"key": "also good"}, {"key": text}]
@@ -24,7 +24,7 @@ async def test_text_that_cannot_be_kept_is_refused_and_leaves_nothing(ready: Any
     for command in (put_twice, put_many):
         with pytest.raises(BadValue):
             await ready.do(command)
-    assert await ready.read(steps.load, TENANT, "t-1") == {"good": "before"}
+    assert await ready.read(steps.load_steps, TENANT, "t-1") == {"good": "before"}
 
 
 @pytest.mark.parametrize("text", BAD_TEXT)
@@ -37,8 +37,8 @@ async def test_nothing_is_found_by_such_text_either(ready: AnyStore, text: str) 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1])
 async def test_a_number_beyond_64_bits_is_refused(ready: AnyStore, number: int) -> None:
     with pytest.raises(BadValue):
-        await ready.do(steps.put, TENANT, "t-1", "key", "{}", number)
-    await ready.do(steps.put, TENANT, "t-1", "key", "{}", 2**63 - 1)
+        await ready.do(steps.put_step, TENANT, "t-1", "key", "{}", number)
+    await ready.do(steps.put_step, TENANT, "t-1", "key", "{}", 2**63 - 1)
 
 
 async def test_what_an_agent_says_may_contain_anything(ready: AnyStore) -> None:

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]  # it ships no types
 
-from accord.telemetry import metrics, waiting
-from accord.telemetry.events import EVENTS
+from accord.telemetry import exposition, metrics
 from accord.telemetry.exposition import Exposition
-from accord.telemetry.tally import Kind, Metric, Tally
+from accord.telemetry.logs import EVENTS
+from accord.telemetry.metrics import Metric, MetricKind, Tally
 from tests.telemetry.promql import Query
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 BOARD: dict[str, Any] = json.loads((DEPLOY / "grafana" / "accord.json").read_text(encoding="utf-8"))
 RULES: dict[str, Any] = yaml.safe_load((DEPLOY / "prometheus" / "accord.rules.yml").read_text(encoding="utf-8"))
 
-OURS = [found for module in (metrics, waiting) for found in vars(module).values() if isinstance(found, Metric)]
+OURS = [found for module in (metrics, exposition) for found in vars(module).values() if isinstance(found, Metric)]
 OTHERS: dict[str, tuple[str, ...]] = {
     "accord_info": ("version",),
     "process_resident_memory_bytes": (),
@@ -33,7 +33,7 @@ def known() -> dict[str, tuple[str, ...]]:
     """Every series, with its labels."""
     found = dict(OTHERS)
     for metric in OURS:
-        if metric.kind is Kind.HISTOGRAM:
+        if metric.kind is MetricKind.HISTOGRAM:
             found |= {f"{metric.name}_{part}": metric.labels for part in ("sum", "count")}
             found[f"{metric.name}_bucket"] = (*metric.labels, "le")
         else:

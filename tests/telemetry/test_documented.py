@@ -7,11 +7,11 @@ from accord.auth.roles import BUILT_IN
 from accord.bindings import health
 from accord.bindings.metrics import METRICS, READERS
 from accord.engine.tracing import DeliverySpan, ExecutionSpan, RemoteCallSpan, ReportSpan, StepSpan
-from accord.storage.commands.metrics import MAX_ROWS
-from accord.telemetry import metrics, waiting
-from accord.telemetry.conventions import FACTS, Kind, Serving, describe
-from accord.telemetry.logs import OURS
-from accord.telemetry.tally import Metric
+from accord.storage.commands.monitoring import MAX_COUNTED_ROWS
+from accord.telemetry import exposition, metrics
+from accord.telemetry.conventions import FACTS, RequestSpan, SpanRole, describe
+from accord.telemetry.logs import OWN_FIELDS
+from accord.telemetry.metrics import Metric
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "operations.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `(accord_\w+)` \| (\w+) \|([^|]*)\| ([^|]+) \|$", re.MULTILINE)
@@ -22,26 +22,26 @@ def test_every_metric_is_documented_as_it_is() -> None:
         (name, kind, tuple(re.findall(r"`(\w+)`", labels)), meaning)
         for name, kind, labels, meaning in ROW.findall(PAGE)
     ]
-    known = [found for module in (metrics, waiting) for found in vars(module).values() if isinstance(found, Metric)]
+    known = [found for module in (metrics, exposition) for found in vars(module).values() if isinstance(found, Metric)]
     assert documented == [(found.name, found.kind.value, found.labels, found.help) for found in known]
 
 
 def test_what_the_page_says_beside_the_tables_is_so() -> None:
     for path in (health.HEALTH, health.READY, METRICS):
         assert f"| `{path}` |" in PAGE
-    assert {f"{seconds:.0f} seconds" for seconds in (waiting.PATIENCE_SECONDS,)} <= set(
+    assert {f"{seconds:.0f} seconds" for seconds in (exposition.STORE_TIMEOUT_SECONDS,)} <= set(
         re.findall(r"\d+ seconds", PAGE)
     )
     assert "five\nseconds old" in PAGE
-    assert (waiting.FRESH_SECONDS, waiting.REST) == (5, 20)
-    assert f"Numbers end at {MAX_ROWS:,}" in PAGE
+    assert (exposition.FRESH_SECONDS, exposition.REST_FACTOR) == (5, 20)
+    assert f"Numbers end at {MAX_COUNTED_ROWS:,}" in PAGE
     assert {role.name for role in BUILT_IN if role.sees_all} == READERS
     assert "the role `admin` or `operator`" in PAGE
 
 
 def test_the_queries_name_metrics_that_there_are() -> None:
     known = {
-        found.name for module in (metrics, waiting) for found in vars(module).values() if isinstance(found, Metric)
+        found.name for module in (metrics, exposition) for found in vars(module).values() if isinstance(found, Metric)
     }
     named = {name.removesuffix("_bucket") for name in re.findall(r"accord_[a-z_]+", PAGE)} - {"accord_info"}
     assert named == known
@@ -51,14 +51,14 @@ def test_the_keys_of_a_record_are_described() -> None:
     (described,) = re.findall(r"^\| key \|.*?\n\n", PAGE, re.MULTILINE | re.DOTALL)
     named = {name for row in described.strip().splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
     about = {"task_id", "context_id", "agent", "tenant", "trace_id", "span_id"}
-    assert named == {*OURS, *about}
+    assert named == {*OWN_FIELDS, *about}
 
 
 def test_every_span_is_described_with_what_it_says() -> None:
     rows = re.findall(r"^\| (`[^|]+) \| (server|client|internal) \| [^|]+ \| ([^|]+) \|$", PAGE, re.MULTILINE)
     described = [(kind, set(re.findall(r"`([\w.]+)`", said))) for _, kind, said in rows]
     begun = [
-        describe(Serving(agent="a", operation="GetTask", binding="grpc", dialect="v1", trace=None)),
+        describe(RequestSpan(agent="a", operation="GetTask", binding="grpc", dialect="v1", trace=None)),
         describe(ExecutionSpan(agent="a", task_id="t", context_id="c", tenant="x", attempt=1, trace=None)),
         describe(StepSpan(key="k", task_id="t")),
         describe(RemoteCallSpan(agent="a", operation="SendMessage", binding="GRPC", dialect="v1", url="https://x")),
@@ -76,6 +76,6 @@ def test_every_span_is_described_with_what_it_says() -> None:
     assert described == [
         (span.kind.value, span.attributes.keys() | more) for span, more in zip(begun, later, strict=True)
     ]
-    assert {kind for kind, _ in described} == {kind.value for kind in Kind}
+    assert {kind for kind, _ in described} == {kind.value for kind in SpanRole}
     for name in (*FACTS["events"], *FACTS["error"]):
         assert f"`{name}`" in PAGE

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import accord
-from accord.telemetry.events import EVENTS, FOREIGN
+from accord.telemetry.logs import EVENTS, FOREIGN_EVENT
 
 PACKAGE = Path(accord.__file__).parent
 LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
@@ -31,7 +31,7 @@ def test_every_record_has_a_name() -> None:
         for place, what in found.items()
         if not (isinstance(what, ast.Constant) and what.value in EVENTS)
     }
-    assert not unnamed, "write the sentence as it stands, and its name in accord.telemetry.events"
+    assert not unnamed, "write the sentence as it stands, and its name in accord.telemetry.logs"
 
 
 def test_every_name_is_written_by_something() -> None:
@@ -41,7 +41,7 @@ def test_every_name_is_written_by_something() -> None:
 
 def test_names_look_like_names() -> None:
     assert all(re.fullmatch(r"[a-z0-9_]+\.[a-z_]+", name) for name in EVENTS.values())
-    assert FOREIGN not in EVENTS.values()
+    assert FOREIGN_EVENT not in EVENTS.values()
 
 
 def test_nothing_else_is_said_under_the_name_of_the_event() -> None:

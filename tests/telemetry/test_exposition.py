@@ -21,13 +21,11 @@ from accord.service.host import Host
 from accord.storage.commands import jobs
 from accord.storage.commands.jobs import NewJob
 from accord.storage.store import Store
+from accord.telemetry import exposition as looked_up
 from accord.telemetry import metrics as counted
-from accord.telemetry import waiting as looked_up
-from accord.telemetry.exposition import Exposition
-from accord.telemetry.measured import Measured
-from accord.telemetry.metrics import Metrics
-from accord.telemetry.tally import BUCKETS, Kind, Metric
-from accord.telemetry.waiting import FRESH_SECONDS, PATIENCE_SECONDS, REST, StoreLook
+from accord.telemetry.exposition import FRESH_SECONDS, REST_FACTOR, STORE_TIMEOUT_SECONDS, Exposition, StoreFigures
+from accord.telemetry.metrics import BUCKETS, Metric, MetricKind, Metrics
+from accord.telemetry.request_metrics import MeasuredA2A
 from accord.testing import Response, call
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, saying
 from tests.core.doubles import Meddler
@@ -62,7 +60,7 @@ class Broken:
 
 
 def page(metrics: Metrics, store: Any, *, worker: str | None = None, **more: Any) -> MetricsPage:
-    return MetricsPage(Exposition(metrics, StoreLook(store, ["parrot"]), version="1.2.3", worker=worker), **more)
+    return MetricsPage(Exposition(metrics, StoreFigures(store, ["parrot"]), version="1.2.3", worker=worker), **more)
 
 
 async def look(app: MetricsPage, accept: str = "", **more: Any) -> Response:
@@ -87,9 +85,9 @@ def value(found: dict[str, Family], name: str, **labels: str) -> float | None:
     return numbers[0] if numbers else None
 
 
-async def hosted(hosting: Hosting, metrics: Metrics, **more: Any) -> tuple[Host, Measured]:
+async def hosted(hosting: Hosting, metrics: Metrics, **more: Any) -> tuple[Host, MeasuredA2A]:
     host = await hosting(parrot, hooks=Hooks(by_kind=metrics.notes), **more)
-    return host, Measured(host.default, "parrot", metrics)
+    return host, MeasuredA2A(host.default, "parrot", metrics)
 
 
 # --- what it says ---------------------------------------------------------------------------------------------------
@@ -158,9 +156,9 @@ def test_names_follow_the_conventions() -> None:
     assert len({found.name for found in TABLE}) == len(TABLE)
     for found in TABLE:
         assert re.fullmatch(r"accord(_[a-z]+)+", found.name)
-        assert found.name.endswith("_total") == (found.kind is Kind.COUNTER), found.name
+        assert found.name.endswith("_total") == (found.kind is MetricKind.COUNTER), found.name
         assert not found.name.endswith(("_count", "_sum", "_bucket", "_created", "_info")), found.name
-        if found.kind is Kind.HISTOGRAM:
+        if found.kind is MetricKind.HISTOGRAM:
             assert found.name.endswith("_seconds"), found.name
         assert set(found.labels) <= LABELS, found.name
         assert found.help
@@ -301,9 +299,9 @@ async def test_a_store_that_says_nothing_is_not_waited_for_for_ever(
         async def read(self, *_: Any) -> None:
             await asyncio.Event().wait()
 
-    monkeypatch.setattr(looked_up, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(looked_up, "STORE_TIMEOUT_SECONDS", 0.01)
     assert value(families(await look(page(metrics, Silent()))), "accord_store_up") == 0
-    assert PATIENCE_SECONDS < 10, "after which Prometheus gives up"
+    assert STORE_TIMEOUT_SECONDS < 10, "after which Prometheus gives up"
 
 
 # --- not too often --------------------------------------------------------------------------------------------------
@@ -321,14 +319,14 @@ class Counting(Meddler):
         return await super().read(*args, **kwargs)
 
 
-@pytest.mark.parametrize(("took", "fresh"), [(0.0, FRESH_SECONDS), (3.0, 3.0 * REST)])
+@pytest.mark.parametrize(("took", "fresh"), [(0.0, FRESH_SECONDS), (3.0, 3.0 * REST_FACTOR)])
 async def test_the_store_is_asked_again_after_a_while_that_is_longer_where_asking_takes_long(
     hosting: Hosting, took: float, fresh: float
 ) -> None:
     clock = Clock()
     host = await hosting(parrot)
     store = Counting(host.engine.store, clock, took)
-    looking = StoreLook(store, clock=clock)
+    looking = StoreFigures(store, clock=clock)
     first, *others = await asyncio.gather(*(looking.look() for _ in range(5)))
     assert all(found is first for found in others)
     clock.now += fresh * 0.99
@@ -341,7 +339,7 @@ async def test_the_store_is_asked_again_after_a_while_that_is_longer_where_askin
 
 async def test_a_store_that_was_away_is_asked_again_soon(metrics: Metrics) -> None:
     clock, store = Clock(), Broken(OSError())
-    looking: StoreLook = StoreLook(store, clock=clock)  # type: ignore[arg-type]  # it needs only `read`
+    looking: StoreFigures = StoreFigures(store, clock=clock)  # type: ignore[arg-type]  # it needs only `read`
     for _ in range(3):
         await looking.look()
     clock.now += FRESH_SECONDS

@@ -12,7 +12,7 @@ import pytest
 from accord import Context, agent
 from accord.engine.hooks import Hooks
 from accord.model import Task
-from accord.telemetry.logs import Lines, Objects, hear, write_down
+from accord.telemetry.logs import JsonFormatter, LineFormatter, configure_logging, log_context_hook
 from tests.core.conftest import ALICE, Hosting, saying
 from tests.serve.running import Machine
 
@@ -20,7 +20,7 @@ from tests.serve.running import Machine
 def line(message: str, *values: object, **about: object) -> str:
     record = logging.LogRecord("accord.http", logging.WARNING, __file__, 1, message, values, None)
     vars(record).update(about)
-    return Lines().format(record)
+    return LineFormatter().format(record)
 
 
 def test_a_line_says_when_how_bad_of_whom_and_about_what() -> None:
@@ -44,7 +44,7 @@ def test_a_traceback_is_kept_in_lines_and_obeyed_by_nobody() -> None:
         raise RuntimeError("red \x1b[31m")
     except RuntimeError:
         record = logging.LogRecord("accord", logging.ERROR, __file__, 1, "agent failed", (), sys.exc_info())
-    first, *rest = Lines().format(record).splitlines()
+    first, *rest = LineFormatter().format(record).splitlines()
     assert first.endswith("ERROR accord: agent failed")
     assert rest[0].startswith("Traceback")
     assert rest[-1] == r"RuntimeError: red \x1b[31m"
@@ -54,14 +54,14 @@ def test_a_program_that_has_said_what_becomes_of_records_is_obeyed(monkeypatch: 
     root = logging.getLogger()
     own = logging.NullHandler()
     monkeypatch.setattr(root, "handlers", [own])
-    write_down()
+    configure_logging()
     assert root.handlers == [own]
     monkeypatch.setattr(root, "handlers", [])
-    write_down()
-    assert [type(one.formatter) for one in root.handlers] == [Lines]
+    configure_logging()
+    assert [type(one.formatter) for one in root.handlers] == [LineFormatter]
     monkeypatch.setattr(root, "handlers", [])
-    write_down("json")
-    assert [type(one.formatter) for one in root.handlers] == [Objects]
+    configure_logging("json")
+    assert [type(one.formatter) for one in root.handlers] == [JsonFormatter]
 
 
 # --- as JSON ----------------------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def test_a_program_that_has_said_what_becomes_of_records_is_obeyed(monkeypatch: 
 def object_of(message: str, *values: object, logger: str = "accord.http", **about: object) -> dict[str, Any]:
     record = logging.LogRecord(logger, logging.WARNING, __file__, 1, message, values, None)
     vars(record).update(about)
-    (written,) = Objects().format(record).splitlines()
+    (written,) = JsonFormatter().format(record).splitlines()
     assert written.isascii()
     assert written.isprintable(), "nothing that a terminal obeys"
     found: dict[str, Any] = json.loads(written)
@@ -106,7 +106,7 @@ def test_a_traceback_is_part_of_the_object() -> None:
         raise RuntimeError("red \x1b[31m")
     except RuntimeError:
         record = logging.LogRecord("accord", logging.ERROR, __file__, 1, "agent failed", (), sys.exc_info())
-    (written,) = Objects().format(record).splitlines()
+    (written,) = JsonFormatter().format(record).splitlines()
     found = json.loads(written)
     assert found["event"] == "run.agent_failed"
     assert found["exception"].startswith("Traceback")
@@ -121,7 +121,7 @@ async def test_records_of_an_agent_say_whose_they_are(hosting: Hosting) -> None:
             written.append(json.loads(self.format(record)))
 
     handler = Kept()
-    handler.setFormatter(Objects())
+    handler.setFormatter(JsonFormatter())
     log = logging.getLogger("mine")
     log.addHandler(handler)
 
@@ -131,7 +131,7 @@ async def test_records_of_an_agent_say_whose_they_are(hosting: Hosting) -> None:
         return "done"
 
     try:
-        host = await hosting(talks, hooks=Hooks((hear,)))
+        host = await hosting(talks, hooks=Hooks((log_context_hook,)))
         tasks = [await host.default.send(saying("x"), ALICE) for _ in range(2)]
         log.warning("outside")
     finally:

@@ -12,8 +12,8 @@ from accord.errors import TABLE, AccordError, RateLimited
 from accord.model import GetRequest, SendRequest, SubscribeRequest, Task
 from accord.protocol.operations import TABLE as OPERATIONS
 from accord.protocol.operations import DialectName, Operation
-from accord.telemetry.measured import Measured
 from accord.telemetry.metrics import Metrics
+from accord.telemetry.request_metrics import MeasuredA2A
 from tests.bindings.scripted import Scripted
 from tests.core.conftest import ALICE, Hosting, all_of, saying
 from tests.telemetry.conftest import parrot
@@ -44,7 +44,7 @@ class Clock:
 
 
 def measured(inner: Any, metrics: Metrics, **more: Any) -> A2A:
-    return Measured(inner, "parrot", metrics, **more)
+    return MeasuredA2A(inner, "parrot", metrics, **more)
 
 
 async def ask(agent: A2A, operation: Operation, caller: Caller = ALICE) -> Any:

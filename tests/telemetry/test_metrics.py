@@ -11,8 +11,7 @@ from accord.engine.hooks import Detail, ExecutionEnded, ExecutionStarted, Hooks,
 from accord.engine.webhook_delivery import NotDelivered, WebhookDelivery
 from accord.errors import AuthenticationFailed, TaskNotCancelable
 from accord.model import CancelRequest, PushConfig, PushFormat, SendConfiguration
-from accord.telemetry.metrics import Metrics
-from accord.telemetry.tally import BUCKETS, Durations, Tally
+from accord.telemetry.metrics import BUCKETS, Durations, Metrics, Tally
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, saying
 from tests.core.doubles import Watch, change, sent, until
 from tests.telemetry.conftest import parrot

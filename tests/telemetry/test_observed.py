@@ -14,7 +14,7 @@ from accord.config import BadSettings
 from accord.config.settings import Telemetry
 from accord.engine import tracing as process
 from accord.telemetry.metrics import Metrics
-from accord.telemetry.traced import TracedRequests
+from accord.telemetry.tracing import TracedA2A
 from tests.bindings.scripted import Scripted
 from tests.core.conftest import ALICE
 from tests.serve.running import ROOT, accord, environment
@@ -59,7 +59,7 @@ def test_the_provider_of_an_application_is_kept(spans: Spans) -> None:
 
 
 async def test_what_is_under_way_is_the_parent_of_a_request(spans: Spans) -> None:
-    served = TracedRequests(Scripted(), "x", Metrics(), spans.tracing)  # type: ignore[arg-type]
+    served = TracedA2A(Scripted(), "x", Metrics(), spans.tracing)  # type: ignore[arg-type]
     with otel.get_tracer("framework").start_as_current_span("GET /") as outer:
         await served.get(None, replace(ALICE, trace=CALLER))  # type: ignore[arg-type]
     found = spans.one("GetTask")

@@ -21,9 +21,9 @@ from accord.model import GetRequest, PushConfig, PushFormat, SendConfiguration, 
 from accord.service.host import Host
 from accord.storage.commands import tasks
 from accord.telemetry.conventions import describe
-from accord.telemetry.logs import Lines, Objects
+from accord.telemetry.logs import JsonFormatter, LineFormatter
 from accord.telemetry.metrics import Metrics
-from accord.telemetry.traced import TracedRequests
+from accord.telemetry.tracing import TracedA2A
 from tests.bindings.scripted import Scripted
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, all_of, saying, state, text
 from tests.core.test_engine import dies
@@ -37,7 +37,7 @@ WITH_TRACE = replace(ALICE, trace=CALLER, binding="jsonrpc")
 
 def watched(host: Host, spans: Spans) -> HostedAgent:
     name = next(iter(host.services))
-    return TracedRequests(host.default, name, Metrics(), spans.tracing)
+    return TracedA2A(host.default, name, Metrics(), spans.tracing)
 
 
 @agent
@@ -164,7 +164,7 @@ async def test_what_an_agent_records_itself_belongs_to_its_run(hosting: Hosting,
             lines.append(self.format(record))
 
     handler = Kept()
-    handler.setFormatter(Lines())
+    handler.setFormatter(LineFormatter())
     log = logging.getLogger("mine")
     log.addHandler(handler)
 
@@ -212,7 +212,7 @@ async def test_a_failure_is_one_and_a_refusal_is_not(hosting: Hosting, spans: Sp
 
 async def test_what_we_cannot_answer_is_our_failure(spans: Spans) -> None:
     for error in (AgentUnavailable(), RuntimeError("secret")):
-        served = TracedRequests(Scripted(error), "x", Metrics(), spans.tracing)  # type: ignore[arg-type]
+        served = TracedA2A(Scripted(error), "x", Metrics(), spans.tracing)  # type: ignore[arg-type]
         with pytest.raises(type(error)):
             await served.get(GetRequest(id="1"), ALICE)
         with pytest.raises(type(error)):
@@ -369,5 +369,5 @@ async def test_a_task_from_before_begins_a_trace_of_its_own(hosting: Hosting, sp
 def test_records_by_json_say_the_same(spans: Spans) -> None:
     record = logging.LogRecord("x", logging.INFO, "", 0, "y", (), None)
     with spans.tracing.around(process.StepSpan(key="k", task_id="t")):
-        assert f'"trace_id": "{(process.current() or "").split("-")[1]}"' in Objects().format(record)
-    assert "trace_id" not in Objects().format(record)
+        assert f'"trace_id": "{(process.current() or "").split("-")[1]}"' in JsonFormatter().format(record)
+    assert "trace_id" not in JsonFormatter().format(record)

@@ -14,7 +14,7 @@ from accord.client.remote_task import message_of
 from accord.client.transports import HttpRequest
 from accord.model import GetRequest, PushConfig, SendRequest, Task
 from accord.testing import AsgiTransport, UnknownRequest, assert_task, cassette, running, scripted, serving
-from accord.testing.cassettes import Player, _without_secrets, sent_of
+from accord.testing.cassettes import PlaybackTransport, _without_secrets, recorded_request
 from accord.testing.scripts import artifact, ask, stream
 
 URL = "https://clerk.example"
@@ -46,7 +46,7 @@ async def test_what_was_recorded_is_played(tmp_path: Path) -> None:
     for _ in range(2):
         async with cassette(path) as tape:
             assert await converse(tape) == heard
-            assert isinstance(tape, Player)
+            assert isinstance(tape, PlaybackTransport)
             assert tape.unplayed == []
 
 
@@ -56,7 +56,7 @@ async def test_another_request_is_an_error_that_shows_the_nearest(tmp_path: Path
         async with Client.connect(URL, transport=tape) as client:
             with pytest.raises(UnknownRequest) as refused:
                 await client.send_text("a newspaper")
-        assert isinstance(tape, Player)
+        assert isinstance(tape, PlaybackTransport)
         assert len(tape.unplayed) == 3
     said = str(refused.value)
     assert said.startswith(f"POST {URL}/ is not in {tmp_path}/clerk.json; the nearest of 3 is:")
@@ -96,7 +96,7 @@ async def test_secrets_are_not_written_down(tmp_path: Path) -> None:
 
 async def test_secrets_in_addresses_forms_and_streams_are_not_either() -> None:
     kind = ("Content-Type", "application/x-www-form-urlencoded")
-    form = sent_of(
+    form = recorded_request(
         HttpRequest(
             method="POST",
             url="https://me:s3cret@id.example/token?api_key=s3cret&x=1",

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from accord.storage import migrate
-from accord.storage.migrate import Migration
-from accord.storage.open import open_store
+from accord.storage import schema as migrate
+from accord.storage.address import open_store
+from accord.storage.schema import Migration
 from accord.storage.store import Tx
 from tests.databases import dropped, postgres
 from tests.serve.running import BOUND_SECONDS, ROOT, Server, environment
@@ -26,7 +26,7 @@ STORES = sorted((HERE / "stores").glob("*.json"))
 """What releases have left, by their schema."""
 
 AGENTS = [f"{HERE / 'agents.py'}:{name}" for name in ("counting", "halting", "asking")]
-NEWEST = migrate.known()[-1].number
+NEWEST = migrate.known_migrations()[-1].number
 
 QUICK = {
     "ACCORD_ENGINE__LEASE_SECONDS": "3",
@@ -140,7 +140,7 @@ class Kept(NamedTuple):
 
     async def _put(self, url: str) -> None:
         async with open_store(url) as store:
-            for migration in migrate.known()[: self.schema]:
+            for migration in migrate.known_migrations()[: self.schema]:
                 await store.do(_apply, migration)
             await store.do(self._fill)
 

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from accord.cli import main
-from accord.storage import migrate
+from accord.storage import schema
 
 if __name__ == "__main__":
-    migrate.MIGRATIONS = Path(sys.argv.pop(1))
+    schema.MIGRATIONS = Path(sys.argv.pop(1))
     main()

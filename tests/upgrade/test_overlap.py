@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from accord.storage import migrate
-from accord.storage.postgres import PostgresStore
+from accord.storage import schema
+from accord.storage.postgres.driver import PostgresStore
 from accord.storage.store import StoreUnavailable, Tx
 from tests.ports import free_port
 from tests.serve.running import text_of
@@ -55,7 +55,7 @@ def test_a_release_does_not_start_on_a_schema_that_broke_with_it(
 @pytest.fixture
 def migrations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of migrations, in place of ours."""
-    monkeypatch.setattr(migrate, "MIGRATIONS", tmp_path)
+    monkeypatch.setattr(schema, "MIGRATIONS", tmp_path)
     return tmp_path
 
 
@@ -82,14 +82,14 @@ async def test_a_release_fits_if_every_later_migration_overlaps_with_it(
     overlaps: tuple[int | None, ...], accepted: set[int], store: AnyStore, migrations: Path
 ) -> None:
     write(migrations, *overlaps)
-    await migrate.upgrade(store)
+    await schema.upgrade_schema(store)
     fits = set()
     for newest in range(len(overlaps), 0, -1):
         try:
-            assert await migrate.check(store) == len(overlaps)
-            assert await migrate.upgrade(store) == []
+            assert await schema.check_schema(store) == len(overlaps)
+            assert await schema.upgrade_schema(store) == []
             fits.add(newest)
-        except migrate.SchemaTooNew:
+        except schema.SchemaTooNew:
             pass
         (migrations / f"{newest:04}_a.sql").unlink()
     assert fits == accepted
@@ -97,14 +97,14 @@ async def test_a_release_fits_if_every_later_migration_overlaps_with_it(
 
 async def test_a_schema_of_which_nothing_is_known_is_refused(store: AnyStore, migrations: Path) -> None:
     write(migrations, None, 1)
-    await migrate.upgrade(store)
+    await schema.upgrade_schema(store)
 
     async def by_hand(tx: Tx) -> None:
         await tx.run("INSERT INTO schema_version (number, at) VALUES (3, {now})")
 
     await store.do(by_hand)
-    with pytest.raises(migrate.SchemaTooNew):
-        await migrate.check(store)
+    with pytest.raises(schema.SchemaTooNew):
+        await schema.check_schema(store)
 
 
 @postgres_only
@@ -112,18 +112,18 @@ async def test_an_upgrade_gives_way_to_who_uses_a_table(
     store: AnyStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A backup holds every table for as long as it takes; whoever waited for it would hold up all nodes."""
-    await migrate.upgrade(store)
+    await schema.upgrade_schema(store)
     assert isinstance(store, PostgresStore)
-    monkeypatch.setattr(migrate, "PATIENCE", "50ms")
-    monkeypatch.setattr(migrate, "MIGRATIONS", Path(following(tmp_path, EXPANDING).program[1]))
+    monkeypatch.setattr(schema, "LOCK_TIMEOUT", "50ms")
+    monkeypatch.setattr(schema, "MIGRATIONS", Path(following(tmp_path, EXPANDING).program[1]))
 
     async def back_up(tx: Tx) -> None:
         await tx.run("LOCK TABLE task IN ACCESS SHARE MODE")
         with pytest.raises(StoreUnavailable, match="in use, by a backup perhaps: try again"):
-            await migrate.upgrade(store)
+            await schema.upgrade_schema(store)
 
     await store.do(back_up)
-    assert [migration.number for migration in await migrate.upgrade(store)] == [NEWEST + 1]
+    assert [migration.number for migration in await schema.upgrade_schema(store)] == [NEWEST + 1]
 
 
 RELEASED = {1: "fdf6ec31aac95def", 2: "9cd7c2e4600b4456"}
@@ -133,5 +133,5 @@ RELEASED = {1: "fdf6ec31aac95def", 2: "9cd7c2e4600b4456"}
 @pytest.mark.parametrize("number", RELEASED)
 def test_what_was_released_is_never_changed(number: int) -> None:
     """A database that has applied a migration never sees what is written into it later."""
-    statements = "\n".join(migrate.known()[number - 1].statements())
+    statements = "\n".join(schema.known_migrations()[number - 1].statements())
     assert hashlib.sha256(statements.encode()).hexdigest()[:16] == RELEASED[number]

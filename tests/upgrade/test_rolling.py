@@ -8,7 +8,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from accord.storage import migrate
+from accord.storage import schema
 from tests.ports import free_port
 from tests.serve.running import ROOT, Server
 from tests.upgrade.conftest import CURRENT, NEWEST, Release
@@ -114,7 +114,7 @@ def released(schema: int, folder: Path) -> Release:
     return Release(("accord",), folder / "src")
 
 
-OVERLAPS = max(migration.overlaps for migration in migrate.known() if migration.number > FIRST)
+OVERLAPS = max(migration.overlaps for migration in schema.known_migrations() if migration.number > FIRST)
 """The oldest schema whose nodes run on the newest one."""
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from accord.storage import migrate
+from accord.storage import schema
 from tests.ports import free_port
 from tests.serve.flowing import until
 from tests.serve.running import Server, text_of
@@ -38,7 +38,7 @@ def test_tasks_of_an_earlier_release_go_on(file: Path, store_url: str, tmp_path:
         assert refused.returncode == 1
         assert f"schema {kept.schema}, this version needs {NEWEST}: run `accord db upgrade`" in refused.stderr
         upgraded = CURRENT.accord(tmp_path, "db", "upgrade", "--store", store_url)
-        applied = [f"applied  {migration}" for migration in migrate.known() if migration.number > kept.schema]
+        applied = [f"applied  {migration}" for migration in schema.known_migrations() if migration.number > kept.schema]
         assert (upgraded.returncode, upgraded.stdout.splitlines()[1:]) == (0, applied)
     server = CURRENT.serve(tmp_path, store_url)
     try:

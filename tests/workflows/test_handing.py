@@ -211,7 +211,7 @@ async def test_only_the_hash_of_a_secret_is_kept(serving: Any) -> None:
     flow = await serving(CALLED.replace("{{run.events.paid}}", "{{run.events.paid | length}}"))
     run = await flow.begun()
     await flow.stands(run, ok="running")
-    kept = await flow.host.engine.store.read(steps.load, ALICE.tenant, run)
+    kept = await flow.host.engine.store.read(steps.load_steps, ALICE.tenant, run)
     keys = [key for key in kept if key.startswith("flow-url:")]
     assert keys
     assert all(len(key.rpartition(":")[2]) == len(hashlib.sha256().hexdigest()) for key in keys)

@@ -31,7 +31,7 @@ from accord.engine.agent import Agent
 from accord.engine.clock import SYSTEM, Clock
 from accord.protocol import urls
 from accord.service.host import Host
-from accord.storage.address import default, parse
+from accord.storage.address import default_address, parse_address
 from accord.storage.store import StoreRefused, StoreUnavailable
 
 NOT_STARTED = (StoreUnavailable, StoreRefused, BadSettings, OSError)
@@ -74,7 +74,7 @@ class Application:
         """Serve `agents`, the first of them at the root; `env` has the credentials of what needs some."""
         self.settings = settings or Settings()
         self.env = env
-        self.address = parse(self.settings.store) if self.settings.store else default(env)
+        self.address = parse_address(self.settings.store) if self.settings.store else default_address(env)
         self.agents = cards.by_slug(agents)
         self.on_start: list[Callable[[], None]] = []
         self.refusal: str | None = None

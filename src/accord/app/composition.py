@@ -63,14 +63,12 @@ from accord.service.guard import GuardedService
 from accord.service.host import Host
 from accord.service.service import Offers, Service
 from accord.service.storage_quotas import StorageQuotas, measuring
-from accord.storage import migrate
-from accord.storage.address import Address, SqliteAddress
+from accord.storage import schema
+from accord.storage.address import Address, SqliteAddress, open_store
 from accord.storage.blobs import Blobs, LargeParts, open_blobs
-from accord.storage.open import open_store
 from accord.storage.store import Store, StoreUnavailable
-from accord.telemetry.exposition import Exposition
+from accord.telemetry.exposition import Exposition, StoreFigures
 from accord.telemetry.metrics import Metrics
-from accord.telemetry.waiting import StoreLook
 
 if TYPE_CHECKING:
     from accord.app.console import Console
@@ -263,10 +261,10 @@ class Composition:
         """Open the store; an empty or a local one gets this version's schema, one that nodes share is upgraded on
         purpose."""
         store = await stack.enter_async_context(open_store(self._address, hub.heard))
-        if isinstance(self._address, SqliteAddress) or not await store.read(migrate.version):
-            await migrate.upgrade(store)
+        if isinstance(self._address, SqliteAddress) or not await store.read(schema.schema_version):
+            await schema.upgrade_schema(store)
         else:
-            await migrate.check(store)
+            await schema.check_schema(store)
         return store
 
     def _rules(self, store: Store, stack: AsyncExitStack) -> Rules:
@@ -410,7 +408,7 @@ class Composition:
         """Return the page with measurements; of several processes each has its own, so they say which they are."""
         names = [agent.profile.name for agent in with_members(self._agents.values())]
         worker = str(os.getpid()) if self._settings.server.workers > 1 else None
-        page = Exposition(metrics, StoreLook(store, names), version=__version__, worker=worker)
+        page = Exposition(metrics, StoreFigures(store, names), version=__version__, worker=worker)
         return MetricsPage(page, admit=None if access.is_open else admit)
 
     def _at(self, place: str) -> Agent:
@@ -483,7 +481,7 @@ def _reachable(store: Store) -> Callable[[], Awaitable[str | None]]:
     async def check() -> str | None:
         try:
             async with asyncio.timeout(READY_SECONDS):
-                await store.read(migrate.version)
+                await store.read(schema.schema_version)
         except (StoreUnavailable, TimeoutError):
             return "unavailable"
         return None

@@ -14,8 +14,7 @@ from accord.client.credentials.sealed import CredentialSealer, SealedCredentials
 from accord.config import BadSettings
 from accord.config.settings import Credentials, Settings
 from accord.engine.webhook_secrets import WebhookSecrets
-from accord.storage.address import PostgresAddress, SqliteAddress, default, parse
-from accord.storage.open import open_store
+from accord.storage.address import PostgresAddress, SqliteAddress, default_address, open_store, parse_address
 from accord.storage.store import Store
 
 TENANT = ""
@@ -37,7 +36,7 @@ class Either:
 async def own_keys(settings: Settings, env: Mapping[str, str]) -> Keys:
     """Return what a server has now; what it may not read, or cannot open, is a KeyManagementError."""
     own = KeyManager(env.get(KEY_FILE_VARIABLE) or None, env=env)
-    address = parse(settings.store) if settings.store else default(env)
+    address = parse_address(settings.store) if settings.store else default_address(env)
     is_kept = not isinstance(address, SqliteAddress) or address.path is not None  # memory has nothing from before
     if not is_kept or not (settings.credentials.keys or settings.credentials.key_file):
         return own

@@ -22,9 +22,8 @@ from accord.protocol import urls
 from accord.registry.availability import AskPort
 from accord.registry.names import NotAsked, Resolve, UnknownName
 from accord.registry.remote import RemoteRegistry
-from accord.storage import migrate
-from accord.storage.address import BadAddress, SqliteAddress, default, parse
-from accord.storage.open import open_store
+from accord.storage import schema
+from accord.storage.address import BadAddress, SqliteAddress, default_address, open_store, parse_address
 from accord.storage.store import StoreRefused, StoreUnavailable
 
 KEY = "ACCORD_REGISTRY_KEY"
@@ -97,14 +96,14 @@ async def _here(
     env: Mapping[str, str], store: str | None, settings: Settings, caller: Caller, *, writes: bool
 ) -> AsyncIterator[AskPort]:
     url = store or store_of(env)
-    address = parse(url) if url else default(env)
+    address = parse_address(url) if url else default_address(env)
     is_file = isinstance(address, SqliteAddress)
     if isinstance(address, SqliteAddress) and not writes and not (address.path and address.path.exists()):
         raise StoreRefused(f"There is no registry at {address}: name one with --registry or ACCORD_REGISTRY_URL")
     async with open_store(address, read_only=not writes) as there:
         if is_file and writes:  # agents may be published before the first server is started
-            await migrate.upgrade(there)
+            await schema.upgrade_schema(there)
         else:
-            await migrate.check(there)
+            await schema.check_schema(there)
         async with Published(settings, there, Roles(), HERE).offline(caller) as api:
             yield exchanges.ask_in_process(api)

@@ -14,8 +14,8 @@ from accord.config import BadSettings
 from accord.config.settings import LogFormat, Telemetry
 from accord.engine.hooks import Detail, Hook, Hooks, TaskFinished
 from accord.telemetry import logs
-from accord.telemetry.measured import Measured
 from accord.telemetry.metrics import Metrics
+from accord.telemetry.request_metrics import MeasuredA2A
 
 if TYPE_CHECKING:
     from accord.telemetry.tracing import Tracing
@@ -38,7 +38,7 @@ class Observed:
         notes: dict[type[Detail], Callable[[Any], None]] = {**self.metrics.notes, TaskFinished: self._ended}
         hooks: list[Hook] = []
         if settings.log_format is LogFormat.JSON:
-            hooks.append(logs.hear)
+            hooks.append(logs.log_context_hook)
         if self._tracing is not None:
             hooks.append(self._tracing.hear)
             stack.push_async_callback(self._tracing.flush)
@@ -46,15 +46,15 @@ class Observed:
 
     def _ended(self, detail: TaskFinished) -> None:
         self.metrics.notes[TaskFinished](detail)
-        logs.note_end(detail)
+        logs.log_task_end(detail)
 
     def agent(self, inner: HostedAgent, name: str) -> HostedAgent:
         """Return an agent whose use is seen."""
         if self._tracing is None:
-            return Measured(inner, name, self.metrics)
-        from accord.telemetry.traced import TracedRequests
+            return MeasuredA2A(inner, name, self.metrics)
+        from accord.telemetry.tracing import TracedA2A
 
-        return TracedRequests(inner, name, self.metrics, self._tracing)
+        return TracedA2A(inner, name, self.metrics, self._tracing)
 
     def admit(self, access: Access, audit: Audit) -> Admit:
         """Return a way in that is seen, and those whom it refuses, if it refuses anybody."""

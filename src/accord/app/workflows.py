@@ -21,7 +21,7 @@ from accord.engine.subscriptions import at_turn_end
 from accord.errors import TaskNotFound
 from accord.model import Message, Part, Role, SendConfiguration, SendRequest, Task
 from accord.protocol import lifecycle
-from accord.storage.address import default, parse
+from accord.storage.address import default_address, parse_address
 from accord.workflows.agent import WorkflowAgent
 from accord.workflows.attempts import INNER
 from accord.workflows.document import Document
@@ -56,7 +56,7 @@ def agent_of(
 @asynccontextmanager
 async def hosting(agent: WorkflowAgent, settings: Settings, env: Mapping[str, str]) -> AsyncIterator["Host"]:
     """Host a workflow and its members while the block runs; what is left then, others go on with."""
-    address = parse(settings.store) if settings.store else default(env)
+    address = parse_address(settings.store) if settings.store else default_address(env)
     async with AsyncExitStack() as stack:
         composition = Composition(_inner(settings), address, cards.by_slug([agent]), NOWHERE, env)
         running = await composition.run(stack, Grace(0.0))  # nobody waits for it when it ends

@@ -19,8 +19,8 @@ from accord.auth.scheme_settings import ApiKeys
 from accord.auth.schemes import Ports, SchemeKind
 from accord.errors import AgentUnavailable, AuthenticationFailed, PermissionDenied
 from accord.model import ApiKeyScheme, SecurityScheme
-from accord.storage.commands import apikeys
-from accord.storage.commands.apikeys import GENERATIONS, ID, StoredKey
+from accord.storage.commands import authentication
+from accord.storage.commands.authentication import KEY_ID_LENGTH, MAX_KEY_GENERATIONS, StoredApiKey
 from accord.storage.store import Store, StoreUnavailable
 
 PREFIX = "ak_"
@@ -34,7 +34,9 @@ USED_MS = 3600 * 1000
 
 RETRY_SECONDS = 1
 
-_KEY = re.compile(rf"ak_(?P<id>(?:[0-9a-f]{{{ID}}}){{1,{GENERATIONS}}})_(?P<secret>[A-Za-z0-9_-]{{43}})")
+_KEY = re.compile(
+    rf"ak_(?P<id>(?:[0-9a-f]{{{KEY_ID_LENGTH}}}){{1,{MAX_KEY_GENERATIONS}}})_(?P<secret>[A-Za-z0-9_-]{{43}})"
+)
 _NOBODY = hashlib.sha256(b"no key has this secret").hexdigest()
 
 log = logging.getLogger("accord.access")
@@ -53,9 +55,9 @@ class NewSecret(NamedTuple):
 
 def new_key(of: str = "") -> NewSecret:
     """Make a key, or one `of` another, which it is not good without; there are only so many in a row."""
-    if len(of) >= ID * GENERATIONS:
+    if len(of) >= KEY_ID_LENGTH * MAX_KEY_GENERATIONS:
         raise PermissionDenied("A key of this one would come from too many others: make it with one of those")
-    id, secret = of + secrets.token_hex(ID // 2), secrets.token_urlsafe(32)
+    id, secret = of + secrets.token_hex(KEY_ID_LENGTH // 2), secrets.token_urlsafe(32)
     return NewSecret(f"{PREFIX}{id}_{secret}", id, _hash(secret))
 
 
@@ -72,7 +74,7 @@ class ApiKeyAccess:
         """Look keys up in `store`, and remember what was found for a moment."""
         self._header = settings.header
         self._store = store
-        self._known: ExpiringCache[str, StoredKey] = ExpiringCache(KNOWN, settings.remember_seconds, clock)
+        self._known: ExpiringCache[str, StoredApiKey] = ExpiringCache(KNOWN, settings.remember_seconds, clock)
         self._unknown: ExpiringCache[str, bool] = ExpiringCache(UNKNOWN, settings.remember_seconds, clock)
         self._noted: ExpiringCache[str, bool] = ExpiringCache(KNOWN, USED_MS / 1000, clock)
 
@@ -112,12 +114,12 @@ class ApiKeyAccess:
         key = await self._find(id)
         return key is not None and key.is_live
 
-    async def _find(self, id: str) -> StoredKey | None:
+    async def _find(self, id: str) -> StoredApiKey | None:
         found = self._known.get(id)
         if found is not None or self._unknown.get(id):
             return found
         try:
-            found = await self._store.read(apikeys.find, id)
+            found = await self._store.read(authentication.find_api_key, id)
         except StoreUnavailable as error:
             raise AgentUnavailable("Keys cannot be checked at the moment", retry_after=RETRY_SECONDS) from error
         if found is None:
@@ -132,7 +134,7 @@ class ApiKeyAccess:
             return
         self._noted.put(id, True)
         try:
-            await self._store.do(apikeys.touch, id, USED_MS)
+            await self._store.do(authentication.touch_api_key, id, USED_MS)
         except StoreUnavailable as error:
             log.warning("the use of a key was not noted", extra={"key": id, "reason": str(error)})
 

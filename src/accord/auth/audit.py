@@ -18,8 +18,8 @@ from accord.engine.clock import SYSTEM
 from accord.errors import AuthenticationFailed, RateLimited, StorageQuotaExceeded
 from accord.model.base import Choice
 from accord.protocol.operations import Operation
-from accord.storage.commands import audit
-from accord.storage.commands.audit import Entry
+from accord.storage.commands import monitoring
+from accord.storage.commands.monitoring import AuditEntry
 from accord.storage.store import Store, StoreUnavailable
 
 OK, ABANDONED = "ok", "ABANDONED"
@@ -91,7 +91,7 @@ class Audit:
         self._store = store
         self.is_on = audited is not Audited.NONE
         self._wanted = _WANTED[audited]
-        self._waiting: deque[Entry] = deque()
+        self._waiting: deque[AuditEntry] = deque()
         self._noise = Bucket(NOISE_RATE, NOISE_BURST, clock)
         self._news, self._stopping = asyncio.Event(), asyncio.Event()
         self._said_lost = 0
@@ -103,7 +103,7 @@ class Audit:
         """Whether something is worth an entry; what is refused always is."""
         return operation in self._wanted or (self.is_on and outcome != OK)
 
-    def note(self, entry: Entry) -> None:
+    def note(self, entry: AuditEntry) -> None:
         """Take an entry; it is written soon."""
         if entry.outcome in _NOISY and self._noise.take((entry.tenant, entry.owner, entry.peer)):
             return  # the first ones tell it all, and a flood must not wash away everything else
@@ -118,7 +118,9 @@ class Audit:
         if self.is_on:
             outcome = AuthenticationFailed().row.reason
             at, peer = self.now_ms(), presented.peer or None
-            self.note(Entry(tenant="", at=at, owner="", peer=peer, agent="", operation=AUTHENTICATE, outcome=outcome))
+            self.note(
+                AuditEntry(tenant="", at=at, owner="", peer=peer, agent="", operation=AUTHENTICATE, outcome=outcome)
+            )
 
     # --- startup, loop, shutdown ----------------------------------------------------------------------------------
 
@@ -154,7 +156,7 @@ class Audit:
         """Write what waits; false if the store is away."""
         while batch := list(islice(self._waiting, BATCH)):
             try:
-                await self._store.do(audit.append, batch)
+                await self._store.do(monitoring.append_audit, batch)
             except StoreUnavailable as error:
                 log.warning("audit waits for the store", extra={"reason": str(error), "waiting": len(self._waiting)})
                 return False
@@ -183,9 +185,11 @@ class Audit:
             self._said_lost = self.lost
 
 
-def entry(operation: Operation | str, caller: Caller, agent: str, task_id: str | None, outcome: str, at: int) -> Entry:
+def entry(
+    operation: Operation | str, caller: Caller, agent: str, task_id: str | None, outcome: str, at: int
+) -> AuditEntry:
     """Return the entry of what a caller asked of an agent, or of the registry about one."""
-    return Entry(
+    return AuditEntry(
         tenant=_printable_id(caller.tenant),
         at=at,
         owner=_printable_id(caller.owner),

@@ -12,7 +12,7 @@ from accord.auth.schemes import SchemeKind
 from accord.errors import AgentUnavailable, AuthenticationFailed
 from accord.model import ApiKeyScheme, SecurityScheme
 from accord.protocol import http_headers
-from accord.storage.commands import signatures
+from accord.storage.commands import authentication
 from accord.storage.store import Store, StoreUnavailable
 
 KEPT_WINDOWS = 3
@@ -120,7 +120,7 @@ class HmacAccess:
         if self._store is None:
             return True
         try:
-            return await self._store.do(signatures.use, digest, KEPT_WINDOWS * self._window * 1000)
+            return await self._store.do(authentication.use_signature, digest, KEPT_WINDOWS * self._window * 1000)
         except StoreUnavailable as error:
             raise AgentUnavailable("Signatures cannot be checked at the moment", retry_after=RETRY_SECONDS) from error
 

@@ -11,7 +11,7 @@ from accord.cli.tables import OutputFormat, cell_text, echo_json, print_rows, pr
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
-    from accord.storage.commands.apikeys import NewKey, StoredKey
+    from accord.storage.commands.authentication import NewApiKey, StoredApiKey
 
 
 DONE, FAILED = 0, 1
@@ -42,7 +42,7 @@ def create(
     """Make a key and print it, once: only its hash is kept."""
     from accord.auth.api_keys import new_key
     from accord.auth.scheme_settings import Grant
-    from accord.storage.commands.apikeys import NewKey
+    from accord.storage.commands.authentication import NewApiKey
 
     made = new_key()
     try:
@@ -50,7 +50,7 @@ def create(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     _check(holder.roles, store)
-    new = NewKey(
+    new = NewApiKey(
         id=made.id,
         hash=made.hash,
         name=name,
@@ -109,19 +109,18 @@ def _known_roles(store: str | None) -> "tuple[AbstractSet[str], bool]":
     return built_in | {role.name for role in settings.auth.roles}, is_there and is_its_own
 
 
-async def _create(url: str | None, key: str, new: "NewKey", output: OutputFormat) -> int:
-    from accord.storage import migrate
-    from accord.storage.address import SqliteAddress
-    from accord.storage.commands import apikeys
-    from accord.storage.open import open_store
+async def _create(url: str | None, key: str, new: "NewApiKey", output: OutputFormat) -> int:
+    from accord.storage import schema
+    from accord.storage.address import SqliteAddress, open_store
+    from accord.storage.commands import authentication
 
     address = store_address(url)
     async with open_store(address) as store:
         if isinstance(address, SqliteAddress):  # keys may be made before the first server is started
-            await migrate.upgrade(store)
+            await schema.upgrade_schema(store)
         else:
-            await migrate.check(store)
-        made = await store.do(apikeys.create, new)
+            await schema.check_schema(store)
+        made = await store.do(authentication.create_api_key, new)
     shown = {"key": key, **_shown(made)}
     if output is OutputFormat.JSON:
         echo_json(shown)
@@ -133,10 +132,10 @@ async def _create(url: str | None, key: str, new: "NewKey", output: OutputFormat
 
 
 async def _list(url: str | None, output: OutputFormat) -> int:
-    from accord.storage.commands import apikeys
+    from accord.storage.commands import authentication
 
     async with open_existing_store(url, read_only=True) as store:
-        found = await store.read(apikeys.listed)
+        found = await store.read(authentication.list_api_keys)
     print_rows(
         [_shown(key) for key in found], ("id", "state", "name", "owner", "tenant", "roles", "expires", "used"), output
     )
@@ -144,10 +143,10 @@ async def _list(url: str | None, output: OutputFormat) -> int:
 
 
 async def _revoke(url: str | None, id: str) -> int:
-    from accord.storage.commands import apikeys
+    from accord.storage.commands import authentication
 
     async with open_existing_store(url) as store:
-        is_known = await store.do(apikeys.revoke, id)
+        is_known = await store.do(authentication.revoke_api_key, id)
     if not is_known:
         typer.echo(f"{NAME}: there is no key {printable(id)}", err=True)
         return FAILED
@@ -155,7 +154,7 @@ async def _revoke(url: str | None, id: str) -> int:
     return DONE
 
 
-def _shown(key: "StoredKey") -> dict[str, Any]:
+def _shown(key: "StoredApiKey") -> dict[str, Any]:
     return {
         "id": key.id,
         "state": "live" if key.is_live else "revoked" if key.revoked_at is not None else "expired",

@@ -11,7 +11,7 @@ from accord.cli.database import StoreOption, open_existing_store, run_and_exit
 from accord.cli.tables import OutputFormat, print_rows, time_of
 
 if TYPE_CHECKING:
-    from accord.storage.commands.audit import Found, Query
+    from accord.storage.commands.monitoring import AuditLogQuery, StoredAuditEntry
 
 
 DONE = 0
@@ -49,11 +49,11 @@ def list_(
     store: StoreOption = None,
 ) -> None:
     """List what was asked for, the newest first."""
-    from accord.storage.commands.audit import Query
+    from accord.storage.commands.monitoring import AuditLogQuery
 
     if all_tenants and tenant is not None:
         raise typer.BadParameter("Give a tenant or all of them, not both", param_hint="--all-tenants")
-    query = Query(
+    query = AuditLogQuery(
         owner=owner,
         operation=None if operation is None else _operation(operation),
         task_id=task,
@@ -64,11 +64,11 @@ def list_(
     run_and_exit(NAME, _list(store, None if all_tenants else tenant or "", query, output))
 
 
-async def _list(url: str | None, tenant: str | None, query: "Query", output: OutputFormat) -> int:
-    from accord.storage.commands import audit
+async def _list(url: str | None, tenant: str | None, query: "AuditLogQuery", output: OutputFormat) -> int:
+    from accord.storage.commands import monitoring
 
     async with open_existing_store(url, read_only=True) as store:
-        found = await store.read(audit.find, tenant, query)
+        found = await store.read(monitoring.find_audit, tenant, query)
     limit = query.limit - 1
     columns = COLUMNS if tenant is not None else ("at", "tenant", *COLUMNS[1:])
     print_rows([_shown(entry) for entry in found[:limit]], columns, output)
@@ -77,7 +77,7 @@ async def _list(url: str | None, tenant: str | None, query: "Query", output: Out
     return DONE
 
 
-def _shown(entry: "Found") -> dict[str, Any]:
+def _shown(entry: "StoredAuditEntry") -> dict[str, Any]:
     return {
         "id": entry.id,
         "at": time_of(entry.at),

@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from accord.storage.address import Address
-    from accord.storage.migrate import Migration
+    from accord.storage.schema import Migration
     from accord.storage.store import Store
 
 
@@ -52,31 +52,30 @@ def backup(
 
 
 async def _status(url: str | None) -> int:
-    from accord.storage import migrate
-    from accord.storage.address import SqliteAddress
-    from accord.storage.open import open_store
+    from accord.storage import schema
+    from accord.storage.address import SqliteAddress, open_store
 
-    address, newest = store_address(url), migrate.known()[-1].number
+    address, newest = store_address(url), schema.known_migrations()[-1].number
     _show("store", address)
     if isinstance(address, SqliteAddress) and not (address.path and address.path.exists()):
         _show("schema", f"no database yet, {newest} is the newest: run `accord db upgrade`")
         return NOT_UP_TO_DATE
     async with open_store(address, read_only=True) as store:
-        _show("engine", await store.read(migrate.engine))
-        found = await store.read(migrate.version)
+        _show("engine", await store.read(schema.database_version))
+        found = await store.read(schema.schema_version)
         _show("schema", f"{found}, {newest} is the newest that this version of accord knows")
-        for migration in migrate.known():
+        for migration in schema.known_migrations():
             if migration.number > found:
                 _show("pending", migration)
         if found > newest:
-            await migrate.check(store)  # says what to do, if this version cannot be used with it
+            await schema.check_schema(store)  # says what to do, if this version cannot be used with it
             _show("overlap", "this version may still be used with it; install the newer one soon")
     return UP_TO_DATE if found >= newest else NOT_UP_TO_DATE
 
 
 async def _upgrade(url: str | None) -> int:
-    from accord.storage import migrate
-    from accord.storage.open import open_store
+    from accord.storage import schema
+    from accord.storage.address import open_store
 
     address = store_address(url)
     _show("store", address)
@@ -85,7 +84,7 @@ async def _upgrade(url: str | None) -> int:
         _show("applied", migration)
 
     async with open_store(address) as store:
-        if not await migrate.upgrade(store, tell):
+        if not await schema.upgrade_schema(store, tell):
             _show("schema", "up to date, nothing to do")
     return UP_TO_DATE
 
@@ -94,7 +93,7 @@ async def _backup(url: str | None, target: Path) -> int:
     import asyncio
 
     from accord.storage.address import SqliteAddress
-    from accord.storage.backup import back_up
+    from accord.storage.sqlite.driver import back_up
     from accord.storage.store import StoreRefused
 
     address = store_address(url)
@@ -113,19 +112,18 @@ def store_address(url: str | None) -> "Address":
     from dataclasses import replace
 
     from accord.config import store_of
-    from accord.storage.address import PostgresAddress, default, parse
+    from accord.storage.address import PostgresAddress, default_address, parse_address
 
     url = url or store_of(os.environ)
-    found = parse(url) if url else default(os.environ)
+    found = parse_address(url) if url else default_address(os.environ)
     return replace(found, listen=False, signals=()) if isinstance(found, PostgresAddress) else found
 
 
 @asynccontextmanager
 async def open_existing_store(url: str | None, *, read_only: bool = False) -> AsyncIterator["Store"]:
     """Open a store that is there and has the schema that this version needs: looking must not make one."""
-    from accord.storage import migrate
-    from accord.storage.address import SqliteAddress
-    from accord.storage.open import open_store
+    from accord.storage import schema
+    from accord.storage.address import SqliteAddress, open_store
     from accord.storage.store import StoreRefused
 
     address = store_address(url)
@@ -134,7 +132,7 @@ async def open_existing_store(url: str | None, *, read_only: bool = False) -> As
             f"There is no database at {address}: name another with --store, or make it with `accord db upgrade`"
         )
     async with open_store(address, read_only=read_only) as store:
-        await migrate.check(store)
+        await schema.check_schema(store)
         yield store
 
 

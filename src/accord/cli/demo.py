@@ -43,8 +43,7 @@ def demo(
 ) -> None:
     """Serve agents that show everything: nothing has to be set up."""
     from accord.config.settings import LogFormat
-    from accord.demo import ELSEWHERE_NAME, targets
-    from accord.demo.pace import Pace
+    from accord.demo import REMOTE_AGENT_NAME, Pace, targets
 
     Pace.speed = speed
     chosen = port or _free_port(PORT)
@@ -54,14 +53,14 @@ def demo(
             "server.host": HOST,
             "server.port": chosen,
             "store": store or f"sqlite:///{folder / 'here.db'}",
-            "remotes": {ELSEWHERE_NAME: {"url": url}},
+            "remotes": {REMOTE_AGENT_NAME: {"url": url}},
         }
         application = application_of(ServeRequest(targets=targets(), flags=flags))
         refuse(application)
         if application.settings.telemetry.log_format is not LogFormat.JSON:  # which says it for each server
             if chosen != (port or PORT):
                 typer.echo(f"Port {PORT} is in use: listening on {chosen} instead.", err=True)
-            typer.echo(f"{ELSEWHERE_NAME} is on a server of its own: {url}", err=True)
+            typer.echo(f"{REMOTE_AGENT_NAME} is on a server of its own: {url}", err=True)
         if open_browser:
             application.on_start.append(lambda: _show(f"{application.url}/console/"))
         run_here(application, "warning")
@@ -135,9 +134,8 @@ def _serve_second(folder: str, port: int, speed: float, ready: "Connection[Any, 
     """Be the second server; webhooks may go to this machine, which no server allows unless it is told to."""
     from accord.app import server
     from accord.cli.startup_panel import announce_server
-    from accord.demo import ELSEWHERE
-    from accord.demo.pace import Pace
-    from accord.telemetry.logs import write_down
+    from accord.demo import REMOTE_AGENT, Pace
+    from accord.telemetry.logs import configure_logging
 
     Pace.speed = speed
     flags = {
@@ -147,9 +145,9 @@ def _serve_second(folder: str, port: int, speed: float, ready: "Connection[Any, 
         "push.allow_private": True,
         "console.enabled": False,
     }
-    application = application_of(ServeRequest(targets=(ELSEWHERE,), flags=flags))
+    application = application_of(ServeRequest(targets=(REMOTE_AGENT,), flags=flags))
     telemetry = application.settings.telemetry
-    write_down(telemetry.log_format.value, telemetry.level("warning"))
+    configure_logging(telemetry.log_format.value, telemetry.level("warning"))
     server.end_with_parent()
     with announce_server(application, shows=False) as say:
         application.on_start += [say, lambda: ready.send(True)]

@@ -73,7 +73,7 @@ def mcp(  # size: one parameter for each flag
     from accord.agents.command_environment import close_process
     from accord.config.settings import Telemetry
     from accord.protocol import urls
-    from accord.telemetry.logs import write_down
+    from accord.telemetry.logs import configure_logging
 
     if transport is McpTransport.HTTP and not urls.is_loopback(host):
         raise typer.BadParameter("Anybody could use the agents: listen on 127.0.0.1", param_hint="--host")
@@ -85,7 +85,7 @@ def mcp(  # size: one parameter for each flag
         application = application_of(ServeRequest(targets=tuple(targets or ()), config=_path(config), flags=flags))
     listen = (host, port) if transport is McpTransport.HTTP else None
     telemetry = application.settings.telemetry if application else Telemetry()
-    write_down(telemetry.log_format.value, telemetry.level("warning"))
+    configure_logging(telemetry.log_format.value, telemetry.level("warning"))
     close_process(application.env if application else None)
     try:
         asyncio.run(_serve(application, reaches, listen, {"by_skill": by_skill, "wait_seconds": wait}))

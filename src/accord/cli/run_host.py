@@ -77,14 +77,14 @@ def _execute(going: RunCommand, work: Callable[[], Coroutine[Any, Any, Exit]]) -
     from accord.errors import AccordError
     from accord.storage.address import BadAddress
     from accord.storage.store import StoreRefused, StoreUnavailable
-    from accord.telemetry.logs import Lines
+    from accord.telemetry.logs import LineFormatter
     from accord.workflows.findings import BadDocument
 
     try:
         level = going.settings.telemetry.level("error")  # the display shows failed steps
         logging.getLogger("accord").setLevel(level.upper())
         if logging.lastResort is not None:  # unlike others it looks each time where standard error is: above the tree
-            logging.lastResort.setFormatter(Lines())
+            logging.lastResort.setFormatter(LineFormatter())
             logging.lastResort.setLevel(level.upper())
         code = asyncio.run(_until_stopped(work))
     except (KeyboardInterrupt, asyncio.CancelledError):

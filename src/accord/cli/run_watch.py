@@ -25,7 +25,7 @@ from accord.model import Event, Message, Part, Role, SendConfiguration, SendRequ
 from accord.model.base import timestamp_ms
 from accord.protocol.lifecycle import ENDED, INTERRUPTED
 from accord.protocol.states import LOWER
-from accord.storage.commands import journal, steps, tasks
+from accord.storage.commands import steps, tasks, workflow_runs
 from accord.workflows import stored_run
 from accord.workflows.attempts import child_key
 from accord.workflows.channel import METADATA
@@ -198,7 +198,7 @@ class RunWatch:
     async def _hear(self, step: str, key: str, *, is_old: bool) -> None:
         """Show what a step's agent says; of what is over since long nothing."""
         engine = self._host.engine
-        noted = await engine.store.read(steps.find, self._tenant, self._id, key)
+        noted = await engine.store.read(steps.find_step, self._tenant, self._id, key)
         if noted is None:
             return
         child = msgspec.json.decode(noted, type=str)
@@ -231,7 +231,7 @@ class RunWatch:
         if (await self._task()).status.message != self._question:
             return False  # that was long ago, or is over
         if self._keyboard is None:
-            found = await self._host.engine.store.read(journal.held, self._tenant, self._id)
+            found = await self._host.engine.store.read(workflow_runs.job_status, self._tenant, self._id)
             return found is not None and found.rests
         self._open = asked
         self._shown.pause()
@@ -243,7 +243,7 @@ class RunWatch:
         if self._knows_holder:
             return
         engine = self._host.engine
-        holder = await engine.store.read(journal.held, self._tenant, self._id)
+        holder = await engine.store.read(workflow_runs.job_status, self._tenant, self._id)
         if holder is None or not (holder.is_parked or holder.is_held):
             return  # it is claimed within a moment
         self._knows_holder = True

@@ -249,12 +249,12 @@ def resume(run: RunArgument, output: OutputOption = OutputFormat.TEXT, store: St
 
 async def _list(url: str | None, which: RunFilter, inner: bool, limit: int, output: OutputFormat) -> int:
     from accord.cli import stored_runs
-    from accord.storage.commands import journal
-    from accord.storage.commands.journal import Runs
+    from accord.storage.commands import workflow_runs
+    from accord.storage.commands.workflow_runs import RunListQuery
 
     async with open_existing_store(url, read_only=True) as store:
-        wanted = Runs(states=_states(which), inner=inner, limit=limit + 1)
-        found = await store.read(journal.begun, wanted)
+        wanted = RunListQuery(states=_states(which), inner=inner, limit=limit + 1)
+        found = await store.read(workflow_runs.list_runs, wanted)
         rows = [await stored_runs.run_row(store, run) for run in found[:limit]]
     stored_runs.show_list(rows, output)
     if len(found) > limit:

@@ -77,7 +77,7 @@ def application() -> "Application":
     from accord.agents.command_environment import close_process
     from accord.agents.loader import NotAnAgent, traceback_of
     from accord.app.server import be_worker
-    from accord.telemetry.logs import write_down
+    from accord.telemetry.logs import configure_logging
 
     close_process()
     told = os.environ.pop(VARIABLE)  # processes that agents start need not know it: it may name a store's password
@@ -91,7 +91,7 @@ def application() -> "Application":
         print(f"{error}\n{lines or ''}".rstrip(), file=sys.stderr)
         raise SystemExit(BROKEN_AGENTS) from None
     # When agents are there: one that says itself what becomes of records is obeyed.
-    write_down(made.settings.telemetry.log_format.value, made.settings.telemetry.level(LOG_LEVEL))
+    configure_logging(made.settings.telemetry.log_format.value, made.settings.telemetry.level(LOG_LEVEL))
     close_process(made.env)
     be_worker(made)
     return made
@@ -250,10 +250,10 @@ def run_here(application: "Application", level: str = LOG_LEVEL) -> None:
     from accord.app import server
     from accord.app.application import NOT_STARTED
     from accord.cli.startup_panel import announce_server
-    from accord.telemetry.logs import write_down
+    from accord.telemetry.logs import configure_logging
 
     telemetry = application.settings.telemetry
-    write_down(telemetry.log_format.value, telemetry.level(level))
+    configure_logging(telemetry.log_format.value, telemetry.level(level))
     close_process(application.env)
     try:
         with announce_server(application) as say:
@@ -271,13 +271,13 @@ def _run(application: "Application", served: ServeRequest, *, reload: bool) -> N
     from accord.app.application import NOT_STARTED
     from accord.cli.startup_panel import announce_server
     from accord.config.settings import HttpServer
-    from accord.telemetry.logs import write_down
+    from accord.telemetry.logs import configure_logging
 
     settings = application.settings
     if settings.server.workers == 1 and not reload and settings.server.server is HttpServer.UVICORN:
         run_here(application)
         return
-    write_down(settings.telemetry.log_format.value, settings.telemetry.level(LOG_LEVEL))
+    configure_logging(settings.telemetry.log_format.value, settings.telemetry.level(LOG_LEVEL))
     close_process()
     try:
         asyncio.run(application.check())  # here it is said once, and not by each process again and again

@@ -142,9 +142,9 @@ def _read_tables(loaded: "Loaded") -> None:
 def _check_store_address(loaded: "Loaded") -> "Address":
     import os
 
-    from accord.storage.address import default, parse
+    from accord.storage.address import default_address, parse_address
 
-    return parse(loaded.settings.store) if loaded.settings.store else default(os.environ)
+    return parse_address(loaded.settings.store) if loaded.settings.store else default_address(os.environ)
 
 
 def _source_of(name: str, source: str, file: "Found | None") -> str:

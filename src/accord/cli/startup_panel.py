@@ -20,7 +20,7 @@ from accord.engine.agent import Agent, AgentWithMembers
 from accord.protocol import http_headers
 from accord.protocol.operations import DialectName
 from accord.storage.address import SqliteAddress
-from accord.telemetry.logs import LIFE
+from accord.telemetry.logs import SERVER_LOGGER
 
 if TYPE_CHECKING:
     from accord.app import Application
@@ -65,7 +65,7 @@ SIGNED = (
 """How a shell signs what it sends (`protocol.signing`), without leaving its variables behind."""
 
 
-log = logging.getLogger(LIFE)
+log = logging.getLogger(SERVER_LOGGER)
 
 
 @contextmanager

@@ -24,8 +24,8 @@ from accord.model import Message, Part, Role, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
 from accord.protocol.lifecycle import ENDED, INTERRUPTED
 from accord.protocol.states import LOWER
-from accord.storage.commands import endings, journal, runs, tasks
-from accord.storage.records import decode_event
+from accord.storage.commands import task_endings, task_lifecycle, tasks, workflow_runs
+from accord.storage.encoding import decode_event
 from accord.storage.store import Store
 from accord.workflows import stored_run
 from accord.workflows.channel import METADATA
@@ -35,7 +35,7 @@ from accord.workflows.stored_run import StoredRun, StoredStep, encode_decision
 
 if TYPE_CHECKING:
     from accord.model import Event
-    from accord.storage.commands.journal import Begun
+    from accord.storage.commands.workflow_runs import ListedRun
     from accord.storage.store import Store
     from accord.workflows.stored_run import StoredRun
 
@@ -49,7 +49,7 @@ WAITS_FOR_NODE = "a node: accord runs resume"
 """What a run waits for that nobody works on though there is something to do."""
 
 
-async def run_row(store: "Store", run: "Begun") -> dict[str, Any]:
+async def run_row(store: "Store", run: "ListedRun") -> dict[str, Any]:
     """Return a run as a list shows it."""
     origin = origin_of(run.origin)
     is_over = run.state in ENDED
@@ -66,9 +66,9 @@ async def run_row(store: "Store", run: "Begun") -> dict[str, Any]:
     }
 
 
-async def run_waits(store: "Store", run: "Begun") -> list[str]:
+async def run_waits(store: "Store", run: "ListedRun") -> list[str]:
     """Return what a run that has not ended waits for."""
-    held = await store.read(journal.held, run.tenant, run.task_id)
+    held = await store.read(workflow_runs.job_status, run.tenant, run.task_id)
     if held is not None and held.is_left:
         return [WAITS_FOR_NODE]
     found = await stored_run.load_stored_run(store, run.task_id)
@@ -229,8 +229,10 @@ class RunControl:
         said = Message(message_id=new_id(), role=Role.AGENT, parts=(Part(text=reason or ""),), task_id=self._id)
         status = TaskStatus(state=TaskState.CANCELED, message=said if reason else None, timestamp=timestamp_ms(at))
         try:
-            await self._store.do(endings.end, self._tenant, endings.Ending(task_id=self._id, status=status, at=at))
-        except endings.HasEnded as error:
+            await self._store.do(
+                task_endings.end_task, self._tenant, task_endings.EndRequest(task_id=self._id, status=status, at=at)
+            )
+        except task_endings.TaskHasEnded as error:
             return self._refuse_ended(error.state)
         typer.echo(f"{self._id} is canceled")
         return Exit.DONE
@@ -249,8 +251,8 @@ class RunControl:
 
     async def _wake(self, tenant: str, task_id: str, key: str, value: Any) -> bool:
         output = msgspec.json.encode(value).decode()
-        news = runs.News(task_id=task_id, key=wait_key(key), output=output, at=SYSTEM.now_ms())
-        return await self._store.do(runs.wake, tenant, news)
+        news = task_lifecycle.TaskSignal(task_id=task_id, key=wait_key(key), output=output, at=SYSTEM.now_ms())
+        return await self._store.do(task_lifecycle.deliver_signal, tenant, news)
 
     async def _hand(self, work: Awaitable[None], what: str) -> Exit:
         """Hand something in, if that is waited for."""
@@ -263,12 +265,14 @@ class RunControl:
     async def _say(self, part: Part, what: str) -> Exit:
         """Say something to the run, as whoever has begun it would."""
         message = Message(message_id=new_id(), role=Role.USER, parts=(part,), task_id=self._id)
-        work = runs.Work(queue=self._run.task.agent)
+        work = task_lifecycle.JobOptions(queue=self._run.task.agent)
         try:
             await self._store.do(
-                runs.say, self._tenant, runs.Say(task_id=self._id, message=message, work=work, at=SYSTEM.now_ms())
+                task_lifecycle.add_message,
+                self._tenant,
+                task_lifecycle.MessageRequest(task_id=self._id, message=message, work=work, at=SYSTEM.now_ms()),
             )
-        except endings.HasEnded as error:
+        except task_endings.TaskHasEnded as error:
             return self._refuse_ended(error.state)
         return await self._tell(what)
 
@@ -291,7 +295,7 @@ class RunControl:
         try:
             async with asyncio.timeout(TAKEN_SECONDS):
                 while True:
-                    held = await self._store.read(journal.held, self._tenant, self._id)
+                    held = await self._store.read(workflow_runs.job_status, self._tenant, self._id)
                     if held is None or not held.is_left:
                         return True
                     await asyncio.sleep(LOOK_SECONDS)

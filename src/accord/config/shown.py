@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from accord.config.load import ENV, Loaded, references
-from accord.storage.address import BadAddress, parse
+from accord.storage.address import BadAddress, parse_address
 
 HIDDEN = "***"
 DEFAULT = "default"
@@ -112,7 +112,7 @@ def _written(value: Any, *, is_secret: bool) -> Any:
 
 def _store(url: str | None) -> str | None:
     try:
-        return None if url is None else str(parse(url))
+        return None if url is None else str(parse_address(url))
     except BadAddress:
         return HIDDEN
 

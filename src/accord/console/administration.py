@@ -18,9 +18,8 @@ from accord.console.views import AuditPage, AuditRow, Limit, OwnerStorage, Stora
 from accord.errors import PermissionDenied
 from accord.protocol.operations import Operation
 from accord.service.storage_quotas import IDLE_FACTOR
-from accord.storage.commands import audit, storage
-from accord.storage.commands.audit import Found, Query
-from accord.storage.commands.storage import Stored
+from accord.storage.commands import monitoring
+from accord.storage.commands.monitoring import AuditLogQuery, StoredAuditEntry, StoredTotal
 
 T = TypeVar("T")
 
@@ -84,7 +83,7 @@ class RecordsApi:
     async def log(self, asked: ApiRequest) -> ApiReply:
         """List who asked for what, the newest first."""
         caller, search = self._trusted(asked), asked.found(AuditQuery)
-        query = Query(
+        query = AuditLogQuery(
             owner=search.owner,
             operation=search.operation,
             task_id=search.task,
@@ -92,7 +91,7 @@ class RecordsApi:
             before=PageToken.read(search.page, tuple[int, int]),
             limit=search.limit + 1,
         )
-        found = await self._house.store.read(audit.find, caller.tenant, query)
+        found = await self._house.store.read(monitoring.find_audit, caller.tenant, query)
         shown = found[: search.limit]
         more = PageToken.write((shown[-1].at, shown[-1].id)) if len(found) > search.limit else None
         return ApiReply(body=AuditPage(items=[_audit_row(one) for one in shown], next=more))
@@ -106,12 +105,12 @@ class RecordsApi:
     async def usage(self, asked: ApiRequest) -> ApiReply:
         """Show what is stored, and the quotas."""
         caller, quotas, sums = asked.known, self._house.quotas, self._sums
-        own = await sums.read(storage.stored, *caller.account)
+        own = await sums.read(monitoring.stored_total, *caller.account)
         owner = _storage_use(own, quotas.owner_tasks, quotas.owner_bytes)
         if not self._sees_everybody(caller):
             return ApiReply(body=UsageView(owner=owner, tenant=None, owners=None))
-        everybody = await sums.read(storage.stored, caller.tenant, None)
-        owners = await sums.read(storage.by_owner, caller.tenant, MAX_OWNERS)
+        everybody = await sums.read(monitoring.stored_total, caller.tenant, None)
+        owners = await sums.read(monitoring.stored_by_owner, caller.tenant, MAX_OWNERS)
         tenant = _storage_use(everybody, quotas.tenant_tasks, quotas.tenant_bytes)
         rows = [OwnerStorage(tenant=one.tenant, owner=one.owner, tasks=one.tasks, bytes=one.bytes) for one in owners]
         return ApiReply(body=UsageView(owner=owner, tenant=tenant, owners=rows))
@@ -126,11 +125,11 @@ class RecordsApi:
         return caller.roles is None or (seen.sees_all and not seen.others and not seen.hidden)
 
 
-def _storage_use(stored: Stored, max_tasks: int, max_bytes: int) -> StorageUse:
+def _storage_use(stored: StoredTotal, max_tasks: int, max_bytes: int) -> StorageUse:
     return StorageUse(tasks=stored.tasks, bytes=stored.bytes, max_tasks=max_tasks or None, max_bytes=max_bytes or None)
 
 
-def _audit_row(found: Found) -> AuditRow:
+def _audit_row(found: StoredAuditEntry) -> AuditRow:
     return AuditRow(
         id=found.id,
         at=time_of(found.at) or "",

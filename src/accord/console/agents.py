@@ -28,7 +28,7 @@ from accord.registry import cards as publishing
 from accord.registry.trust import SignedBy, TrustedKeys
 from accord.remote.tasks import ContactPort, RemoteContact
 from accord.service.service import Offers
-from accord.storage.commands import activity
+from accord.storage.commands import monitoring
 
 
 class ServedAs(Struct, frozen=True, kw_only=True):
@@ -304,7 +304,7 @@ class AgentsApi:
         now, seen = self._house.now_ms(), self._house.sight.seen(caller)
         span = MINUTES * 60_000
         since, until = uuid7(now - span, bytes(RANDOM_BYTES)), uuid7(now + span, bytes(RANDOM_BYTES))
-        found = await self._house.store.read(activity.by_agent, caller.tenant, seen, since, until)
+        found = await self._house.store.read(monitoring.activity_by_agent, caller.tenant, seen, since, until)
         if found.first is not None:
             span = max(1, now - _created_at(found.first))
         return AgentActivity(begun=found.begun, open=found.open, minutes=span / 60_000)

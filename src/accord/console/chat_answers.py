@@ -22,7 +22,7 @@ from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
 from accord.protocol.sse import KEEP_ALIVE
 from accord.storage.commands import chats, tasks
-from accord.storage.commands.chats import ASSISTANT, Chat, Said
+from accord.storage.commands.chats import ASSISTANT, Chat, ChatMessage
 from accord.storage.store import StoreUnavailable
 
 STREAM = [*HEADERS, (b"x-vercel-ai-ui-message-stream", b"v1")]
@@ -123,7 +123,7 @@ class ChatAnswers:
         self._coming.pop(answer.key, None)
         answer.end()
 
-    def follow(self, tenant: str, chat: Chat, said: Said) -> ChatAnswer:
+    def follow(self, tenant: str, chat: Chat, said: ChatMessage) -> ChatAnswer:
         """Return an answer whose task is known, and see to it that it is followed."""
         answer = self.expect(tenant, chat.id, said.id)
         if not answer.begins.is_set():
@@ -133,7 +133,7 @@ class ChatAnswers:
             work.add_done_callback(self._following.discard)
         return answer
 
-    async def _followed(self, tenant: str, chat: Chat, said: Said, answer: ChatAnswer) -> None:
+    async def _followed(self, tenant: str, chat: Chat, said: ChatMessage, answer: ChatAnswer) -> None:
         try:
             await self._heard(tenant, chat, said, answer)
             await self.keep(tenant, chat, said.id, answer.chunks)
@@ -151,7 +151,7 @@ class ChatAnswers:
         answer.add([{"type": "error", "errorText": reason}])
         self.forget(answer)
 
-    async def _heard(self, tenant: str, chat: Chat, said: Said, answer: ChatAnswer) -> None:
+    async def _heard(self, tenant: str, chat: Chat, said: ChatMessage, answer: ChatAnswer) -> None:
         """Let an answer say what happens to its task, until nothing more happens without a person."""
         about = await self.about(tenant, chat, said)
         encoder, hub = UiStreamEncoder(about), self._house.host.engine.hub
@@ -177,11 +177,11 @@ class ChatAnswers:
     async def keep(self, tenant: str, chat: Chat, answer_id: str, chunks: Sequence[Chunk]) -> None:
         """Keep an answer that has ended."""
         doc = msgspec.json.encode(ui_messages.fold_chunks(chunks)).decode()
-        await self._house.store.do(chats.finish, tenant, chat.id, answer_id, doc)
+        await self._house.store.do(chats.finish_answer, tenant, chat.id, answer_id, doc)
 
-    async def about(self, tenant: str, chat: Chat, said: Said) -> AnswerInfo:
+    async def about(self, tenant: str, chat: Chat, said: ChatMessage) -> AnswerInfo:
         """Return what an answer is about."""
-        before = await self._house.store.read(chats.said, tenant, chat.id, said.id)
+        before = await self._house.store.read(chats.read_message_pair, tenant, chat.id, said.id)
         question = next((one.doc for one in before if one.role != ASSISTANT and one.doc), None)
         agent: Agent | None = self._house.agents.get(said.agent or "")
         return AnswerInfo(
@@ -200,7 +200,7 @@ class ChatAnswers:
     async def active(self, tenant: str, chat: Chat) -> list[ChatAnswer]:
         """Return the answers of a chat that are coming; those that have ended meanwhile are kept first."""
         found = []
-        for said in await self._house.store.read(chats.pending, tenant, chat.id):
+        for said in await self._house.store.read(chats.list_pending_answers, tenant, chat.id):
             known = self._coming.get((tenant, chat.id, said.id))
             if known is not None:
                 found.append(known)
@@ -216,25 +216,25 @@ class ChatAnswers:
                 found.append(answer)
         return found
 
-    async def _rests(self, tenant: str, said: Said) -> bool:
+    async def _rests(self, tenant: str, said: ChatMessage) -> bool:
         head = await self._house.store.read(tasks.read_head, tenant, said.task_id or "")
         return head is None or head.task_state in lifecycle.ENDED | lifecycle.INTERRUPTED
 
-    async def _looked_for(self, tenant: str, chat: Chat, said: Said) -> Said | None:
+    async def _looked_for(self, tenant: str, chat: Chat, said: ChatMessage) -> ChatMessage | None:
         """Return an answer with its task, of which nobody knows whether it was made; None if it may still be made.
 
         It is found by the message, which no other task has. One that there is none for is kept as such.
         """
         house = self._house
-        message_id = attempt_message_id(await house.store.read(chats.said, tenant, chat.id, said.id), said)
-        query = tasks.Query(owner=chat.owner, context_id=chat.context_id, limit=LOOKED_AT)
+        message_id = attempt_message_id(await house.store.read(chats.read_message_pair, tenant, chat.id, said.id), said)
+        query = tasks.TaskListQuery(owner=chat.owner, context_id=chat.context_id, limit=LOOKED_AT)
         for stored in (await house.store.read(tasks.list_tasks, tenant, query))[0]:
             task = await house.host.engine.archive.unpack(tenant, stored)
             places = [at for at, one in enumerate(task.history) if one.message_id == message_id]
             if places:
                 asked = message_id if places[0] else None
                 data = task_data_id(task.id)
-                await house.store.do(chats.link, tenant, chat.id, said.id, task.id, asked, data)
+                await house.store.do(chats.link_task, tenant, chat.id, said.id, task.id, asked, data)
                 return replace(said, task_id=task.id, asked=asked, data=data)
         if house.now_ms() - said.created_at > UNSURE_MS:
             encoder = UiStreamEncoder(await self.about(tenant, chat, said))
@@ -247,7 +247,7 @@ def task_data_id(task_id: str) -> str:
     return msgspec.json.encode({"artifactType": ui_stream.TASK, "taskId": task_id}).decode()
 
 
-def attempt_message_id(before: Sequence[Said], answer: Said) -> str:
+def attempt_message_id(before: Sequence[ChatMessage], answer: ChatMessage) -> str:
     """Return the id under which an agent is told what an answer is given to: another for every attempt at one."""
     question = next((one.id for one in before if one.role != ASSISTANT), "")
     return f"{question}/{answer.id}"

@@ -30,9 +30,9 @@ from accord.protocol.codec import invalid_field
 from accord.protocol.operations import Operation
 from accord.protocol.states import LOWER
 from accord.remote.tasks import ContactPort, RemoteAgentPort
-from accord.storage.commands import browsing, chats
-from accord.storage.commands.browsing import Found
-from accord.storage.commands.chats import ASSISTANT, USER, AlreadySaid, Chat, NoSuchChat, Said, Turn
+from accord.storage.commands import chats, task_lists
+from accord.storage.commands.chats import ASSISTANT, USER, Chat, ChatMessage, DuplicateMessage, NewChatTurn, NoSuchChat
+from accord.storage.commands.task_lists import ListedTask
 
 EXAMPLES = 4
 """How many things to say are shown of an agent."""
@@ -138,7 +138,7 @@ class ChatHistoryApi:
         caller, wanted, feed = asked.known, asked.found(ChatQuery), self._house.feed.seq
         before = PageToken.read(wanted.page, tuple[int, str])
         found = await self._house.store.read(
-            chats.listed, caller.tenant, caller.owner, wanted.q.strip(), before, wanted.limit + 1
+            chats.list_chats, caller.tenant, caller.owner, wanted.q.strip(), before, wanted.limit + 1
         )
         shown = found[: wanted.limit]
         following = PageToken.write((shown[-1].updated_at, shown[-1].id)) if len(found) > wanted.limit else None
@@ -149,7 +149,7 @@ class ChatHistoryApi:
         feed, tenant = self._house.feed.seq, asked.known.tenant
         chat = await self.found(asked)
         active = await self._answers.active(tenant, chat)
-        said = await self._house.store.read(chats.messages, tenant, chat.id)
+        said = await self._house.store.read(chats.list_messages, tenant, chat.id)
         shown = msgspec.structs.replace(chat, is_active=bool(active))
         messages = [msgspec.json.decode(one.doc) for one in said if one.doc is not None]
         return ApiReply(body=ChatView(chat=chat_row(shown), messages=messages, feed=feed))
@@ -282,7 +282,7 @@ class ChatApi:
         try:
             chat = await self._begun(body.id, slug, wanted, answer_id, caller)
             await self._send(chat, answer_id, wanted.question, answered, body.mode or self._models.mode(slug), caller)
-        except AlreadySaid:  # by the same request, sent twice at once
+        except DuplicateMessage:  # by the same request, sent twice at once
             self._answers.forget(answer)
             return await self.post(asked)
         except BaseException:
@@ -307,7 +307,7 @@ class ChatApi:
         """Return the answer that is coming already, if the same was said just before."""
         if chat is None or wanted.instead_of is None:
             return None
-        last = await self._house.store.read(chats.said, caller.tenant, chat.id)
+        last = await self._house.store.read(chats.read_message_pair, caller.tenant, chat.id)
         is_same = len(last) == 2 and last[0].id == wanted.instead_of and last[0].doc == _encode_message(wanted.question)
         active = await self._answers.active(caller.tenant, chat) if is_same and last[1].doc is None else []
         return next((one for one in active if one.key[2] == last[1].id), None)
@@ -316,9 +316,17 @@ class ChatApi:
         """Return what is said, or said again, and what of the chat makes way for it."""
         if body.trigger == "submit-message":
             said = body.last
-            known = [] if chat is None else await self._house.store.read(chats.said, tenant, chat.id, said["id"])
+            known = (
+                []
+                if chat is None
+                else await self._house.store.read(chats.read_message_pair, tenant, chat.id, said["id"])
+            )
             return ChatTurn(question=said, instead_of=said["id"] if known else None)
-        found = [] if chat is None else await self._house.store.read(chats.said, tenant, chat.id, body.message_id)
+        found = (
+            []
+            if chat is None
+            else await self._house.store.read(chats.read_message_pair, tenant, chat.id, body.message_id)
+        )
         question = next((one for one in reversed(found) if one.role != ASSISTANT and one.doc), None)
         if question is None or question.doc is None:
             raise chat_not_found("There is no such message to be answered again")
@@ -338,12 +346,12 @@ class ChatApi:
             raise invalid_field("message.parts", UNDECIDED)
         return task.id
 
-    async def _asking(self, chat: Chat | None, slug: str, caller: Caller) -> Found | None:
+    async def _asking(self, chat: Chat | None, slug: str, caller: Caller) -> ListedTask | None:
         """Return the task of the last answer if it asks something."""
-        last = [] if chat is None else await self._house.store.read(chats.said, caller.tenant, chat.id)
+        last = [] if chat is None else await self._house.store.read(chats.read_message_pair, caller.tenant, chat.id)
         if not last or last[-1].task_id is None or last[-1].agent != slug:
             return None
-        found = await self._house.store.read(browsing.rows, caller.tenant, [last[-1].task_id])
+        found = await self._house.store.read(task_lists.rows, caller.tenant, [last[-1].task_id])
         return next((one for one in found if one.owner == caller.owner and one.state in lifecycle.INTERRUPTED), None)
 
     async def _begun(self, chat_id: str, slug: str, wanted: ChatTurn, answer_id: str, caller: Caller) -> Chat:
@@ -358,7 +366,7 @@ class ChatApi:
             created_at=at,
             updated_at=at,
         )
-        turn = Turn(
+        turn = NewChatTurn(
             chat=new,
             agent=slug,
             answer_id=answer_id,
@@ -369,7 +377,7 @@ class ChatApi:
             after=wanted.after,
         )
         try:
-            begun = await self._house.store.do(chats.begin, caller.tenant, turn)
+            begun = await self._house.store.do(chats.start_turn, caller.tenant, turn)
         except NoSuchChat:
             raise chat_not_found() from None
         for said in begun.dropped:
@@ -381,21 +389,23 @@ class ChatApi:
     ) -> None:
         """Tell the agent, and let its answer come."""
         tenant, store = caller.tenant, self._house.store
-        said = Said(seq=0, id=answer_id, role=ASSISTANT, agent=chat.agent, created_at=chat.updated_at)
-        asked = attempt_message_id((Said(seq=0, id=question["id"], role=USER),), said)
+        said = ChatMessage(seq=0, id=answer_id, role=ASSISTANT, agent=chat.agent, created_at=chat.updated_at)
+        asked = attempt_message_id((ChatMessage(seq=0, id=question["id"], role=USER),), said)
         message = ui_messages.to_agent_message(question, asked, chat.context_id, answered)
         request = SendRequest(message=message, configuration=SendConfiguration(return_immediately=True))
         try:
             given = await self._house.services[chat.agent].send(request, caller)
         except AccordError:
-            await store.do(chats.withdraw, tenant, chat.id, answer_id)
+            await store.do(chats.withdraw_answer, tenant, chat.id, answer_id)
             raise
         if isinstance(given, Message):
             about = await self._answers.about(tenant, chat, said)
             await self._answers.give(tenant, chat, answer_id, ui_stream.message_answer(about, given))
             return
         linked = replace(said, task_id=given.id, asked=asked if answered else None)
-        if not await store.do(chats.link, tenant, chat.id, answer_id, given.id, linked.asked, task_data_id(given.id)):
+        if not await store.do(
+            chats.link_task, tenant, chat.id, answer_id, given.id, linked.asked, task_data_id(given.id)
+        ):
             await self._cancel(linked, caller)  # it has made way for another answer while it was sent
         if mode == "task":
             about = await self._answers.about(tenant, chat, linked)
@@ -424,22 +434,22 @@ class ChatApi:
         for answer in await self._answers.active(caller.tenant, chat):
             await answer.begins.wait()
         tenant, store = caller.tenant, self._house.store
-        stopped = _answers_to_stop(await store.read(chats.pending, tenant, chat.id), wanted)
+        stopped = _answers_to_stop(await store.read(chats.list_pending_answers, tenant, chat.id), wanted)
         for id in stopped:  # of those that another process is sending: it finds that out, and cancels the task
-            await store.do(chats.withdraw, tenant, chat.id, id)
-        for said in await store.read(chats.pending, tenant, chat.id):
+            await store.do(chats.withdraw_answer, tenant, chat.id, id)
+        for said in await store.read(chats.list_pending_answers, tenant, chat.id):
             if said.id in stopped:
                 await self._cancel(said, caller)
         return ApiReply(204)
 
-    async def _cancel(self, said: Said, caller: Caller) -> None:
+    async def _cancel(self, said: ChatMessage, caller: Caller) -> None:
         service = self._house.services.get(said.agent or "")
         if said.task_id is not None and service is not None:
             with suppress(AccordError):  # it has ended, or is none of theirs
                 await service.cancel(CancelRequest(id=said.task_id), caller)
 
 
-def _answers_to_stop(coming: Sequence[Said], wanted: str | None) -> Sequence[str]:
+def _answers_to_stop(coming: Sequence[ChatMessage], wanted: str | None) -> Sequence[str]:
     """Return the answers that are to be stopped; one that is named may have ended, and another begun."""
     return [one.id for one in coming[-1:]] if wanted is None else [one.id for one in coming if one.id == wanted]
 

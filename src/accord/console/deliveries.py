@@ -16,9 +16,9 @@ from accord.engine.webhook_delivery import MAX_ATTEMPTS, ExchangeSide
 from accord.errors import TaskNotFound
 from accord.protocol import codec
 from accord.protocol.operations import Operation
-from accord.storage.commands import deliveries, pushes
-from accord.storage.commands.deliveries import Found, Wanted
-from accord.storage.commands.pushes import Tried
+from accord.storage.commands import webhook_deliveries, webhooks
+from accord.storage.commands.webhook_deliveries import DeliveryListQuery, ListedDelivery
+from accord.storage.commands.webhooks import StoredAttempt
 
 MAX_AT_ONCE = 500
 """Webhooks that one request has tried again."""
@@ -72,7 +72,7 @@ class DeliveriesApi:
     async def list(self, asked: ApiRequest) -> ApiReply:
         """List webhooks, those of the newest tasks first."""
         search, caller, feed = asked.found(DeliveryQuery), asked.known, self._house.feed.seq
-        wanted = Wanted(
+        wanted = DeliveryListQuery(
             state=search.state,
             task_id=search.task or None,
             url=search.url or None,
@@ -80,7 +80,7 @@ class DeliveriesApi:
             limit=search.limit + 1,
         )
         seen = self._house.sight.seen(caller, Operation.GET)
-        found = await self._house.store.read(deliveries.page, caller.tenant, seen, wanted)
+        found = await self._house.store.read(webhook_deliveries.list_deliveries, caller.tenant, seen, wanted)
         shown = found[: search.limit]
         more = PageToken.write((shown[-1].task_id, shown[-1].id)) if len(found) > search.limit else None
         return ApiReply(body=DeliveryPage(items=[self._row(one) for one in shown], next=more, feed=feed))
@@ -88,10 +88,10 @@ class DeliveriesApi:
     async def show(self, asked: ApiRequest) -> ApiReply:
         """Show a webhook and the latest attempts to call it."""
         caller, (task_id, id) = asked.known, (asked.parts["task"], asked.parts["push"])
-        seen, wanted = self._house.sight.seen(caller, Operation.GET), Wanted(task_id=task_id, id=id, limit=1)
+        seen, wanted = self._house.sight.seen(caller, Operation.GET), DeliveryListQuery(task_id=task_id, id=id, limit=1)
         # The attempts first: how the webhook stands then includes what came of them.
-        tried = await self._house.store.read(pushes.tried, caller.tenant, task_id, id)
-        found = await self._house.store.read(deliveries.page, caller.tenant, seen, wanted)
+        tried = await self._house.store.read(webhooks.list_attempts, caller.tenant, task_id, id)
+        found = await self._house.store.read(webhook_deliveries.list_deliveries, caller.tenant, seen, wanted)
         if not found:
             raise TaskNotFound("There is no such webhook")
         row = msgspec.structs.asdict(self._row(found[0]))
@@ -102,15 +102,20 @@ class DeliveriesApi:
         body, caller, store = codec.decode(asked.body, _redelivery), asked.known, self._house.store
         seen = self._house.sight.seen(caller, Operation.CANCEL)
         if body.all_dead:
-            count = await store.do(deliveries.redeliver_seen, caller.tenant, seen, MAX_AT_ONCE)
+            count = await store.do(webhook_deliveries.redeliver_visible, caller.tenant, seen, MAX_AT_ONCE)
             return ApiReply(body=Tries(count=count))
         count = 0
         for task_id, _, id in (one.partition("/") for one in body.ids):
-            if await store.read(deliveries.page, caller.tenant, seen, Wanted(task_id=task_id, id=id, limit=1)):
-                count += await store.do(pushes.redeliver, caller.tenant, task_id, id)
+            if await store.read(
+                webhook_deliveries.list_deliveries,
+                caller.tenant,
+                seen,
+                DeliveryListQuery(task_id=task_id, id=id, limit=1),
+            ):
+                count += await store.do(webhooks.redeliver, caller.tenant, task_id, id)
         return ApiReply(body=Tries(count=count))
 
-    def _row(self, found: Found) -> DeliveryRow:
+    def _row(self, found: ListedDelivery) -> DeliveryRow:
         return DeliveryRow(
             id=f"{found.task_id}/{found.id}",
             task_id=found.task_id,
@@ -129,7 +134,7 @@ class DeliveriesApi:
         )
 
 
-def _attempt(tried: Tried) -> AttemptView:
+def _attempt(tried: StoredAttempt) -> AttemptView:
     request, response = _detail.decode(tried.detail)
     return AttemptView(
         id=tried.id,

@@ -21,8 +21,8 @@ from accord.console.views import TaskRow
 from accord.model.base import timestamp_ms
 from accord.protocol.sse import KEEP_ALIVE
 from accord.service.host import Host
-from accord.storage.commands import browsing, chats
-from accord.storage.commands.browsing import News, Seen
+from accord.storage.commands import chats, task_lists
+from accord.storage.commands.task_lists import TaskChanges, VisibleTasks
 from accord.storage.store import StoreUnavailable
 
 FLUSH_SECONDS = 0.1
@@ -59,7 +59,7 @@ TOPIC, TOLD = "task:", "task"
 TRIED, DELIVERY = "tried:", "delivery"
 CHAT = "chat"
 
-SEES_ALL = Seen(owner="", sees_all=True)
+SEES_ALL = VisibleTasks(owner="", sees_all=True)
 
 log = logging.getLogger("accord.feed")
 
@@ -95,7 +95,7 @@ class Feed:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._polled_at = 0.0
-        self._rereading: dict[tuple[str, Seen, int], asyncio.Task[StoredChanges]] = {}
+        self._rereading: dict[tuple[str, VisibleTasks, int], asyncio.Task[StoredChanges]] = {}
 
     @property
     def seq(self) -> int:
@@ -152,7 +152,7 @@ class Feed:
                     audience.tried[task_id] = None
                     self._wake.set()
             elif topic.startswith(chats.TOPIC):
-                tenant, chat_id = chats.of_topic(topic)
+                tenant, chat_id = chats.chat_of_topic(topic)
                 if audience := self._audiences.get(tenant):
                     audience.chats[chat_id] = None
                     self._wake.set()
@@ -201,7 +201,7 @@ class Feed:
         return audience.told_after(begin) if begin >= audience.covered else None
 
     async def _missed(
-        self, audience: FeedSubscribers, seen: Seen, after: int, remembered: list[FeedEvent] | None, begin: int
+        self, audience: FeedSubscribers, seen: VisibleTasks, after: int, remembered: list[FeedEvent] | None, begin: int
     ) -> bytes:
         """Return what somebody has missed, or that it was too much."""
         others = [one.told for one in self._others if one.tenant in (None, audience.tenant)]
@@ -215,7 +215,7 @@ class Feed:
         # Of what is no task nothing is in the store.
         return frames if after >= self._others_from else frames + frame(begin, "reset", {})
 
-    async def _reread(self, audience: FeedSubscribers, seen: Seen, after: int) -> list[FeedEvent] | None:
+    async def _reread(self, audience: FeedSubscribers, seen: VisibleTasks, after: int) -> list[FeedEvent] | None:
         """Return what has happened to tasks since about a number, or None if that is too much.
 
         What is from the store has that number: whoever gets only a part of it asks for all again.
@@ -233,17 +233,17 @@ class Feed:
         found = [FeedEvent(after, row.agent, row.owner, frame(after, TOLD, row)) for row in rows]
         return found + audience.told_after(number)
 
-    async def _read(self, tenant: str, seen: Seen, since: int) -> StoredChanges:
+    async def _read(self, tenant: str, seen: VisibleTasks, since: int) -> StoredChanges:
         number, store = self.seq, self._host.engine.store
-        ids = await store.read(browsing.changed, tenant, seen, since, MISSED + 1)
+        ids = await store.read(task_lists.recently_changed, tenant, seen, since, MISSED + 1)
         if len(ids) > MISSED:
             return StoredChanges(number, None)
-        found = await store.read(browsing.news, tenant, {}, list(ids), since)
+        found = await store.read(task_lists.changes_since, tenant, {}, list(ids), since)
         return StoredChanges(number, sorted(self._rows({}, found, since), key=attrgetter("updated_at")))
 
     async def _logs(self, tenant: str, listener: FeedSubscriber, begin: int) -> bytes:
         """Return how far the logs are that somebody looks at."""
-        rows = await self._host.engine.store.read(browsing.rows, tenant, sorted(listener.topics))
+        rows = await self._host.engine.store.read(task_lists.rows, tenant, sorted(listener.topics))
         seen = [row for row in rows if listener.seen.sees(row.agent, row.owner)]
         return b"".join(frame(begin, "log", {"taskId": row.id, "seq": row.seq}) for row in seen)
 
@@ -290,7 +290,7 @@ class Feed:
         """Find out what happened without a hint."""
         now = self._now_ms()
         found = await self._host.engine.store.read(
-            browsing.changed, audience.tenant, SEES_ALL, audience.looked - SLACK_MS, POLLED
+            task_lists.recently_changed, audience.tenant, SEES_ALL, audience.looked - SLACK_MS, POLLED
         )
         audience.looked = now
         if len(found) == POLLED:
@@ -303,7 +303,7 @@ class Feed:
         """Read what happened to tasks, and tell it."""
         known, since = audience.known(dirty), audience.since - SLACK_MS
         unknown = [task_id for task_id in dirty if task_id not in known]
-        news = await self._host.engine.store.read(browsing.news, audience.tenant, known, unknown, since)
+        news = await self._host.engine.store.read(task_lists.changes_since, audience.tenant, known, unknown, since)
         rows = {id: row for id in known if (row := audience.row(id)) is not None}
         told = self._rows(rows, news, since)
         audience.tell([self._numbered(row) for row in told])
@@ -316,7 +316,7 @@ class Feed:
     async def _tell_tried(self, audience: FeedSubscribers) -> None:
         """Tell whose webhooks were called; one that is called while this reads is told of here as well."""
         tried = list(audience.tried)[:AT_ONCE]
-        for task in await self._host.engine.store.read(browsing.rows, audience.tenant, tried):
+        for task in await self._host.engine.store.read(task_lists.rows, audience.tenant, tried):
             self.tell(DELIVERY, {"taskId": task.id}, tenant=audience.tenant, owner=task.owner, agent=task.agent)
         for task_id in tried:
             del audience.tried[task_id]
@@ -329,7 +329,7 @@ class Feed:
         for chat_id in changed:
             del audience.chats[chat_id]
 
-    def _rows(self, rows: dict[str, TaskRow], news: News, since: int) -> list[TaskRow]:
+    def _rows(self, rows: dict[str, TaskRow], news: TaskChanges, since: int) -> list[TaskRow]:
         """Return a row for each status that tasks were given, in order, and bring `rows` up to date.
 
         Of those nobody knew, one that has only been created is told as it is.

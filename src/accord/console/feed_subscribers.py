@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from accord.console.views import TaskRow
-from accord.storage.commands.browsing import Seen
+from accord.storage.commands.task_lists import VisibleTasks
 
 MAX_UNREAD_BYTES = 4 * 1024 * 1024
 """Bytes that a listener may leave unread: one that reads so slowly is better off beginning anew."""
@@ -31,7 +31,7 @@ class FeedEvent(NamedTuple):
     owner: str | None
     frame: bytes
 
-    def is_for(self, seen: Seen) -> bool:
+    def is_for(self, seen: VisibleTasks) -> bool:
         """Whether somebody gets to see it."""
         if self.owner is None:
             return self.agent not in seen.hidden
@@ -41,7 +41,7 @@ class FeedEvent(NamedTuple):
 class FeedSubscriber:
     """One open page: what it has not read yet."""
 
-    def __init__(self, seen: Seen, topics: frozenset[str]) -> None:
+    def __init__(self, seen: VisibleTasks, topics: frozenset[str]) -> None:
         """Tell what is `seen`, and of the tasks `topics` also that their logs have grown."""
         self.seen = seen
         self.topics = topics
@@ -102,7 +102,7 @@ class FeedSubscribers:
         self.dirty: dict[str, None] = {}
         self.tried: dict[str, None] = {}
         self.chats: dict[str, None] = {}
-        self._views: dict[Seen, set[FeedSubscriber]] = {}
+        self._views: dict[VisibleTasks, set[FeedSubscriber]] = {}
         self._topics: dict[str, set[FeedSubscriber]] = {}
         self._told: deque[FeedEvent] = deque()
         self._known: dict[str, tuple[TaskRow, int]] = {}

@@ -11,8 +11,8 @@ from accord.engine.child_tasks import child_of
 from accord.engine.context import APPROVAL
 from accord.engine.messages import text_of
 from accord.model import Message, TaskState
-from accord.storage.commands import browsing
-from accord.storage.commands.browsing import Found
+from accord.storage.commands import task_lists
+from accord.storage.commands.task_lists import ListedTask
 from accord.workflows.channel import METADATA
 from accord.workflows.stored_run import RunWait, load_stored_run
 
@@ -40,7 +40,7 @@ class InboxApi:
         caller = asked.known
         feed = self._house.feed.seq
         seen = self._house.sight.seen(caller)
-        found = await self._house.store.read(browsing.asking, caller.tenant, seen, ASKING, LIMIT)
+        found = await self._house.store.read(task_lists.list_waiting, caller.tenant, seen, ASKING, LIMIT)
         passed_on = {_passed_on(one.message) for one in found}
         items: list[Question] = []
         for one in found:
@@ -48,7 +48,7 @@ class InboxApi:
                 items += await self._questions(one)
         return ApiReply(body=Inbox(items=sorted(items, key=lambda item: (item.since, item.id)), feed=feed))
 
-    async def _questions(self, found: Found) -> list[Question]:
+    async def _questions(self, found: ListedTask) -> list[Question]:
         """Return what a task asks: one thing, but that the steps of a run may each wait to be approved."""
         row = task_row(found, self._house.sight)
         step = _step(found.message)

@@ -31,9 +31,8 @@ from accord.registry.directory import (
 )
 from accord.registry.remote import API
 from accord.registry.trust import SignatureVerdict
-from accord.storage.commands.apikeys import StoredKey
-from accord.storage.commands.checks import Checked
-from accord.storage.commands.registry import PUBLIC, Found, Listing, Query
+from accord.storage.commands.authentication import StoredApiKey
+from accord.storage.commands.published_agents import PUBLIC, AgentQuery, FoundListing, LastCheck, Listing
 
 Days = Annotated[float, Meta(gt=0, le=3650)]
 Offset = Annotated[int, Meta(ge=0, le=10**9)]
@@ -265,7 +264,7 @@ class RegistryApi:
         if search.owned_only and asked.caller is None:
             raise AuthenticationFailed("Say who you are to list your own agents")
         skip = search.offset if search.skip is None else search.skip
-        query = Query(
+        query = AgentQuery(
             words=tuple(dict.fromkeys(search.search.lower().split())),
             tags=tuple(dict.fromkeys(tag.strip().lower() for tag in search.tags)),
             has_tee=search.has_tee,
@@ -398,7 +397,7 @@ class RegistryApi:
         return ApiReply(204)
 
 
-def _summary(found: Found) -> Summary:
+def _summary(found: FoundListing) -> Summary:
     return Summary(
         id=found.id,
         human_readable_id=found.handle,
@@ -411,7 +410,7 @@ def _summary(found: Found) -> Summary:
     )
 
 
-def _health(checked: Checked) -> Health:
+def _health(checked: LastCheck) -> Health:
     return Health(
         state=checked.state,
         detail=checked.detail,
@@ -421,7 +420,7 @@ def _health(checked: Checked) -> Health:
     )
 
 
-def _key_info(key: StoredKey) -> KeyInfo:
+def _key_info(key: StoredApiKey) -> KeyInfo:
     return KeyInfo(
         id=key.id,
         key_prefix=f"{PREFIX}{key.id}_",

@@ -39,9 +39,9 @@ from accord.model.base import timestamp_ms
 from accord.protocol import codec, lifecycle
 from accord.protocol.operations import Operation
 from accord.protocol.states import LOWER
-from accord.storage.commands import journal, steps
-from accord.storage.commands.journal import Begun, Runs
-from accord.storage.commands.tasks import Head
+from accord.storage.commands import steps, workflow_runs
+from accord.storage.commands.tasks import TaskHead
+from accord.storage.commands.workflow_runs import ListedRun, RunListQuery
 from accord.workflows.agent import WorkflowAgent, schema
 from accord.workflows.attempts import INNER
 from accord.workflows.channel import METADATA
@@ -165,7 +165,7 @@ class WorkflowsApi:
         """List runs, those that began last first."""
         wanted, caller, house = asked.found(RunQuery, "state"), asked.known, self._house
         feed = house.feed.seq
-        runs = Runs(
+        runs = RunListQuery(
             tenant=caller.tenant,
             seen=house.sight.seen(caller),
             agents=() if wanted.workflow is None else self._agents(wanted.workflow),
@@ -174,7 +174,7 @@ class WorkflowsApi:
             before=wanted.page,
             limit=wanted.limit + 1,
         )
-        found = await house.store.read(journal.begun, runs)
+        found = await house.store.read(workflow_runs.list_runs, runs)
         items = [await self._row(one) for one in found[: wanted.limit]]
         more = items[-1].id if len(found) > wanted.limit else None
         return ApiReply(body=RunPage(items=items, next=more, feed=feed))
@@ -184,11 +184,11 @@ class WorkflowsApi:
         flow = self._flows.get(workflow)
         return (workflow,) if flow is None else (flow.profile.name,)
 
-    async def _row(self, noted: Begun) -> RunRow:
+    async def _row(self, noted: ListedRun) -> RunRow:
         key = noted.tenant, noted.task_id, noted.last_seq
         row = self._rows.get(key)
         if row is None:
-            found = StoredRun(noted, await self._house.store.read(steps.load, noted.tenant, noted.task_id))
+            found = StoredRun(noted, await self._house.store.read(steps.load_steps, noted.tenant, noted.task_id))
             row = self._rows[key] = self._row_of(RunStepViews(found))
             if len(self._rows) > KNOWN_ROWS:
                 self._rows.popitem(last=False)
@@ -242,14 +242,14 @@ class WorkflowsApi:
             raise TaskNotFound(f"The run has no step {asked.parts['name']}")
         return ApiReply(body=detail)
 
-    async def _task(self, caller: Caller, run: str) -> tuple[Head, Task]:
+    async def _task(self, caller: Caller, run: str) -> tuple[TaskHead, Task]:
         """Return the task that a run is; one of somebody else looks as if it were not there."""
         found = await self._house.host.engine.archive.read(caller.tenant, run)
         if found is None or not self._house.sight.seen(caller, Operation.GET).sees(found[0].agent, found[0].owner):
             raise TaskNotFound(f"There is no run {run}")
         return found
 
-    async def _both(self, caller: Caller, run: str) -> tuple[Head, Task, StoredRun | None]:
+    async def _both(self, caller: Caller, run: str) -> tuple[TaskHead, Task, StoredRun | None]:
         """Return a run's task and what is written down of it, at the same time unless it goes on all too quickly."""
         left = LOOKS
         while True:
@@ -262,10 +262,12 @@ class WorkflowsApi:
     async def _stands(self, caller: Caller, run: str) -> StoredRun | None:
         """Return a run as it is written down; None for a workflow's task that has written down nothing yet."""
         store = self._house.store
-        noted = await store.read(journal.begun, Runs(tenant=caller.tenant, task_id=run, inner=True, limit=1))
-        return StoredRun(noted[0], await store.read(steps.load, caller.tenant, run)) if noted else None
+        noted = await store.read(
+            workflow_runs.list_runs, RunListQuery(tenant=caller.tenant, task_id=run, inner=True, limit=1)
+        )
+        return StoredRun(noted[0], await store.read(steps.load_steps, caller.tenant, run)) if noted else None
 
-    def _queued(self, caller: Caller, head: Head, task: Task, feed: int) -> RunView:
+    def _queued(self, caller: Caller, head: TaskHead, task: Task, feed: int) -> RunView:
         """Return a run that has not begun, or was refused when it was about to."""
         slug = self._house.sight.slug(head.agent)
         flow = self._flows.get(slug)
@@ -286,7 +288,7 @@ class WorkflowsApi:
             feed=feed,
         )
 
-    def _actions(self, caller: Caller, head: Head, found: StoredRun | None) -> list[Any]:
+    def _actions(self, caller: Caller, head: TaskHead, found: StoredRun | None) -> list[Any]:
         """Return what the caller can do about a run."""
         sight, slug = self._house.sight, self._house.sight.slug(head.agent)
         if head.task_state not in lifecycle.ENDED:
@@ -387,7 +389,7 @@ def _rerun_request(found: StoredRun, wanted: Again) -> RunRequest:
     return replace(was, start_from=wanted.from_, previous_run=found.task.task_id)
 
 
-def _started_row(head: Head, slug: str) -> RunRow:
+def _started_row(head: TaskHead, slug: str) -> RunRow:
     """Return a run of which only the task is known."""
     at = timestamp_ms(head.updated_at)
     return RunRow(

@@ -26,8 +26,8 @@ from accord.auth.scheme_settings import AnyScheme, ApiKeys, Basic, Grant, Header
 from accord.bindings.http import Admit, Headers
 from accord.bindings.sites import OWN_SITES, SAFE, is_ours, is_own
 from accord.errors import AgentUnavailable, AuthenticationFailed, PermissionDenied
-from accord.storage.commands import sessions
-from accord.storage.commands.sessions import NewSession, StoredSession
+from accord.storage.commands import authentication
+from accord.storage.commands.authentication import NewSession, StoredSession
 from accord.storage.store import Store, StoreUnavailable
 
 COOKIE_PREFIX = "__Host-"
@@ -240,7 +240,7 @@ class BrowserSessions:
             proof=None if key_id else _proof(token, ground),
             lasts_ms=self.seconds * 1000,
         )
-        await self._store.do(sessions.begin, session)
+        await self._store.do(authentication.create_session, session)
         return token
 
     async def find(self, token: str, peer: str) -> Caller | None:
@@ -268,7 +268,7 @@ class BrowserSessions:
     async def end(self, token: str) -> None:
         """End a session for good."""
         hash = _hash(token)
-        await self._store.do(sessions.end, hash)
+        await self._store.do(authentication.end_session, hash)
         self._known.forget(hash)
 
     async def _stored(self, hash: str) -> StoredSession | None:
@@ -276,7 +276,7 @@ class BrowserSessions:
         if found is not None:
             return found
         try:
-            found = await self._store.read(sessions.find, hash)
+            found = await self._store.read(authentication.find_session, hash)
         except StoreUnavailable as error:
             raise AgentUnavailable("Sessions cannot be looked up at the moment", retry_after=RETRY_SECONDS) from error
         if found is not None:

@@ -22,17 +22,17 @@ from accord.model import Artifact, Message, Part, Task, TaskState
 from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
 from accord.protocol.operations import Operation
-from accord.storage.commands import browsing, tasks
-from accord.storage.commands.browsing import Changed, Found
-from accord.storage.commands.pushes import Tried
-from accord.storage.commands.tasks import Head, Stored
+from accord.storage.commands import task_lists, tasks
+from accord.storage.commands.task_lists import ListedTask, StatusChange
+from accord.storage.commands.tasks import StoredTask, TaskHead
+from accord.storage.commands.webhooks import StoredAttempt
 
 
 class VisibleTask(NamedTuple):
     """A task as it is kept, as a list shows it, and as it is."""
 
-    stored: Stored
-    found: Found
+    stored: StoredTask
+    found: ListedTask
     task: Task
 
 
@@ -43,7 +43,7 @@ class TaskAccess:
         """Look in the store of `house`."""
         self._house = house
 
-    async def head(self, task_id: str, caller: Caller, operation: Operation = Operation.GET) -> Head:
+    async def head(self, task_id: str, caller: Caller, operation: Operation = Operation.GET) -> TaskHead:
         """Return what is known of a task with which somebody may do something; any other looks as if it were not there.
 
         What of it is not allowed by roles is refused by whoever is asked to do it.
@@ -53,12 +53,12 @@ class TaskAccess:
 
     async def whole(self, task_id: str, caller: Caller) -> VisibleTask:
         """Return a task."""
-        both = await self._house.store.read(browsing.whole, caller.tenant, task_id)
+        both = await self._house.store.read(task_lists.read_with_row, caller.tenant, task_id)
         self._allowed(None if both is None else both[0], task_id, caller, Operation.GET)
         assert both is not None  # it would not be allowed
         return VisibleTask(*both, await self._house.host.engine.archive.unpack(caller.tenant, both[0]))
 
-    def _allowed(self, found: Head | None, task_id: str, caller: Caller, operation: Operation) -> Head:
+    def _allowed(self, found: TaskHead | None, task_id: str, caller: Caller, operation: Operation) -> TaskHead:
         if found is None or not self._house.sight.seen(caller, operation).sees(found.agent, found.owner):
             raise TaskNotFound(metadata={"taskId": task_id})
         return found
@@ -68,7 +68,7 @@ class TaskAccess:
         slug = self._house.sight.slug(agent)
         return slug in self._house.agents and self._house.agents[slug].profile.name == agent
 
-    def service(self, head: Head, caller: Caller) -> tuple[A2A, Caller]:
+    def service(self, head: TaskHead, caller: Caller) -> tuple[A2A, Caller]:
         """Return whom to ask about a task that was found, and as whom."""
         if self.is_served(head.agent):
             return self._house.services[self._house.sight.slug(head.agent)], caller
@@ -139,7 +139,10 @@ class StateInterval(Struct, frozen=True):
 
 
 def task_lanes(
-    row: TaskRow, statuses: Sequence[Changed], children: Iterable[TaskRow], tried: Iterable[tuple[str, Tried]]
+    row: TaskRow,
+    statuses: Sequence[StatusChange],
+    children: Iterable[TaskRow],
+    tried: Iterable[tuple[str, StoredAttempt]],
 ) -> list[Lane]:
     """Return the lanes of a task, its own first."""
     stays = _stays(row, statuses)
@@ -154,7 +157,7 @@ def task_lanes(
     return [own, *_turns(stays, row.id), *(_child(child) for child in children), *_deliveries(tried, row.id)]
 
 
-def _stays(row: TaskRow, statuses: Sequence[Changed]) -> list[StateInterval]:
+def _stays(row: TaskRow, statuses: Sequence[StatusChange]) -> list[StateInterval]:
     """Return where a task has been; one whose log is gone has been where it is."""
     points = [(TaskState.SUBMITTED, _ms(row.created_at), "")]
     for one in statuses:
@@ -210,7 +213,7 @@ def _child(row: TaskRow) -> Lane:
     )
 
 
-def _deliveries(tried: Iterable[tuple[str, Tried]], task_id: str) -> list[Lane]:
+def _deliveries(tried: Iterable[tuple[str, StoredAttempt]], task_id: str) -> list[Lane]:
     by_push: dict[str, list[Segment]] = {}
     for push, one in sorted(tried, key=lambda found: found[1].id):
         state = "delivered" if one.error is None else "failed"

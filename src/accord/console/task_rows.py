@@ -22,8 +22,8 @@ from accord.protocol import lifecycle
 from accord.protocol.operations import Operation
 from accord.protocol.states import LOWER
 from accord.protocol.urls import is_loopback
-from accord.storage.commands.browsing import Changed, Found, Seen
 from accord.storage.commands.chats import Chat
+from accord.storage.commands.task_lists import ListedTask, StatusChange, VisibleTasks
 
 NO_SLUG = ""
 """For agents that are not served here any more: their tasks are still there."""
@@ -41,10 +41,10 @@ class TaskVisibility:
         """Return the name of an agent in paths; one that is not served has none."""
         return self._slugs.get(agent, NO_SLUG)
 
-    def seen(self, caller: Caller, operation: Operation = Operation.LIST) -> Seen:
+    def seen(self, caller: Caller, operation: Operation = Operation.LIST) -> VisibleTasks:
         """Return which tasks somebody may list, or do something else with."""
         if caller.roles is None:
-            return Seen(owner=caller.owner, sees_all=caller.sees_all)
+            return VisibleTasks(owner=caller.owner, sees_all=caller.sees_all)
         rest = self._roles.rights(caller.roles, NO_SLUG).get(operation)
         sees_all = rest is not None and rest.sees_all
         hidden, others = [], []
@@ -54,7 +54,7 @@ class TaskVisibility:
                 hidden.append(agent)
             elif right.sees_all != sees_all:
                 others.append(agent)
-        return Seen(owner=caller.owner, sees_all=sees_all, others=tuple(others), hidden=tuple(hidden))
+        return VisibleTasks(owner=caller.owner, sees_all=sees_all, others=tuple(others), hidden=tuple(hidden))
 
     def may(self, caller: Caller, agent: str, operation: Operation) -> bool:
         """Whether somebody may do something with an agent, at least with tasks of their own."""
@@ -78,7 +78,7 @@ QUESTION_LENGTH = 8000
 """Characters of a question in a row: the feed sends it to every page that lists the task."""
 
 
-def task_row(found: Found, sight: TaskVisibility) -> TaskRow:
+def task_row(found: ListedTask, sight: TaskVisibility) -> TaskRow:
     """Return a task as a row."""
     at = timestamp_ms(found.updated_at)
     return TaskRow(
@@ -100,7 +100,7 @@ def task_row(found: Found, sight: TaskVisibility) -> TaskRow:
     )
 
 
-def updated_row(row: TaskRow, change: Changed) -> TaskRow:
+def updated_row(row: TaskRow, change: StatusChange) -> TaskRow:
     """Return a row after a later status."""
     status = change.status
     return replace(

@@ -52,9 +52,9 @@ from accord.model.metadata_keys import CREATED_AT, HOLD, USAGE
 from accord.protocol import codec, lifecycle
 from accord.protocol.codec import invalid_field
 from accord.protocol.operations import Operation
-from accord.storage.commands import browsing, chats, journal, pushes, steps, tasks
-from accord.storage.commands.browsing import Found, Wanted
-from accord.storage.commands.tasks import Head
+from accord.storage.commands import chats, steps, task_lists, tasks, webhooks, workflow_runs
+from accord.storage.commands.task_lists import ListedTask, TaskSearch
+from accord.storage.commands.tasks import TaskHead
 from accord.workflows.channel import METADATA
 
 TASKS = "/api/tasks"
@@ -173,12 +173,12 @@ class TasksApi:
         caller, listed = asked.known, asked.found(TaskQuery, "state", "agent")
         feed = self._house.feed.seq
         found = await self._house.store.read(
-            browsing.page, caller.tenant, self._house.sight.seen(caller), self._wanted(listed)
+            task_lists.list_page, caller.tenant, self._house.sight.seen(caller), self._wanted(listed)
         )
         return ApiReply(body=TaskPage(items=self._rows(found.items), next=found.next, total=found.total, feed=feed))
 
-    def _wanted(self, listed: TaskQuery) -> Wanted:
-        return Wanted(
+    def _wanted(self, listed: TaskQuery) -> TaskSearch:
+        return TaskSearch(
             states=tuple(_STATE_OF[state] for state in listed.state),
             agents=self._agents(listed.agent) if listed.agent else None,
             context_id=listed.context_id or None,
@@ -195,7 +195,7 @@ class TasksApi:
         known = self._house.agents
         return tuple(known[slug].profile.name if slug in known else slug for slug in slugs)
 
-    def _rows(self, found: list[Found]) -> list[TaskRow]:
+    def _rows(self, found: list[ListedTask]) -> list[TaskRow]:
         return [task_row(one, self._house.sight) for one in found]
 
     async def get(self, asked: ApiRequest) -> ApiReply:
@@ -207,9 +207,13 @@ class TasksApi:
         feed = self._house.feed.seq
         stored, found, task = await self._finding.whole(task_id, caller)
         children = await self._children(task_id, caller)
-        chat = await store.read(chats.of_context, caller.tenant, caller.owner, stored.context_id)
+        chat = await store.read(chats.find_by_context, caller.tenant, caller.owner, stored.context_id)
         row = task_row(found, self._house.sight)
-        holder = await store.read(journal.held, caller.tenant, task_id) if found.state is TaskState.WORKING else None
+        holder = (
+            await store.read(workflow_runs.job_status, caller.tenant, task_id)
+            if found.state is TaskState.WORKING
+            else None
+        )
         return TaskView(
             **msgspec.structs.asdict(row),
             failure=await self._failure(found, caller),
@@ -223,19 +227,19 @@ class TasksApi:
             feed=feed,
         )
 
-    async def _failure(self, found: Found, caller: Caller) -> FailureView | None:
+    async def _failure(self, found: ListedTask, caller: Caller) -> FailureView | None:
         """Return the exception that failed a task, for operators: its text may have secrets."""
         if found.state is not TaskState.FAILED or not self._house.sight.operates(caller):
             return None
-        entry = await self._house.store.read(steps.find, caller.tenant, found.id, steps.FAILURE)
+        entry = await self._house.store.read(steps.find_step, caller.tenant, found.id, steps.FAILURE_STEP)
         return None if entry is None else _failure.decode(entry)
 
     async def _children(self, task_id: str, caller: Caller) -> list[TaskRow]:
-        wanted = Wanted(parent_id=task_id, limit=CHILDREN)
-        page = await self._house.store.read(browsing.page, caller.tenant, self._house.sight.seen(caller), wanted)
+        wanted = TaskSearch(parent_id=task_id, limit=CHILDREN)
+        page = await self._house.store.read(task_lists.list_page, caller.tenant, self._house.sight.seen(caller), wanted)
         return self._rows(page.items[::-1])
 
-    def _actions(self, found: Found, caller: Caller) -> list[Action]:
+    def _actions(self, found: ListedTask, caller: Caller) -> list[Action]:
         """Return what somebody may do with a task as it is."""
         sight, is_own = self._house.sight, found.owner == caller.owner
         may_say = is_own and sight.may(caller, found.agent, Operation.SEND) and found.agent in self._house.host.services
@@ -270,8 +274,8 @@ class TasksApi:
         """Show when a task did what."""
         caller, task_id, store = asked.known, asked.parts["task"], self._house.store
         _, found, _ = await self._finding.whole(task_id, caller)
-        statuses = await store.read(browsing.statuses, caller.tenant, {task_id: 0})
-        tried = await store.read(pushes.tried, caller.tenant, task_id, None, CHILDREN)
+        statuses = await store.read(task_lists.statuses, caller.tenant, {task_id: 0})
+        tried = await store.read(webhooks.list_attempts, caller.tenant, task_id, None, CHILDREN)
         row, children = task_row(found, self._house.sight), await self._children(task_id, caller)
         now = timestamp_ms(self._house.now_ms())
         return ApiReply(body=Timeline(lanes=task_details.task_lanes(row, statuses, children, tried), now=now))
@@ -335,7 +339,7 @@ class TasksApi:
         if head.task_state not in lifecycle.INTERRUPTED:
             raise UnsupportedOperation("The task asks nothing at the moment")
         if said.question is not None:
-            for found in await self._house.store.read(browsing.rows, asked.known.tenant, [head.id]):
+            for found in await self._house.store.read(task_lists.rows, asked.known.tenant, [head.id]):
                 check_question(said.question, found.message)
         message = _message(said.all_parts(), self._new_id(), context_id=head.context_id, task_id=head.id)
         service, known = self._finding.service(head, asked.known)
@@ -351,7 +355,7 @@ class TasksApi:
         await self._house.services[self._house.sight.slug(head.agent)].execute(head.id, asked.known)
         return ApiReply(body=await self._view(asked, head.id))
 
-    async def _own(self, asked: ApiRequest) -> Head:
+    async def _own(self, asked: ApiRequest) -> TaskHead:
         """Return a task to whose agent only its owner speaks; that of another looks as if it were not there."""
         caller, task_id = asked.known, asked.parts["task"]
         head = await self._house.store.read(tasks.read_head, caller.tenant, task_id)

@@ -29,7 +29,7 @@ from accord.bindings.outgoing import ClientGone
 from accord.console import HOOKS
 from accord.errors import AccordError, AgentUnavailable, InternalError, PermissionDenied, RateLimited, TaskNotFound
 from accord.model import Message, SendConfiguration, SendRequest, Task
-from accord.storage.commands import signatures
+from accord.storage.commands import authentication
 from accord.storage.store import Store, StoreUnavailable
 from accord.workflows import triggers
 from accord.workflows.document import Document, Hook
@@ -138,10 +138,10 @@ class WorkflowWebhooks:
     async def _once(self, delivery: str, hook: Hook, flow: HookedWorkflow, asked: Message, caller: Caller) -> str:
         """Start the run of a signed delivery, or return the run that it has started."""
         try:
-            run = await self._store.do(signatures.claim_delivery, delivery, CLAIM_SECONDS * 1000)
+            run = await self._store.do(authentication.claim_signed_delivery, delivery, CLAIM_SECONDS * 1000)
             if run is None:
                 run = await self._sent(flow, asked, caller)
-                await self._store.do(signatures.note_run, delivery, run, self._kept_ms[hook.signature])
+                await self._store.do(authentication.put_delivery_run, delivery, run, self._kept_ms[hook.signature])
         except StoreUnavailable as error:
             raise AgentUnavailable("Deliveries cannot be checked at the moment", retry_after=1) from error
         if not run:

@@ -1,18 +1,70 @@
-"""A reporter: it streams a report in Markdown for about twenty seconds, with a table of figures and a chart.
-
-Every section is a step of its own, so a server that dies in the middle goes on with that one. What it says is made of
-`figures`, and nothing of it is true.
-"""
+"""A reporter: it streams a report in Markdown for twenty seconds, with made-up figures and a chart."""
 
 import re
+from html import escape
+from zlib import crc32
+
+from msgspec import Struct
 
 from accord.agents.function import agent
 from accord.agents.messages import answer_id, finish_answer, say
-from accord.demo.figures import Week, chart, weeks_of
-from accord.demo.pace import moment, typed
+from accord.demo import pause, type_text
 from accord.engine.context import Context
 from accord.engine.messages import text_of
 from accord.model import AgentSkill, Part
+
+WEEKS = 8
+WIDTH, HEIGHT, FLOOR, LEFT = 640, 260, 216, 48
+TEAL, GREY, PAPER = "#0d9488", "#71717a", "#ffffff"
+
+
+class Week(Struct, frozen=True):
+    """What was asked about a topic in a week, how much of it was left open, and how long an answer took."""
+
+    week: int
+    questions: int
+    open: int
+    minutes: int
+
+
+def weeks_of(topic: str) -> list[Week]:
+    """Return some weeks of a topic: slowly more of everything, and better towards the end."""
+    seed = crc32(topic.strip().lower().encode())
+    found = []
+    for number in range(WEEKS):
+        noise = (seed >> (number * 3)) % 23
+        questions = 1200 + 90 * number + 14 * noise
+        found.append(Week(36 + number, questions, max(3, 31 - 3 * number + noise // 4), 210 - 9 * number + noise))
+    return found
+
+
+def chart(topic: str, weeks: list[Week]) -> str:
+    """Return the questions of each week as bars."""
+    most = max(week.questions for week in weeks)
+    step = (WIDTH - LEFT - 24) / len(weeks)
+    bars = "".join(_bar(LEFT + at * step, step, week, most) for at, week in enumerate(weeks))
+    lines = "".join(
+        f'<line x1="{LEFT}" x2="{WIDTH - 24}" y1="{y}" y2="{y}" stroke="{GREY}" stroke-opacity=".25"/>'
+        for y in range(FLOOR, 55, -40)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
+        f' font-family="system-ui,sans-serif" font-size="12"><rect width="{WIDTH}" height="{HEIGHT}" fill="{PAPER}"/>'
+        f'<text x="24" y="30" font-size="15" font-weight="600" fill="#18181b">{escape(topic[:60])}</text>'
+        f'<text x="24" y="48" fill="{GREY}">questions a week</text>{lines}{bars}</svg>'
+    )
+
+
+def _bar(left: float, step: float, week: Week, most: int) -> str:
+    height = round(150 * week.questions / most)
+    middle = left + step / 2
+    return (
+        f'<rect x="{left + step * 0.2:.0f}" y="{FLOOR - height}" width="{step * 0.6:.0f}" height="{height}" rx="3"'
+        f' fill="{TEAL}"/>'
+        f'<text x="{middle:.0f}" y="{FLOOR + 18}" text-anchor="middle" fill="{GREY}">w{week.week}</text>'
+        f'<text x="{middle:.0f}" y="{FLOOR - height - 6}" text-anchor="middle" fill="{GREY}">{week.questions}</text>'
+    )
+
 
 TOPIC = "the checkout service"
 ARTICLES = ("the ", "our ", "a ", "an ", "my ", "your ")
@@ -102,7 +154,7 @@ def titled(topic: str) -> str:
 async def _read(ctx: Context, topic: str) -> None:
     for doing in (f"Looking for figures about {topic}", "Reading eight weeks of them", "Writing"):
         await ctx.status(doing)
-        await moment(1.0)
+        await pause(1.0)
 
 
 async def _write(ctx: Context, written: str, text: str) -> None:
@@ -110,7 +162,7 @@ async def _write(ctx: Context, written: str, text: str) -> None:
     said = next((one.parts for one in ctx.task.artifacts if one.artifact_id == answer_id(ctx)), ())
     if text_of(said) != written:
         await ctx.artifact(Part(text=written, media_type="text/markdown"), id=answer_id(ctx), last_chunk=False)
-    async for piece in typed(text):
+    async for piece in type_text(text):
         await say(ctx, Part(text=piece, media_type="text/markdown"))
 
 
@@ -120,6 +172,6 @@ async def _figures(ctx: Context, weeks: list[Week]) -> None:
 
 async def _draw(ctx: Context, topic: str, weeks: list[Week]) -> None:
     await ctx.status("Drawing the chart")
-    await moment(1.0)
+    await pause(1.0)
     picture = Part(raw=chart(titled(topic), weeks).encode(), media_type="image/svg+xml", filename="questions.svg")
     await ctx.artifact(picture, id=f"{answer_id(ctx)}-chart", name="questions.svg", description="Questions a week")

@@ -1,7 +1,4 @@
-"""A graph of LangGraph's as an agent: it plans a trip, asks where to if it was not told, and wants a yes to book.
-
-It knows nothing of accord, which keeps its states with the task. It is served only where LangGraph is installed.
-"""
+"""A LangGraph graph as an agent: it plans a trip, asks for the city, and books after approval."""
 
 from typing import Annotated
 

@@ -12,8 +12,8 @@ from accord.model import Role, Task
 from accord.model.base import Metadata
 from accord.model.metadata_keys import USAGE
 from accord.protocol.budgets import Budget, TokenUsage, read_budget
-from accord.storage.commands import endings, usage
-from accord.storage.commands.jobs import Claimed
+from accord.storage.commands import steps, task_endings
+from accord.storage.commands.jobs import ClaimedJob
 from accord.storage.store import Command, Store
 
 Q = TypeVar("Q")
@@ -25,7 +25,7 @@ NOTHING = TokenUsage()
 class BudgetedExecution(Protocol):
     """The run that uses something."""
 
-    job: Claimed
+    job: ClaimedJob
     tenant: str
     is_cancelled: bool
     on_lost: Callable[[], object]
@@ -54,7 +54,7 @@ class TaskUsage:
         """Count for a run whose agent's tasks may use `most`, from what was `known` when it began."""
         self._run: BudgetedExecution = weakref.proxy(run)  # which has this
         self._most = most
-        self._account = usage.account_of(known)
+        self._account = steps.decode_account(known)
         self._store = store
         self._hooks = hooks
 
@@ -80,7 +80,7 @@ class TaskUsage:
         if use == NOTHING and self.budget == Budget():
             return None  # with a budget, those who count for the task elsewhere have to know it
         await run.flush()  # a task that ends here has said what was said before
-        spend = usage.Spend(
+        spend = steps.UsageRequest(
             task_id=run.job.key,
             epoch=run.job.epoch,
             step=step,
@@ -89,7 +89,7 @@ class TaskUsage:
             budget=self.budget,
             at=run.now_ms(),
         )
-        spent = await run.persist(endings.spend, spend)
+        spent = await run.persist(task_endings.charge_usage, spend)
         assert spent is not None  # only events may be found to be there already
         self._account = spent.account
         for counted, of in spent.counted:
@@ -105,7 +105,7 @@ class TaskUsage:
     async def recount(self) -> None:
         """Take in what children have added."""
         run = self._run
-        self._account = await run.patiently(lambda: self._store.read(usage.read, run.tenant, run.job.key))
+        self._account = await run.patiently(lambda: self._store.read(steps.read_account, run.tenant, run.job.key))
 
 
 def budget_of(most: Budget, task: Task) -> Budget:

@@ -15,7 +15,7 @@ from accord.engine.subscriptions import Hub, at_turn_end
 from accord.engine.task_store import TaskStore
 from accord.errors import TaskNotFound
 from accord.model import Event, Message, SendRequest, Task, TaskState
-from accord.storage.commands.tasks import Stored
+from accord.storage.commands.tasks import StoredTask
 
 
 class NodeServices(Protocol):
@@ -119,7 +119,7 @@ class SpawnedAccess:
         """Make a task, noted under a step, and return it."""
         return await self._services.spawn(self._run, agent, request, step)
 
-    async def read(self, task_id: str) -> tuple[Stored, Task] | None:
+    async def read(self, task_id: str) -> tuple[StoredTask, Task] | None:
         """Read a task as it is now."""
         return await self._archive.read(self._run.tenant, task_id)
 

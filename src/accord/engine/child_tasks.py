@@ -17,7 +17,7 @@ from accord.errors import TaskNotFound
 from accord.model import AgentSkill, Message, Part, Role, SendRequest, Task, TaskState
 from accord.model.metadata_keys import HOLD
 from accord.protocol import lifecycle
-from accord.storage.commands.tasks import Fenced, Stored
+from accord.storage.commands.tasks import Fenced, StoredTask
 
 T = TypeVar("T")
 
@@ -189,7 +189,7 @@ class SpawnPort(Protocol):
     async def spawn(self, agent: str, request: SendRequest, step: str) -> str:
         """Make a task, noted under a step, and return it."""
 
-    async def read(self, task_id: str) -> tuple[Stored, Task] | None:
+    async def read(self, task_id: str) -> tuple[StoredTask, Task] | None:
         """Read a task as it is now."""
 
     async def execute(self, agent: str, task_id: str) -> None:
@@ -259,7 +259,7 @@ class Spawning:
         await self._run.patiently(lambda: self._means.conclude(stored.agent, task_id, state, told))
         return await self.read(task_id)
 
-    async def _found(self, task_id: str) -> tuple[Stored, Task]:
+    async def _found(self, task_id: str) -> tuple[StoredTask, Task]:
         run = self._run
         found = await run.patiently(lambda: self._means.read(task_id))
         if found is None or found[0].owner != run.caller.owner or found[1].context_id != run.task.context_id:

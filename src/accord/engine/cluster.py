@@ -18,8 +18,8 @@ import msgspec
 from msgspec import Struct
 
 from accord.engine.hooks import Hooks, LeaseLost, NodeReaped
-from accord.storage.commands import endings, jobs
-from accord.storage.commands.jobs import Peer
+from accord.storage.commands import jobs, task_endings
+from accord.storage.commands.jobs import PeerNode
 from accord.storage.store import Store
 
 log = logging.getLogger("accord.engine")
@@ -120,7 +120,7 @@ class Peers:
         """What this node writes about itself, for its peers."""
         return "{}" if self.process is None else msgspec.json.encode(self.process).decode()
 
-    def observe(self, peers: Sequence[Peer], now: float) -> None:
+    def observe(self, peers: Sequence[PeerNode], now: float) -> None:
         """Take note of all nodes that the store knows; `now` is this node's monotonic time."""
         signs = {}
         for peer in peers:
@@ -129,7 +129,7 @@ class Peers:
         self._signs = signs
         self._neighbors = {peer.id: found for peer in peers if (found := self._neighbor(peer)) is not None}
 
-    def _neighbor(self, peer: Peer) -> HostProcess | None:
+    def _neighbor(self, peer: PeerNode) -> HostProcess | None:
         """Return the process of a node of this host; None for all others."""
         try:
             found = msgspec.json.decode(peer.info, type=HostProcess)
@@ -172,7 +172,7 @@ class StoreClock:
         self._differs = False
         self.has_jumped = False
 
-    async def left_until(self, timer: jobs.Claimed, deadline_ms: int | None) -> int:
+    async def left_until(self, timer: jobs.ClaimedJob, deadline_ms: int | None) -> int:
         """Return the milliseconds left of a timer that is due by the store's clock, if that has ever jumped."""
         if not self.has_jumped:
             return 0
@@ -183,7 +183,7 @@ class StoreClock:
         """Read the store's time; if its clock jumped since the last time, correct what is due by it."""
         loop = asyncio.get_running_loop()
         before = loop.time()
-        store_ms = await self._store.read(jobs.now)
+        store_ms = await self._store.read(jobs.store_time)
         after = loop.time()
         known, offset, slack = self._offset, store_ms / 1000 - after, after - before
         if slack <= SLOW_SECONDS:
@@ -198,7 +198,7 @@ class StoreClock:
             return
         self.has_jumped = True
         log.warning("the store's clock jumped", extra={"seconds": round(jump)})
-        await self._store.do(jobs.align, self._now_ms())
+        await self._store.do(jobs.align_due_times, self._now_ms())
 
 
 class Membership:
@@ -244,7 +244,7 @@ class Membership:
             await self._reap(ended)
 
     async def _reap(self, gone: Mapping[str, int]) -> None:
-        reaped = await self._store.do(endings.reap, gone)
+        reaped = await self._store.do(task_endings.reap_nodes, gone)
         self._hooks.tell_ended(reaped.ended)
         for node in reaped.nodes:
             self._peers.drop(node)

@@ -36,11 +36,11 @@ from accord.model import (
 )
 from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
-from accord.storage.commands import endings, runs, steps, tasks, usage
-from accord.storage.commands.children import Watch
+from accord.storage.commands import steps, task_endings, task_lifecycle, tasks
 from accord.storage.commands.jobs import SLA
+from accord.storage.commands.steps import ChildWatch
 from accord.storage.commands.tasks import Append, Behind, Fenced
-from accord.storage.records import TERMINAL, state_name
+from accord.storage.encoding import TERMINAL, state_name
 from accord.storage.store import Command, StoreUnavailable
 
 log = logging.getLogger("accord.run")
@@ -83,7 +83,7 @@ class Execution:
         self._steps = start.steps
         self._noted: dict[str, str] = {}
         self._told: list[EventBody] = []
-        known = start.steps.get(usage.ACCOUNT)
+        known = start.steps.get(steps.USAGE_STEP)
         self.spending = TaskUsage(self, agent.profile.budget, known, self._store, tools.hooks)
         self._writer = LogWriter(start, agent.profile.name, tools, self)
         self.context_id = start.task.context_id or ""
@@ -214,7 +214,7 @@ class Execution:
             raise
         except Exception as error:  # it said what no store can keep
             log.exception("what the agent said was not kept", extra={"task_id": self.job.key})
-            self.note({steps.FAILURE: outcome.failure_entry(error)})
+            self.note({steps.FAILURE_STEP: outcome.failure_entry(error)})
             return await self.end(TaskState.FAILED, str(error) if isinstance(error, Failed) else "The agent failed")
 
     async def _do(self) -> tuple[TaskState, str | None]:
@@ -230,7 +230,7 @@ class Execution:
             if (told := outcome.failure_status(error)) is not None:
                 return told
             log.exception("agent failed", extra={"task_id": self.job.key})
-            self.note({steps.FAILURE: outcome.failure_entry(error)})
+            self.note({steps.FAILURE_STEP: outcome.failure_entry(error)})
             return TaskState.FAILED, "The agent failed"
         return TaskState.COMPLETED, None
 
@@ -348,7 +348,7 @@ class Execution:
     async def look(self) -> None:
         """Take in what others have done to the task."""
         await self._writer.catch_up()
-        self._steps = await self.patiently(lambda: self._store.read(steps.load, self.tenant, self.job.key))
+        self._steps = await self.patiently(lambda: self._store.read(steps.load_steps, self.tenant, self.job.key))
 
     def recall(self, key: str) -> str | None:
         """Return what a step gave."""
@@ -356,7 +356,7 @@ class Execution:
 
     async def remember(self, key: str, output: str) -> None:
         """Commit what a step gave."""
-        await self.persist(steps.commit, self._step(key, output))
+        await self.persist(steps.commit_step, self._step(key, output))
         self._steps[key] = output
 
     def answered(self, key: str) -> Message | None:
@@ -380,7 +380,7 @@ class Execution:
         delay_ms: int | None = None,
         awaited: str | None = None,
         child: str | None = None,
-        watch: Watch | None = None,
+        watch: ChildWatch | None = None,
     ) -> None:
         """End the run until something happens; returns if that has happened already."""
         if self._noted:
@@ -400,13 +400,15 @@ class Execution:
                 self._state = state
             try:
                 await self._settle(bodies, parks=True, delay_ms=delay_ms, awaited=awaited, child=child, watch=watch)
-            except (Behind, runs.AlreadyWoken) as error:
+            except (Behind, task_lifecycle.AlreadySignaled) as error:
                 self._state, self._writer.known.taken = before, ()
                 self._writer.buffer = bodies[: len(bodies) - (state is not None)]
                 if isinstance(error, Behind):
                     await self._writer.take_in()
                 else:
-                    self._steps = await self.patiently(lambda: self._store.read(steps.load, self.tenant, self.job.key))
+                    self._steps = await self.patiently(
+                        lambda: self._store.read(steps.load_steps, self.tenant, self.job.key)
+                    )
                 return
             self._writer.is_closed = True
         if delay_ms is not None:
@@ -416,9 +418,9 @@ class Execution:
     async def limit(self, key: str, seconds: float, reason: str) -> None:
         """Give the task up as unknown after a while, and commit that as a step."""
         delay = round(seconds * 1000)
-        timer = endings.Timer(task_id=self.job.key, kind=SLA, delay_ms=delay, arg=reason)
+        timer = task_endings.TaskTimer(task_id=self.job.key, kind=SLA, delay_ms=delay, arg=reason)
         step = self._step(key, str(self.now_ms() + delay))
-        await self.persist(endings.limit, endings.Limit(timer=timer, step=step))
+        await self.persist(task_endings.set_timer_once, task_endings.TimerRequest(timer=timer, step=step))
         self._steps[key] = step.output
         self._tools.alarm(delay)
 
@@ -445,10 +447,12 @@ class Execution:
             request = await self._writer.append(bodies, parks=parks, ends=not parks)
             tells = not parks or self._was_asking or request.state in lifecycle.INTERRUPTED
             parent_id = self._parent_id if tells else None
-            settle = runs.Settle(last=request, job=self.job, entries=entries, parks=parks, parent_id=parent_id, **waits)
+            settle = task_lifecycle.SettleRequest(
+                last=request, job=self.job, entries=entries, parks=parks, parent_id=parent_id, **waits
+            )
             self.is_settling = True
             try:
-                ended = await self._writer.persist(runs.settle, settle, request.bodies)
+                ended = await self._writer.persist(task_lifecycle.settle_execution, settle, request.bodies)
             except Behind:
                 if parks:
                     raise  # somebody said something: what the run wanted to wait for may be there
@@ -462,8 +466,8 @@ class Execution:
 
     # --- small things ---------------------------------------------------------------------------------------------
 
-    def _step(self, key: str, output: str) -> steps.Step:
-        return steps.Step(task_id=self.job.key, epoch=self.job.epoch, key=key, output=output, at=self.now_ms())
+    def _step(self, key: str, output: str) -> steps.StepResult:
+        return steps.StepResult(task_id=self.job.key, epoch=self.job.epoch, key=key, output=output, at=self.now_ms())
 
     def _update(self, state: TaskState, message: Message | None, metadata: dict[str, Any] | None) -> StatusUpdate:
         self._writer.status_ms = self.now_ms()

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from accord.model import TaskState
 from accord.protocol.budgets import TokenUsage
-from accord.storage.commands.tasks import Ended
+from accord.storage.commands.tasks import EndedTask
 
 log = logging.getLogger("accord.hooks")
 
@@ -98,7 +98,7 @@ class Hooks:
         self._hooks = hooks
         self._by_kind = by_kind
 
-    def tell_ended(self, ended: Iterable[Ended]) -> None:
+    def tell_ended(self, ended: Iterable[EndedTask]) -> None:
         """Say which tasks a command has ended."""
         for tenant, task_id, agent, state in ended:
             self.tell(TaskFinished(tenant=tenant, task_id=task_id, agent=agent, state=state))

@@ -12,9 +12,9 @@ import msgspec
 from msgspec import Struct
 
 from accord.model import Event, Message, Task, TaskState
-from accord.storage.commands import journal
-from accord.storage.commands.children import Watch
-from accord.storage.commands.runs import Accept, Accepted
+from accord.storage.commands import workflow_runs
+from accord.storage.commands.steps import ChildWatch
+from accord.storage.commands.task_lifecycle import Acceptance, AcceptRequest
 from accord.storage.commands.tasks import Append
 from accord.storage.store import Command
 
@@ -42,8 +42,8 @@ class StatusEntry(Struct, frozen=True):
 class PreparedChild(NamedTuple):
     """A child as it is about to be made, and what goes on with it then."""
 
-    accept: Accept
-    begin: Callable[[Accepted], None]
+    accept: AcceptRequest
+    begin: Callable[[Acceptance], None]
 
 
 class JournalExecution(Protocol):
@@ -76,7 +76,7 @@ class JournalExecution(Protocol):
         """Return the entries that are to be committed now."""
 
     async def park(
-        self, state: TaskState | None, message: Message | None, *, delay_ms: int | None, watch: Watch | None
+        self, state: TaskState | None, message: Message | None, *, delay_ms: int | None, watch: ChildWatch | None
     ) -> None:
         """End the run until something happens; returns if that has happened already."""
 
@@ -139,10 +139,10 @@ class Journal:
             children = [await self.reach.prepare(call, places) for call in calls]
             accepts = tuple(child.accept for child in children)
 
-            def around(last: Append) -> journal.Advance:
-                return journal.Advance(last=last, entries=tuple(entries.items()), calls=accepts)
+            def around(last: Append) -> workflow_runs.JournalRequest:
+                return workflow_runs.JournalRequest(last=last, entries=tuple(entries.items()), calls=accepts)
 
-            made = await self._run.commit(journal.advance, around, sayings)
+            made = await self._run.commit(workflow_runs.write_journal, around, sayings)
             if made is None:
                 await self._run.look()  # what is there is all that is known
                 return
@@ -182,7 +182,7 @@ class Journal:
 
         Each child is known to ask (true) or to work. Returns if something has happened already.
         """
-        watch = Watch(keys=tuple(keys), children=dict(children))
+        watch = ChildWatch(keys=tuple(keys), children=dict(children))
         await self._run.park(None, None, delay_ms=delay_ms, watch=watch)
 
 

@@ -24,7 +24,7 @@ from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
 from accord.storage.commands import tasks
 from accord.storage.commands.tasks import Append, Behind, Fenced, Rewound
-from accord.storage.records import encode_body
+from accord.storage.encoding import encode_body
 from accord.storage.store import RESTARTED, BadValue, Command, StoreUnavailable
 
 SNAPSHOT_EVENTS = 100

@@ -32,9 +32,9 @@ from accord.engine.task_store import TaskStore
 from accord.errors import TaskNotFound
 from accord.model import Message, Task, TaskState
 from accord.protocol import lifecycle
-from accord.storage.commands import endings, jobs, steps, tasks
-from accord.storage.commands.jobs import DEADLINE, TIMERS, Claimed
-from accord.storage.commands.tasks import Stored
+from accord.storage.commands import jobs, steps, task_endings, tasks
+from accord.storage.commands.jobs import DEADLINE, TIMERS, ClaimedJob
+from accord.storage.commands.tasks import StoredTask
 from accord.storage.store import StoreUnavailable
 
 LOOK_SECONDS = 0.5
@@ -162,7 +162,7 @@ class Engine:
         held = [(run, self._working[key]) for key, run in self._runs.items()]
         await asyncio.gather(*(self._hand_over(run, work) for run, work in held))
         try:
-            await self.store.do(jobs.leave, self.node)
+            await self.store.do(jobs.forget_node, self.node)
         except StoreUnavailable as error:
             log.warning("left without saying so", extra={"reason": str(error)})
 
@@ -205,7 +205,7 @@ class Engine:
         """
         await self.losses.compare()
         if before := list(self._runs.items()):
-            self._stop_lost(before, await self.store.read(jobs.held, self.node))
+            self._stop_lost(before, await self.store.read(jobs.held_jobs, self.node))
         await self.membership.take_over_here()
 
     def _stop_lost(self, before: list[tuple[tuple[str, str], Execution]], held: dict[int, int]) -> None:
@@ -273,7 +273,7 @@ class Engine:
             await self.membership.clock.compare()
             await self._with_each(found, self._fire)
 
-    async def _fire(self, job: Claimed) -> None:
+    async def _fire(self, job: ClaimedJob) -> None:
         stored = await self.store.read(tasks.read_task, job.tenant, job.key)
         if stored is None:
             await self.store.do(jobs.finish, job)
@@ -283,10 +283,10 @@ class Engine:
             return
         state = TaskState.FAILED if job.kind == DEADLINE else TaskState.UNKNOWN
         at = self.now_ms()
-        status = endings.said(state, job.arg or LATE, stored, at)
-        self.hooks.tell_ended(await self.store.do(endings.expire, job, status, at))
+        status = task_endings.server_status(state, job.arg or LATE, stored, at)
+        self.hooks.tell_ended(await self.store.do(task_endings.expire_timer, job, status, at))
 
-    async def _with_each(self, found: Sequence[Claimed], do: Callable[[Claimed], Awaitable[None]]) -> None:
+    async def _with_each(self, found: Sequence[ClaimedJob], do: Callable[[ClaimedJob], Awaitable[None]]) -> None:
         self._claimed = frozenset(job.id for job in found)
         try:
             for job in found:
@@ -294,7 +294,7 @@ class Engine:
         finally:
             self._claimed = frozenset()
 
-    async def _take_up(self, job: Claimed) -> None:
+    async def _take_up(self, job: ClaimedJob) -> None:
         """Begin a run of work that was claimed; work that cannot be begun is put off and delays nobody else."""
         try:
             await self._resume(job)
@@ -304,19 +304,19 @@ class Engine:
             log.exception("work could not be begun", extra={"task_id": job.key})
             await self.store.do(jobs.release, job, BROKEN_MS)
 
-    async def _resume(self, job: Claimed) -> None:
+    async def _resume(self, job: ClaimedJob) -> None:
         """Begin a run of work that was claimed from the store."""
         stored = await self.store.read(tasks.read_task, job.tenant, job.key)
         if stored is None or stored.task_state in lifecycle.TERMINAL:
-            self.hooks.tell_ended(await self.store.do(endings.let_go, job))
+            self.hooks.tell_ended(await self.store.do(task_endings.release_ended_job, job))
             return
         if job.attempts > job.max_attempts:
-            self.hooks.tell_ended(await self.store.do(endings.give_up, job))
+            self.hooks.tell_ended(await self.store.do(task_endings.give_up_job, job))
             return
         task = await self.archive.unpack(job.tenant, stored)
-        self.begin(job, stored, task, await self.store.read(steps.load, job.tenant, job.key))
+        self.begin(job, stored, task, await self.store.read(steps.load_steps, job.tenant, job.key))
 
-    def begin(self, job: Claimed, stored: Stored, task: Task, known: dict[str, str]) -> Execution:
+    def begin(self, job: ClaimedJob, stored: StoredTask, task: Task, known: dict[str, str]) -> Execution:
         """Begin a run of a stored task, of which these steps are known."""
         start = ExecutionStart(
             job=job,
@@ -435,7 +435,7 @@ class Engine:
 
     def _journal_of(self, run: Execution) -> Journal:
         """Return how a run does many things at once, told when something happens to its task."""
-        hint, topic = asyncio.Event(), tasks.topic(run.tenant, run.job.key)
+        hint, topic = asyncio.Event(), tasks.task_topic(run.tenant, run.job.key)
         self.hub.watch(hint, topic)
         run.outcome.add_done_callback(lambda _: self.hub.unwatch(topic, hint))
         if self.services is None:

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from accord.storage.blobs import Blobs, sweep
-from accord.storage.commands import audit, retention, sessions
+from accord.storage.commands import authentication, monitoring, retention
 from accord.storage.store import Store, StoreUnavailable
 
 BATCH = 200
@@ -68,9 +68,9 @@ class RetentionLoop:
             await _until_done(lambda: store.do(retention.purge, age, BATCH))
         if keep.purge_audit_after is not None:
             audit_age = round(keep.purge_audit_after * 1000)
-            await _until_done(lambda: store.do(audit.purge, audit_age, BATCH))
+            await _until_done(lambda: store.do(monitoring.purge_audit, audit_age, BATCH))
         await _until_done(lambda: store.do(retention.forget_keys, BATCH))
-        await _until_done(lambda: store.do(sessions.purge, BATCH))
+        await _until_done(lambda: store.do(authentication.purge_sessions, BATCH))
         if self._blobs is not None:
             await sweep(store, self._blobs)
 

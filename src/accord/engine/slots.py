@@ -9,14 +9,14 @@ from msgspec import Struct
 
 from accord.a2a import Caller
 from accord.model import Message, Task
-from accord.storage.commands.jobs import Claimed
+from accord.storage.commands.jobs import ClaimedJob
 from accord.storage.store import ARRIVALS
 
 
 class ExecutionStart(Struct, frozen=True, kw_only=True):
     """Everything a run begins with: the task after event `seq`, of which the store has a snapshot after `kept`."""
 
-    job: Claimed
+    job: ClaimedJob
     task: Task
     seq: int
     kept: int

@@ -261,7 +261,7 @@ class Hub:
 
     def follow(self, tenant: str, task_id: str, after: int) -> Subscriber:
         """Begin to follow a task; what happens from now on is not missed."""
-        topic = tasks.topic(tenant, task_id)
+        topic = tasks.task_topic(tenant, task_id)
         channel = self._channels.get(topic)
         if channel is None:
             channel = self._channels[topic] = LogChannel(tenant, task_id, after)
@@ -272,30 +272,30 @@ class Hub:
 
     def is_followed(self, tenant: str, task_id: str) -> bool:
         """Whether anybody of this process follows a task."""
-        return tasks.topic(tenant, task_id) in self._channels
+        return tasks.task_topic(tenant, task_id) in self._channels
 
     def feed(self, tenant: str, task_id: str, events: Sequence[Event]) -> None:
         """Hand over events that a run of this process has committed."""
-        if channel := self._channels.get(tasks.topic(tenant, task_id)):
+        if channel := self._channels.get(tasks.task_topic(tenant, task_id)):
             channel.is_fed = True
             channel.feed(events)
 
     def starve(self, tenant: str, task_id: str) -> None:
         """Note that no run of this process works on the task any more."""
-        if channel := self._channels.get(tasks.topic(tenant, task_id)):
+        if channel := self._channels.get(tasks.task_topic(tenant, task_id)):
             channel.is_fed = False
             channel.hint()
 
     def rewind(self, tenant: str, task_id: str) -> None:
         """Start everyone who follows a task from the task as it is now: its log went back in time."""
-        if channel := self._channels.get(tasks.topic(tenant, task_id)):
+        if channel := self._channels.get(tasks.task_topic(tenant, task_id)):
             channel.rewind()
 
     def leave(self, channel: LogChannel) -> None:
         """Forget a follower, and the channel after the last one."""
         channel.followers -= 1
         if not channel.followers:
-            self._channels.pop(tasks.topic(channel.tenant, channel.task_id), None)
+            self._channels.pop(tasks.task_topic(channel.tenant, channel.task_id), None)
 
     async def read(self, channel: LogChannel, after: int) -> list[Event]:
         """Read what lies after a number; whoever wants the same at the same time shares the reading."""
@@ -366,7 +366,7 @@ class Hub:
     async def _look_for(self, channels: Sequence[LogChannel]) -> None:
         wanted = {channel.task_id: channel.tenant for channel in channels}
         known = [channel.known for channel in channels]
-        lengths = await self._opened().store.read(tasks.lengths, wanted)
+        lengths = await self._opened().store.read(tasks.log_lengths, wanted)
         for channel, before in zip(channels, known, strict=True):
             channel.look(lengths.get(channel.task_id), before)
 

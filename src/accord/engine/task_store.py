@@ -26,11 +26,11 @@ from accord.model.metadata_keys import USAGE
 from accord.model.parts import parts_of
 from accord.protocol import lifecycle
 from accord.storage.blobs import LargeParts
-from accord.storage.blobs.base import hexdigest
-from accord.storage.commands import states, tasks
-from accord.storage.commands.jobs import Claimed
-from accord.storage.commands.tasks import Stored
-from accord.storage.records import decode_event, decode_task
+from accord.storage.blobs.blob_store import hexdigest
+from accord.storage.commands import conversation_state, tasks
+from accord.storage.commands.jobs import ClaimedJob
+from accord.storage.commands.tasks import StoredTask
+from accord.storage.encoding import decode_event, decode_task
 from accord.storage.store import Command, Store
 
 REMEMBERED = 2_000_000
@@ -49,7 +49,7 @@ class SnapshotCache:
         self._known: dict[tuple[str, str], tuple[str, Task]] = {}
         self.characters = 0
 
-    def task(self, tenant: str, stored: Stored) -> Task:
+    def task(self, tenant: str, stored: StoredTask) -> Task:
         """Put a stored task together."""
         if len(stored.doc) <= SHORT:
             return stored.task()
@@ -130,17 +130,17 @@ class TaskStore:
             return message, ()
         return await self._parts.detach(tenant, message)
 
-    async def read(self, tenant: str, task_id: str, files_at: str | None = None) -> tuple[Stored, Task] | None:
+    async def read(self, tenant: str, task_id: str, files_at: str | None = None) -> tuple[StoredTask, Task] | None:
         """Read a task."""
         stored = await self.store.read(tasks.read_task, tenant, task_id)
         return None if stored is None else (stored, await self.unpack(tenant, stored, files_at))
 
     async def conversation(self, tenant: str, task_id: str, limit: int) -> tuple[Task, ...]:
         """Read the latest tasks that ended in a task's context, oldest first: its owner's own, with its agent."""
-        found = await self.store.read(tasks.conversation, tenant, task_id, limit)
+        found = await self.store.read(tasks.read_conversation, tenant, task_id, limit)
         return tuple([await self.unpack(tenant, stored) for stored in found])
 
-    async def unpack(self, tenant: str, stored: Stored, files_at: str | None = None) -> Task:
+    async def unpack(self, tenant: str, stored: StoredTask, files_at: str | None = None) -> Task:
         """Put a task together, with its large parts; with `files_at`, files beyond `inline_files` have addresses."""
         task = self._snapshots.task(tenant, stored)
         return await self._attached(tenant, task, files_at) if self.is_packed(stored) else task
@@ -153,7 +153,7 @@ class TaskStore:
         link = partial(self.linker, tenant, task.id, files_at)
         return await self._parts.attach(tenant, task, link, self.inline_files)
 
-    async def as_of(self, tenant: str, stored: Stored, seq: int, files_at: str | None = None) -> Task | None:
+    async def as_of(self, tenant: str, stored: StoredTask, seq: int, files_at: str | None = None) -> Task | None:
         """Return a stored task as it was after an event, or None if its log does not go back so far."""
         if stored.doc_seq <= seq:
             events = tuple(row for row in stored.events if row[0] <= seq)
@@ -167,7 +167,7 @@ class TaskStore:
         born = replace(task, status=status, history=task.history[:1], artifacts=(), metadata=metadata or None)
         return lifecycle.fold(await self._attached(tenant, born, files_at), past)
 
-    def is_packed(self, stored: Stored) -> bool:
+    def is_packed(self, stored: StoredTask) -> bool:
         """Whether a stored task has parts that are kept apart; looking for the mark is cheap, however long it is."""
         if self._parts is None:
             return False
@@ -254,7 +254,7 @@ Revise = Callable[[str | None], str]
 class ConversationExecution(Protocol):
     """The run whose conversation it is."""
 
-    job: Claimed
+    job: ClaimedJob
     tenant: str
 
     def now_ms(self) -> int:
@@ -283,19 +283,21 @@ class ConversationHistory:
     async def recall(self, key: str) -> str | None:
         """Return what is kept of it."""
         run, store = self._run, self._archive.store
-        return await run.patiently(lambda: store.read(states.recall, run.tenant, run.job.key, key))
+        return await run.patiently(lambda: store.read(conversation_state.recall_value, run.tenant, run.job.key, key))
 
     async def remember(self, key: str, value: str | Revise) -> None:
         """Commit what is to be kept of it: a value, or what a function makes of the one that is there then."""
         if isinstance(value, str):
-            await self._run.persist(states.remember, self._state(key, value))
+            await self._run.persist(conversation_state.put_value, self._state(key, value))
             return
         while True:
             before = await self.recall(key)
-            revision = states.Revision(self._state(key, value(before)), before)
-            if await self._run.persist(states.revise, revision):
+            revision = conversation_state.ValueRevision(self._state(key, value(before)), before)
+            if await self._run.persist(conversation_state.revise_value, revision):
                 return  # or another task of the conversation was faster
 
-    def _state(self, key: str, value: str) -> states.State:
+    def _state(self, key: str, value: str) -> conversation_state.ConversationValue:
         job = self._run.job
-        return states.State(task_id=job.key, epoch=job.epoch, key=key, value=value, at=self._run.now_ms())
+        return conversation_state.ConversationValue(
+            task_id=job.key, epoch=job.epoch, key=key, value=value, at=self._run.now_ms()
+        )

@@ -25,10 +25,10 @@ from accord.model import TaskState as S
 from accord.protocol import lifecycle
 from accord.protocol.codec import invalid_field
 from accord.protocol.states import GEN, LOWER, PROTO_03, VAULT
-from accord.storage.commands import push_claims, pushes, tasks
-from accord.storage.commands.push_claims import Busy
-from accord.storage.commands.pushes import Attempt, Due
-from accord.storage.commands.tasks import Fenced, Stored
+from accord.storage.commands import tasks, webhook_deliveries, webhooks
+from accord.storage.commands.tasks import Fenced, StoredTask
+from accord.storage.commands.webhook_deliveries import DeliveryLoad
+from accord.storage.commands.webhooks import ClaimedWebhook, DeliveryAttempt
 from accord.storage.store import StoreUnavailable
 
 ALL = "*"
@@ -165,7 +165,7 @@ class NotDelivered(Exception):
         self.is_final = is_final
         self.retry_after = retry_after
         self.sent = sent or Exchange()
-        self.attempt: Attempt | None = None
+        self.attempt: DeliveryAttempt | None = None
 
 
 class WebhookSender(Protocol):
@@ -199,7 +199,7 @@ class TaskReplay:
         if self._task is not None:
             self._since.append(event)
 
-    async def task(self, stored: Stored, event: Event) -> Task:
+    async def task(self, stored: StoredTask, event: Event) -> Task:
         """Return the task after the event that was passed by last; if that cannot be told any more, with its status."""
         if self._task is None:
             self._task = await self._archive.as_of(self._tenant, stored, event.seq)
@@ -230,7 +230,7 @@ class WebhookDispatcher:
         self._attempts = attempts
         self._due = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
-        self._delivering: dict[asyncio.Task[None], Due] = {}
+        self._delivering: dict[asyncio.Task[None], ClaimedWebhook] = {}
         self._hung: dict[tuple[str, str], tuple[int, float]] = {}
         self._is_unsure = False
 
@@ -275,10 +275,10 @@ class WebhookDispatcher:
 
     async def _claim(self) -> None:
         if self._is_unsure:  # the last claim may have been committed, and nobody delivers what it took
-            await self._store.do(pushes.release, self._engine.node, list(self._delivering.values()))
+            await self._store.do(webhooks.release, self._engine.node, list(self._delivering.values()))
             self._is_unsure = False
         while room := CLAIM - len(self._delivering):
-            found = await self._store.do(push_claims.claim, self._engine.node, room, self._busy())
+            found = await self._store.do(webhook_deliveries.claim_webhooks, self._engine.node, room, self._busy())
             for due in found:
                 task = asyncio.create_task(self._deliver(due), name=f"push {due.task_id}")
                 self._delivering[task] = due
@@ -286,17 +286,17 @@ class WebhookDispatcher:
             if not found:
                 return
 
-    def _busy(self) -> Busy:
+    def _busy(self) -> DeliveryLoad:
         now, under_way = time.monotonic(), list(self._delivering.values())
-        return Busy(
-            tenants=Counter(pushes.tenant_of(due.caller) for due in under_way),
+        return DeliveryLoad(
+            tenants=Counter(webhooks.tenant_of(due.caller) for due in under_way),
             callers=Counter(due.caller for due in under_way),
             hosts=Counter((due.caller, due.host) for due in under_way),
             resting={lane: round((until - now) * 1000) for lane, (_, until) in self._hung.items() if until > now},
             hung=frozenset(self._hung),
         )
 
-    def _note_answer(self, due: Due, begun: float, *, has_answered: bool) -> None:
+    def _note_answer(self, due: ClaimedWebhook, begun: float, *, has_answered: bool) -> None:
         """Remember the hosts that hang: what is due there waits together, and not each webhook by itself."""
         now, lane = time.monotonic(), (due.caller, due.host)
         if has_answered or now - begun < HANG_SECONDS:
@@ -314,7 +314,7 @@ class WebhookDispatcher:
             log.error("delivery broke off", exc_info=error)
         self._due.set()
 
-    async def _deliver(self, due: Due) -> None:
+    async def _deliver(self, due: ClaimedWebhook) -> None:
         """Post everything after the cursor, in order, and give the webhook back."""
         try:
             cursor, replay = due.cursor, TaskReplay(self._engine.archive, due.tenant)
@@ -325,8 +325,8 @@ class WebhookDispatcher:
                     replay.pass_by(event)
                     if told := await self._told(due, event, stored, replay):
                         attempt = await self._send(due, *told, stored.trace)
-                        due = await self._store.do(pushes.advance, due, cursor, keeps=True, attempt=attempt)
-            await self._store.do(pushes.advance, due, cursor, keeps=False)
+                        due = await self._store.do(webhooks.advance, due, cursor, keeps=True, attempt=attempt)
+            await self._store.do(webhooks.advance, due, cursor, keeps=False)
         except Fenced:
             log.info("webhook has another sender now", extra={"task_id": due.task_id})
         except NotDelivered as failure:
@@ -335,7 +335,9 @@ class WebhookDispatcher:
             log.exception("delivery broke off", extra={"task_id": due.task_id})
             await self._postpone(due, NotDelivered(f"{type(error).__name__} while delivering"))
 
-    async def _told(self, due: Due, event: Event, stored: Stored, replay: TaskReplay) -> tuple[Event, Task] | None:
+    async def _told(
+        self, due: ClaimedWebhook, event: Event, stored: StoredTask, replay: TaskReplay
+    ) -> tuple[Event, Task] | None:
         """Return what a webhook is told of an event, and the task after it; None if it is not told.
 
         Of artifacts that are left as they are when the task rests, nobody says that they are whole: who waits for that
@@ -351,7 +353,7 @@ class WebhookDispatcher:
             return replace(event, body=task), task
         return event, task
 
-    async def _after(self, due: Due, cursor: int) -> tuple[Stored, list[Event]] | None:
+    async def _after(self, due: ClaimedWebhook, cursor: int) -> tuple[StoredTask, list[Event]] | None:
         """Return the task and what happened to it after an event; of a log that is gone, the task is what is left."""
         archive = self._engine.archive
         events = await archive.events(due.tenant, due.task_id, cursor)
@@ -363,12 +365,12 @@ class WebhookDispatcher:
             events = [Event(seq=stored.last_seq, body=task, at=task.status.timestamp)]
         return stored, events  # none, if they were added between the two readings
 
-    async def _send(self, due: Due, event: Event, task: Task, trace: str | None) -> Attempt:
+    async def _send(self, due: ClaimedWebhook, event: Event, task: Task, trace: str | None) -> DeliveryAttempt:
         tracer = tracing.tracer
         with UNTRACED if tracer is None else tracer.around(_delivering(due, event, trace)) as span:
             return await self._post(due, event, task, span)
 
-    async def _post(self, due: Due, event: Event, task: Task, span: Span) -> Attempt:
+    async def _post(self, due: ClaimedWebhook, event: Event, task: Task, span: Span) -> DeliveryAttempt:
         delivery = WebhookDelivery(
             tenant=due.tenant,
             config=self._engine.archive.webhook_secrets.open(due.tenant, due.config),
@@ -395,14 +397,14 @@ class WebhookDispatcher:
         span.note(status=sent.status)
         return _attempt(delivery, at, begun, sent)
 
-    async def _postpone(self, due: Due, failure: NotDelivered) -> None:
+    async def _postpone(self, due: ClaimedWebhook, failure: NotDelivered) -> None:
         is_dead = failure.is_final or due.attempts + 1 >= self._attempts
         seconds = min(MAX_SECONDS, BASE_SECONDS * 2**due.attempts) * (0.5 + self._jitter())
         asked = min(MAX_RETRY_AFTER, failure.retry_after or 0)
         delay = None if is_dead else round(max(seconds, asked) * 1000)
         while True:
             try:
-                await self._store.do(pushes.fail, due, str(failure)[:MAX_ERROR], delay, failure.attempt)
+                await self._store.do(webhooks.fail, due, str(failure)[:MAX_ERROR], delay, failure.attempt)
                 break
             except Fenced:
                 return
@@ -411,7 +413,7 @@ class WebhookDispatcher:
         if delay is not None:
             asyncio.get_running_loop().call_later(delay / 1000 + 0.002, self._due.set)
 
-    def _tell(self, due: Due, event: Event, error: str | None) -> None:
+    def _tell(self, due: ClaimedWebhook, event: Event, error: str | None) -> None:
         self._engine.hooks.tell(
             Delivered(
                 tenant=due.tenant,
@@ -424,7 +426,7 @@ class WebhookDispatcher:
         )
 
 
-def _note_end(due: Due, event: Event, error: str | None = None) -> None:
+def _note_end(due: ClaimedWebhook, event: Event, error: str | None = None) -> None:
     """Write whether a webhook took an event, if that is the end of its task."""
     body = event.body
     if not isinstance(body, Task | StatusUpdate) or body.status.state not in lifecycle.ENDED:
@@ -436,12 +438,14 @@ def _note_end(due: Due, event: Event, error: str | None = None) -> None:
         log.info("webhook did not take the end of a task", extra=about | {"reason": error})
 
 
-def _delivering(due: Due, event: Event, trace: str | None) -> DeliverySpan:
+def _delivering(due: ClaimedWebhook, event: Event, trace: str | None) -> DeliverySpan:
     return DeliverySpan(task_id=due.task_id, url=due.config.url, seq=event.seq, attempt=due.attempts + 1, trace=trace)
 
 
-def _attempt(delivery: WebhookDelivery, at: int, begun: float, sent: Exchange, error: str | None = None) -> Attempt:
-    return Attempt(
+def _attempt(
+    delivery: WebhookDelivery, at: int, begun: float, sent: Exchange, error: str | None = None
+) -> DeliveryAttempt:
+    return DeliveryAttempt(
         seq=delivery.event.seq,
         attempt=delivery.attempt,
         at=at,

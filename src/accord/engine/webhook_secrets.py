@@ -10,7 +10,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from accord.model import PushConfig
-from accord.storage.commands import pushes
+from accord.storage.commands import webhooks
 from accord.storage.store import Store
 
 SEALED = "\x01"
@@ -58,12 +58,12 @@ class WebhookSecrets:
         """Seal everything that is in plain text or sealed by another key, and return how many webhooks that were."""
         count = 0
         after = ("", "", "")
-        while page := await store.read(pushes.page, after, PAGE):
+        while page := await store.read(webhooks.page, after, PAGE):
             for kept in page:
                 if not self.is_sealed(kept.config):
                     sealed = self.seal(kept.tenant, self.open(kept.tenant, kept.config))
                     # One that its caller has replaced meanwhile is sealed already.
-                    count += await store.do(pushes.reseal, kept, sealed)
+                    count += await store.do(webhooks.reseal, kept, sealed)
             after = (page[-1].tenant, page[-1].task_id, page[-1].id)
         return count
 

@@ -16,8 +16,8 @@ from msgspec import Struct
 from accord.errors import AccordError
 from accord.model import AgentCard
 from accord.protocol.cards import decode_card
-from accord.storage.commands import checks
-from accord.storage.commands.checks import Checked, Due
+from accord.storage.commands import published_agents
+from accord.storage.commands.published_agents import DueCheck, LastCheck
 from accord.storage.store import Store, StoreUnavailable
 
 
@@ -152,7 +152,7 @@ class AvailabilityChecks:
             try:
                 while await self.once():
                     pass
-                wait = await self._store.read(checks.next_ms)
+                wait = await self._store.read(published_agents.next_check_ms)
             except StoreUnavailable as error:
                 log.warning("store unavailable", extra={"reason": str(error)})
                 wait = None
@@ -170,19 +170,19 @@ class AvailabilityChecks:
 
     async def once(self) -> int:
         """Look for some of those that are due, and return how many."""
-        due = await self._store.do(checks.claim, AT_ONCE, HOLD_MS)
+        due = await self._store.do(published_agents.claim_checks, AT_ONCE, HOLD_MS)
         outcomes = await asyncio.gather(*map(self._settle, due), return_exceptions=True)
         for outcome in outcomes:  # one that could not be noted keeps no other from being noted
             if isinstance(outcome, BaseException):
                 raise outcome
         return len(due)
 
-    async def now(self, tenant: str, id: str) -> Checked:
+    async def now(self, tenant: str, id: str) -> LastCheck:
         """Look for one agent at once."""
-        due = await self._store.do(checks.due, tenant, id, HOLD_MS)
-        return Checked() if due is None else await self._settle(due)
+        due = await self._store.do(published_agents.claim_check, tenant, id, HOLD_MS)
+        return LastCheck() if due is None else await self._settle(due)
 
-    async def _settle(self, due: Due) -> Checked:
+    async def _settle(self, due: DueCheck) -> LastCheck:
         try:
             found = await check_agent(decode_card(due.card.encode()), self._ask)
         except AccordError as error:  # it was readable to the version that took it
@@ -191,4 +191,4 @@ class AvailabilityChecks:
         wait = self._every if is_up else min(AGAIN_SECONDS * 2 ** min(due.failures, 20), LONGEST_SECONDS)
         again_ms = round(wait * (0.9 + 0.2 * self._chance()) * 1000)
         args = (due, found.state.value, found.detail[:500])
-        return await self._store.do(checks.settle, *args, is_up=is_up, again_ms=again_ms)
+        return await self._store.do(published_agents.settle_check, *args, is_up=is_up, again_ms=again_ms)

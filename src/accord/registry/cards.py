@@ -13,7 +13,7 @@ from accord.protocol.cards import decode_card
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
 from accord.registry import names
-from accord.storage.commands.registry import Facts
+from accord.storage.commands.published_agents import CardIndex
 
 MAX_CARD = 256 * 1024
 """Bytes of a card: the largest ones in use, with a schema for each skill, have a tenth of it."""
@@ -53,7 +53,7 @@ class PublishableCard(Struct, frozen=True, kw_only=True):
     """A card that can be published: as the model knows it, and what is kept of it."""
 
     card: AgentCard
-    facts: Facts
+    facts: CardIndex
 
 
 def read(document: bytes, name: str | None = None) -> PublishableCard:
@@ -65,7 +65,7 @@ def read(document: bytes, name: str | None = None) -> PublishableCard:
     findings = tuple(_objections(card, stated, chosen, tags))
     if findings:
         raise InvalidCard(findings)
-    facts = Facts(
+    facts = CardIndex(
         handle=chosen,
         name=card.name,
         description=card.description,

@@ -22,10 +22,9 @@ from accord.protocol.operations import Operation
 from accord.registry import cards, names
 from accord.registry.cards import CardObjection, InvalidCard, PublishableCard
 from accord.registry.trust import SignatureVerdict, SignedBy, TrustedKeys
-from accord.storage.commands import apikeys, checks, registry
-from accord.storage.commands.apikeys import NewKey, StoredKey
-from accord.storage.commands.checks import Checked
-from accord.storage.commands.registry import Found, Listing, Query, Seen
+from accord.storage.commands import authentication, published_agents
+from accord.storage.commands.authentication import NewApiKey, StoredApiKey
+from accord.storage.commands.published_agents import AgentQuery, FoundListing, LastCheck, Listing, VisibleAgents
 from accord.storage.store import Store
 
 MAX_KEYS = 50
@@ -44,7 +43,7 @@ class DeveloperKeys:
         self._roles = roles or Roles()
         self._accepts_keys = accepts_keys
 
-    async def create(self, caller: Caller, description: str, days: float | None = None) -> tuple[str, StoredKey]:
+    async def create(self, caller: Caller, description: str, days: float | None = None) -> tuple[str, StoredApiKey]:
         """Make a key, and return it, which nobody can do again, and what is kept of it."""
         if not caller.owner or not self._accepts_keys:
             raise PermissionDenied("This server lets nobody in by an API key, so it makes none (--auth api-keys)")
@@ -54,7 +53,7 @@ class DeveloperKeys:
             raise RateLimited(f"You have {MAX_KEYS} keys already; delete one", metadata={"limit": "keys"})
         ticket = caller.ticket or Admission(kind="")
         made = new_key(ticket.key_id or "")
-        kept = NewKey(
+        kept = NewApiKey(
             id=made.id,
             hash=made.hash,
             name=description,
@@ -64,15 +63,21 @@ class DeveloperKeys:
             lasts_ms=None if days is None else round(days * DAY_MS),
             until=ticket.until,
         )
-        return made.key, await self._store.do(apikeys.create, kept)
+        return made.key, await self._store.do(authentication.create_api_key, kept)
 
-    async def held(self, caller: Caller) -> list[StoredKey]:
+    async def held(self, caller: Caller) -> list[StoredApiKey]:
         """Return the live keys of the caller."""
-        return await self._store.read(apikeys.held, caller.owner, _tenant(caller)) if caller.owner else []
+        return (
+            await self._store.read(authentication.list_owner_api_keys, caller.owner, _tenant(caller))
+            if caller.owner
+            else []
+        )
 
     async def revoke(self, caller: Caller, id: str) -> bool:
         """End a key of the caller; false if it has none with this id."""
-        return bool(caller.owner) and await self._store.do(apikeys.revoke_held, id, caller.owner, _tenant(caller))
+        return bool(caller.owner) and await self._store.do(
+            authentication.revoke_owner_api_key, id, caller.owner, _tenant(caller)
+        )
 
 
 def _tenant(caller: Caller) -> str | None:
@@ -93,9 +98,9 @@ TRIES = 5
 class Visibility(Enum):
     """Who sees a published agent: its owner, everybody in its tenant, everybody."""
 
-    PRIVATE = registry.PRIVATE
-    TENANT = registry.TENANT
-    PUBLIC = registry.PUBLIC
+    PRIVATE = published_agents.PRIVATE
+    TENANT = published_agents.TENANT
+    PUBLIC = published_agents.PUBLIC
 
 
 class NotListed(Exception):
@@ -159,13 +164,13 @@ class AgentDirectory:
         """Publish a card under `name`, or else under the one that it states."""
         found, _ = self.check(document, name)
         self._entitle(caller, found.facts.handle)
-        if await self._store.read(registry.count_of, caller.tenant, caller.owner) >= MAX_LISTINGS:
+        if await self._store.read(published_agents.count_of_owner, caller.tenant, caller.owner) >= MAX_LISTINGS:
             raise RateLimited(f"{MAX_LISTINGS} agents are published already", metadata={"limit": "listings"})
         self._check_public(caller, found.facts.handle, visibility)
         new = (caller.tenant, new_id(), caller.owner, visibility.value, found.facts)
         crosses = self._crosses(caller, found.facts.handle)
         with _named(found.facts.handle):
-            listing = await self._store.do(registry.publish, *new, crosses=crosses)
+            listing = await self._store.do(published_agents.publish, *new, crosses=crosses)
         self.on_news()
         return listing
 
@@ -192,12 +197,12 @@ class AgentDirectory:
         looks = handle != listing.handle and not self._crosses(caller, handle)
         given = (*seen, visibility, is_active, found.facts)
         with _named(handle):
-            return await self._store.do(registry.change, *given, namespace_of=listing.owner if looks else None)
+            return await self._store.do(published_agents.change, *given, namespace_of=listing.owner if looks else None)
 
     async def remove(self, caller: Caller, id: str) -> None:
         """Take an agent out of sight; its owner may publish it again under the same name, nobody else may."""
         listing = await self.own(caller, id)
-        await self._store.do(registry.remove, listing.tenant, listing.id)
+        await self._store.do(published_agents.remove, listing.tenant, listing.id)
 
     async def own(self, caller: Caller, id: str) -> Listing:
         """Return an agent that the caller may change."""
@@ -212,7 +217,7 @@ class AgentDirectory:
 
     async def find(self, caller: Caller | None, id: str) -> Listing:
         """Return an agent by its id, active or not; one that is not is there only for its own tenant."""
-        listing = await self._store.read(registry.find, self._seen(caller), id)
+        listing = await self._store.read(published_agents.find, self._seen(caller), id)
         if listing is None or not (listing.is_active or (caller is not None and caller.tenant == listing.tenant)):
             raise NotListed("There is no such agent")
         return listing
@@ -220,17 +225,21 @@ class AgentDirectory:
     async def named(self, caller: Caller | None, name: str) -> Listing:
         """Return an active agent by its name."""
         is_name = names.is_name(names.handle(name))
-        listing = await self._store.read(registry.named, self._seen(caller), names.handle(name)) if is_name else None
+        listing = (
+            await self._store.read(published_agents.find_by_name, self._seen(caller), names.handle(name))
+            if is_name
+            else None
+        )
         if listing is None:
             raise NotListed(f"There is no agent {name[: names.MAX_NAME]!r}")
         return listing
 
-    async def search(self, caller: Caller | None, query: Query) -> tuple[list[Found], int]:
+    async def search(self, caller: Caller | None, query: AgentQuery) -> tuple[list[FoundListing], int]:
         """Return a page of agents, and how many there are; who is in no tenant gets to see active ones only."""
         seen = self._seen(caller)
         if seen.tenant is None:
             query = replace(query, is_active=True)
-        return await self._store.read(registry.search, seen, query)
+        return await self._store.read(published_agents.search, seen, query)
 
     async def resolve(self, caller: Caller | None, name: str) -> AgentCard:
         """Return the card of an agent by its name, or raise UnknownName."""
@@ -245,14 +254,14 @@ class AgentDirectory:
 
     async def catalog(self, caller: Caller | None) -> dict[str, AgentCard]:
         """Return the cards of the agents that somebody sees, by their ids and under their names."""
-        found = await self._store.read(registry.cards, self._seen(caller), MAX_CATALOG)
+        found = await self._store.read(published_agents.list_cards, self._seen(caller), MAX_CATALOG)
         known = self._known
         self._known = {(one.id, one.revision): known.get((one.id, one.revision)) or _readable(one) for one in found}
         return {id: card for (id, _), card in self._known.items() if card is not None}
 
-    async def health(self, listing: Listing) -> Checked:
+    async def health(self, listing: Listing) -> LastCheck:
         """Return what came of the last look for an agent."""
-        return await self._store.read(checks.last, listing.tenant, listing.id)
+        return await self._store.read(published_agents.last_check, listing.tenant, listing.id)
 
     def sift(self, document: bytes) -> tuple[SignatureVerdict, bytes]:
         """Say by whom a card is signed, and return what counts of it."""
@@ -260,12 +269,12 @@ class AgentDirectory:
 
     # --- who may --------------------------------------------------------------------------------------------------
 
-    def _seen(self, caller: Caller | None) -> Seen:
+    def _seen(self, caller: Caller | None) -> VisibleAgents:
         """Return how far somebody sees; whoever has no right at all is as good as nobody."""
         if caller is None or (caller.roles is not None and not self._roles.has_any(caller.roles)):
-            return Seen(tenant=None)
+            return VisibleAgents(tenant=None)
         sees_all = caller.roles is not None and _looks_after(self._roles.rights(caller.roles, ""))
-        return Seen(tenant=caller.tenant, owner=caller.owner, sees_all=sees_all)
+        return VisibleAgents(tenant=caller.tenant, owner=caller.owner, sees_all=sees_all)
 
     def _entitle(self, caller: Caller, handle: str) -> None:
         """Refuse whoever may not publish under a name: that needs a role with every operation of such an agent."""
@@ -296,9 +305,9 @@ def _named(handle: str) -> Iterator[None]:
     """Say what is wrong with a name."""
     try:
         yield
-    except registry.Taken:
+    except published_agents.AgentNameTaken:
         raise NameTaken(handle) from None
-    except registry.Foreign:
+    except published_agents.ForeignNamespace:
         namespace = handle.partition("/")[0]
         raise PermissionDenied(
             f'{namespace}/* belongs to another owner: it takes a role with agents = ["{namespace}/*"]'

@@ -14,7 +14,7 @@ from accord.protocol import lifecycle
 from accord.protocol.budgets import TokenUsage, TotalUsage
 from accord.remote.reports import Report
 from accord.remote.tasks import RemoteTasks, ReportCredentials, ReportSender, unauthenticated
-from accord.storage.commands.remotes import Link
+from accord.storage.commands.remote_tasks import RemoteLink
 
 PATH = "/api/callbacks"
 """Where flows report; the token in the query says which task it is."""
@@ -109,7 +109,7 @@ class FlowReports:
             raise TaskNotFound(f"The task {how}: nobody waits for it any more")
 
 
-def read_flow_report(body: bytes, link: Link) -> Report:
+def read_flow_report(body: bytes, link: RemoteLink) -> Report:
     """Return what a report says about the task of a link."""
     try:
         said = msgspec.json.decode(body, type=FlowReport)
@@ -126,7 +126,7 @@ def read_flow_report(body: bytes, link: Link) -> Report:
     return _report(said, link, TaskStatus(state=state, message=message))
 
 
-def _report(said: FlowReport, link: Link, status: TaskStatus, made: tuple[Artifact, ...] = ()) -> Report:
+def _report(said: FlowReport, link: RemoteLink, status: TaskStatus, made: tuple[Artifact, ...] = ()) -> Report:
     # A flow has no name of its own for the task. As a task, because that is all of it: nobody can be asked for more.
     metadata = None if said.usage is None else said.usage.total
     return Report(body=Task(id=link.task_id, status=status, artifacts=made, metadata=metadata), seq=said.sequence)

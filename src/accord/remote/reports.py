@@ -27,7 +27,7 @@ from accord.model import (
 from accord.model.base import Metadata, timestamp_ms
 from accord.model.metadata_keys import USAGE
 from accord.protocol import lifecycle
-from accord.storage.commands.remotes import Link
+from accord.storage.commands.remote_tasks import RemoteLink
 
 REMOTE_TASK, REMOTE_CONTEXT = "remoteTaskId", "remoteContextId"
 """Metadata keys of the status that records an acknowledgement: what the task and its conversation are called there."""
@@ -81,7 +81,7 @@ class ReportEffect(Struct, frozen=True, kw_only=True):
     With `asks` the link counts it.
     """
 
-    link: Link
+    link: RemoteLink
     bodies: tuple[EventBody, ...] = ()
     asks: bool = False
     has_other_context: bool = False
@@ -106,7 +106,7 @@ def leaves_out(body: EventBody) -> bool:
     return status.state in lifecycle.TERMINAL or (status.state in lifecycle.INTERRUPTED and status.message is None)
 
 
-def report_effect(report: Report, link: Link, here: LocalTask, now_ms: int) -> ReportEffect:
+def report_effect(report: Report, link: RemoteLink, here: LocalTask, now_ms: int) -> ReportEffect:
     """Return what a report changes."""
     bound = _updated_link(report, link, now_ms)
     told = link.context_id if link.context_id not in (None, bound.context_id) else None
@@ -121,7 +121,7 @@ def report_effect(report: Report, link: Link, here: LocalTask, now_ms: int) -> R
 # --- whose report, and when -------------------------------------------------------------------------------------------
 
 
-def _updated_link(report: Report, link: Link, now_ms: int) -> Link:
+def _updated_link(report: Report, link: RemoteLink, now_ms: int) -> RemoteLink:
     """Return the link with what every report tells; an agent may name another conversation than it was told."""
     task_id, context_id = _names(report.body)
     if task_id is not None and link.remote_id not in (None, task_id):
@@ -151,7 +151,7 @@ def _names(body: EventBody) -> tuple[str | None, str | None]:
             return body.task_id, body.context_id
 
 
-def _is_stale(report: Report, link: Link, now_ms: int) -> bool:
+def _is_stale(report: Report, link: RemoteLink, now_ms: int) -> bool:
     """Whether a report was heard before, or overtaken by a later one; how a task ended is never too late."""
     if report.seq is not None and link.seq is not None:
         return report.seq <= link.seq
@@ -183,7 +183,7 @@ def _stamp(status: TaskStatus, now_ms: int) -> int | None:
 class _ReportReader:
     """Reads one report that is news."""
 
-    def __init__(self, report: Report, link: Link, here: LocalTask, now_ms: int, other: str | None) -> None:
+    def __init__(self, report: Report, link: RemoteLink, here: LocalTask, now_ms: int, other: str | None) -> None:
         self._report = report
         self._link = link
         self._here = here

@@ -31,11 +31,11 @@ from accord.protocol import http_headers, lifecycle
 from accord.protocol.budgets import Budget, read_usage
 from accord.protocol.dialects import decode_webhook
 from accord.remote.reports import LocalTask, Report, ReportEffect, WrongTask, needs_task, report_effect
-from accord.storage.commands import endings, remotes, reports, usage
-from accord.storage.commands.endings import NoSuchTask
-from accord.storage.commands.remotes import Cancel, Expected, Link
-from accord.storage.commands.tasks import Append, Behind, Head, Stored
-from accord.storage.commands.usage import Told
+from accord.storage.commands import remote_tasks, steps, task_endings
+from accord.storage.commands.remote_tasks import NewRemoteLink, RemoteCancel, RemoteLink
+from accord.storage.commands.steps import RemoteUsage
+from accord.storage.commands.task_endings import NoSuchTask
+from accord.storage.commands.tasks import Append, Behind, StoredTask, TaskHead
 from accord.storage.store import BadValue, StoreUnavailable
 
 TOKEN_BYTES = 32
@@ -77,7 +77,7 @@ class ReportSender(Struct, frozen=True, kw_only=True):
 
     evidence: ReportCredentials
     tenant: str = ""
-    link: Link | None = None
+    link: RemoteLink | None = None
 
     @property
     def is_known(self) -> bool:
@@ -163,22 +163,22 @@ class RemoteTasks:
 
     # --- links ----------------------------------------------------------------------------------------------------
 
-    async def find(self, tenant: str, task_id: str) -> Link | None:
+    async def find(self, tenant: str, task_id: str) -> RemoteLink | None:
         """Return a task's link."""
-        return await self._store.read(remotes.find, tenant, task_id)
+        return await self._store.read(remote_tasks.find_link, tenant, task_id)
 
-    async def look(self, tenant: str, task_id: str) -> tuple[Link, TaskState] | None:
+    async def look(self, tenant: str, task_id: str) -> tuple[RemoteLink, TaskState] | None:
         """Return a task's link and the state that it has here."""
-        found = await self._store.read(reports.look, tenant, task_id, whole=False)
+        found = await self._store.read(remote_tasks.read_link_and_task, tenant, task_id, whole=False)
         return None if found is None else (found[0], found[1].task_state)
 
-    async def expect(self, tenant: str, link: Link, *, with_token: bool) -> tuple[Link, str | None]:
+    async def expect(self, tenant: str, link: RemoteLink, *, with_token: bool) -> tuple[RemoteLink, str | None]:
         """Prepare for reports on a task, before a message is sent; return its link and a fresh token, if wanted.
 
         The token is nowhere else: the store has its hash.
         """
         token = secrets.token_urlsafe(TOKEN_BYTES) if with_token else None
-        new = Expected(
+        new = NewRemoteLink(
             task_id=link.task_id,
             agent=link.agent,
             context_id=link.context_id or "",
@@ -187,7 +187,7 @@ class RemoteTasks:
             token_hash=None if token is None else token_hash(token),
             ttl_ms=self._ttl_ms,
         )
-        return await self._store.do(remotes.expect, tenant, new), token
+        return await self._store.do(remote_tasks.create_link, tenant, new), token
 
     @property
     def server_id(self) -> str:
@@ -196,15 +196,15 @@ class RemoteTasks:
 
     async def left(self, tenant: str, task_id: str) -> Budget:
         """Return what a task may still use."""
-        return await self._store.read(usage.left, tenant, task_id)
+        return await self._store.read(steps.remaining_budget, tenant, task_id)
 
     async def context(self, tenant: str, agent: str, owner: str, context_id: str) -> str | None:
         """Return what an agent calls a conversation, where it does not take our name for it."""
-        return await self._store.read(remotes.context, tenant, agent, owner, context_id)
+        return await self._store.read(remote_tasks.find_remote_context, tenant, agent, owner, context_id)
 
-    async def note(self, tenant: str, link: Link) -> Link | None:
+    async def note(self, tenant: str, link: RemoteLink) -> RemoteLink | None:
         """Write a link whose counts have changed; None if somebody else has, since it was read."""
-        if not await self._store.do(remotes.move, tenant, link):
+        if not await self._store.do(remote_tasks.update_link, tenant, link):
             return None
         return replace(link, version=link.version + 1)
 
@@ -226,7 +226,7 @@ class RemoteTasks:
             return ReportSender(evidence=evidence)
         given = token_hash(evidence.token)
         try:
-            found = await self._store.read(remotes.by_token, given)
+            found = await self._store.read(remote_tasks.find_link_by_token, given)
         except StoreUnavailable as error:
             raise _unavailable() from error
         if found is None or not hmac.compare_digest(found[0], given):
@@ -240,7 +240,7 @@ class RemoteTasks:
             tenant, link, said = await self._read(sender, body)
         await self.hear(tenant, link, Report(body=said, seq=_seq(sender.evidence.event_id, said)))
 
-    async def hear(self, tenant: str, link: Link, report: Report) -> TaskState:
+    async def hear(self, tenant: str, link: RemoteLink, report: Report) -> TaskState:
         """Take in a report that somebody else brings, or refuse it with the error that they are to be told."""
         with _report_errors():
             state = await self.report(tenant, link.task_id, report)
@@ -257,7 +257,7 @@ class RemoteTasks:
             link = await self.find(tenant, task_id)
         return link is not None and link.state in lifecycle.TERMINAL
 
-    async def _read(self, sender: ReportSender, body: bytes) -> tuple[str, Link, EventBody]:
+    async def _read(self, sender: ReportSender, body: bytes) -> tuple[str, RemoteLink, EventBody]:
         """Return what a webhook says and about which task, if it is signed as it has to be."""
         evidence, link = sender.evidence, sender.link
         if link is None:
@@ -268,7 +268,7 @@ class RemoteTasks:
             raise unauthenticated()
         return sender.tenant, link, decode_webhook(body)
 
-    async def _signed(self, signature: str, body: bytes) -> tuple[str, Link, EventBody]:
+    async def _signed(self, signature: str, body: bytes) -> tuple[str, RemoteLink, EventBody]:
         """Read a webhook without a token, from an agent whose key is known."""
         known = self._trust.items()
         agents = [name for name, trust in known if trust.keys and self._is_signed(signature, body, trust.keys)]
@@ -277,7 +277,7 @@ class RemoteTasks:
             raise unauthenticated()
         said = decode_webhook(body)
         for agent in agents:
-            found = await self._store.read(remotes.by_remote_id, agent, _task_id(said) or "")
+            found = await self._store.read(remote_tasks.find_link_by_remote_id, agent, _task_id(said) or "")
             if found is not None:
                 return *found, said
         raise TaskNotFound
@@ -301,7 +301,7 @@ class RemoteTasks:
                     continue  # a run or another node was faster: what the report changes may be another thing now
 
     async def _report(self, tenant: str, task_id: str, report: Report) -> TaskState:
-        seen = await self._store.read(reports.look, tenant, task_id, whole=needs_task(report.body))
+        seen = await self._store.read(remote_tasks.read_link_and_task, tenant, task_id, whole=needs_task(report.body))
         if seen is None:
             raise NoSuchTask(task_id)
         link, head = seen
@@ -313,11 +313,11 @@ class RemoteTasks:
         if found == ReportEffect(link=replace(link, heard_at=found.link.heard_at)):
             return head.task_state  # nothing new; saying the same again is no sign of life either
         relay = await self._relay(tenant, head, found, report, blobs)
-        self._hooks.tell_ended(await self._store.do(reports.relay, tenant, relay))
+        self._hooks.tell_ended(await self._store.do(remote_tasks.write_report, tenant, relay))
         self._tell(head, link, found)
         return relay.last.state or head.task_state
 
-    async def _used(self, tenant: str, link: Link, body: EventBody) -> Metadata | None:
+    async def _used(self, tenant: str, link: RemoteLink, body: EventBody) -> Metadata | None:
         """Count what an agent says that it has used; return how the task shows that.
 
         Raises Behind if it was too much: the task has ended.
@@ -325,8 +325,8 @@ class RemoteTasks:
         total = read_usage(body.metadata) if isinstance(body, Task | StatusUpdate) else None
         if total is None:
             return None
-        told = Told(task_id=link.task_id, name=_task_id(body) or "", total=total, at=self.now_ms())
-        spent = await self._store.do(endings.hear, tenant, told)
+        told = RemoteUsage(task_id=link.task_id, name=_task_id(body) or "", total=total, at=self.now_ms())
+        spent = await self._store.do(task_endings.charge_remote_usage, tenant, told)
         for use, model in spent.counted:
             self._hooks.tell(UsageReported(tenant=tenant, task_id=link.task_id, agent=link.agent, use=use, model=model))
         self._hooks.tell_ended(spent.ended)
@@ -335,7 +335,7 @@ class RemoteTasks:
             raise Behind(link.task_id)
         return spent.account.shown
 
-    async def _packed(self, tenant: str, link: Link, body: EventBody) -> tuple[EventBody, tuple[str, ...]]:
+    async def _packed(self, tenant: str, link: RemoteLink, body: EventBody) -> tuple[EventBody, tuple[str, ...]]:
         """Return a report as it is kept: redacted, and without its large parts."""
         trust = self._trust.get(link.agent)
         if trust is not None and trust.redact is not None:
@@ -346,8 +346,8 @@ class RemoteTasks:
         return packed.bodies[0], packed.blobs
 
     async def _relay(
-        self, tenant: str, head: Head, found: ReportEffect, report: Report, blobs: tuple[str, ...]
-    ) -> reports.Relay:
+        self, tenant: str, head: TaskHead, found: ReportEffect, report: Report, blobs: tuple[str, ...]
+    ) -> remote_tasks.ReportRequest:
         state = next((body.status.state for body in reversed(found.bodies) if isinstance(body, StatusUpdate)), None)
         last = Append(
             task_id=head.id,
@@ -360,7 +360,7 @@ class RemoteTasks:
             blobs=blobs if found.bodies else (),
         )
         output = msgspec.json.encode(report.body if isinstance(report.body, StatusUpdate) else None).decode()
-        return reports.Relay(
+        return remote_tasks.ReportRequest(
             link=found.link,
             last=last,
             step=poll_step(found.link.asks) if found.asks else None,
@@ -369,7 +369,7 @@ class RemoteTasks:
         )
 
     async def _snapshot(
-        self, tenant: str, head: Head, bodies: Sequence[EventBody], state: TaskState | None
+        self, tenant: str, head: TaskHead, bodies: Sequence[EventBody], state: TaskState | None
     ) -> Task | None:
         """Return the task after new events, if it is time to write it down."""
         before, after = head.last_seq, head.last_seq + len(bodies)
@@ -377,14 +377,14 @@ class RemoteTasks:
         if state not in lifecycle.ENDED and not has_doubled:
             return None
         stored = head
-        if not isinstance(stored, Stored):
-            seen = await self._store.read(reports.look, tenant, head.id, whole=True)
-            if seen is None or not isinstance(seen[1], Stored) or seen[1].last_seq != before:
+        if not isinstance(stored, StoredTask):
+            seen = await self._store.read(remote_tasks.read_link_and_task, tenant, head.id, whole=True)
+            if seen is None or not isinstance(seen[1], StoredTask) or seen[1].last_seq != before:
                 raise Behind(head.id)
             stored = seen[1]
         return lifecycle.extended(stored.task(), bodies)
 
-    def _tell(self, head: Head, before: Link, found: ReportEffect) -> None:
+    def _tell(self, head: TaskHead, before: RemoteLink, found: ReportEffect) -> None:
         link = found.link
         about = {"task_id": head.id, "agent": link.agent, "remote_task_id": link.remote_id}
         if link.sent > before.sent:
@@ -395,14 +395,14 @@ class RemoteTasks:
         if link.state in lifecycle.TERMINAL and found.bodies:
             log.info("remote task ended", extra=about | {"state": link.state.name})
 
-    async def give_up(self, tenant: str, link: Link, reason: str, again_seconds: float) -> bool:
+    async def give_up(self, tenant: str, link: RemoteLink, reason: str, again_seconds: float) -> bool:
         """Say that nobody knows what became of a task, unless something was reported meanwhile.
 
         A late report may still tell; the agent is also asked again after a while.
         """
         again_ms = round(again_seconds * 1000)
-        request = reports.GiveUp(link=link, reason=reason, at=self.now_ms(), again_ms=again_ms)
-        ended = await self._store.do(reports.give_up, tenant, request)
+        request = remote_tasks.GiveUpRequest(link=link, reason=reason, at=self.now_ms(), again_ms=again_ms)
+        ended = await self._store.do(remote_tasks.give_up_remote_task, tenant, request)
         self._hooks.tell_ended(ended)
         if ended:
             log.warning("remote task given up", extra={"task_id": link.task_id, "agent": link.agent, "reason": reason})
@@ -415,18 +415,20 @@ class RemoteTasks:
         while (link := await self.find(tenant, task_id)) is not None:
             more = replace(link, asks=link.asks + 1)
             try:
-                return await self._store.do(reports.retry, tenant, more, poll_step(more.asks), self.now_ms())
+                return await self._store.do(
+                    remote_tasks.retry_remote_task, tenant, more, poll_step(more.asks), self.now_ms()
+                )
             except Behind:
                 continue
         return False
 
-    async def cancels(self, agent: str, limit: int, again_seconds: float) -> list[Cancel]:
+    async def cancels(self, agent: str, limit: int, again_seconds: float) -> list[RemoteCancel]:
         """Return the tasks that an agent is to be told of now because they were cancelled here."""
-        return await self._store.do(remotes.take_cancels, agent, limit, round(again_seconds * 1000))
+        return await self._store.do(remote_tasks.claim_cancels, agent, limit, round(again_seconds * 1000))
 
-    async def told(self, cancel: Cancel) -> None:
+    async def told(self, cancel: RemoteCancel) -> None:
         """Note that an agent need not be told of a cancel any more."""
-        await self._store.do(remotes.told, cancel.tenant, cancel.link.task_id)
+        await self._store.do(remote_tasks.clear_cancel, cancel.tenant, cancel.link.task_id)
 
 
 def poll_signal(number: int) -> str:
@@ -444,12 +446,12 @@ def token_hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def _local_task(head: Head) -> LocalTask:
-    task = head.task() if isinstance(head, Stored) else None
+def _local_task(head: TaskHead) -> LocalTask:
+    task = head.task() if isinstance(head, StoredTask) else None
     return LocalTask(task_id=head.id, context_id=head.context_id, state=head.task_state, task=task)
 
 
-def unsent_message(link: Link, history: Sequence[Message]) -> Message | None:
+def unsent_message(link: RemoteLink, history: Sequence[Message]) -> Message | None:
     """Return the caller's first message that an agent elsewhere has not accepted."""
     said = [message for message in history if message.role is Role.USER]
     return said[link.sent] if link.sent < len(said) else None

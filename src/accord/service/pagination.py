@@ -14,15 +14,15 @@ from accord.errors import InvalidParams
 from accord.model import PushConfig, PushListRequest, PushPage, Task, TaskFilter, TaskPage
 from accord.protocol import lifecycle
 from accord.protocol.codec import invalid_field
-from accord.storage.commands.tasks import Query, Stored
+from accord.storage.commands.tasks import StoredTask, TaskListQuery
 
 DEFAULT_PAGE_SIZE = 50
 """A2A 1.0, 3.1.4."""
 
 
-def task_query(request: TaskFilter, *, owner: str | None, agent: str | None) -> Query:
+def task_query(request: TaskFilter, *, owner: str | None, agent: str | None) -> TaskListQuery:
     """Return what a request asks of the store."""
-    return Query(
+    return TaskListQuery(
         owner=owner,
         agent=agent,
         context_id=request.context_id or None,
@@ -33,7 +33,7 @@ def task_query(request: TaskFilter, *, owner: str | None, agent: str | None) -> 
     )
 
 
-def task_page(found: Sequence[Stored], tasks: Sequence[Task], total: int, request: TaskFilter) -> TaskPage:
+def task_page(found: Sequence[StoredTask], tasks: Sequence[Task], total: int, request: TaskFilter) -> TaskPage:
     """Return the page of what was found, which is one more than a page holds if there are more."""
     size = _size(request)
     shown = found[:size]
@@ -68,7 +68,7 @@ def _milliseconds(timestamp: str) -> int:
     return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
 
 
-def _token(last: Stored) -> str:
+def _token(last: StoredTask) -> str:
     return _write(f"{last.updated_at}~{last.id}")
 
 

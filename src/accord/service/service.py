@@ -63,8 +63,8 @@ from accord.protocol.extensions import route_of
 from accord.protocol.parts import joined_text
 from accord.service import pagination, stream_options
 from accord.service.submission import FirstReply, TaskSubmission
-from accord.storage.commands import endings, pushes, runs, tasks
-from accord.storage.commands.children import Parent
+from accord.storage.commands import task_endings, task_lifecycle, tasks, webhooks
+from accord.storage.commands.steps import ParentExecution
 from accord.storage.store import BadValue, StoreUnavailable
 
 CheckPush = Callable[[PushConfig], None]
@@ -203,7 +203,7 @@ class Service:
                 while True:
                     yield await anext(events)
 
-    async def _from(self, stored: tasks.Stored, task: Task, after: int | None, caller: Caller) -> tuple[Task, int]:
+    async def _from(self, stored: tasks.StoredTask, task: Task, after: int | None, caller: Caller) -> tuple[Task, int]:
         """Return the task as it was after an event, as far back as its log goes, and the number of that event."""
         if after is not None and after < stored.last_seq:
             past = await self._engine.archive.as_of(caller.tenant, stored, after, caller.files_at)
@@ -250,14 +250,16 @@ class Service:
     ) -> None:
         at = self._engine.now_ms()
         status = TaskStatus(state=state, message=message, timestamp=timestamp_ms(at))
-        ending = endings.Ending(task_id=task_id, status=status, at=at, owner=owner, agent=self.agent, is_held=is_held)
+        ending = task_endings.EndRequest(
+            task_id=task_id, status=status, at=at, owner=owner, agent=self.agent, is_held=is_held
+        )
         try:
-            ended = await self._engine.store.do(endings.end, tenant, ending)
-        except endings.NoSuchTask:
+            ended = await self._engine.store.do(task_endings.end_task, tenant, ending)
+        except task_endings.NoSuchTask:
             raise TaskNotFound(metadata={"taskId": task_id}) from None
-        except endings.HasEnded:
+        except task_endings.TaskHasEnded:
             raise TaskNotCancelable(metadata={"taskId": task_id}) from None
-        except endings.HasBegun:
+        except task_endings.TaskHasStarted:
             raise UnsupportedOperation("The task has already started; its result cannot be set from outside") from None
         self._engine.hooks.tell_ended(ended)
         self._engine.stop_run(tenant, task_id)
@@ -275,9 +277,9 @@ class Service:
     async def wake(self, tenant: str, task_id: str, key: str, value: Any) -> bool:
         """Hand a task what it waits for under `key`; false if it has that already or has ended."""
         output = msgspec.json.encode(value).decode()
-        news = runs.News(task_id=task_id, key=wait_key(key), output=output, at=self._engine.now_ms())
+        news = task_lifecycle.TaskSignal(task_id=task_id, key=wait_key(key), output=output, at=self._engine.now_ms())
         with _retryable:
-            return await self._engine.store.do(runs.wake, tenant, news)
+            return await self._engine.store.do(task_lifecycle.deliver_signal, tenant, news)
 
     async def origin(self, task_id: str, caller: Caller) -> str | None:
         """Return the edge's note of how the caller that created a task came in."""
@@ -296,7 +298,7 @@ class Service:
             config = replace(request, id=request.id or self._engine.make_id(), task_id=task_id)
             sealed = self._engine.archive.webhook_secrets.seal(caller.tenant, config)
             await self._engine.store.do(
-                pushes.put, caller.tenant, task_id, sealed, caller.origin or stored.origin or ""
+                webhooks.put, caller.tenant, task_id, sealed, caller.origin or stored.origin or ""
             )
         return config
 
@@ -323,12 +325,12 @@ class Service:
         self._need_pushes()
         with _retryable:
             await self._intake.find(request.task_id, caller)
-            return await self._engine.store.do(pushes.delete, caller.tenant, request.task_id, request.id, request.url)
+            return await self._engine.store.do(webhooks.delete, caller.tenant, request.task_id, request.id, request.url)
 
     async def _configs(self, task_id: str, caller: Caller) -> tuple[PushConfig, ...]:
         with _retryable:
             await self._intake.find(task_id, caller)
-            found = await self._engine.store.read(pushes.listed, caller.tenant, task_id)
+            found = await self._engine.store.read(webhooks.list_webhooks, caller.tenant, task_id)
         return tuple(self._engine.archive.webhook_secrets.open(caller.tenant, hook.config) for hook in found)
 
     def _check_inline(self, request: SendRequest) -> None:
@@ -371,7 +373,7 @@ class Service:
 
     async def spawn(self, run: Execution, request: SendRequest, step: str) -> str:
         """Make a task of its own for a run's caller, and return it; it is noted under the run's step."""
-        parent = Parent(task_id=run.job.key, epoch=run.job.epoch, step=step, owns=False)
+        parent = ParentExecution(task_id=run.job.key, epoch=run.job.epoch, step=step, owns=False)
         request = replace(request, message=_routed(run, request.message))
         return (await self._intake.accept(request, _caller(run), parent)).task.id
 
@@ -395,8 +397,8 @@ def _routed(run: Execution, message: Message) -> Message:
     return replace(message, metadata=route.added_to(message.metadata))
 
 
-def _parent(run: Execution, step: str) -> Parent:
-    return Parent(
+def _parent(run: Execution, step: str) -> ParentExecution:
+    return ParentExecution(
         task_id=run.job.key,
         epoch=run.job.epoch,
         step=step,

@@ -15,8 +15,8 @@ from accord.auth.rate_limits import AGAIN_SECONDS, SHARE, SWEEP_AT, Quotas
 from accord.errors import StorageQuotaExceeded
 from accord.model import Message, PushConfig
 from accord.protocol import codec
-from accord.storage.commands import storage
-from accord.storage.commands.storage import Stored
+from accord.storage.commands import monitoring
+from accord.storage.commands.monitoring import StoredTotal
 from accord.storage.store import BadValue, Store, StoreUnavailable
 
 REFRESH_SECONDS = 30.0
@@ -31,7 +31,7 @@ MESSAGES = 10
 Account = tuple[str | None, str | None]
 """A tenant and an owner; None stands for all of them."""
 
-Measure = Callable[[Account], Awaitable[Stored]]
+Measure = Callable[[Account], Awaitable[StoredTotal]]
 
 
 class QuotaScope(NamedTuple):
@@ -168,7 +168,7 @@ def size_of(message: Message | PushConfig) -> int:
 def measuring(store: Store) -> Measure:
     """Return what measures accounts in a store."""
 
-    async def measure(account: Account) -> Stored:
-        return await store.read(storage.stored, *account)
+    async def measure(account: Account) -> StoredTotal:
+        return await store.read(monitoring.stored_total, *account)
 
     return measure

@@ -23,10 +23,10 @@ from accord.protocol import lifecycle
 from accord.protocol.budgets import BudgetRequest, read_budget_request, smaller_limit
 from accord.protocol.codec import invalid_field
 from accord.protocol.extensions import ROUTE, route_of
-from accord.storage.commands import endings, runs
-from accord.storage.commands.children import Parent
-from accord.storage.commands.jobs import Claimed
-from accord.storage.commands.tasks import NewTask, Stored
+from accord.storage.commands import task_endings, task_lifecycle
+from accord.storage.commands.jobs import ClaimedJob
+from accord.storage.commands.steps import ParentExecution
+from accord.storage.commands.tasks import StoredTask, TaskCreation
 
 PRIORITIES = {"high": -10, "normal": 0, "low": 10}
 """The caller's word -> the job's number; smaller comes first."""
@@ -54,7 +54,7 @@ class FirstReply(Enum):
 class PreparedTask(Struct, frozen=True):
     """A task that is about to be stored."""
 
-    accept: runs.Accept
+    accept: task_lifecycle.AcceptRequest
     task: Task
     caller: Caller
 
@@ -85,7 +85,11 @@ class TaskSubmission:
         return f"{self._engine.archive.server_id}/{self._agent}"
 
     async def accept(
-        self, request: SendRequest, caller: Caller, parent: Parent | None = None, hears: FirstReply = FirstReply.TASK
+        self,
+        request: SendRequest,
+        caller: Caller,
+        parent: ParentExecution | None = None,
+        hears: FirstReply = FirstReply.TASK,
     ) -> Submission:
         """Keep a message and begin to work on it; return the task as it was before that.
 
@@ -101,7 +105,7 @@ class TaskSubmission:
                 return await self._continue(request, caller, work, calls=parent is not None)
             return await self._start(request, caller, work, parent, hears)
 
-    async def find(self, task_id: str, caller: Caller) -> tuple[Stored, Task]:
+    async def find(self, task_id: str, caller: Caller) -> tuple[StoredTask, Task]:
         """Read a task of the caller's; one that is not there and one that is not theirs look the same."""
         found = await self._engine.archive.read(caller.tenant, task_id, caller.files_at)
         if found is None or caller.reach not in (None, found[0].owner) or found[0].agent != self._agent:
@@ -114,16 +118,18 @@ class TaskSubmission:
         self,
         request: SendRequest,
         caller: Caller,
-        work: runs.Work,
-        parent: Parent | None,
+        work: task_lifecycle.JobOptions,
+        parent: ParentExecution | None,
         hears: FirstReply = FirstReply.TASK,
     ) -> Submission:
         ready = await self._ready(request, caller, work, parent)
         store = self._engine.store
         is_early = hears is FirstReply.END and work.node is not None and self._profile.crash is not Crash.FAIL
         try:  # what must not be run twice is on the disk before it is run once
-            accepted = await (store.do_early if is_early else store.do)(runs.accept, caller.tenant, ready.accept)
-        except runs.OtherSend:
+            accepted = await (store.do_early if is_early else store.do)(
+                task_lifecycle.accept_task, caller.tenant, ready.accept
+            )
+        except task_lifecycle.IdempotencyConflict:
             raise _other_send() from None
         if hears is FirstReply.EVENTS and accepted.job is not None:
             self._engine.later.add(self._agent, partial(self.begin, ready, accepted))
@@ -136,7 +142,9 @@ class TaskSubmission:
             return Submission(ready.task, 0)
         return Submission(ready.task, 0, ready.events)
 
-    async def ready(self, request: SendRequest, caller: Caller, parent: Parent, places: ExitStack) -> PreparedTask:
+    async def ready(
+        self, request: SendRequest, caller: Caller, parent: ParentExecution, places: ExitStack
+    ) -> PreparedTask:
         """Return a task as its parent is about to make it, with a place to run it at once if there is one."""
         self._check(request.message)
         request = _within_budget(request)
@@ -144,7 +152,7 @@ class TaskSubmission:
         return await self._ready(request, caller, self._work(request, node), parent)
 
     async def _ready(
-        self, request: SendRequest, caller: Caller, work: runs.Work, parent: Parent | None
+        self, request: SendRequest, caller: Caller, work: task_lifecycle.JobOptions, parent: ParentExecution | None
     ) -> PreparedTask:
         at = self._engine.now_ms()
         due = None if work.is_held else self._due(request, at)
@@ -152,7 +160,7 @@ class TaskSubmission:
         task = new.task
         if due is not None:
             new = replace(new, deadline_at=smaller_limit(due, new.deadline_at))
-        accept = runs.Accept(
+        accept = task_lifecycle.AcceptRequest(
             new=await self._packed(new, caller.tenant) if self._engine.archive.has_large(task.history[0]) else new,
             message_id=task.history[0].message_id,
             work=work,
@@ -165,7 +173,7 @@ class TaskSubmission:
         )
         return PreparedTask(accept, task, caller)
 
-    def begin(self, ready: PreparedTask, accepted: runs.Accepted) -> None:
+    def begin(self, ready: PreparedTask, accepted: task_lifecycle.Acceptance) -> None:
         """Go on with a task that has been made, unless that was done before."""
         self._tell(ready.caller, accepted.task_id, is_new=not accepted.is_repeated)
         if accepted.is_repeated:
@@ -175,7 +183,7 @@ class TaskSubmission:
         if accepted.job is not None:
             self._run(accepted.job, ready)
 
-    async def _packed(self, new: NewTask, tenant: str) -> NewTask:
+    async def _packed(self, new: TaskCreation, tenant: str) -> TaskCreation:
         """Take large parts out of what is to be stored."""
         packed = await self._engine.archive.pack(tenant, (), new.task)
         return replace(new, task=packed.snapshot or new.task, blobs=packed.blobs)
@@ -191,7 +199,7 @@ class TaskSubmission:
             None if timeout_ms is None else at + timeout_ms, None if asked is None else asked.deadline_at(at)
         )
 
-    def _new_task(self, request: SendRequest, caller: Caller, at: int, parent: Parent | None) -> NewTask:
+    def _new_task(self, request: SendRequest, caller: Caller, at: int, parent: ParentExecution | None) -> TaskCreation:
         message = request.message
         task_id = self._engine.make_id()
         context_id = message.context_id or self._engine.make_id()
@@ -202,7 +210,7 @@ class TaskSubmission:
             history=(self._completed(message, task_id, context_id),),
             metadata=request.metadata,
         )
-        return NewTask(
+        return TaskCreation(
             task=task,
             agent=self._agent,
             owner=caller.owner,
@@ -213,7 +221,7 @@ class TaskSubmission:
             trace=tracing.current(),
         )
 
-    def _run(self, job: Claimed, ready: PreparedTask) -> None:
+    def _run(self, job: ClaimedJob, ready: PreparedTask) -> None:
         new, working = ready.accept.new, ready.accept.working
         seq = 0 if working is None else 1
         start = ExecutionStart(
@@ -233,12 +241,14 @@ class TaskSubmission:
 
     # --- an open task ---------------------------------------------------------------------------------------------
 
-    async def _continue(self, request: SendRequest, caller: Caller, work: runs.Work, *, calls: bool) -> Submission:
+    async def _continue(
+        self, request: SendRequest, caller: Caller, work: task_lifecycle.JobOptions, *, calls: bool
+    ) -> Submission:
         engine, message, task_id = self._engine, request.message, request.message.task_id or ""
         at, asked = engine.now_ms(), read_budget_request(message.metadata) or BudgetRequest()
         said = self._completed(message, task_id, message.context_id or None)
         packed, blobs = await engine.archive.pack_message(caller.tenant, said)
-        say = runs.Say(
+        say = task_lifecycle.MessageRequest(
             task_id=task_id,
             message=packed,
             blobs=blobs,
@@ -255,14 +265,14 @@ class TaskSubmission:
             trace=tracing.current(),
         )
         try:
-            done = await engine.store.do(runs.say, caller.tenant, say)
-        except endings.NoSuchTask:
+            done = await engine.store.do(task_lifecycle.add_message, caller.tenant, say)
+        except task_endings.NoSuchTask:
             raise TaskNotFound(metadata={"taskId": task_id}) from None
-        except runs.OtherContext:
+        except task_lifecycle.ContextMismatch:
             raise invalid_field("message.contextId", "Not the context of the task") from None
-        except runs.OtherSend:
+        except task_lifecycle.IdempotencyConflict:
             raise _other_send() from None
-        except endings.HasEnded:
+        except task_endings.TaskHasEnded:
             raise UnsupportedOperation("The task has ended and accepts no more messages") from None
         task = await engine.archive.unpack(caller.tenant, done.stored)
         if done.job is not None:
@@ -282,14 +292,14 @@ class TaskSubmission:
         with engine.place(self._agent) as node:
             at = engine.now_ms()
             due = self._due(request, at)
-            begin = runs.Begin(
+            begin = task_lifecycle.StartRequest(
                 task_id=task_id, at=at, owner=caller.owner, agent=self._agent, node=node, deadline_at=due
             )
             try:
-                done = await engine.store.do(runs.begin, caller.tenant, begin)
-            except endings.NoSuchTask:
+                done = await engine.store.do(task_lifecycle.start_held_task, caller.tenant, begin)
+            except task_endings.NoSuchTask:
                 raise TaskNotFound(metadata={"taskId": task_id}) from None
-            except endings.HasEnded:
+            except task_endings.TaskHasEnded:
                 raise UnsupportedOperation("The task was canceled before it began") from None
             task = await engine.archive.unpack(caller.tenant, done.stored)
             if done.job is not None:
@@ -300,8 +310,8 @@ class TaskSubmission:
 
     # --- small things ---------------------------------------------------------------------------------------------
 
-    def _work(self, request: SendRequest, node: str | None, *, is_held: bool = False) -> runs.Work:
-        return runs.Work(
+    def _work(self, request: SendRequest, node: str | None, *, is_held: bool = False) -> task_lifecycle.JobOptions:
+        return task_lifecycle.JobOptions(
             queue=self._agent,
             priority=PRIORITIES[request.priority],
             max_attempts=self._profile.max_attempts,

@@ -1,27 +1,98 @@
-"""Where a store is: the addresses that an operator writes, the default one, and how to show them without secrets.
+"""Addresses of stores and of what belongs to them: parse, show without secrets, and open.
 
-Nothing is opened here and nothing is read from the environment; `storage.open` turns an address into a store.
+An address is `scheme://host/path?option=value`. An error never repeats what might be a password. A driver is imported
+when its store is opened; what cannot work, such as SQLite on a network file system, is refused before the first
+command.
 """
 
+import asyncio
+import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
-from accord.storage.carriers import CARRIERS
-from accord.storage.store import StoreRefused
+import msgspec
+from msgspec import Struct
 
-FORMS = (
+from accord.entries import Group, Unusable
+from accord.storage.notifications import Hear, Signals
+from accord.storage.store import Store, StoreRefused, StoreUnavailable
+
+
+class NoOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of the options of an address, which without others takes none."""
+
+
+class Location(Struct, frozen=True, kw_only=True):
+    """An address that was read: `host` is all between the slashes and the path, `env` the server's environment."""
+
+    scheme: str
+    host: str = ""
+    path: str = ""
+    options: Any = NoOptions()
+    env: Mapping[str, str] = MappingProxyType({})
+
+    def __repr__(self) -> str:
+        return f"Location(scheme={self.scheme!r}, path={self.path!r})"  # everything else may be a secret
+
+
+def read_location(url: str, options: type[Struct], env: Mapping[str, str], what: str) -> Location:
+    """Read an address of `what`; raises StoreRefused."""
+    try:
+        parts = urlsplit(url)
+        given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        read = msgspec.convert(dict(given), options, strict=False)
+    except ValueError as error:  # msgspec's are some as well, and name options but no values
+        is_plain = isinstance(error, msgspec.ValidationError) and "@" not in url.partition("?")[2]
+        why = f": {error}" if is_plain else ""  # behind a raw ? in a password comes the rest of it
+        raise StoreRefused(f"The address of {what} cannot be understood{why}") from None
+    return Location(scheme=parts.scheme, host=parts.netloc, path=unquote(parts.path), options=read, env=env)
+
+
+class SignalsKind(Struct, frozen=True, kw_only=True):
+    """A carrier: `make` gets one address, or several that are as good, and who hears what arrives."""
+
+    make: Callable[[Sequence[Location], Hear], Signals]
+    options: type[Struct] = NoOptions
+
+
+CARRIERS = Group(
+    "accord.signals",
+    "carrier of hints",
+    SignalsKind,
+    {"nats": "accord.storage.nats:SIGNALS", "tls": "accord.storage.nats:SIGNALS"},
+)
+"""All of them, by the scheme of their addresses."""
+
+
+def make_carrier(urls: Sequence[str], heard: Hear) -> Signals:
+    """Return the carrier at some addresses; raises StoreRefused."""
+    schemes = {url.partition("://")[0] for url in urls}
+    try:
+        kinds = {CARRIERS.load(scheme) for scheme in sorted(schemes)}
+    except (Unusable, ImportError) as error:
+        raise StoreRefused(f"Hints cannot be carried: {error}") from error
+    if len(kinds) > 1:
+        raise StoreRefused(f"Hints are carried by one kind of carrier, not by {' and '.join(sorted(schemes))}")
+    (kind,) = kinds
+    return kind.make([read_location(url, kind.options, {}, "a carrier of hints") for url in urls], heard)
+
+
+STORE_ADDRESS_FORMS = (
     "sqlite:///relative.db, sqlite:////absolute/path.db, sqlite://:memory: and postgresql://user:password@host/database"
 )
-SHOWN = frozenset({"host", "port", "user", "dbname", "database", "sslmode"})
+SHOWN_OPTIONS = frozenset({"host", "port", "user", "dbname", "database", "sslmode"})
 """Options of PostgreSQL's own that are shown; any other might be a secret, `password` is one."""
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^:\[\]]*)(:\d*)?")
 _MEMORY = ":memory:"
-_FILE = re.compile(r"[\w./~-]+\.(db|sqlite3?)")
+_FILE_PATH = re.compile(r"[\w./~-]+\.(db|sqlite3?)")
 """What looks like the path of a file."""
 
 
@@ -70,11 +141,15 @@ class PostgresAddress:
 Address = SqliteAddress | PostgresAddress
 
 
-def parse(url: str) -> Address:
+def parse_address(url: str) -> Address:
     """Return the address that a URL means; an error never repeats what might be a password."""
     scheme, separator, _ = url.partition("://")
     if not separator:
-        meant = "write sqlite:/// before the path of a file" if _FILE.fullmatch(url) else f"known are {FORMS}"
+        meant = (
+            "write sqlite:/// before the path of a file"
+            if _FILE_PATH.fullmatch(url)
+            else f"known are {STORE_ADDRESS_FORMS}"
+        )
         raise BadAddress(f"The store's address has no scheme; {meant}")
     if "#" in url:
         raise BadAddress(f"The {scheme} address contains '#'; write it as %23")
@@ -82,13 +157,13 @@ def parse(url: str) -> Address:
         parts = urlsplit(url)
         options = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError:
-        raise BadAddress(f"The {scheme} address is no valid URL; known are {FORMS}") from None
+        raise BadAddress(f"The {scheme} address is no valid URL; known are {STORE_ADDRESS_FORMS}") from None
     match scheme:
         case "sqlite":
-            return _sqlite(parts, options)
+            return _sqlite_address(parts, options)
         case "postgresql" | "postgres":
-            return _postgres(parts, options)
-    raise BadAddress(f"A store cannot be at {scheme}://; known are {FORMS}")
+            return _postgres_address(parts, options)
+    raise BadAddress(f"A store cannot be at {scheme}://; known are {STORE_ADDRESS_FORMS}")
 
 
 def default_path(env: Mapping[str, str], platform: str = sys.platform) -> Path:
@@ -104,12 +179,12 @@ def default_path(env: Mapping[str, str], platform: str = sys.platform) -> Path:
     return base / "accord" / "accord.db"
 
 
-def default(env: Mapping[str, str]) -> SqliteAddress:
+def default_address(env: Mapping[str, str]) -> SqliteAddress:
     """Return the address to use when nobody gives one."""
     return SqliteAddress(path=default_path(env), own_directory=True)
 
 
-def _sqlite(parts: SplitResult, options: list[tuple[str, str]]) -> SqliteAddress:
+def _sqlite_address(parts: SplitResult, options: list[tuple[str, str]]) -> SqliteAddress:
     if options:
         raise BadAddress(f"SQLite takes no options, and the address has {', '.join(name for name, _ in options)}")
     name = parts.netloc if parts.netloc == _MEMORY and not parts.path else unquote(parts.path.removeprefix("/"))
@@ -120,7 +195,7 @@ def _sqlite(parts: SplitResult, options: list[tuple[str, str]]) -> SqliteAddress
     return SqliteAddress(path=None if name == _MEMORY else Path(name))
 
 
-def _postgres(parts: SplitResult, options: list[tuple[str, str]]) -> PostgresAddress:
+def _postgres_address(parts: SplitResult, options: list[tuple[str, str]]) -> PostgresAddress:
     given = dict(options)
     signals = tuple(server for server in given.pop("signals", "").split(",") if server)
     listen = given.pop("listen", "off" if signals else "on")
@@ -132,7 +207,7 @@ def _postgres(parts: SplitResult, options: list[tuple[str, str]]) -> PostgresAdd
     if not all("://" in server and server.partition("://")[0] in CARRIERS for server in signals):
         raise BadAddress("The option signals names servers as nats://host:4222, separated by commas")
     start = f"{parts.scheme}://"
-    shown = {name: value for name, value in given.items() if name in SHOWN}
+    shown = {name: value for name, value in given.items() if name in SHOWN_OPTIONS}
     if signals:
         shown["signals"] = ",".join(_without_password(server) for server in signals)
     elif listen == "off":
@@ -161,3 +236,95 @@ def _without_password(url: str) -> str:
     start, _, rest = url.partition("://")
     user, at, hosts = rest.rpartition("@")
     return f"{start}://{user.partition(':')[0]}{at}{hosts}"
+
+
+NETWORK_FILE_SYSTEMS = re.compile(
+    r"nfs\d*|cifs|smb\w*|afs|ceph|lustre|gpfs|glusterfs|beegfs|fuse\.(sshfs|glusterfs|ceph\S*|s3fs|rclone)"
+)
+"""File systems whose locks or shared memory SQLite cannot trust. Not 9p: virtual machines use it for their own disk."""
+
+MOUNTS = Path("/proc/mounts")
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+
+
+@asynccontextmanager
+async def open_store(
+    where: str | Address, publish: Callable[[list[str]], None] = lambda _: None, *, read_only: bool = False
+) -> AsyncIterator[Store]:
+    """Open the store at an address or its URL; `publish` gets the hints of every process that uses it.
+
+    `read_only` is for looking: a SQLite file must exist and is left as it is.
+    """
+    address = parse_address(where) if isinstance(where, str) else where
+    async with AsyncExitStack() as stack:
+        if isinstance(address, SqliteAddress):
+            store: Store = await _open_sqlite(address, publish, read_only=read_only)
+        else:
+            store = await _open_postgres(address, publish, stack)
+        stack.push_async_callback(store.close)
+        yield store
+
+
+async def _open_sqlite(address: SqliteAddress, publish: Callable[[list[str]], None], *, read_only: bool) -> Store:
+    from accord.storage.sqlite.driver import SqliteStore
+
+    if address.path is not None:
+        refuse_network(address.path)
+        if not read_only:
+            _create_file(address.path, with_directory=address.own_directory)
+    return await asyncio.to_thread(SqliteStore, address.path, publish, read_only=read_only)
+
+
+def _create_file(path: Path, *, with_directory: bool) -> None:
+    """Make a file that only its owner reads, as tasks are nobody else's; SQLite gives its log the file's own mode.
+
+    One that is there stays as its owner has it, and what cannot be made is for SQLite to refuse.
+    """
+    if with_directory:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
+async def _open_postgres(
+    address: PostgresAddress, publish: Callable[[list[str]], None], stack: AsyncExitStack
+) -> Store:
+    from accord.storage.postgres.driver import PostgresStore
+
+    if address.signals:
+        signals = make_carrier(address.signals, publish)
+        await signals.open()
+        stack.push_async_callback(signals.close)
+        publish = signals.publish
+    store = PostgresStore(address.dsn, publish, listen=address.listen)
+    try:
+        await store.open()
+    except StoreUnavailable as error:
+        remedy = "see that the server runs, and that the address and the password are right"
+        raise StoreUnavailable(f"{address} cannot be used: {error}; {remedy}") from error
+    return store
+
+
+def refuse_network(path: Path) -> None:
+    """Refuse a file on a network's file system, where this machine says what it has mounted."""
+    try:
+        mounts = MOUNTS.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return  # only Linux says it this way
+    kind = file_system(path.resolve(), mounts)
+    if NETWORK_FILE_SYSTEMS.fullmatch(kind):
+        raise StoreRefused(
+            f"{path} is on a network file system ({kind}), whose locks and shared memory SQLite cannot rely on:"
+            " choose a local disk, or PostgreSQL"
+        )
+
+
+def file_system(path: Path, mounts: str) -> str:
+    """Return the kind of file system that holds an absolute path, given the text of the table of mounts."""
+    found, depth = "", 0
+    for line in mounts.splitlines():
+        _, point, kind, *_ = line.split(" ")
+        mounted = Path(_ESCAPE.sub(lambda match: chr(int(match[1], 8)), point))
+        if len(mounted.parts) >= depth and path.is_relative_to(mounted):  # a later mount hides an earlier one
+            found, depth = kind, len(mounted.parts)
+    return found

@@ -1,4 +1,4 @@
-"""Hints over NATS core, for fleets whose hints would burden the database; needs the extra `nats`.
+"""Notifications over NATS core, for fleets that would burden the database; needs the extra `nats`.
 
 Nothing is stored there: no JetStream, no acknowledgements. The client's own reconnecting is off, because it gives up on
 some errors for good; `Carrier` starts over instead.
@@ -8,8 +8,8 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from accord.storage.carriers import SignalsKind
-from accord.storage.signals import RECONNECT_SECONDS, Carrier, Hear
+from accord.storage.address import SignalsKind
+from accord.storage.notifications import RECONNECT_SECONDS, Carrier, Hear
 
 try:
     from nats.aio.client import Client
@@ -19,7 +19,7 @@ except ImportError as error:
     raise ImportError("Hints over NATS need nats-py: pip install 'accord[nats]'") from error
 
 SUBJECT = "accord.hints"
-PATIENCE_SECONDS = 5
+TIMEOUT_SECONDS = 5
 """How long connecting, or the server's answer to a ping, may take before the connection counts as lost."""
 
 log = logging.getLogger("accord.signals")
@@ -63,7 +63,7 @@ class NatsSignals(Carrier):
                 allow_reconnect=False,
                 max_reconnect_attempts=1,
                 reconnect_time_wait=RECONNECT_SECONDS,
-                connect_timeout=PATIENCE_SECONDS,
+                connect_timeout=TIMEOUT_SECONDS,
                 error_cb=self._report,
                 closed_cb=self._closed,
             )
@@ -72,13 +72,13 @@ class NatsSignals(Carrier):
 
     async def _settle(self, client: Client) -> None:
         """Wait for an answer of the server; what gathers meanwhile goes in the next payload."""
-        await client.flush(PATIENCE_SECONDS)
+        await client.flush(TIMEOUT_SECONDS)
         if self._refusal is not None:
             raise self._refusal
 
     async def _hang_up(self, client: Client) -> None:
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 await client.close()
         except Exception as error:
             log.debug("closing failed", extra={"carrier": self.name, "reason": str(error)})

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 
-class Engine(Enum):
+class SqlEngine(Enum):
     """The two databases."""
 
     __hash__ = object.__hash__  # members are singletons; Enum's own hash costs more than what it is looked up for
@@ -77,19 +77,19 @@ class Statement(NamedTuple):
 
 
 @cache
-def compile(sql: str, engine: Engine) -> Statement:
+def compile(sql: str, engine: SqlEngine) -> Statement:
     """Return the engine's text of a portable statement."""
     names: list[str] = []
 
     def replaced(match: re.Match[str]) -> str:
         if macro := match["macro"]:
-            return MACROS[macro][engine is Engine.POSTGRES]
+            return MACROS[macro][engine is SqlEngine.POSTGRES]
         name = match["name"]
         if name is None:
             return match[0]
         if name not in names:
             names.append(name)
-        return f":{name}" if engine is Engine.SQLITE else f"${names.index(name) + 1}"
+        return f":{name}" if engine is SqlEngine.SQLITE else f"${names.index(name) + 1}"
 
     text = _TOKEN.sub(replaced, sql)
     return Statement(text, _placing(names))

@@ -1,1 +1,1 @@
-"""What those see who watch a server. It observes the core through hooks and wrappers, and nothing depends on it."""
+"""Metrics, logs and traces of a server. It observes the engine through hooks and wrappers."""

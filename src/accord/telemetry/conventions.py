@@ -1,7 +1,7 @@
-"""What spans are called and what they say: the names that OpenTelemetry has for agents, calls and HTTP, and `a2a.*`.
+"""Names and attributes of spans: OpenTelemetry's semantic conventions, and `a2a.*`.
 
-A row for each thing that is done and for each fact that is learnt of it; nothing here records anything. No text of a
-message is ever among them. `telemetry.tracing` stands above.
+A row for each operation and for each fact about it; nothing here records anything. No text of a message is ever among
+them.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ SYSTEMS = {"jsonrpc": "jsonrpc", "grpc": "grpc"}
 """Binding -> what OpenTelemetry calls the system of remote procedure calls; REST is none."""
 
 
-class Kind(Enum):
+class SpanRole(Enum):
     """How a span is connected with others: it answers a call, makes one, or neither."""
 
     SERVER = "server"
@@ -32,7 +32,7 @@ class Kind(Enum):
     INTERNAL = "internal"
 
 
-class Parent(Enum):
+class SpanParent(Enum):
     """What a span goes on with: what is being done here, what its task or request says, or the first that there is."""
 
     HERE = "here"
@@ -40,16 +40,16 @@ class Parent(Enum):
     HERE_OR_STATED = "here or stated"
 
 
-class Described(NamedTuple):
+class SpanDescription(NamedTuple):
     """A span as it begins."""
 
     name: str
-    kind: Kind
-    parent: Parent
+    kind: SpanRole
+    parent: SpanParent
     attributes: dict[str, Fact]
 
 
-class Serving(SpanStart, frozen=True, kw_only=True):
+class RequestSpan(SpanStart, frozen=True, kw_only=True):
     """A request of a caller; `trace` is what it brought."""
 
     agent: str
@@ -73,17 +73,17 @@ FACTS: Mapping[str, tuple[str, ...]] = {
 """What is learnt while something is done -> the attributes that say it."""
 
 
-def describe(doing: SpanStart) -> Described:
+def describe(doing: SpanStart) -> SpanDescription:
     """Return how the span of something begins."""
     return _DESCRIBED[type(doing)](doing)
 
 
-def _serving(doing: Serving) -> Described:
+def _serving(doing: RequestSpan) -> SpanDescription:
     said = {"gen_ai.agent.name": doing.agent, **_called(doing.operation, doing.binding, doing.dialect)}
-    return Described(doing.operation, Kind.SERVER, Parent.HERE_OR_STATED, said)
+    return SpanDescription(doing.operation, SpanRole.SERVER, SpanParent.HERE_OR_STATED, said)
 
 
-def _running(doing: ExecutionSpan) -> Described:
+def _running(doing: ExecutionSpan) -> SpanDescription:
     said: dict[str, Fact] = {
         **_invoked(doing.agent),
         "gen_ai.agent.id": doing.agent,
@@ -94,22 +94,22 @@ def _running(doing: ExecutionSpan) -> Described:
     }
     if doing.tenant:
         said["a2a.tenant"] = doing.tenant
-    return Described(f"{INVOKE} {doing.agent}", Kind.INTERNAL, Parent.STATED, said)
+    return SpanDescription(f"{INVOKE} {doing.agent}", SpanRole.INTERNAL, SpanParent.STATED, said)
 
 
-def _stepping(doing: StepSpan) -> Described:
+def _stepping(doing: StepSpan) -> SpanDescription:
     said: dict[str, Fact] = {"a2a.step.key": doing.key, "a2a.task.id": doing.task_id}
-    return Described("step", Kind.INTERNAL, Parent.HERE, said)
+    return SpanDescription("step", SpanRole.INTERNAL, SpanParent.HERE, said)
 
 
-def _calling(doing: RemoteCallSpan) -> Described:
+def _calling(doing: RemoteCallSpan) -> SpanDescription:
     said = _called(doing.operation, BINDINGS.get(doing.binding, doing.binding), doing.dialect) | _at(doing.url)
     if doing.operation not in _INVOKES:
-        return Described(doing.operation, Kind.CLIENT, Parent.HERE, said)
-    return Described(f"{INVOKE} {doing.agent}", Kind.CLIENT, Parent.HERE, _invoked(doing.agent) | said)
+        return SpanDescription(doing.operation, SpanRole.CLIENT, SpanParent.HERE, said)
+    return SpanDescription(f"{INVOKE} {doing.agent}", SpanRole.CLIENT, SpanParent.HERE, _invoked(doing.agent) | said)
 
 
-def _delivering(doing: DeliverySpan) -> Described:
+def _delivering(doing: DeliverySpan) -> SpanDescription:
     said: dict[str, Fact] = {
         "http.request.method": "POST",
         "a2a.task.id": doing.task_id,
@@ -117,21 +117,21 @@ def _delivering(doing: DeliverySpan) -> Described:
         "a2a.push.attempt": doing.attempt,
         **_at(doing.url),
     }
-    return Described("POST webhook", Kind.CLIENT, Parent.STATED, said)
+    return SpanDescription("POST webhook", SpanRole.CLIENT, SpanParent.STATED, said)
 
 
-def _receiving(doing: ReportSpan) -> Described:
+def _receiving(doing: ReportSpan) -> SpanDescription:
     said: dict[str, Fact | None] = {
         "http.request.method": "POST",
         "url.path": doing.path,
         "gen_ai.agent.name": doing.agent,
         "a2a.task.id": doing.task_id,
     }
-    return Described("POST report", Kind.SERVER, Parent.HERE_OR_STATED, _known(said))
+    return SpanDescription("POST report", SpanRole.SERVER, SpanParent.HERE_OR_STATED, _known_values(said))
 
 
-_DESCRIBED: Mapping[type[SpanStart], Callable[[Any], Described]] = {
-    Serving: _serving,
+_DESCRIBED: Mapping[type[SpanStart], Callable[[Any], SpanDescription]] = {
+    RequestSpan: _serving,
     ExecutionSpan: _running,
     StepSpan: _stepping,
     RemoteCallSpan: _calling,
@@ -152,10 +152,10 @@ def _called(operation: str, binding: str | None, dialect: str | None) -> dict[st
         "a2a.binding": binding,
         "a2a.dialect": dialect,
     }
-    return _known(said)
+    return _known_values(said)
 
 
-def _known(said: Mapping[str, Fact | None]) -> dict[str, Fact]:
+def _known_values(said: Mapping[str, Fact | None]) -> dict[str, Fact]:
     return {name: value for name, value in said.items() if value is not None}
 
 

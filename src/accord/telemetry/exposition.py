@@ -1,22 +1,115 @@
-"""The page that Prometheus reads: the numbers of this process, of the interpreter and of the store, as text.
+"""The page that Prometheus reads: figures of this process, of the interpreter and of the store.
 
-prometheus_client writes it, in the form that the reader asks for, and knows the process; it is imported in the thread
-that writes the first page, because starting must not wait for it. Which path the page has is for `bindings.metrics`.
+prometheus_client writes it; it is imported in the thread that writes the first page, because starting must not wait for
+it. A store that is unavailable is a figure like any other and never an error.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from accord.telemetry.metrics import Metrics
-from accord.telemetry.tally import BUCKETS, Durations, Kind, Tally
-from accord.telemetry.waiting import StoreLook
+from accord.storage.commands import monitoring
+from accord.storage.commands.jobs import TIMERS
+from accord.storage.commands.monitoring import Backlog, WaitingCounts
+from accord.storage.store import Store, StoreUnavailable
+from accord.telemetry.metrics import BUCKETS, Durations, Metric, MetricKind, Metrics, Tally
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric as Family
+
+
+FRESH_SECONDS = 5.0
+"""How long an answer holds: several who look at the same time cost no more than one."""
+
+REST_FACTOR = 20
+"""How many times as long as the question took the store is left alone: looking costs it five percent at most."""
+
+STORE_TIMEOUT_SECONDS = 5.0
+"""How long to wait for the store: those who look wait for ten, usually."""
+
+log = logging.getLogger("accord.metrics")
+
+STORE_UP = Metric(
+    "accord_store_up",
+    MetricKind.GAUGE,
+    (),
+    "Whether the store answered within 5 seconds; if not, what follows is missing",
+)
+TASKS = Metric("accord_tasks", MetricKind.GAUGE, ("state",), "Tasks that have not ended")
+JOBS_WAITING = Metric(
+    "accord_jobs_waiting", MetricKind.GAUGE, ("queue",), "Work that is due and that no node has taken"
+)
+OLDEST_JOB = Metric(
+    "accord_oldest_job_seconds", MetricKind.GAUGE, ("queue",), "For how long the oldest of it has been due"
+)
+WEBHOOKS = Metric(
+    "accord_webhooks",
+    MetricKind.GAUGE,
+    ("state",),
+    "Webhooks with something to deliver (due), and such as were given up (dead)",
+)
+NODES = Metric("accord_nodes", MetricKind.GAUGE, (), "Nodes that hold a lease")
+
+
+class StoreFigures:
+    """Looks into a store, now and then."""
+
+    def __init__(
+        self, store: Store, agents: Iterable[str] = (), *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Look into `store`; the queues of `agents` are named even if nothing waits there."""
+        self._store = store
+        self._queues = (*agents, TIMERS)
+        self._clock = clock
+        self._found: tuple[Tally, ...] = ()
+        self._fresh_until = clock()
+        self._asking = asyncio.Lock()
+
+    async def look(self) -> tuple[Tally, ...]:
+        """Return what waits, as of a few seconds ago at most."""
+        async with self._asking:
+            began = self._clock()
+            if began >= self._fresh_until or not self._found:
+                waiting = await self._ask()
+                now = self._clock()
+                rest = 0.0 if waiting is None else REST_FACTOR * (now - began)
+                self._found, self._fresh_until = self._tallies(waiting), now + max(FRESH_SECONDS, rest)
+        return self._found
+
+    async def _ask(self) -> WaitingCounts | None:
+        try:
+            async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
+                return await self._store.read(monitoring.count_waiting)
+        except (StoreUnavailable, TimeoutError) as error:
+            log.warning("store unavailable", extra={"doing": "metrics", "reason": str(error) or "no answer in time"})
+        except Exception:  # the rest of the page must be shown all the same
+            log.exception("nothing could be counted")
+        return None
+
+    def _tallies(self, waiting: WaitingCounts | None) -> tuple[Tally, ...]:
+        if waiting is None:
+            return (_tally(STORE_UP, {(): 0}),)
+        queues = {queue: Backlog(due=0, oldest_ms=0) for queue in self._queues} | waiting.queues
+        return (
+            _tally(STORE_UP, {(): 1}),
+            _tally(TASKS, {(state,): number for state, number in waiting.tasks.items()}),
+            _tally(JOBS_WAITING, {(queue,): found.due for queue, found in queues.items()}),
+            _tally(OLDEST_JOB, {(queue,): found.oldest_ms / 1000 for queue, found in queues.items()}),
+            _tally(WEBHOOKS, {("due",): waiting.webhooks_due, ("dead",): waiting.webhooks_dead}),
+            _tally(NODES, {(): waiting.nodes}),
+        )
+
+
+def _tally(metric: Metric, numbers: dict[tuple[str, ...], float]) -> Tally:
+    tally = Tally(metric)
+    tally.update(numbers)
+    return tally
+
 
 WORKER = "worker"
 """The label that tells the processes of one address apart, of which every reading reaches another."""
@@ -27,7 +120,7 @@ _BOUNDS = (*map(str, BUCKETS), "+Inf")
 class Exposition:
     """Writes the page."""
 
-    def __init__(self, metrics: Metrics, store: StoreLook, *, version: str, worker: str | None = None) -> None:
+    def __init__(self, metrics: Metrics, store: StoreFigures, *, version: str, worker: str | None = None) -> None:
         """Show `metrics` and what waits in the store; of several processes, each is a `worker` of another name."""
         self._metrics = metrics
         self._store = store
@@ -85,7 +178,7 @@ def _family(found: Tally | Durations) -> "Family":
             buckets = list(zip(_BOUNDS, accumulate(spread.counts), strict=True))
             histogram.add_metric(values, buckets, spread.total)
         return histogram
-    family = (CounterMetricFamily if kind is Kind.COUNTER else GaugeMetricFamily)(name, text, labels=labels)
+    family = (CounterMetricFamily if kind is MetricKind.COUNTER else GaugeMetricFamily)(name, text, labels=labels)
     for values, number in found.copy().items():
         family.add_metric(values, number)
     return family

@@ -1,15 +1,15 @@
-"""Traces, for those who have the extra `otel`: what the layers say is being done becomes spans of OpenTelemetry.
+"""OpenTelemetry traces of a process, and an `A2A` that traces requests; needs the extra `otel`.
 
 Nothing imports this before a setting asks for traces. Contexts travel as W3C writes them and by no other propagator:
-what else OpenTelemetry would send along, such as baggage, is the operator's own and not for agents elsewhere. What
-spans say is `telemetry.conventions`.
+what else OpenTelemetry would send along, such as baggage, is not for other servers.
 """
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from importlib.metadata import entry_points, version
+from typing import Any
 
 from msgspec.structs import replace
 from opentelemetry import context as contexts
@@ -20,13 +20,18 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from accord.a2a import Caller
+from accord.a2a import Caller, HostedAgent
 from accord.auth.authentication import Presented
 from accord.engine import tracing as process
 from accord.engine.hooks import Detail, UsageReported
 from accord.engine.tracing import ExecutionSpan, Fact, SpanStart
+from accord.errors import AccordError
+from accord.model import Event, Task
 from accord.protocol.http_headers import TRACEPARENT, TRACESTATE, join_trace, trace_headers
-from accord.telemetry.conventions import FACTS, Kind, Parent, describe
+from accord.protocol.operations import ROWS, Operation
+from accord.telemetry.conventions import FACTS, RequestSpan, SpanParent, SpanRole, describe
+from accord.telemetry.metrics import Metrics
+from accord.telemetry.request_metrics import INTERNAL_REASON, MeasuredA2A, R, T
 
 SCOPE = "accord"
 """The name of the instrumentation, and of the service where nobody has named it."""
@@ -37,19 +42,23 @@ FLUSH_MS = 3000
 EXPORTERS = "OTEL_TRACES_EXPORTER"
 _GROUP = "opentelemetry_traces_exporter"
 _OTLP = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
-_KINDS = {Kind.SERVER: otel.SpanKind.SERVER, Kind.CLIENT: otel.SpanKind.CLIENT, Kind.INTERNAL: otel.SpanKind.INTERNAL}
+_KINDS = {
+    SpanRole.SERVER: otel.SpanKind.SERVER,
+    SpanRole.CLIENT: otel.SpanKind.CLIENT,
+    SpanRole.INTERNAL: otel.SpanKind.INTERNAL,
+}
 _W3C = TraceContextTextMapPropagator()
-_RUN = contexts.create_key("accord-run")
+_EXECUTION = contexts.create_key("accord-run")
 
 
-class Traced:
+class RecordedSpan:
     """Something being done, as a span."""
 
     def __init__(self, span: otel.Span, around: Context | None, *, is_run: bool) -> None:
         """Record in `span`, which was begun in `around`; what belongs to a run can find it."""
         context = otel.set_span_in_context(span, around)
         self._span = span
-        self._context = contexts.set_value(_RUN, self, context) if is_run else context
+        self._context = contexts.set_value(_EXECUTION, self, context) if is_run else context
         self._used: dict[str, int] = {}
 
     def note(self, **facts: Fact | None) -> None:
@@ -103,17 +112,17 @@ class Tracing:
         parent = f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags:02x}"
         return join_trace(parent, found.trace_state.to_header() if found.trace_state else None)
 
-    def begin(self, doing: SpanStart) -> Traced:
+    def begin(self, doing: SpanStart) -> RecordedSpan:
         """Begin a span that does not end where it begins."""
         described = describe(doing)
         parent = _parent(described.parent, getattr(doing, "trace", None))
         span = self._tracer.start_span(
             described.name, context=parent, kind=_KINDS[described.kind], attributes=described.attributes
         )
-        return Traced(span, parent, is_run=isinstance(doing, ExecutionSpan))
+        return RecordedSpan(span, parent, is_run=isinstance(doing, ExecutionSpan))
 
     @contextmanager
-    def around(self, doing: SpanStart) -> Iterator[Traced]:
+    def around(self, doing: SpanStart) -> Iterator[RecordedSpan]:
         """Trace what is done inside; whoever is cancelled has not failed."""
         span = self.begin(doing)
         with span.current():
@@ -128,8 +137,8 @@ class Tracing:
     def hear(self, detail: Detail) -> None:
         """Add what models have used to the run that used it; this is the hook."""
         if isinstance(detail, UsageReported):
-            run = contexts.get_value(_RUN)
-            if isinstance(run, Traced):
+            run = contexts.get_value(_EXECUTION)
+            if isinstance(run, RecordedSpan):
                 run.note(model=detail.model)
                 run.use(input_tokens=detail.use.input_tokens, output_tokens=detail.use.output_tokens)
 
@@ -162,11 +171,11 @@ def start() -> Tracing:
     return found
 
 
-def _parent(parent: Parent, stated: str | None) -> Context | None:
+def _parent(parent: SpanParent, stated: str | None) -> Context | None:
     """Return what a span goes on with; None is what is being done here, as for OpenTelemetry."""
-    if parent is Parent.HERE:
+    if parent is SpanParent.HERE:
         return None
-    if parent is Parent.HERE_OR_STATED and otel.get_current_span().get_span_context().is_valid:
+    if parent is SpanParent.HERE_OR_STATED and otel.get_current_span().get_span_context().is_valid:
         return None
     return _W3C.extract(trace_headers(stated), Context())
 
@@ -197,3 +206,76 @@ def _exporter(name: str) -> SpanExporter:
 
 def _installed() -> str:
     return ", ".join(sorted({found.name for found in entry_points(group=_GROUP)}))
+
+
+class TracedA2A(MeasuredA2A):
+    """An `A2A` whose use is counted and traced."""
+
+    def __init__(self, inner: HostedAgent, agent: str, metrics: Metrics, tracing: Tracing) -> None:
+        """Trace what is asked of `inner`."""
+        super().__init__(inner, agent, metrics)
+        self._tracing = tracing
+
+    async def _ask(
+        self, operation: Operation, ask: Callable[[R, Caller], Awaitable[T]], request: R, caller: Caller
+    ) -> T:
+        if ROWS[operation].streams:  # of which this is the beginning
+            return await super()._ask(operation, ask, request, caller)
+        span = self._begin(operation, caller)
+        try:
+            with span.current():
+                result = await super()._ask(operation, ask, request, caller)
+            _note_result(span, result)
+            return result
+        except Exception as error:
+            _note_failure(span, error)
+            raise
+        finally:
+            span.end()
+
+    async def _follow(
+        self, operation: Operation, events: AsyncIterator[Event], request: Any, caller: Caller
+    ) -> AsyncIterator[Event]:
+        span, count = self._begin(operation, caller), 0
+        try:
+            async with aclosing(super()._follow(operation, events, request, caller)) as inner:  # type: ignore[type-var]
+                with span.current():  # never around a yield: whoever reads a stream does other things meanwhile
+                    begun = [await anext(inner)]
+                _note_result(span, begun[0].body)
+                count = 1
+                yield begun.pop()
+                with suppress(StopAsyncIteration):
+                    while True:  # no event is held while its reader takes its time: it may be a large task
+                        begun.append(await anext(inner))
+                        count += 1
+                        yield begun.pop()
+        except Exception as error:
+            _note_failure(span, error)
+            raise
+        finally:
+            span.note(events=count)
+            span.end()
+
+    def _begin(self, operation: Operation, caller: Caller) -> RecordedSpan:
+        return self._tracing.begin(
+            RequestSpan(
+                agent=self._agent,
+                operation=operation.value,
+                binding=caller.binding,
+                dialect=caller.origin,
+                trace=caller.trace,
+            )
+        )
+
+
+def _note_result(span: RecordedSpan, result: object) -> None:
+    if isinstance(result, Task):
+        span.note(task_id=result.id, context_id=result.context_id)
+
+
+def _note_failure(span: RecordedSpan, error: Exception) -> None:
+    """A request that cannot be answered is its caller's failure, unless the answer would have been ours to give."""
+    if isinstance(error, AccordError) and error.row.http < 500:
+        span.refused(error.row.reason)
+    else:
+        span.note(error=error.row.reason if isinstance(error, AccordError) else INTERNAL_REASON)

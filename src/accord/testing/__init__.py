@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING
 from accord.lazy import lazily
 
 if TYPE_CHECKING:
-    from accord.testing.asgi import Response, call, lifespan, stream
-    from accord.testing.asserting import assert_task
+    from accord.testing.asgi import AsgiTransport, Response, call, lifespan, stream
     from accord.testing.cassettes import UnknownRequest, cassette
     from accord.testing.clock import MovableClock
-    from accord.testing.inprocess import Running, running, text_in
+    from accord.testing.inprocess import Running, assert_task, running, text_in
     from accord.testing.scripts import Move, ScriptedAgent, scripted
-    from accord.testing.sockets import serving
-    from accord.testing.transport import AsgiTransport
-    from accord.testing.webhooks import Delivery, Webhooks, catching
+    from accord.testing.sockets import Delivery, Webhooks, catching, serving
 
 __all__ = [
     "AsgiTransport",
@@ -42,15 +39,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    ".asgi": ("Response", "call", "lifespan", "stream"),
-    ".asserting": ("assert_task",),
+    ".asgi": ("AsgiTransport", "Response", "call", "lifespan", "stream"),
     ".cassettes": ("UnknownRequest", "cassette"),
     ".clock": ("MovableClock",),
-    ".inprocess": ("Running", "running", "text_in"),
+    ".inprocess": ("Running", "assert_task", "running", "text_in"),
     ".scripts": ("Move", "ScriptedAgent", "scripted"),
-    ".sockets": ("serving",),
-    ".transport": ("AsgiTransport",),
-    ".webhooks": ("Delivery", "Webhooks", "catching"),
+    ".sockets": ("Delivery", "Webhooks", "catching", "serving"),
 }
 """Module -> the public names that are at home there."""
 

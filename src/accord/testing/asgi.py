@@ -1,24 +1,15 @@
-"""An ASGI application and its client in one process: requests whose answers are read as they come.
-
-    async with lifespan(app):
-        answer = await call(app, {"jsonrpc": "2.0", "id": 1, "method": "ListTasks"})
-        async with stream(app, {"jsonrpc": "2.0", "id": 2, "method": "SubscribeToTask", ...}) as answer:
-            async for event in answer.events():
-                ...
-
-Stock test transports collect the whole answer before they hand it over, which is too late for a stream of events and
-never for one that does not end. It opens no socket and knows nothing of A2A; any ASGI application will do.
-"""
+"""ASGI applications in process: requests with streamed responses, and a transport for clients."""
 
 import asyncio
 import json
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from accord.bindings.http import App, Scope
+from accord.client.transports import TIMEOUT_SECONDS, HttpRequest, StreamBroken, TimedOut
 from accord.protocol.sse import Decoder, Frame
 
 BOUND_SECONDS = 10.0
@@ -256,3 +247,75 @@ async def _stopped(work: asyncio.Task[None]) -> None:
     await asyncio.wait({work})
     if not work.cancelled():
         work.result()
+
+
+class AsgiTransport:
+    """Sends requests to one application, whatever host they name."""
+
+    def __init__(self, app: App) -> None:
+        """Send to `app`, which somebody else starts and stops."""
+        self._app = app
+        self._open: set[AsgiAnswer] = set()
+
+    async def open(self, request: HttpRequest) -> "AsgiAnswer":
+        """Send a request and return the answer's head; what the application raises is raised here."""
+        parts = urlsplit(request.url)
+        stack = AsyncExitStack()
+        entering = stream(
+            self._app,
+            request.body or b"",
+            method=request.method,
+            path=parts.path or "/",
+            query=parts.query,
+            headers={"host": parts.netloc, **{name.lower(): value for name, value in request.headers}},
+            bound=request.seconds or TIMEOUT_SECONDS,
+            scheme=parts.scheme,
+        )
+        try:
+            response = await stack.enter_async_context(entering)
+        except TimeoutError:
+            raise TimedOut("No answer in time", was_sent=True) from None
+        answer = AsgiAnswer(response, stack, self._open)
+        self._open.add(answer)
+        return answer
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for answer in list(self._open):
+            await answer.close()
+
+
+class AsgiAnswer:
+    """An answer whose body has not been read."""
+
+    def __init__(self, response: Response, stack: AsyncExitStack, among: "set[AsgiAnswer]") -> None:
+        """Read `response`; leaving `stack` closes its connection."""
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+        self._response = response
+        self._stack = stack
+        self._among = among
+
+    async def read(self) -> bytes:
+        """Read the whole body and let the connection go."""
+        try:
+            return await self._response.read()
+        except TimeoutError:
+            raise TimedOut("The answer stopped coming", was_sent=True) from None
+        finally:
+            await self.close()
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Read the body as it comes."""
+        try:
+            async for piece in self._response.pieces():
+                yield piece
+        except TimeoutError:
+            raise StreamBroken("The answer stopped coming") from None
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Let the connection go."""
+        self._among.discard(self)
+        await self._stack.aclose()

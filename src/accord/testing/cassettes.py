@@ -1,12 +1,4 @@
-"""A conversation with a remote agent, recorded once and played back ever after, without the agent.
-
-    async with cassette("tests/cassettes/booking.json", record=False) as tape:
-        async with Client.connect("https://agents.example/booking", transport=tape) as client: ...
-
-What is sent must be what was sent when it was recorded, but for identifiers that the client makes up; anything else is
-an error that shows the nearest exchange there is. Secrets are not written down. Which requests there are is the
-client's business: this is a transport of it, above another one.
-"""
+"""Recorded conversations with a remote agent, played back without it."""
 
 import base64
 import difflib
@@ -43,7 +35,7 @@ class UnknownRequest(AssertionError):
     """A request that was not recorded."""
 
 
-class Sent(Struct, frozen=True, kw_only=True):
+class RecordedRequest(Struct, frozen=True, kw_only=True):
     """A request, without secrets and with `<new>` for what the client made up."""
 
     method: str
@@ -57,7 +49,7 @@ class Sent(Struct, frozen=True, kw_only=True):
         return json.dumps(stated, indent=2, sort_keys=True, ensure_ascii=False)
 
 
-class Answered(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RecordedResponse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An answer without secrets: its body, or the pieces that a stream came in."""
 
     status: int
@@ -72,53 +64,53 @@ class Answered(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return [] if self.body is None else [_encoded(self.body)]
 
 
-class Exchanged(Struct, frozen=True, kw_only=True):
+class RecordedExchange(Struct, frozen=True, kw_only=True):
     """A request and its answer."""
 
-    request: Sent
-    reply: Answered
+    request: RecordedRequest
+    reply: RecordedResponse
 
 
-class Tape(Struct, frozen=True, kw_only=True):
+class CassetteFile(Struct, frozen=True, kw_only=True):
     """What a cassette's file holds."""
 
     format: str = FORMAT
-    exchanges: list[Exchanged] = []
+    exchanges: list[RecordedExchange] = []
 
 
 # --- recording --------------------------------------------------------------------------------------------------------
 
 
-class Recorder:
+class RecordingTransport:
     """A transport that writes down what another one carries."""
 
     def __init__(self, path: Path, transport: HttpTransport) -> None:
         """Write to a file what `transport` carries."""
         self._path = path
         self._transport = transport
-        self._exchanges: list[Exchanged] = []
+        self._exchanges: list[RecordedExchange] = []
         self._ids: set[str] = set()
 
-    async def open(self, request: HttpRequest) -> "Heard":
+    async def open(self, request: HttpRequest) -> "RecordingAnswer":
         """Send a request, and write down what is read of its answer."""
-        sent = sent_of(request, self._ids)
-        return Heard(await self._transport.open(request), sent, self._add, self._ids)
+        sent = recorded_request(request, self._ids)
+        return RecordingAnswer(await self._transport.open(request), sent, self._add, self._ids)
 
-    def _add(self, request: Sent, reply: Answered) -> None:
-        self._exchanges.append(Exchanged(request=request, reply=reply))
+    def _add(self, request: RecordedRequest, reply: RecordedResponse) -> None:
+        self._exchanges.append(RecordedExchange(request=request, reply=reply))
 
     async def close(self) -> None:
         """Write the file."""
         await self._transport.close()
-        text = msgspec.json.format(msgspec.json.encode(Tape(exchanges=self._exchanges)), indent=2)
+        text = msgspec.json.format(msgspec.json.encode(CassetteFile(exchanges=self._exchanges)), indent=2)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._path.write_bytes(text + b"\n")
 
 
-class Heard:
+class RecordingAnswer:
     """An answer that is written down while it is read."""
 
-    def __init__(self, opened: OpenReply, request: Sent, add: Any, ids: set[str]) -> None:
+    def __init__(self, opened: OpenReply, request: RecordedRequest, add: Any, ids: set[str]) -> None:
         """Read `opened`, and `add` what came of `request` once it was read or let go; its identifiers go to `ids`."""
         self.status, self.headers = opened.status, opened.headers
         self._opened = opened
@@ -159,20 +151,20 @@ class Heard:
     def _note(self, **told: Any) -> None:
         if self._add is not None:
             add, self._add = self._add, None
-            add(self._request, Answered(status=self.status, headers=_headers(self.headers.items()), **told))
+            add(self._request, RecordedResponse(status=self.status, headers=_headers(self.headers.items()), **told))
 
 
 # --- playing ----------------------------------------------------------------------------------------------------------
 
 
-class Player:
+class PlaybackTransport:
     """A transport that answers from a file: each exchange once, and the same ones in their order."""
 
     def __init__(self, path: Path) -> None:
         """Read a file that was recorded."""
         if not path.is_file():
             raise FileNotFoundError(f"Nothing was recorded in {path}: record it with record=True, or --accord-record")
-        tape = msgspec.json.decode(path.read_bytes(), type=Tape)
+        tape = msgspec.json.decode(path.read_bytes(), type=CassetteFile)
         if tape.format != FORMAT:
             raise ValueError(f"{path} is no cassette of this version, but {tape.format}")
         self._path = path
@@ -180,16 +172,16 @@ class Player:
         """What was recorded and not asked for."""
         self._ids: set[str] = set()
 
-    async def open(self, request: HttpRequest) -> "Played":
+    async def open(self, request: HttpRequest) -> "PlaybackAnswer":
         """Return the answer that was recorded, or raise UnknownRequest."""
-        sent = sent_of(request, self._ids)
+        sent = recorded_request(request, self._ids)
         for place, one in enumerate(self.unplayed):
             if one.request.compared() == sent.compared():
                 del self.unplayed[place]
-                return Played(one.reply, self._ids)
+                return PlaybackAnswer(one.reply, self._ids)
         raise UnknownRequest(self._nearest(sent))
 
-    def _nearest(self, sent: Sent) -> str:
+    def _nearest(self, sent: RecordedRequest) -> str:
         wanted = sent.compared()
         said = f"{sent.method} {sent.url} is not in {self._path}"
         if not self.unplayed:
@@ -203,10 +195,10 @@ class Player:
         """Do nothing: there is no connection."""
 
 
-class Played:
+class PlaybackAnswer:
     """An answer as it was recorded."""
 
-    def __init__(self, reply: Answered, ids: set[str]) -> None:
+    def __init__(self, reply: RecordedResponse, ids: set[str]) -> None:
         """Give what was recorded; identifiers in it go to `ids` when they are read, as they did then."""
         self.status = reply.status
         self.headers: Mapping[str, str] = _Headers(reply.headers)
@@ -245,13 +237,13 @@ class _Headers(dict[str, str]):
 @asynccontextmanager
 async def cassette(
     path: str | Path, *, record: bool = False, transport: str | HttpTransport = "aiohttp"
-) -> AsyncIterator["Recorder | Player"]:
+) -> AsyncIterator["RecordingTransport | PlaybackTransport"]:
     """Give a transport that plays a file, or with `record` makes it by asking over another `transport`.
 
     Cards that other tests have fetched are forgotten, so that they are asked for and recorded.
     """
     CARDS.clear()
-    tape = Recorder(Path(path), transports.choose(transport)) if record else Player(Path(path))
+    tape = RecordingTransport(Path(path), transports.choose(transport)) if record else PlaybackTransport(Path(path))
     try:
         yield tape
     finally:
@@ -262,11 +254,11 @@ async def cassette(
 # --- what is written down ---------------------------------------------------------------------------------------------
 
 
-def sent_of(request: HttpRequest, known: set[str]) -> Sent:
+def recorded_request(request: HttpRequest, known: set[str]) -> RecordedRequest:
     """Return a request as it is written down and compared; `known` are identifiers that came from the agent."""
     headers = _headers(request.headers)
     body = _decoded(request.body or b"", headers.get("content-type", ""))
-    return Sent(
+    return RecordedRequest(
         method=request.method, url=_renewed(_url(request.url), known), headers=headers, body=_renewed(body, known)
     )
 

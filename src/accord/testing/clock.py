@@ -1,13 +1,4 @@
-"""A clock that tests move: what would take minutes takes as long as the work that is done in them.
-
-    clock = MovableClock()
-    async with running(agent, clock=clock) as a2a:
-        task = await a2a.send_text("go", at_once=True)
-        await clock.advance(3600)
-
-Time goes on by itself as well, so that nothing hangs; `advance` adds to it. It moves the three clocks that a server in
-this process goes by (see `core.clock`), and nothing else: neither those of other processes nor `time.time()`.
-"""
+"""A clock that tests move: minutes pass as fast as the work that is done in them."""
 
 import asyncio
 import time

@@ -1,8 +1,4 @@
-"""The agent that public conformance kits talk to: a message names the behaviour that it wants to see.
-
-It keeps no rule of A2A: whatever a kit judges beyond these behaviours is the server's doing. `accord serve
-accord.testing.conformance:agent` serves it to the kits for A2A 1.0, `:agent_slow` to the one for 0.3.
-"""
+"""The agent for public conformance kits: a message names the behavior that it wants to see."""
 
 import os
 from collections.abc import Awaitable, Callable

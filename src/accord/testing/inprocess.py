@@ -1,15 +1,9 @@
-"""Agents that run in this process over a store in memory: what the test of an agent needs, without a server.
-
-    async with running(greeter) as a2a:
-        assert await a2a.ask_text("hi") == "hello"
-
-They are hosted exactly as `accord serve` hosts them, so waiting, parking and cancelling are the real ones; only nothing
-outlives the block. It makes no agent and checks nothing: it stands on `accord.app`, and tests stand on it.
-"""
+"""Agents served in this process over a store in memory, and assertions on their tasks."""
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -20,6 +14,7 @@ from accord.agents.loader import as_agent
 from accord.app import Application
 from accord.client import Client
 from accord.client.client import PendingClient
+from accord.client.text import Said
 from accord.config import settings_of
 from accord.config.settings import Settings
 from accord.engine.agent import Agent
@@ -27,24 +22,28 @@ from accord.engine.clock import SYSTEM
 from accord.engine.messages import parts_of, text_of
 from accord.errors import UnsupportedOperation
 from accord.model import (
+    ArtifactUpdate,
     CancelRequest,
     Event,
+    EventBody,
     GetRequest,
     Message,
+    MessageUpdate,
     Role,
     SendConfiguration,
     SendRequest,
+    StatusUpdate,
     SubscribeRequest,
     Task,
     TaskState,
 )
 from accord.protocol import lifecycle
 from accord.protocol.operations import DialectName
-from accord.storage import migrate
+from accord.storage import schema
+from accord.testing.asgi import AsgiTransport
 from accord.testing.clock import MovableClock
-from accord.testing.transport import AsgiTransport
 
-IN_MEMORY: Mapping[str, Any] = {
+IN_MEMORY_STORE: Mapping[str, Any] = {
     "store": "sqlite://:memory:",
     "server": {"grace_seconds": 0},
     "push": {"allow_private": True},
@@ -173,7 +172,7 @@ async def running(
         app = application((agent, *others), store, clock, **settings)
         await stack.enter_async_context(app.lifespan())
         if clock is not None:
-            stack.callback(clock.settle_with(lambda: app.host.engine.store.do(migrate.version)))
+            stack.callback(clock.settle_with(lambda: app.host.engine.store.do(schema.schema_version)))
         yield Running(app, caller or Caller(), bound, clock)
 
 
@@ -197,8 +196,8 @@ def application(
 def _settings(given: Mapping[str, Any], store: Path | str | None) -> Settings:
     # Each has an address of its own, by which clients remember cards, and at which agents elsewhere do not report.
     here: dict[str, Any] = {
-        **IN_MEMORY,
-        "server": {**IN_MEMORY["server"], "url": f"http://localhost:{next(_numbers)}"},
+        **IN_MEMORY_STORE,
+        "server": {**IN_MEMORY_STORE["server"], "url": f"http://localhost:{next(_numbers)}"},
     }
     if store is not None:
         here["store"] = f"sqlite:///{store}" if isinstance(store, Path) else store
@@ -213,3 +212,134 @@ def text_in(answer: Task | Message) -> str:
         return text_of(answer.parts)
     made = text_of(part for artifact in answer.artifacts for part in artifact.parts)
     return made or (text_of(answer.status.message.parts) if answer.status.message else "")
+
+
+ExpectedValue = str | re.Pattern[str]
+"""A text that is expected: it itself, or a pattern that is found in it."""
+
+SHOWN_CHARACTERS = 200
+"""Characters of a text that a failure shows."""
+
+
+def assert_task(
+    task: Task | Said | Iterable[Event | EventBody],
+    *,
+    state: TaskState | str | None = None,
+    text: ExpectedValue | None = None,
+    artifacts: Mapping[str, ExpectedValue] | Sequence[ExpectedValue] | None = None,
+    history: Sequence[ExpectedValue] | None = None,
+    events: Sequence[str] | None = None,
+) -> Task:
+    """Raise AssertionError unless a task is as expected, and return it; what is not stated may be anything.
+
+    `state` is one, or its name (`"completed"`). `text` is that of all artifacts, or of the status without any.
+    `artifacts` are texts, by id or in order: as many as there are. `history` is what was said, `user: ...` and
+    `agent: ...`. With the events of a stream in place of a task, `events` is their outline: the names of states, with
+    `artifact` and `message` between them; the task is what they add up to.
+    """
+    found, seen = _task_and_outline(task)
+    wrong: list[str] = []
+    if state is not None and found.status.state is not (wanted := _state(state)):
+        wrong.append(f"state: {_state_name(found.status.state)}, not {_state_name(wanted)}")
+    if text is not None and not _matches(text, said := text_in(found)):
+        wrong.append(f"text: {_shortened(said)}, not {_describe_expected(text)}")
+    if artifacts is not None:
+        wrong += _artifacts(artifacts, found)
+    if history is not None:
+        wrong += _listed("history", [f"{_role(one)}: {text_of(one.parts)}" for one in found.history], history)
+    if events is not None:
+        if seen is None:
+            raise TypeError("A task does not know its events: give the events of its stream in its place")
+        wrong += _listed("events", seen, events)
+    if wrong:
+        raise AssertionError(
+            "\n".join([f"The task {found.id} is otherwise:", *(f"  {one}" for one in wrong), *_full_text(found)])
+        )
+    return found
+
+
+def _task_and_outline(given: Task | Said | Iterable[Event | EventBody]) -> tuple[Task, list[str] | None]:
+    """Return a task, and the outline of the events that it was made of."""
+    if isinstance(given, Task):
+        return given, None
+    if isinstance(given, Said):
+        if isinstance(given.raw, Message):
+            raise AssertionError(f"There is no task, but a message alone: {_shortened(given.text)}")
+        return given.raw, None
+    if isinstance(given, Message):
+        raise AssertionError(f"There is no task, but a message alone: {_shortened(text_of(given.parts))}")
+    bodies = [one.body if isinstance(one, Event) else one for one in given]
+    first = bodies[0] if bodies else None
+    if not isinstance(first, Task):
+        raise AssertionError(f"The first event of a stream is its task, and this is {type(first).__name__}")
+    task = first
+    for body in bodies[1:]:
+        task = body if isinstance(body, Task) else lifecycle.apply(task, body)
+    return task, [_outlined(body) for body in bodies]
+
+
+def _outlined(body: EventBody) -> str:
+    match body:
+        case Task() | StatusUpdate():
+            return _state_name(body.status.state)
+        case ArtifactUpdate():
+            return "artifact"
+        case MessageUpdate() | Message():
+            return "message"
+    raise TypeError(f"{type(body).__name__} is no event")
+
+
+def _artifacts(wanted: Mapping[str, ExpectedValue] | Sequence[ExpectedValue], task: Task) -> list[str]:
+    found = {one.artifact_id: text_of(one.parts) for one in task.artifacts}
+    if not isinstance(wanted, Mapping):
+        return _listed("artifacts", list(found.values()), wanted)
+    wrong = [f"artifacts: there is no {id!r}, but {', '.join(found) or 'none'}" for id in wanted if id not in found]
+    wrong += [f"artifacts: {id!r} was not expected" for id in found if id not in wanted]
+    both = [id for id in wanted if id in found and not _matches(wanted[id], found[id])]
+    return wrong + [
+        f"artifacts: {id!r} is {_shortened(found[id])}, not {_describe_expected(wanted[id])}" for id in both
+    ]
+
+
+def _listed(what: str, found: Sequence[str], wanted: Sequence[ExpectedValue]) -> list[str]:
+    wrong = []
+    for place in range(max(len(found), len(wanted))):
+        if place >= len(wanted):
+            wrong.append(f"{what}[{place}]: {_shortened(found[place])} was not expected")
+        elif place >= len(found):
+            wrong.append(f"{what}[{place}]: nothing, not {_describe_expected(wanted[place])}")
+        elif not _matches(wanted[place], found[place]):
+            wrong.append(f"{what}[{place}]: {_shortened(found[place])}, not {_describe_expected(wanted[place])}")
+    return wrong
+
+
+def _matches(wanted: ExpectedValue, found: str) -> bool:
+    return wanted == found if isinstance(wanted, str) else wanted.search(found) is not None
+
+
+def _describe_expected(wanted: ExpectedValue) -> str:
+    return _shortened(wanted) if isinstance(wanted, str) else f"something with /{wanted.pattern}/"
+
+
+def _shortened(text: str) -> str:
+    return repr(text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}...")
+
+
+def _state(state: TaskState | str) -> TaskState:
+    return state if isinstance(state, TaskState) else TaskState[state.upper().replace("-", "_")]
+
+
+def _state_name(state: TaskState) -> str:
+    return state.name.lower().replace("_", "-")
+
+
+def _role(message: Message) -> str:
+    return message.role.name.lower()
+
+
+def _full_text(task: Task) -> list[str]:
+    """Return the task as it is, for whoever reads a failure."""
+    status = f": {_shortened(text_of(task.status.message.parts))}" if task.status.message else ""
+    lines: list[Any] = ["It is:", f"  state {_state_name(task.status.state)}{status}"]
+    lines += [f"  artifact {one.artifact_id!r}: {_shortened(text_of(one.parts))}" for one in task.artifacts]
+    return lines + [f"  {_role(one)}: {_shortened(text_of(one.parts))}" for one in task.history]

@@ -1,8 +1,4 @@
-"""Fixtures for tests of agents; pytest loads them wherever accord is installed.
-
-Each only hands over what `accord.testing` has, which is imported when a test asks for it: who tests something else pays
-for nothing. No fixture is asynchronous, so any plugin that runs asynchronous tests will do.
-"""
+"""Fixtures for tests of agents; pytest loads them with the installed package."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
@@ -13,10 +9,11 @@ import pytest
 
 if TYPE_CHECKING:
     from accord.client import Client
-    from accord.testing.cassettes import Player, Recorder
+    from accord.testing.cassettes import PlaybackTransport, RecordingTransport
     from accord.testing.clock import MovableClock
     from accord.testing.inprocess import Running
-    from accord.testing.webhooks import Webhooks
+    from accord.testing.sockets import Webhooks
+
 
 RECORD = "--accord-record"
 CASSETTES = "cassettes"
@@ -82,11 +79,15 @@ def accord_webhooks() -> "Callable[..., AbstractAsyncContextManager[Webhooks]]":
 
 
 @pytest.fixture
-def accord_cassette(request: pytest.FixtureRequest) -> "Callable[..., AbstractAsyncContextManager[Recorder | Player]]":
+def accord_cassette(
+    request: pytest.FixtureRequest,
+) -> "Callable[..., AbstractAsyncContextManager[RecordingTransport | PlaybackTransport]]":
     """Play back what was recorded for this test, beside it, or record it: `async with accord_cassette() as tape`."""
     from accord.testing import cassette
 
-    def start(name: str | None = None, **more: Any) -> "AbstractAsyncContextManager[Recorder | Player]":
+    def start(
+        name: str | None = None, **more: Any
+    ) -> "AbstractAsyncContextManager[RecordingTransport | PlaybackTransport]":
         file = f"{name or request.node.name}.json"
         return cassette(request.path.parent / CASSETTES / file, **{"record": request.config.getoption(RECORD), **more})
 

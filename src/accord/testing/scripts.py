@@ -1,10 +1,4 @@
-"""Agents that do what a test says: a list of moves, made one after the other for every task.
-
-    clerk = scripted(say("Looking it up"), ask("Which year?"), stream("1", "9", "84"))
-
-A move is made once, however often its run is begun again, so scripts work with everything that parks, crashes and
-resumes. Nothing is checked here: what came to an agent is in its `heard`.
-"""
+"""Scripted agents: a list of moves, made one after the other for every task."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -21,7 +21,7 @@ from accord.engine.context import Context, Failed, Rejected
 from accord.model import AgentSkill
 from accord.protocol.budgets import Budget
 from accord.storage.commands import steps, tasks
-from accord.storage.commands.journal import ORIGIN
+from accord.storage.commands.workflow_runs import ORIGIN_STEP
 from accord.storage.store import Store
 from accord.workflows import agent_access, members, run_request
 from accord.workflows.agent_access import fill_secrets
@@ -281,8 +281,8 @@ class WorkflowAgent:
         if wish.previous_run is not None:
             head = await self._store.read(tasks.read_head, ctx.tenant, wish.previous_run)
             if head is not None and head.owner == ctx.caller.owner:
-                found = await self._store.read(steps.load, ctx.tenant, wish.previous_run)
-            if ORIGIN not in found or run_request.origin_of(found[ORIGIN]).name != self._title:
+                found = await self._store.read(steps.load_steps, ctx.tenant, wish.previous_run)
+            if ORIGIN_STEP not in found or run_request.origin_of(found[ORIGIN_STEP]).name != self._title:
                 raise Rejected(f"There is no earlier run {wish.previous_run} of {self._title}")
         kept = {key.removeprefix(PREFIX): entry for key, entry in found.items() if key.startswith(PREFIX)}
         try:

@@ -16,8 +16,8 @@ from accord.client.credentials import Keys
 from accord.engine.context import Context
 from accord.engine.journal import ChildCall
 from accord.model import Message, Part, Role
-from accord.storage.commands import namespaces
-from accord.storage.commands.namespaces import Shelf
+from accord.storage.commands import workflow_runs
+from accord.storage.commands.workflow_runs import ValueNamespace
 from accord.storage.store import Store
 from accord.workflows import members, prompts
 from accord.workflows.decide import ended
@@ -41,13 +41,13 @@ class SharedValues:
         self._ctx, self._state = ctx, plan.state
         is_kept = plan.state is not None and plan.state.backend == "database"
         self._store = store if is_kept else None
-        self._shelf = Shelf(ctx.caller.owner, (plan.state.namespace if plan.state else None) or plan.name)
+        self._shelf = ValueNamespace(ctx.caller.owner, (plan.state.namespace if plan.state else None) or plan.name)
         self.values: dict[str, Any] = {}
 
     async def load(self) -> None:
         """Take what others have set, and then what this run has."""
         if self._store is not None:
-            found = await self._store.read(namespaces.load, self._ctx.tenant, self._shelf)
+            found = await self._store.read(workflow_runs.load_values, self._ctx.tenant, self._shelf)
             self.values = {key: msgspec.json.decode(value) for key, value in found.items()}
         entries = (entry for _, entry in self._ctx.journal.entries(SET))
         own = [msgspec.json.decode(entry, type=tuple[int, dict[str, Any]]) for entry in entries]
@@ -65,7 +65,7 @@ class SharedValues:
             return
         ttl_ms = None if self._state is None or self._state.ttl is None else round(self._state.ttl * 1000)
         kept = {key: msgspec.json.encode(value).decode() for key, value in values.items()}
-        await self._store.do(namespaces.put, self._ctx.tenant, self._shelf, kept, at, ttl_ms)
+        await self._store.do(workflow_runs.put_values, self._ctx.tenant, self._shelf, kept, at, ttl_ms)
 
 
 EXECUTORS: Mapping[str, Executor] = Executors()

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from accord.auth.roles import SKILL_KEYS
 from accord.engine.context import Context, Rejected
-from accord.storage.commands.journal import ORIGIN
+from accord.storage.commands.workflow_runs import ORIGIN_STEP
 from accord.workflows.attempts import INNER
 from accord.workflows.document import Document, Step
 from accord.workflows.plan import Plan
@@ -58,7 +58,7 @@ class RunOrigin(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
 
 def origin_entries(origin: RunOrigin, document: str, text: str | None = None) -> dict[str, str]:
     """Return what is written down with a run; the document is its JSON, and the text what its file says."""
-    found = {ORIGIN: msgspec.json.encode(origin).decode(), DOCUMENT: document}
+    found = {ORIGIN_STEP: msgspec.json.encode(origin).decode(), DOCUMENT: document}
     return found if text is None else {**found, SOURCE: text}
 
 

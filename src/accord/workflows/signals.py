@@ -87,7 +87,7 @@ class RunSignals:
     async def is_shown(self, shown: "EventToken") -> bool:
         """Whether a run gave out the address that somebody shows."""
         key = _key(shown.event, shown.secret)
-        return await self._store.read(steps.find, shown.tenant, shown.run, key) is not None
+        return await self._store.read(steps.find_step, shown.tenant, shown.run, key) is not None
 
 
 def _check_open(run: StoredRun) -> None:

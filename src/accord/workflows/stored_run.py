@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from accord.model.base import timestamp_ms
 from accord.protocol.lifecycle import ENDED
-from accord.storage.commands import journal, steps
-from accord.storage.commands.journal import Begun, Runs
+from accord.storage.commands import steps, workflow_runs
+from accord.storage.commands.workflow_runs import ListedRun, RunListQuery
 from accord.storage.store import Store
 from accord.workflows.attempts import child_key
 from accord.workflows.document import Document, Step
@@ -74,7 +74,7 @@ class RunWait(Struct, frozen=True, kw_only=True):
 class StoredRun(Struct, frozen=True):
     """A run as it is written down: what is known of its task, where it comes from, and its journal."""
 
-    task: Begun
+    task: ListedRun
     entries: dict[str, str]
 
     @property
@@ -164,10 +164,10 @@ def _wait(node: PlanNode, step: Step) -> RunWait:
 
 async def load_stored_run(store: Store, run_id: str) -> StoredRun | None:
     """Return a run; None if there is none of that id."""
-    found = await store.read(journal.begun, Runs(task_id=run_id, inner=True, limit=1))
+    found = await store.read(workflow_runs.list_runs, RunListQuery(task_id=run_id, inner=True, limit=1))
     if not found:
         return None
-    return StoredRun(found[0], await store.read(steps.load, found[0].tenant, run_id))
+    return StoredRun(found[0], await store.read(steps.load_steps, found[0].tenant, run_id))
 
 
 def encode_decision(*, is_approved: bool, comment: str = "") -> dict[str, Any]:

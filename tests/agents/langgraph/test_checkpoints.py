@@ -14,8 +14,8 @@ from langgraph.types import Command, Send, interrupt
 from accord.agents.langgraph import checkpoints as graph_checkpoints
 from accord.agents.langgraph.checkpoints import Saver
 from accord.model import TaskState
-from accord.storage.commands import checkpoints, tasks
-from accord.storage.commands.checkpoints import Fence, Given, Step
+from accord.storage.commands import conversation_state, tasks
+from accord.storage.commands.conversation_state import CheckpointWrites, NewCheckpoint, TaskFence
 from accord.storage.commands.tasks import Fenced
 from accord.storage.store import Command as StoreCommand
 from accord.storage.store import Store, StoreUnavailable
@@ -47,7 +47,7 @@ def summing() -> Any:
 async def saver(ready: AnyStore) -> Saver:
     for tenant in (TENANT, OTHER):
         await ready.do(tasks.create_task, tenant, new("t-1", state=TaskState.WORKING), epoch=1)
-    return Saver(ready, TENANT, Fence("t-1", 1))
+    return Saver(ready, TENANT, TaskFence("t-1", 1))
 
 
 def at(thread: str, **more: Any) -> Any:
@@ -90,17 +90,17 @@ async def test_what_a_run_knows_is_what_is_kept(ready: AnyStore, saver: Saver, d
         async def aget_tuple(self, config: Any) -> Any:
             found = await super().aget_tuple(config)
             looked.append(0 if found is None else len(found.pending_writes or ()))
-            assert found == await Saver(ready, TENANT, Fence("t-1", 1)).aget_tuple(config)
+            assert found == await Saver(ready, TENANT, TaskFence("t-1", 1)).aget_tuple(config)
             return found
 
-    await walked(Compared(ready, TENANT, Fence("t-1", 1)), durability)
+    await walked(Compared(ready, TENANT, TaskFence("t-1", 1)), durability)
     assert any(looked), "pending writes among them"
 
 
 async def test_a_thread_belongs_to_a_tenant(saver: Saver, ready: AnyStore) -> None:
     await walked(saver)
-    assert await Saver(ready, OTHER, Fence("t-1", 1)).aget_tuple(at("th-1")) is None
-    assert [one async for one in Saver(ready, OTHER, Fence("t-1", 1)).alist(at("th-1"))] == []
+    assert await Saver(ready, OTHER, TaskFence("t-1", 1)).aget_tuple(at("th-1")) is None
+    assert [one async for one in Saver(ready, OTHER, TaskFence("t-1", 1)).alist(at("th-1"))] == []
     with pytest.raises(ValueError, match="Name a thread"):
         await anext(aiter(saver.alist(None)))
     assert len({one.config["configurable"]["checkpoint_ns"] async for one in saver.alist(at("th-1"))}) > 1
@@ -121,16 +121,16 @@ async def test_large_states_are_kept(saver: Saver) -> None:
 
 
 async def test_who_lost_the_task_cannot_write(saver: Saver, ready: AnyStore) -> None:
-    zombie = Saver(ready, TENANT, Fence("t-1", 0))
+    zombie = Saver(ready, TENANT, TaskFence("t-1", 0))
     with pytest.raises(Fenced):
         await zombie.aput(at("th-1", checkpoint_ns=""), empty_checkpoint(), {"source": "loop"}, {})
-    zombie = Saver(ready, TENANT, Fence("t-1", 0))
+    zombie = Saver(ready, TENANT, TaskFence("t-1", 0))
     await zombie.aput_writes(at("th-1", checkpoint_id="c"), [("a", 1)], "task")
     with pytest.raises(Fenced):
         await zombie.flush()
     with pytest.raises(Fenced):
         await zombie.aput_writes(at("th-1", checkpoint_id="c"), [("a", 1)], "task")
-    zombie = Saver(ready, TENANT, Fence("t-1", 0))
+    zombie = Saver(ready, TENANT, TaskFence("t-1", 0))
     for forget in (zombie.trim, zombie.adelete_thread):
         with pytest.raises(Fenced):
             await forget("th-1")
@@ -170,7 +170,7 @@ class Watched:
         self.puts: list[list[type]] = []
 
     async def do(self, command: StoreCommand[..., Any], *args: Any, **kwargs: Any) -> Any:
-        if command is checkpoints.put:
+        if command is conversation_state.put_checkpoints:
             self.puts.append([type(one) for one in args[2]])
         return await self._store.do(command, *args, **kwargs)
 
@@ -195,9 +195,9 @@ async def test_a_step_is_one_commit(saver: Saver, ready: AnyStore) -> None:
     store = Watched(ready)
     graph: Any = StateGraph(MessagesState)
     graph.add_sequence([(name, lambda state: {"messages": [AIMessage("x")]}) for name in ("a", "b", "c")])
-    compiled = graph.add_edge(START, "a").compile(checkpointer=Saver(store, TENANT, Fence("t-1", 1)))
+    compiled = graph.add_edge(START, "a").compile(checkpointer=Saver(store, TENANT, TaskFence("t-1", 1)))
     await compiled.ainvoke({"messages": [HumanMessage("x")]}, at("th-1"), durability="sync")
-    assert store.puts == [[Step, Given, Step], *[[Given, Step]] * 3]
+    assert store.puts == [[NewCheckpoint, CheckpointWrites, NewCheckpoint], *[[CheckpointWrites, NewCheckpoint]] * 3]
     assert len([one async for one in saver.alist(at("th-1"))]) == 5
 
 
@@ -205,7 +205,7 @@ async def test_a_step_is_one_commit(saver: Saver, ready: AnyStore) -> None:
 async def test_what_waits_for_an_answer_is_kept_before_the_graph_stops(saver: Saver, ready: AnyStore) -> None:
     graph = summing().compile(checkpointer=saver)
     await graph.ainvoke({"given": [1]}, at("th-1"), durability="sync")
-    found = await Saver(ready, TENANT, Fence("t-1", 1)).aget_tuple(at("th-1"))
+    found = await Saver(ready, TENANT, TaskFence("t-1", 1)).aget_tuple(at("th-1"))
     assert found is not None
     assert [channel for _, channel, _ in found.pending_writes or ()] == ["__interrupt__"]
 
@@ -227,13 +227,16 @@ async def test_what_a_node_gave_is_kept_while_others_of_its_step_are_at_work(sav
     for name, node in (("quick", quick), ("slow", slow)):
         graph.add_node(name, node).add_edge(START, name)
     lost = asyncio.create_task(graph.compile(checkpointer=saver).ainvoke({"given": []}, at("th-1"), durability="sync"))
-    place = checkpoints.Place("th-1")
+    place = conversation_state.CheckpointPlace("th-1")
     async with asyncio.timeout(30):
-        while not (found := await ready.read(checkpoints.load, TENANT, place, limit=1)) or not found[0].writes:  # noqa: ASYNC110
+        while (  # noqa: ASYNC110
+            not (found := await ready.read(conversation_state.load_checkpoints, TENANT, place, limit=1))
+            or not found[0].writes
+        ):
             await asyncio.sleep(0.01)
     assert not lost.done()
     go.set()
-    other = graph.compile(checkpointer=Saver(ready, TENANT, Fence("t-1", 1)))
+    other = graph.compile(checkpointer=Saver(ready, TENANT, TaskFence("t-1", 1)))
     state = await other.ainvoke(None, at("th-1"), durability="sync")
     assert state["found"] == [1, 2]
     assert sorted(ran) == ["quick", "slow", "slow"], "what was cut off is run again, what was done is not"
@@ -271,7 +274,7 @@ class Flaky:
 
 async def test_a_store_that_cannot_be_used_is_tried_again(saver: Saver, ready: AnyStore) -> None:
     flaky = Flaky(ready)
-    told = await walked(Saver(flaky, TENANT, Fence("t-1", 1)))
+    told = await walked(Saver(flaky, TENANT, TaskFence("t-1", 1)))
     assert flaky.refused > 10
     assert told == await walked(InMemorySaver())
 
@@ -287,7 +290,7 @@ async def test_a_graph_with_a_memory_of_its_own_keeps_it(saver: Saver, ready: An
     for number in range(2):
         await graph.ainvoke({"messages": [HumanMessage(f"m{number}")]}, at(entered.thread), durability="sync")
         await saver.trim(entered.thread)
-    spaces = await ready.read(checkpoints.spaces, TENANT, entered.thread)
+    spaces = await ready.read(conversation_state.checkpoint_namespaces, TENANT, entered.thread)
     assert spaces == ["", "inner"]
     assert len([one async for one in saver.alist(at(entered.thread, checkpoint_ns=""))]) == 1
     kept = await saver.aget_tuple(at(entered.thread, checkpoint_ns="inner"))

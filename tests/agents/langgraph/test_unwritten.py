@@ -7,11 +7,11 @@ import pytest
 
 from accord.agents.langgraph import checkpoints
 from accord.agents.langgraph.checkpoints import PendingWrites
-from accord.storage.commands.checkpoints import Given, Place, Step
+from accord.storage.commands.conversation_state import CheckpointPlace, CheckpointWrites, NewCheckpoint
 
 
-def given(name: str) -> Given:
-    return Given(Place("th-1"), name, [])
+def given(name: str) -> CheckpointWrites:
+    return CheckpointWrites(CheckpointPlace("th-1"), name, [])
 
 
 class Disk:
@@ -24,12 +24,12 @@ class Disk:
         self.may.set()
         self.error: Exception | None = None
 
-    async def commit(self, kept: Sequence[Step | Given]) -> None:
+    async def commit(self, kept: Sequence[NewCheckpoint | CheckpointWrites]) -> None:
         self.begun.set()
         await self.may.wait()
         if self.error is not None:
             raise self.error
-        self.commits.append([one.checkpoint_id for one in kept if isinstance(one, Given)])
+        self.commits.append([one.checkpoint_id for one in kept if isinstance(one, CheckpointWrites)])
 
 
 @pytest.fixture

@@ -18,10 +18,10 @@ from accord.client.auth import (
     choose_auth,
 )
 from accord.client.credentials import KeyManager
-from accord.storage import migrate
-from accord.storage.commands import apikeys
-from accord.storage.commands.apikeys import NewKey
-from accord.storage.sqlite import SqliteStore
+from accord.storage import schema
+from accord.storage.commands import authentication
+from accord.storage.commands.authentication import NewApiKey
+from accord.storage.sqlite.driver import SqliteStore
 from tests.client.auth.conftest import IN_A_CENTURY, TokenEndpoint, serving
 from tests.passwords import cheap_hash
 
@@ -49,8 +49,8 @@ async def test_where_nothing_is_asked_for_nothing_is_sent() -> None:
 @pytest.mark.parametrize("dialect", ["v1", "v03", "vault"])
 async def test_a_key_gets_in_and_a_wrong_or_a_revoked_one_does_not(tmp_path: Any, dialect: str) -> None:
     made, store = new_key(), SqliteStore(tmp_path / "accord.db")
-    await migrate.upgrade(store)
-    await store.do(apikeys.create, NewKey(id=made.id, hash=made.hash, name="", owner="alice"))
+    await schema.upgrade_schema(store)
+    await store.do(authentication.create_api_key, NewApiKey(id=made.id, hash=made.hash, name="", owner="alice"))
     settings = {"store": f"sqlite:///{tmp_path}/accord.db"}
     async with serving({"type": "api-keys", "remember_seconds": 0}, **settings) as agent:
         card = await agent.card(dialect)
@@ -60,7 +60,7 @@ async def test_a_key_gets_in_and_a_wrong_or_a_revoked_one_does_not(tmp_path: Any
         wrong = choose_auth(card, keys(AGENTVAULT_KEY_SVC=new_key().key), service="SVC")
         assert await agent.ask(wrong) == 401
         assert await agent.ask(None) == 401
-        await store.do(apikeys.revoke, made.id)
+        await store.do(authentication.revoke_api_key, made.id)
         assert await agent.ask(auth) == 401
     await store.close()
 

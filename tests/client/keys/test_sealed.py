@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from accord.client.auth import ApiKey, choose_auth
 from accord.client.credentials import Credential, KeyManagementError, OAuthClient
 from accord.client.credentials.sealed import CredentialSealer, SealedCredentials
-from accord.storage import migrate
-from accord.storage.commands import credentials
-from accord.storage.commands.credentials import NewCredential
-from accord.storage.sqlite import SqliteStore
+from accord.storage import schema
+from accord.storage.commands import authentication
+from accord.storage.commands.authentication import NewCredential
+from accord.storage.sqlite.driver import SqliteStore
 from tests.client.auth.test_choice import card
 
 SECRET = "s3cret-that-nobody-may-see"
@@ -33,7 +33,7 @@ def everything_in(folder: Path) -> bytes:
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     found = SqliteStore(tmp_path / "accord.db")
-    await migrate.upgrade(found)
+    await schema.upgrade_schema(found)
     yield found
     await found.close()
 
@@ -91,10 +91,10 @@ async def test_the_same_is_never_sealed_the_same_and_opens_only_in_its_place() -
 async def test_a_row_that_is_moved_to_another_tenant_does_not_open(store: SqliteStore) -> None:
     keys = SealedCredentials(store, CredentialSealer([new_key()]))
     await keys.put(TENANT, "svc", CREDENTIAL)
-    stored = await store.read(credentials.find, TENANT, "svc")
+    stored = await store.read(authentication.find_credential, TENANT, "svc")
     assert stored is not None
     stolen = NewCredential(id="svc", key_id=stored.key_id, kinds=stored.kinds, sealed=stored.sealed)
-    await store.do(credentials.put, OTHER, stolen)
+    await store.do(authentication.put_credential, OTHER, stolen)
     with pytest.raises(KeyManagementError, match="another place"):
         await keys.get(OTHER, "svc")
 

@@ -14,15 +14,15 @@ from accord.auth.api_keys import ApiKeyAccess, new_key
 from accord.auth.authentication import Identity, Presented
 from accord.auth.scheme_settings import ApiKeys
 from accord.errors import AgentUnavailable, AuthenticationFailed
-from accord.storage import migrate
-from accord.storage.commands import apikeys
-from accord.storage.commands.apikeys import NewKey, StoredKey
-from accord.storage.sqlite import SqliteStore
+from accord.storage import schema
+from accord.storage.commands import authentication
+from accord.storage.commands.authentication import NewApiKey, StoredApiKey
+from accord.storage.sqlite.driver import SqliteStore
 from tests.core.doubles import Meddler
 from tests.core.schemes.conftest import Clock, bringing, whom
 
 MADE = new_key()
-NEW = NewKey(id=MADE.id, hash=MADE.hash, name="ci", owner="alice", tenant="acme", roles=("user", "reader"))
+NEW = NewApiKey(id=MADE.id, hash=MADE.hash, name="ci", owner="alice", tenant="acme", roles=("user", "reader"))
 ALICE = Identity(owner="alice", tenant="acme", roles=frozenset({"user", "reader"}))
 WRONG = MADE.key[:-43] + "A" * 43
 UNKNOWN = new_key().key
@@ -34,8 +34,8 @@ pytestmark = pytest.mark.proves("4-27")
 async def store() -> AsyncIterator[Meddler]:
     """A store with one key, which notes what is asked of it."""
     real = SqliteStore(None)
-    await migrate.upgrade(real)
-    await real.do(apikeys.create, NEW)
+    await schema.upgrade_schema(real)
+    await real.do(authentication.create_api_key, NEW)
     yield Meddler(real)
     await real.close()
 
@@ -51,8 +51,8 @@ async def refused(access: ApiKeyAccess, presented: Presented) -> AuthenticationF
     return failure.value
 
 
-async def kept(store: Meddler) -> StoredKey:
-    found = await store.real.read(apikeys.find, MADE.id)
+async def kept(store: Meddler) -> StoredApiKey:
+    found = await store.real.read(authentication.find_api_key, MADE.id)
     assert found is not None
     return found
 
@@ -150,14 +150,14 @@ async def test_a_key_that_is_remembered_is_compared_all_the_same(access: ApiKeyA
 
 async def test_a_revoked_key_is_refused_within_seconds(access: ApiKeyAccess, store: Meddler, clock: Clock) -> None:
     assert await whom(access, bringing(X_API_Key=MADE.key)) == ALICE
-    await store.real.do(apikeys.revoke, MADE.id)
+    await store.real.do(authentication.revoke_api_key, MADE.id)
     clock.at += 5
     await refused(access, bringing(X_API_Key=MADE.key))
 
 
 async def test_an_expired_key_is_refused(store: Meddler, clock: Clock) -> None:
     made = new_key()
-    await store.real.do(apikeys.create, replace(NEW, id=made.id, hash=made.hash, lasts_ms=-1))
+    await store.real.do(authentication.create_api_key, replace(NEW, id=made.id, hash=made.hash, lasts_ms=-1))
     await refused(ApiKeyAccess(ApiKeys(), store, clock), bringing(X_API_Key=made.key))
 
 
@@ -207,19 +207,19 @@ async def test_without_a_store_nobody_is_let_in_and_nobody_is_called_a_liar(
 
 async def test_a_key_of_no_tenant_roams(store: Meddler, clock: Clock) -> None:
     made = new_key()
-    await store.real.do(apikeys.create, replace(NEW, id=made.id, hash=made.hash, tenant=None, roles=()))
+    await store.real.do(authentication.create_api_key, replace(NEW, id=made.id, hash=made.hash, tenant=None, roles=()))
     found = await whom(ApiKeyAccess(ApiKeys(), store, clock), bringing(X_API_Key=made.key))
     assert found == Identity(owner="alice", tenant=None, roles=frozenset())
 
 
 async def test_a_ticket_says_which_key_it_is_and_until_when(store: Meddler, clock: Clock) -> None:
     made = new_key()
-    key = await store.real.do(apikeys.create, replace(NEW, id=made.id, hash=made.hash, lasts_ms=60_000))
+    key = await store.real.do(authentication.create_api_key, replace(NEW, id=made.id, hash=made.hash, lasts_ms=60_000))
     access = ApiKeyAccess(ApiKeys(remember_seconds=0), store, clock)
     found = await access.identify(bringing(X_API_Key=made.key))
     assert found is not None
     assert found.ticket == Admission(kind="api-keys", id=made.id, until=key.expires_at, key_id=made.id)
     assert await access.is_good(made.id)
-    await store.real.do(apikeys.revoke, made.id)
+    await store.real.do(authentication.revoke_api_key, made.id)
     assert not await access.is_good(made.id)
     assert not await access.is_good("0" * 16)

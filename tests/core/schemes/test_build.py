@@ -14,7 +14,7 @@ from accord.auth.authentication import Access
 from accord.auth.scheme_settings import AnyScheme, ApiKeys, Grant, Jwt
 from accord.auth.schemes import Ports, build_scheme, card_security
 from accord.errors import AuthenticationFailed
-from accord.storage.sqlite import SqliteStore
+from accord.storage.sqlite.driver import SqliteStore
 from tests.core.schemes.conftest import bringing
 from tests.passwords import cheap_hash
 

@@ -13,8 +13,8 @@ from accord.auth.scheme_settings import Hmac, Secret
 from accord.auth.schemes import Ports
 from accord.errors import AgentUnavailable, AuthenticationFailed
 from accord.protocol import http_headers
-from accord.storage import migrate
-from accord.storage.sqlite import SqliteStore
+from accord.storage import schema
+from accord.storage.sqlite.driver import SqliteStore
 from tests.core.doubles import Meddler
 from tests.core.schemes.conftest import Clock, presenting
 
@@ -161,7 +161,7 @@ async def test_an_unknown_key_is_computed_with_too(access: HmacAccess, monkeypat
 @pytest.fixture
 async def store() -> AsyncIterator[Meddler]:
     real = SqliteStore(None)
-    await migrate.upgrade(real)
+    await schema.upgrade_schema(real)
     yield Meddler(real)
     await real.close()
 

@@ -12,10 +12,10 @@ from accord.auth.scheme_settings import ApiKeys, Basic, Header, Hmac, Jwt, Secre
 from accord.auth.schemes import Ports, build_scheme
 from accord.errors import AccordError
 from accord.protocol import http_headers
-from accord.storage import migrate
-from accord.storage.commands import apikeys
-from accord.storage.commands.apikeys import NewKey
-from accord.storage.sqlite import SqliteStore
+from accord.storage import schema
+from accord.storage.commands import authentication
+from accord.storage.commands.authentication import NewApiKey
+from accord.storage.sqlite.driver import SqliteStore
 from tests.core.schemes.conftest import Clock, presenting
 from tests.core.schemes.issuer import AT, URL, Issuer
 from tests.passwords import cheap_hash
@@ -51,8 +51,8 @@ def requests(issuer: Issuer) -> list[dict[str, str]]:
 async def test_no_secret_is_logged_or_told(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     store, issuer = SqliteStore(None), Issuer()
-    await migrate.upgrade(store)
-    await store.do(apikeys.create, NewKey(id=KEY.id, hash=KEY.hash, name="", owner="o"))
+    await schema.upgrade_schema(store)
+    await store.do(authentication.create_api_key, NewApiKey(id=KEY.id, hash=KEY.hash, name="", owner="o"))
     settings: list[Any] = [
         ApiKeys(),
         Jwt(issuer=URL, audience=("accord",)),

@@ -16,7 +16,7 @@ from typing import Any
 import apsw
 import httpx
 
-from accord.storage import migrate
+from accord.storage import schema
 from tests.serve.running import BOUND_SECONDS, V1, Server, accord, events, rpc, said
 
 AGENTS = Path(__file__).parent.parent / "agents.py"
@@ -63,7 +63,7 @@ def main() -> None:
         server.send("x", "asked", path="/agents/asking/")
         accord(folder, "apikeys", "create", "--name", "laptop", "--owner", "alice", *store)
         interrupted(server)
-        json.dump({"schema": migrate.known()[-1].number, "tables": rows(file)}, sys.stdout, indent=1)
+        json.dump({"schema": schema.known_migrations()[-1].number, "tables": rows(file)}, sys.stdout, indent=1)
         print()
 
 

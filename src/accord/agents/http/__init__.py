@@ -26,7 +26,7 @@ from accord.model import Message, Part, TaskState
 from accord.protocol import lifecycle, urls
 from accord.remote.flow_reports import PATH, flow_report_url
 from accord.remote.tasks import RemoteTasks, WebhookKeys, patiently, poll_signal, unsent_message
-from accord.storage.commands.remotes import Link
+from accord.storage.commands.remote_tasks import RemoteLink
 
 USAGE = {
     "input_tokens": ("inputTokens", "input_tokens", "prompt_tokens", "promptTokens"),
@@ -233,15 +233,15 @@ class CallbackExecution:
             else:
                 await self._give_up(link)
 
-    async def _look(self) -> tuple[Link, TaskState]:
+    async def _look(self) -> tuple[RemoteLink, TaskState]:
         ctx = self._ctx
         found = await patiently(lambda: self._remotes.look(ctx.tenant, ctx.task_id))
         if found is not None:
             return found
-        blank = Link(task_id=ctx.task_id, agent=self._agent.profile.name, context_id=ctx.context_id)
+        blank = RemoteLink(task_id=ctx.task_id, agent=self._agent.profile.name, context_id=ctx.context_id)
         return blank, ctx.task.status.state
 
-    async def _say(self, link: Link, said: Message) -> None:
+    async def _say(self, link: RemoteLink, said: Message) -> None:
         """Post a message, unless an earlier run may have done so; then only what the flow reports can tell."""
         ctx, number = self._ctx, link.sent + 1
         attempt = f"posted:{number}:{link.tries}"
@@ -265,7 +265,7 @@ class CallbackExecution:
             said = replace(link, sent=number, mark=None, heard_at=self._remotes.now_ms())
             await self._note(said)
 
-    async def _asked(self, link: Link) -> None:
+    async def _asked(self, link: RemoteLink) -> None:
         """Post the last message again if a person wants that; a flow cannot be asked for anything else."""
         if self._ctx.handed_in(poll_signal(link.asks)) != RETRY:
             await self._note(replace(link, looked=link.asks))
@@ -274,17 +274,17 @@ class CallbackExecution:
         again = replace(link, sent=max(0, link.sent - 1), tries=link.tries + 1, looked=link.asks)
         await self._note(again)
 
-    async def _note(self, link: Link) -> None:
+    async def _note(self, link: RemoteLink) -> None:
         """Write a link; if somebody was faster, the next look shows what there is to do."""
         await patiently(lambda: self._remotes.note(self._ctx.tenant, link))
 
-    async def _rest(self, link: Link, seconds: float | None = None) -> None:
+    async def _rest(self, link: RemoteLink, seconds: float | None = None) -> None:
         await self._ctx.pause(seconds, key=poll_signal(link.asks + 1))
 
-    def _left(self, link: Link) -> float:
+    def _left(self, link: RemoteLink) -> float:
         return link.heard_at / 1000 + self._agent.sla_seconds - self._remotes.now_ms() / 1000
 
-    async def _give_up(self, link: Link) -> None:
+    async def _give_up(self, link: RemoteLink) -> None:
         seconds = self._agent.sla_seconds
         told = f"{seconds / 60:g} minutes" if seconds >= 60 else f"{seconds:g} seconds"
         reason = f"The flow reported nothing for {told}"

@@ -27,7 +27,7 @@ from accord.engine.agent import TEXT, Crash, Node
 from accord.engine.context import Context, Failed, Rejected
 from accord.engine.messages import text_of
 from accord.model import Artifact, Part
-from accord.storage.commands.checkpoints import Fence
+from accord.storage.commands.conversation_state import TaskFence
 from accord.storage.store import Store
 
 
@@ -333,7 +333,7 @@ class GraphAgent:
         """Do the work of one turn, or what is left of it."""
         if self._store is None:
             raise RuntimeError("A graph is run by a node that it was started on")
-        saver = Saver(self._store, ctx.tenant, Fence(ctx.task_id, ctx.epoch))
+        saver = Saver(self._store, ctx.tenant, TaskFence(ctx.task_id, ctx.epoch))
         while (entered := await saver.enter()).holder is not None:
             if ctx.kept("waits") is None:
                 await ctx.keep("waits", entered.holder)

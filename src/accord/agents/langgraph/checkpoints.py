@@ -25,8 +25,18 @@ from langgraph.checkpoint.base import (
 from msgspec.structs import replace
 
 from accord.engine.store_retry import retry_until_available
-from accord.storage.commands import checkpoints
-from accord.storage.commands.checkpoints import ALL, Entered, Fence, Given, Loaded, Place, Step, Typed, Write
+from accord.storage.commands import conversation_state
+from accord.storage.commands.conversation_state import (
+    ALL_TABLES,
+    CheckpointPlace,
+    CheckpointWrites,
+    EnteredThread,
+    LoadedCheckpoint,
+    NewCheckpoint,
+    PendingWrite,
+    TaskFence,
+    TypedValue,
+)
 from accord.storage.store import Store
 
 
@@ -35,21 +45,21 @@ class LatestSteps:
 
     def __init__(self) -> None:
         """Know nothing."""
-        self._known: dict[Place, Loaded | None] = {}
+        self._known: dict[CheckpointPlace, LoadedCheckpoint | None] = {}
         self.added = 0
 
-    def knows(self, place: Place, checkpoint_id: str | None) -> bool:
+    def knows(self, place: CheckpointPlace, checkpoint_id: str | None) -> bool:
         """Whether it can tell the latest step there, or the one with this id."""
         if place not in self._known:
             return False
         found = self._known[place]
         return checkpoint_id is None or (found is not None and found.checkpoint.id == checkpoint_id)
 
-    def at(self, place: Place) -> Loaded | None:
+    def at(self, place: CheckpointPlace) -> LoadedCheckpoint | None:
         """Return the latest step at a place that it knows; None if there is none."""
         return self._known[place]
 
-    def note(self, place: Place, found: Loaded | None) -> None:
+    def note(self, place: CheckpointPlace, found: LoadedCheckpoint | None) -> None:
         """Remember what was read."""
         if not place.space:
             self._known[place] = found
@@ -58,22 +68,22 @@ class LatestSteps:
         """Know nothing any more."""
         self._known.clear()
 
-    def add(self, one: Step | Given) -> None:
+    def add(self, one: NewCheckpoint | CheckpointWrites) -> None:
         """Follow what is about to be kept."""
         self.added += 1
         if one.place not in self._known:
             return
         before = self._known.pop(one.place)
-        after = _after_step(before, one) if isinstance(one, Step) else _after_writes(before, one)
+        after = _after_step(before, one) if isinstance(one, NewCheckpoint) else _after_writes(before, one)
         if after is not None:
             self._known[one.place] = after
 
 
-def _after_step(before: Loaded | None, step: Step) -> Loaded | None:
+def _after_step(before: LoadedCheckpoint | None, step: NewCheckpoint) -> LoadedCheckpoint | None:
     """Return what is there after a step; None if something of it was kept long ago."""
     new = {(channel, version): value for channel, version, value in step.values}
     old = {} if before is None else before.checkpoint.versions
-    values: dict[str, Typed] = {}
+    values: dict[str, TypedValue] = {}
     for channel, version in step.checkpoint.versions.items():
         if (channel, version) in new:
             values[channel] = new[channel, version]
@@ -82,17 +92,17 @@ def _after_step(before: Loaded | None, step: Step) -> Loaded | None:
         elif channel in before.values:
             values[channel] = before.values[channel]
     if before is None or before.checkpoint.id < step.checkpoint.id:
-        return Loaded(step.checkpoint, values, [])
+        return LoadedCheckpoint(step.checkpoint, values, [])
     if before.checkpoint.id > step.checkpoint.id:
         return None
-    return Loaded(step.checkpoint, values, before.writes)
+    return LoadedCheckpoint(step.checkpoint, values, before.writes)
 
 
-def _after_writes(before: Loaded | None, given: Given) -> Loaded | None:
+def _after_writes(before: LoadedCheckpoint | None, given: CheckpointWrites) -> LoadedCheckpoint | None:
     """Return what is there after nodes gave something; None if that is for a step which is not known yet."""
     if before is None or before.checkpoint.id != given.checkpoint_id:
         return None
-    writes: dict[tuple[str, int], Write] = {(one.task, one.position): one for one in before.writes}
+    writes: dict[tuple[str, int], PendingWrite] = {(one.task, one.position): one for one in before.writes}
     for one in given.writes:
         if one.position < 0 or (one.task, one.position) not in writes:
             writes[one.task, one.position] = one
@@ -107,15 +117,15 @@ little beside what a node does that is worth keeping while others of the step ar
 class PendingWrites:
     """Steps and what nodes gave, in the order in which they came."""
 
-    def __init__(self, commit: Callable[[Sequence[Step | Given]], Awaitable[None]]) -> None:
+    def __init__(self, commit: Callable[[Sequence[NewCheckpoint | CheckpointWrites]], Awaitable[None]]) -> None:
         """Commit with `commit`, all or nothing."""
         self._commit = commit
-        self._kept: list[Step | Given] = []
+        self._kept: list[NewCheckpoint | CheckpointWrites] = []
         self._soon: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
         self._error: Exception | None = None
 
-    def add(self, one: Step | Given) -> None:
+    def add(self, one: NewCheckpoint | CheckpointWrites) -> None:
         """Have it committed soon; raises what went wrong before."""
         if self._error is not None:
             raise self._error
@@ -170,7 +180,7 @@ log = logging.getLogger("accord.langgraph")
 class Saver(BaseCheckpointSaver[str]):
     """The checkpoints of one tenant, as one run of a task may write them."""
 
-    def __init__(self, store: Store, tenant: str, fence: Fence) -> None:
+    def __init__(self, store: Store, tenant: str, fence: TaskFence) -> None:
         """Keep checkpoints in `store`."""
         super().__init__()
         self._store, self._tenant, self._fence = store, tenant, fence
@@ -185,18 +195,22 @@ class Saver(BaseCheckpointSaver[str]):
 
     # --- threads ----------------------------------------------------------------------------------------------------
 
-    async def enter(self) -> Entered:
+    async def enter(self) -> EnteredThread:
         """Take the thread of the task's conversation, unless another task is at work there."""
-        entered = await self._patiently(lambda: self._store.do(checkpoints.enter, self._tenant, self._fence))
+        entered = await self._patiently(
+            lambda: self._store.do(conversation_state.enter_thread, self._tenant, self._fence)
+        )
         if entered.is_new:
-            self._latest.note(Place(entered.thread), None)
+            self._latest.note(CheckpointPlace(entered.thread), None)
         return entered
 
     async def trim(self, thread: str) -> None:
         """Keep nothing but the last step of a graph that has ended."""
         await self.flush()
         self._latest.forget()
-        await self._patiently(lambda: self._store.do(checkpoints.trim, self._tenant, thread, self._fence))
+        await self._patiently(
+            lambda: self._store.do(conversation_state.trim_checkpoints, self._tenant, thread, self._fence)
+        )
 
     async def flush(self) -> None:
         """Wait until all that the graph gave is committed."""
@@ -229,16 +243,16 @@ class Saver(BaseCheckpointSaver[str]):
         """Yield the checkpoints of a thread, the latest first."""
         if config is None:
             raise ValueError("Name a thread: this run may not look at others")
-        place, left = _place(config), ALL if limit is None else limit
+        place, left = _place(config), ALL_TABLES if limit is None else limit
         places = [place]
         if "checkpoint_ns" not in config["configurable"]:
             await self.flush()
-            within = checkpoints.spaces
+            within = conversation_state.checkpoint_namespaces
             spaces = await self._patiently(lambda: self._store.read(within, self._tenant, place.thread))
-            places = [Place(place.thread, space) for space in spaces]
+            places = [CheckpointPlace(place.thread, space) for space in spaces]
         for one in places:
             only, until = get_checkpoint_id(config), get_checkpoint_id(before) if before else None
-            for row in await self._load(one, only=only, before=until, limit=ALL if filter else left):
+            for row in await self._load(one, only=only, before=until, limit=ALL_TABLES if filter else left):
                 found = self._tuple(one, row)
                 metadata = cast(dict[str, Any], found.metadata)
                 if left > 0 and all(metadata.get(key) == value for key, value in (filter or {}).items()):
@@ -257,17 +271,17 @@ class Saver(BaseCheckpointSaver[str]):
         state: dict[str, Any] = {**checkpoint}
         held = state.pop("channel_values")
         values = [
-            (channel, str(version), self._typed(held[channel]) if channel in held else Typed(EMPTY, b""))
+            (channel, str(version), self._typed(held[channel]) if channel in held else TypedValue(EMPTY, b""))
             for channel, version in new_versions.items()
         ]
-        row = checkpoints.Checkpoint(
+        row = conversation_state.Checkpoint(
             id=checkpoint["id"],
             parent=config["configurable"].get("checkpoint_id"),
             versions={channel: str(version) for channel, version in checkpoint["channel_versions"].items()},
             state=self._typed(state),
             metadata=self._typed(get_checkpoint_metadata(config, metadata)),
         )
-        self._add(Step(place, row, values))
+        self._add(NewCheckpoint(place, row, values))
         if metadata.get("source") != "input":  # nothing is done yet, and a run without it is given the same again
             await self._unwritten.flush()
         return _config(place, row.id)
@@ -278,7 +292,7 @@ class Saver(BaseCheckpointSaver[str]):
         """Keep what a node gave in a step that is not over: at once if others depend on it, else with the step."""
         place, after = _place(config), config["configurable"]["checkpoint_id"]
         rows = [
-            Write(
+            PendingWrite(
                 task=task_id,
                 position=WRITES_IDX_MAP.get(channel, position),
                 path=task_path,
@@ -287,7 +301,7 @@ class Saver(BaseCheckpointSaver[str]):
             )
             for position, (channel, value) in enumerate(writes)
         ]
-        self._add(Given(place, after, rows))
+        self._add(CheckpointWrites(place, after, rows))
         if any(channel in WRITES_IDX_MAP for channel, _ in writes):
             await self._unwritten.flush()
 
@@ -295,7 +309,9 @@ class Saver(BaseCheckpointSaver[str]):
         """Forget the checkpoints of a thread."""
         await self.flush()
         self._latest.forget()
-        await self._patiently(lambda: self._store.do(checkpoints.delete, self._tenant, thread_id, self._fence))
+        await self._patiently(
+            lambda: self._store.do(conversation_state.delete_checkpoints, self._tenant, thread_id, self._fence)
+        )
 
     # --- the same for nodes that are plain functions, which are run in threads ----------------------------------------
 
@@ -347,14 +363,16 @@ class Saver(BaseCheckpointSaver[str]):
         """Wait for the store where it cannot be used: everything here may be done twice."""
         return await retry_until_available(do, log, task_id=self._fence.task_id)
 
-    def _add(self, one: Step | Given) -> None:
+    def _add(self, one: NewCheckpoint | CheckpointWrites) -> None:
         self._unwritten.add(one)
         self._latest.add(one)
 
-    async def _commit(self, kept: Sequence[Step | Given]) -> None:
-        await self._patiently(lambda: self._store.do(checkpoints.put, self._tenant, self._fence, kept))
+    async def _commit(self, kept: Sequence[NewCheckpoint | CheckpointWrites]) -> None:
+        await self._patiently(
+            lambda: self._store.do(conversation_state.put_checkpoints, self._tenant, self._fence, kept)
+        )
 
-    async def _look(self, place: Place, only: str | None) -> Loaded | None:
+    async def _look(self, place: CheckpointPlace, only: str | None) -> LoadedCheckpoint | None:
         """Read one step, and follow it from now on if it is the latest."""
         added = self._latest.added
         found = await self._load(place, only=only, limit=1)
@@ -363,11 +381,13 @@ class Saver(BaseCheckpointSaver[str]):
             self._latest.note(place, one)
         return one
 
-    async def _load(self, place: Place, **which: Any) -> Sequence[Loaded]:
+    async def _load(self, place: CheckpointPlace, **which: Any) -> Sequence[LoadedCheckpoint]:
         await self.flush()
-        return await self._patiently(lambda: self._store.read(checkpoints.load, self._tenant, place, **which))
+        return await self._patiently(
+            lambda: self._store.read(conversation_state.load_checkpoints, self._tenant, place, **which)
+        )
 
-    def _tuple(self, place: Place, found: Loaded) -> CheckpointTuple:
+    def _tuple(self, place: CheckpointPlace, found: LoadedCheckpoint) -> CheckpointTuple:
         row = found.checkpoint
         values = {name: self._value(value) for name, value in found.values.items() if value.format != EMPTY}
         checkpoint = cast(Checkpoint, {**self._value(row.state), "channel_values": values})
@@ -379,19 +399,19 @@ class Saver(BaseCheckpointSaver[str]):
             pending_writes=[(write.task, write.channel, self._value(write.value)) for write in found.writes],
         )
 
-    def _typed(self, value: Any) -> Typed:
+    def _typed(self, value: Any) -> TypedValue:
         format, data = self.serde.dumps_typed(value)
-        return Typed(format, bytes(data))
+        return TypedValue(format, bytes(data))
 
-    def _value(self, value: Typed) -> Any:
+    def _value(self, value: TypedValue) -> Any:
         return self.serde.loads_typed((value.format, value.data))
 
 
-def _place(config: RunnableConfig) -> Place:
+def _place(config: RunnableConfig) -> CheckpointPlace:
     named = config["configurable"]
-    return Place(named["thread_id"], named.get("checkpoint_ns", ""))
+    return CheckpointPlace(named["thread_id"], named.get("checkpoint_ns", ""))
 
 
-def _config(place: Place, checkpoint_id: str) -> RunnableConfig:
+def _config(place: CheckpointPlace, checkpoint_id: str) -> RunnableConfig:
     named = {"thread_id": place.thread, "checkpoint_ns": place.space, "checkpoint_id": checkpoint_id}
     return {"configurable": named}

@@ -22,7 +22,7 @@ from accord.engine.context import Context, Failed, OverBudget, Rejected, Suspend
 from accord.model import Message, Part, Role
 from accord.protocol import lifecycle
 from accord.storage.commands import tasks
-from accord.storage.records import state_of
+from accord.storage.encoding import state_of
 from accord.storage.store import Store, StoreUnavailable
 
 __all__ = ["KIND", "ProcessAgent", "ProcessOptions"]

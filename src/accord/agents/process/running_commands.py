@@ -20,7 +20,7 @@ from accord.errors import AccordError
 from accord.model import TaskState
 from accord.protocol import lifecycle
 from accord.storage.commands import tasks
-from accord.storage.records import state_of
+from accord.storage.encoding import state_of
 from accord.storage.store import StoreUnavailable
 
 SETTLE_SECONDS = 0.4

@@ -23,7 +23,7 @@ from accord.errors import AuthenticationFailed, MethodNotFound, TaskNotCancelabl
 from accord.model import AgentCard, CancelRequest
 from accord.protocol.urls import host_of, is_loopback
 from accord.remote.tasks import RemoteContact, RemoteTasks, WebhookKeys
-from accord.storage.commands.remotes import Cancel
+from accord.storage.commands.remote_tasks import RemoteCancel
 from accord.storage.store import StoreUnavailable
 
 POLL_SECONDS = 1.0
@@ -83,7 +83,7 @@ class RemoteCancels:
         except Exception:  # the node must go on; what went wrong is in the log
             log.exception("cancels were not passed on", extra={"agent": self._agent})
 
-    async def _pass_on(self, cancel: Cancel) -> None:
+    async def _pass_on(self, cancel: RemoteCancel) -> None:
         link = cancel.link
         about = {"task_id": link.task_id, "agent": self._agent, "remote_task_id": link.remote_id}
         try:

@@ -58,7 +58,7 @@ from accord.protocol.budgets import budget_metadata
 from accord.protocol.extensions import TaskRoute, route_of
 from accord.remote.reports import Report
 from accord.remote.tasks import patiently, poll_signal, unsent_message
-from accord.storage.commands.remotes import Link
+from accord.storage.commands.remote_tasks import RemoteLink
 
 LOOKS = 5
 """How often a message is looked for before it is waited for: about half a minute, for lists that lag behind."""
@@ -105,7 +105,7 @@ def is_about_webhook(error: Exception, request: SendRequest) -> bool:
     return isinstance(error, PushNotSupported)
 
 
-async def find_task(peer: RemotePeer, link: Link, message_id: str) -> Task | None:
+async def find_task(peer: RemotePeer, link: RemoteLink, message_id: str) -> Task | None:
     """Return the task that has a message of ours, if the agent shows it."""
     if link.remote_id is not None:
         task = await peer.get(GetRequest(id=link.remote_id))
@@ -184,7 +184,7 @@ class RemoteExecution(TaskUpdates):
 
     # --- saying something -----------------------------------------------------------------------------------------
 
-    async def _say(self, link: Link, message: Message) -> None:
+    async def _say(self, link: RemoteLink, message: Message) -> None:
         """Send a message, unless an earlier run may have done so, or this one before."""
         number = link.sent + 1
         if number == 1 and link.remote_id is not None:  # whoever knows the token of the message has got it
@@ -210,7 +210,7 @@ class RemoteExecution(TaskUpdates):
         if await self._ctx.keep(attempt, self._run_id) == self._run_id or peer.is_idempotent:
             await self._send(peer, link, request)
 
-    def _request(self, link: Link, message: Message, number: int, offer: CardOffer) -> SendRequest:
+    def _request(self, link: RemoteLink, message: Message, number: int, offer: CardOffer) -> SendRequest:
         """Return a message as it is sent, each time the same."""
         ctx = self._ctx
         name = f"{ctx.tenant}\n{ctx.task_id}\n{number}"
@@ -244,7 +244,7 @@ class RemoteExecution(TaskUpdates):
             kept = await ctx.keep(key, msgspec.json.encode(limits).decode())
         return {**metadata, BUDGET: msgspec.json.decode(kept)}
 
-    async def _expecting(self, link: Link, mode: ReportMode | None) -> tuple[Link, PushConfig | None]:
+    async def _expecting(self, link: RemoteLink, mode: ReportMode | None) -> tuple[RemoteLink, PushConfig | None]:
         """Note how reports will get here; a webhook has a fresh token, whose hash is kept before it is used."""
         expected = replace(link, mode=None if mode is None else mode.value)
         with_token = mode is ReportMode.PUSH
@@ -252,7 +252,7 @@ class RemoteExecution(TaskUpdates):
         link, token = await patiently(lambda: self._remotes.expect(tenant, expected, with_token=with_token))
         return link, PushConfig(url=self._terms.webhook or "", token=token) if with_token else None
 
-    async def _send(self, peer: RemotePeer, link: Link, request: SendRequest) -> None:
+    async def _send(self, peer: RemotePeer, link: RemoteLink, request: SendRequest) -> None:
         """Send, and take in the answer, even if this run is stopped meanwhile: somebody has to know what it was."""
         exchange = asyncio.create_task(self._exchange(peer, link, request), name=f"send {link.task_id}")
         self._means.sending.add(exchange)
@@ -272,7 +272,7 @@ class RemoteExecution(TaskUpdates):
             self._means.answered()
             await self._unless_ended(state)
 
-    async def _not_answered(self, peer: RemotePeer, link: Link, request: SendRequest, error: Exception) -> None:
+    async def _not_answered(self, peer: RemotePeer, link: RemoteLink, request: SendRequest, error: Exception) -> None:
         """Go on after a message that was sent, and came back with an error."""
         self._means.fault(error)
         if is_about_webhook(error, request):
@@ -286,14 +286,14 @@ class RemoteExecution(TaskUpdates):
         else:
             await self._recover(peer, link, request, error)
 
-    async def _exchange(self, peer: RemotePeer, link: Link, request: SendRequest) -> TaskState:
+    async def _exchange(self, peer: RemotePeer, link: RemoteLink, request: SendRequest) -> TaskState:
         is_first = request.message.task_id is None
         if is_first and link.mode == ReportMode.SUBSCRIBE.value and not self._means.streams.locked():
             return await self._stream(peer, link, request)
         answer = await peer.send(request)
         return await self._report(Report(body=answer, sent=link.sent + 1))
 
-    async def _stream(self, peer: RemotePeer, link: Link, request: SendRequest) -> TaskState:
+    async def _stream(self, peer: RemotePeer, link: RemoteLink, request: SendRequest) -> TaskState:
         """Send, and follow what comes of it: its first event is the answer, and what breaks later is looked up."""
         is_numbered = CardOffer.of(peer.card).numbers_events
         events = cast("AsyncGenerator[Event]", peer.stream(request))
@@ -315,7 +315,7 @@ class RemoteExecution(TaskUpdates):
                 log.info("remote stream ended", extra={"task_id": link.task_id, "reason": str(error)})
         return (await self._look())[1]
 
-    async def _put_off(self, link: Link, error: Exception) -> None:
+    async def _put_off(self, link: RemoteLink, error: Exception) -> None:
         """Try a message again later that certainly did not arrive."""
         tries = link.tries + 1
         self._means.fault(error)
@@ -330,7 +330,7 @@ class RemoteExecution(TaskUpdates):
             seconds = max(seconds, min(error.retry_after, self._terms.sla_seconds))
         await self._ctx.pause(seconds)
 
-    async def _refused(self, peer: RemotePeer, link: Link, error: AccordError) -> None:
+    async def _refused(self, peer: RemotePeer, link: RemoteLink, error: AccordError) -> None:
         """Fail, if it is the first message; an answer that is refused changes nothing but is said to the caller."""
         if link.sent == 0:
             raise Failed(f"The remote agent refused the message: {error.message}")
@@ -348,7 +348,7 @@ class RemoteExecution(TaskUpdates):
     # --- when nobody knows whether it was said --------------------------------------------------------------------
 
     async def _recover(
-        self, peer: RemotePeer, link: Link, request: SendRequest, error: Exception | None = None
+        self, peer: RemotePeer, link: RemoteLink, request: SendRequest, error: Exception | None = None
     ) -> None:
         """Look for what became of a message that may have been accepted; it is never sent twice on a guess."""
         latest, _ = await self._look()
@@ -370,7 +370,7 @@ class RemoteExecution(TaskUpdates):
         else:
             await self._wait_in_doubt(latest, looks=looks)
 
-    async def _wait_in_doubt(self, link: Link, *, looks: int) -> None:
+    async def _wait_in_doubt(self, link: RemoteLink, *, looks: int) -> None:
         """Look again soon, then wait for a webhook that may yet tell, and in the end say that nobody knows.
 
         `looks` is how often it is looked. An agent that knows a message again gets it each time: it is in doubt for as
@@ -393,7 +393,7 @@ class RemoteExecution(TaskUpdates):
         else:
             await self._give_up(link, DELIVERY_UNKNOWN)
 
-    async def _rest_in_doubt(self, link: Link, *, may_find: bool) -> None:
+    async def _rest_in_doubt(self, link: RemoteLink, *, may_find: bool) -> None:
         """Look now and then for a message that was given up; a webhook or a person may be sooner."""
         if not may_find or link.polls >= self._terms.late_looks:
             await self._rest(link)

@@ -22,7 +22,7 @@ from accord.model import Event, GetRequest, Message, StatusUpdate, SubscribeRequ
 from accord.protocol import lifecycle
 from accord.remote.reports import Report, leaves_out
 from accord.remote.tasks import patiently, poll_signal
-from accord.storage.commands.remotes import Link
+from accord.storage.commands.remote_tasks import RemoteLink
 from accord.storage.store import BadValue
 
 PATIENCE = 3
@@ -49,12 +49,12 @@ class TaskUpdates:
         self._terms = means.terms
         self._remotes = means.remotes
 
-    async def _look(self) -> tuple[Link, TaskState]:
+    async def _look(self) -> tuple[RemoteLink, TaskState]:
         ctx = self._ctx
         found = await patiently(lambda: self._remotes.look(ctx.tenant, ctx.task_id))
         if found is not None:
             return found
-        blank = Link(task_id=ctx.task_id, agent=self._means.name, context_id=await patiently(self._context))
+        blank = RemoteLink(task_id=ctx.task_id, agent=self._means.name, context_id=await patiently(self._context))
         return blank, ctx.task.status.state
 
     async def _context(self) -> str:
@@ -65,7 +65,7 @@ class TaskUpdates:
 
     # --- looking --------------------------------------------------------------------------------------------------
 
-    async def _answer_ask(self, link: Link) -> None:
+    async def _answer_ask(self, link: RemoteLink) -> None:
         """Ask the agent for what a report left out, or because somebody wants to know."""
         told = self._ctx.handed_in(poll_signal(link.asks))
         try:
@@ -84,7 +84,7 @@ class TaskUpdates:
         else:
             await self._unless_ended(await self._report(Report(body=task, looked=looked, insists=told == RETRY)))
 
-    async def _without_answer(self, link: Link, told: Any, error: Exception) -> None:
+    async def _without_answer(self, link: RemoteLink, told: Any, error: Exception) -> None:
         is_lost = isinstance(error, (TaskNotFound, *NOT_OFFERED))
         if told == RETRY and isinstance(error, TaskNotFound):
             log.warning("remote task is sent again by hand", extra={"task_id": link.task_id, "agent": link.agent})
@@ -97,13 +97,13 @@ class TaskUpdates:
         else:
             await self._noted(replace(link, looked=link.asks))
 
-    async def _take_word(self, link: Link, told: Any) -> None:
+    async def _take_word(self, link: RemoteLink, told: Any) -> None:
         """Let a report do that came without what the task made."""
         update = msgspec.convert(told, StatusUpdate)
         state = await self._report(Report(body=update, is_last=True, looked=link.asks))
         await self._unless_ended(state)
 
-    async def _get(self, link: Link) -> Task:
+    async def _get(self, link: RemoteLink) -> Task:
         if link.remote_id is None:
             raise TaskNotFound
         peer = await self._means.peer()
@@ -112,7 +112,7 @@ class TaskUpdates:
             raise InvalidAgentResponse(f"The remote agent was asked for {link.remote_id} and answered {task.id}")
         return task
 
-    async def _get_patiently(self, link: Link) -> Task:
+    async def _get_patiently(self, link: RemoteLink) -> Task:
         """Ask; that a task is not known is believed when it was said several times."""
         for number in range(PATIENCE):
             try:
@@ -121,13 +121,13 @@ class TaskUpdates:
                 await asyncio.sleep(self._terms.poll_seconds(number))
         return await self._get(link)
 
-    async def _poll_later(self, link: Link) -> None:
+    async def _poll_later(self, link: RemoteLink) -> None:
         await self._noted(replace(link, polls=link.polls + 1, asked_at=self._remotes.now_ms()))
         await self._ctx.pause(self._terms.poll_seconds(link.polls))
 
     # --- waiting --------------------------------------------------------------------------------------------------
 
-    async def _wait(self, link: Link) -> None:
+    async def _wait(self, link: RemoteLink) -> None:
         """Wait for reports in the way that was agreed; if nothing new comes for too long, ask once more and give up."""
         left = self._sla_left(link)
         if left <= 0:
@@ -139,7 +139,7 @@ class TaskUpdates:
         else:
             await self._poll(link, left)
 
-    async def _ask_once_more(self, link: Link) -> None:
+    async def _ask_once_more(self, link: RemoteLink) -> None:
         minutes = f"{self._terms.sla_seconds / 60:g} minutes"
         try:
             task = await self._get(link)
@@ -153,7 +153,7 @@ class TaskUpdates:
             said = task.status.state.name
             await self._give_up(latest, f"The remote agent reported nothing for {minutes}; it says {said}")
 
-    async def _poll(self, link: Link, left: float) -> None:
+    async def _poll(self, link: RemoteLink, left: float) -> None:
         due = max(link.heard_at, link.asked_at) / 1000 + self._terms.poll_seconds(link.polls)
         wait = due - self._remotes.now_ms() / 1000
         if wait > 0:
@@ -161,7 +161,7 @@ class TaskUpdates:
             return
         await self._ask(await self._noted(replace(link, polls=link.polls + 1, asked_at=self._remotes.now_ms())))
 
-    async def _ask(self, link: Link) -> None:
+    async def _ask(self, link: RemoteLink) -> None:
         """Ask for the task; one that the agent does not know any more is given up."""
         try:
             task = await self._get_patiently(link)
@@ -172,7 +172,7 @@ class TaskUpdates:
         else:
             await self._unless_ended(await self._report(Report(body=task, insists=link.polls > PATIENCE)))
 
-    async def _follow(self, link: Link) -> None:
+    async def _follow(self, link: RemoteLink) -> None:
         """Hold a stream open and report what comes; when it ends, however that is, ask."""
         async with self._means.streams:
             link = await self._noted(replace(link, polls=link.polls + 1, asked_at=self._remotes.now_ms()))
@@ -202,7 +202,7 @@ class TaskUpdates:
                 if state in lifecycle.ENDED | lifecycle.INTERRUPTED or leaves_out(event.body):
                     return
 
-    async def _look_late(self, link: Link) -> None:
+    async def _look_late(self, link: RemoteLink) -> None:
         """Ask now and then for a task that was given up; a webhook may be sooner."""
         if link.polls > self._terms.late_looks or link.remote_id is None:
             await self._rest(link)
@@ -218,13 +218,13 @@ class TaskUpdates:
         except NO_ANSWER as error:
             log.info("remote task cannot be read", extra={"task_id": link.task_id, "reason": str(error)})
 
-    async def _give_up(self, link: Link, reason: str) -> None:
+    async def _give_up(self, link: RemoteLink, reason: str) -> None:
         given = replace(link, polls=0, asked_at=self._remotes.now_ms())
         again = self._terms.sla_seconds
         if await patiently(lambda: self._remotes.give_up(self._ctx.tenant, given, reason, again)):
             await self._rest(None)
 
-    async def _rest(self, link: Link | None, seconds: float | None = None) -> None:
+    async def _rest(self, link: RemoteLink | None, seconds: float | None = None) -> None:
         await self._ctx.pause(seconds, key=None if link is None else poll_signal(link.asks + 1))
 
     # --- small things ---------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ class TaskUpdates:
         except BadValue as error:
             raise Failed(f"The remote agent said something that cannot be kept: {error}") from error
 
-    async def _noted(self, link: Link) -> Link:
+    async def _noted(self, link: RemoteLink) -> RemoteLink:
         """Write a link; if somebody was faster, the next look shows what there is to do."""
         return await patiently(lambda: self._remotes.note(self._ctx.tenant, link)) or link
 
@@ -245,5 +245,5 @@ class TaskUpdates:
         if state in lifecycle.TERMINAL:
             await self._rest(None)
 
-    def _sla_left(self, link: Link) -> float:
+    def _sla_left(self, link: RemoteLink) -> float:
         return link.heard_at / 1000 + self._terms.sla_seconds - self._remotes.now_ms() / 1000

@@ -39,8 +39,8 @@ from accord.engine.messages import parts_of
 from accord.engine.store_retry import retry_until_available
 from accord.errors import AccordError
 from accord.model import Message, Role, TaskState
-from accord.storage.commands import remotes
-from accord.storage.commands.remotes import Cancel, Expected
+from accord.storage.commands import remote_tasks
+from accord.storage.commands.remote_tasks import NewRemoteLink, RemoteCancel
 from accord.storage.store import Store, StoreUnavailable
 
 PASSING = frozenset(
@@ -145,7 +145,9 @@ class WorkflowCancels:
         """Pass on what there is, for ever."""
         while True:
             try:
-                while found := await self._store.do(remotes.take_cancels, self._service.name, AT_ONCE, self._grace_ms):
+                while found := await self._store.do(
+                    remote_tasks.claim_cancels, self._service.name, AT_ONCE, self._grace_ms
+                ):
                     await asyncio.gather(*(self._pass_on(cancel) for cancel in found))
             except StoreUnavailable as error:
                 log.warning("store unavailable", extra={"reason": str(error)})
@@ -153,7 +155,7 @@ class WorkflowCancels:
                 log.exception("cancels were not passed on", extra={"service": self._service.name})
             await asyncio.sleep(CANCEL_POLL_SECONDS)
 
-    async def _pass_on(self, cancel: Cancel) -> None:
+    async def _pass_on(self, cancel: RemoteCancel) -> None:
         """Do it; what is not done is due again after the grace."""
         about = {"task_id": cancel.link.task_id, "service": self._service.name}
         try:
@@ -162,7 +164,7 @@ class WorkflowCancels:
             log.warning("cancel was not passed on", extra=about | {"reason": str(error)})
             is_done = cancel.cancels + 1 >= MAX_TRIES or (cancel.cancels > 0 and not is_transient(error))
         if is_done:
-            await self._store.do(remotes.told, cancel.tenant, cancel.link.task_id)
+            await self._store.do(remote_tasks.clear_cancel, cancel.tenant, cancel.link.task_id)
 
     async def _cancelled(self, workflow_id: str) -> bool:
         """Cancel a workflow, or end one that was asked to and has not; true if nothing is left to do."""
@@ -276,10 +278,10 @@ class TemporalAgent:
         """Return the workflow, started now unless it was before, by this run or by one that was lost."""
         if ctx.kept("workflow") is None:
             at = SYSTEM.now_ms()
-            new = Expected(task_id=ctx.task_id, agent=self._service.name, context_id=ctx.context_id, at=at)
+            new = NewRemoteLink(task_id=ctx.task_id, agent=self._service.name, context_id=ctx.context_id, at=at)
             # Before it begins: from now on cancels get there.
             await retry_until_available(
-                lambda: node.store.do(remotes.expect, ctx.tenant, new), log, task_id=ctx.task_id
+                lambda: node.store.do(remote_tasks.create_link, ctx.tenant, new), log, task_id=ctx.task_id
             )
             await self._begin(ctx, client)
             await ctx.keep("workflow", ctx.task_id)

@@ -12,7 +12,7 @@ from accord.app.doctor import agents, clocks, keys, machine, reach, stores
 from accord.app.doctor.findings import Check, Finding, Patient, failed, ok
 from accord.app.serving import danger, mistake
 from accord.config import Loaded
-from accord.storage.address import BadAddress, default, parse
+from accord.storage.address import BadAddress, default_address, parse_address
 
 SECONDS = 10.0
 """How long one check may take."""
@@ -23,7 +23,7 @@ async def examine(
 ) -> list[Finding]:
     """Look at everything that the settings and the agents of a command name."""
     try:
-        address = parse(loaded.settings.store) if loaded.settings.store else default(env)
+        address = parse_address(loaded.settings.store) if loaded.settings.store else default_address(env)
     except BadAddress as error:
         return [failed("configuration", loaded.bad("store", error), "write the address of a store")]
     url = url_of(loaded.settings.server)

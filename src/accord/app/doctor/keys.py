@@ -23,10 +23,9 @@ from accord.config import BadSettings
 from accord.config.settings import Credentials
 from accord.engine.webhook_secrets import WebhookSecrets
 from accord.protocol import urls
-from accord.storage import migrate
-from accord.storage.address import PostgresAddress, SqliteAddress
-from accord.storage.commands import apikeys, credentials, pushes
-from accord.storage.open import open_store
+from accord.storage import schema
+from accord.storage.address import PostgresAddress, SqliteAddress, open_store
+from accord.storage.commands import authentication, webhooks
 from accord.storage.store import Store, StoreRefused, StoreUnavailable
 
 DAY = 24 * 3600
@@ -98,7 +97,7 @@ async def _api_keys(patient: Patient) -> list[Finding]:
     make = "make one: accord apikeys create"
     try:
         async with _opened(patient) as store:
-            found = [key for key in await store.read(apikeys.listed) if key.is_live]
+            found = [key for key in await store.read(authentication.list_api_keys) if key.is_live]
     except (StoreRefused, StoreUnavailable):
         return [warning("api keys", "there is no store yet that has some", make)]
     if not found and len(patient.settings.auth.schemes) == 1:
@@ -115,7 +114,7 @@ async def _credentials(patient: Patient) -> list[Finding]:
     has_keys = bool(settings.keys or settings.key_file)
     try:
         async with _opened(patient) as store:
-            kept = await store.read(credentials.listed, TENANT)
+            kept = await store.read(authentication.list_credentials, TENANT)
             if has_keys:
                 await sealed_keys(store, settings).every(TENANT)
     except (StoreRefused, StoreUnavailable):
@@ -134,7 +133,7 @@ async def _webhook_secrets(patient: Patient) -> list[Finding]:
     try:
         secrets = WebhookSecrets(seals_of(settings) if settings.keys or settings.key_file else None)
         async with _opened(patient) as store:
-            kept = await store.read(pushes.page, ("", "", ""), LOOKED_AT)
+            kept = await store.read(webhooks.page, ("", "", ""), LOOKED_AT)
     except (StoreRefused, StoreUnavailable, KeyManagementError, BadSettings):
         return []  # which is said where the store or the credentials are looked at
     if bad := sum(not secrets.is_sealed(one.config) for one in kept):
@@ -170,5 +169,5 @@ async def _opened(patient: Patient) -> AsyncIterator[Store]:
     if isinstance(address, PostgresAddress):
         address = replace(address, listen=False, signals=())
     async with open_store(address, read_only=True) as store:
-        await migrate.check(store)
+        await schema.check_schema(store)
         yield store

@@ -17,12 +17,11 @@ from urllib.parse import urlsplit
 
 from accord.app.doctor.findings import Check, Finding, Patient, failed, ok, warning
 from accord.auth.rate_limits import Quotas
-from accord.storage import migrate
-from accord.storage.address import PostgresAddress, SqliteAddress
-from accord.storage.blobs.address import TABLE, open_shelf
-from accord.storage.commands import storage
-from accord.storage.commands.storage import Stored
-from accord.storage.open import MOUNTS, file_system, open_store, refuse_network
+from accord.storage import schema
+from accord.storage.address import MOUNTS, PostgresAddress, SqliteAddress, file_system, open_store, refuse_network
+from accord.storage.blobs.blob_store import TABLE, open_backend
+from accord.storage.commands import monitoring
+from accord.storage.commands.monitoring import StoredTotal
 from accord.storage.store import Store, StoreRefused, StoreUnavailable, Tx
 
 SLOW_MS = 50.0
@@ -95,15 +94,15 @@ def _there(folder: Path) -> Path:
 
 
 async def _schema(store: Store, address: Any) -> Finding:
-    engine, found = await store.read(migrate.engine), await store.read(migrate.version)
+    engine, found = await store.read(schema.database_version), await store.read(schema.schema_version)
     told = f"{address}: {engine}, schema {found}"
     try:
-        await migrate.check(store)
-    except migrate.SchemaTooOld as error:
+        await schema.check_schema(store)
+    except schema.SchemaTooOld as error:
         if found and isinstance(address, PostgresAddress):
             return failed("store", f"{told}: {error}", "run `accord db upgrade`")
-        return ok("store", f"{told}, which becomes {migrate.known()[-1].number} when the server starts")
-    except migrate.SchemaTooNew as error:
+        return ok("store", f"{told}, which becomes {schema.known_migrations()[-1].number} when the server starts")
+    except schema.SchemaTooNew as error:
         return failed("store", f"{told}: {error}", "install the version of accord that upgraded it")
     return ok("store", told)
 
@@ -111,23 +110,23 @@ async def _schema(store: Store, address: Any) -> Finding:
 async def _stored(store: Store, quotas: Quotas) -> list[Finding]:
     """Compare what owners and tenants store with their quotas."""
     try:
-        await migrate.check(store)
-    except (migrate.SchemaTooOld, migrate.SchemaTooNew):
+        await schema.check_schema(store)
+    except (schema.SchemaTooOld, schema.SchemaTooNew):
         return []  # said beside it
-    total = await store.read(storage.stored, None, None)
+    total = await store.read(monitoring.stored_total, None, None)
     told = f"{total.tasks} tasks store {_size(total.bytes)}"
     limits = {
-        "owner": Stored(tasks=quotas.owner_tasks, bytes=quotas.owner_bytes),
-        "tenant": Stored(tasks=quotas.tenant_tasks, bytes=quotas.tenant_bytes),
+        "owner": StoredTotal(tasks=quotas.owner_tasks, bytes=quotas.owner_bytes),
+        "tenant": StoredTotal(tasks=quotas.tenant_tasks, bytes=quotas.tenant_bytes),
     }
     if not any(limit.tasks or limit.bytes for limit in limits.values()):
         return [ok("storage", f"{told}; no quota is set (limits.owner_bytes, limits.tenant_bytes)")]
-    accounts: dict[tuple[str, str], Stored] = {}
-    for one in await store.read(storage.by_owner, None, MAX_OWNERS):
+    accounts: dict[tuple[str, str], StoredTotal] = {}
+    for one in await store.read(monitoring.stored_by_owner, None, MAX_OWNERS):
         accounts["owner", f"{one.owner or '(no name)'} of tenant {one.tenant or '(none)'}"] = one
         tenant = "tenant", one.tenant or "(none)"
-        before = accounts.get(tenant, Stored(tasks=0, bytes=0))
-        accounts[tenant] = Stored(tasks=before.tasks + one.tasks, bytes=before.bytes + one.bytes)
+        before = accounts.get(tenant, StoredTotal(tasks=0, bytes=0))
+        accounts[tenant] = StoredTotal(tasks=before.tasks + one.tasks, bytes=before.bytes + one.bytes)
     near = [
         warning("storage", f"{kind} {name} stores {used}", "delete tasks sooner (retention), or raise the quota")
         for (kind, name), stored in accounts.items()
@@ -136,7 +135,7 @@ async def _stored(store: Store, quotas: Quotas) -> list[Finding]:
     return near or [ok("storage", f"{told}; no owner or tenant is near its quota")]
 
 
-def _nearly(stored: Stored, limit: Stored) -> str | None:
+def _nearly(stored: StoredTotal, limit: StoredTotal) -> str | None:
     """Return what is stored of a limit, once that is most of it."""
     if limit.tasks and stored.tasks >= NEAR * limit.tasks:
         return f"{stored.tasks} tasks of {limit.tasks}"
@@ -211,7 +210,7 @@ def _folder(folder: Path) -> list[Finding]:
 async def _shelf(patient: Patient) -> list[Finding]:
     """Look for something that is not there: a place that says so can be reached, and lets us in."""
     try:
-        shelf = open_shelf(patient.settings.blobs, patient.env)
+        shelf = open_backend(patient.settings.blobs, patient.env)
         try:
             await shelf.read("accord/doctor/nothing")
         finally:

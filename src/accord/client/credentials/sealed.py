@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from msgspec import Struct
 
 from accord.client.credentials.credential import Credential, KeyManagementError, kinds_of, normalize_id
-from accord.storage.commands import credentials
-from accord.storage.commands.credentials import NewCredential, StoredCredential
+from accord.storage.commands import authentication
+from accord.storage.commands.authentication import NewCredential, StoredCredential
 from accord.storage.store import Store
 
 KEY_BYTES, NONCE_BYTES = 32, 12
@@ -130,21 +130,21 @@ class SealedCredentials:
             raise KeyManagementError("A credential has an id and something in it")
         sealed = self._seals.seal(msgspec.json.encode(credential), (tenant, id))
         new = NewCredential(id=id, key_id=self._seals.newest, kinds=kinds, sealed=sealed)
-        await self._store.do(credentials.put, tenant, new)
+        await self._store.do(authentication.put_credential, tenant, new)
 
     async def get(self, tenant: str, id: str) -> Credential | None:
         """Return a credential of a tenant."""
-        stored = await self._store.read(credentials.find, tenant, normalize_id(id))
+        stored = await self._store.read(authentication.find_credential, tenant, normalize_id(id))
         return None if stored is None else _credential.decode(self._opened(stored))
 
     async def every(self, tenant: str) -> OpenedCredentials:
         """Return all of a tenant's, to choose from."""
-        stored = await self._store.read(credentials.listed, tenant)
+        stored = await self._store.read(authentication.list_credentials, tenant)
         return OpenedCredentials({one.id: _credential.decode(self._opened(one)) for one in stored})
 
     async def listed(self, tenant: str) -> list[CredentialSummary]:
         """Return what a tenant has, without the secrets."""
-        stored = await self._store.read(credentials.listed, tenant)
+        stored = await self._store.read(authentication.list_credentials, tenant)
         return [
             CredentialSummary(
                 id=one.id,
@@ -158,16 +158,16 @@ class SealedCredentials:
 
     async def remove(self, tenant: str, id: str) -> bool:
         """Forget a credential; false if there is none."""
-        return await self._store.do(credentials.remove, tenant, normalize_id(id))
+        return await self._store.do(authentication.remove_credential, tenant, normalize_id(id))
 
     async def rotate(self) -> int:
         """Seal everything anew that an older key sealed, and return how much that was; then that key can go."""
         count = 0
-        while old := await self._store.read(credentials.sealed_otherwise, self._seals.newest, BATCH_SIZE):
+        while old := await self._store.read(authentication.list_credentials_to_reseal, self._seals.newest, BATCH_SIZE):
             for one in old:
                 sealed = self._seals.seal(self._opened(one), (one.tenant, one.id))
                 # Whoever changed it meanwhile has sealed it with a key of their own, and it is looked at again.
-                count += await self._store.do(credentials.reseal, one, self._seals.newest, sealed)
+                count += await self._store.do(authentication.reseal_credential, one, self._seals.newest, sealed)
         return count
 
     def _opened(self, stored: StoredCredential) -> bytes:

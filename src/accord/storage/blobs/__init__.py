@@ -1,12 +1,10 @@
-"""Large parts, kept by the hash of their bytes: in the store's own table, in a directory or in S3-compatible storage.
+"""Blobs: the bytes of large file parts, stored once under their hash.
 
-`LargeParts` takes them out of what is stored and puts them back; `open_blobs` chooses where they are kept. Which task
-needs which is `storage.commands.blobs`, in the transaction that stores the task.
+`LargeParts` moves them out of messages and artifacts and back; `open_blobs` chooses their place. The references of
+tasks to blobs are `storage.commands.blobs`.
 """
 
-from accord.storage.blobs.address import open_blobs
-from accord.storage.blobs.base import BlobCorrupt, BlobMissing, Blobs
-from accord.storage.blobs.large import THRESHOLD, LargeParts
-from accord.storage.blobs.sweep import sweep
+from accord.storage.blobs.blob_store import BlobCorrupt, BlobMissing, Blobs, open_blobs, sweep
+from accord.storage.blobs.large_parts import THRESHOLD, LargeParts
 
 __all__ = ["THRESHOLD", "BlobCorrupt", "BlobMissing", "Blobs", "LargeParts", "open_blobs", "sweep"]

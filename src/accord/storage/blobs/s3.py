@@ -1,26 +1,71 @@
-"""A bucket of S3-compatible storage as a shelf: four requests, addressed by path, signed, and tried again.
+"""Blobs in a bucket of S3-compatible storage, with requests signed by AWS Signature Version 4.
 
-It knows nothing of tenants or references, makes no buckets and lists nothing.
+Four requests, addressed by path, signed with the hash of the payload, and retried. It knows nothing of tenants or
+references, makes no buckets and lists nothing.
 """
 
 import asyncio
 import hashlib
+import hmac
 import random
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from io import BytesIO
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 import aiohttp
+from msgspec import Struct
 from yarl import URL
 
-from accord.storage.blobs.base import RANGE
-from accord.storage.blobs.kinds import BlobsKind
-from accord.storage.blobs.sigv4 import Credentials, Unsigned, signed_headers
-from accord.storage.located import Location, NoOptions
+from accord.storage.address import Location, NoOptions
+from accord.storage.blobs.blob_store import RANGE, BlobsKind
 from accord.storage.store import StoreRefused, StoreUnavailable
+
+
+class AwsCredentials(Struct, frozen=True, kw_only=True):
+    """Who signs; a session token goes with temporary keys."""
+
+    access_key: str
+    secret_key: str
+    session_token: str | None = None
+
+
+class UnsignedRequest(Struct, frozen=True, kw_only=True):
+    """A request to sign: `path` as it is sent, percent-encoded; `headers` with lower-case names, `host` among them."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    payload_hash: str
+
+
+def signed_headers(request: UnsignedRequest, credentials: AwsCredentials, region: str, at: datetime) -> dict[str, str]:
+    """Return the request's headers and those that sign it; `at` is the time in UTC."""
+    stamp = f"{at:%Y%m%dT%H%M%SZ}"
+    headers = {**request.headers, "x-amz-content-sha256": request.payload_hash, "x-amz-date": stamp}
+    if credentials.session_token:
+        headers["x-amz-security-token"] = credentials.session_token
+    names = sorted(headers)
+    listed = ";".join(names)
+    lines = "".join(f"{name}:{headers[name].strip()}\n" for name in names)
+    canonical = f"{request.method}\n{request.path}\n\n{lines}\n{listed}\n{request.payload_hash}"
+    scope = f"{stamp[:8]}/{region}/s3/aws4_request"
+    text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
+    key = f"AWS4{credentials.secret_key}".encode()
+    for step in scope.split("/"):
+        key = _hmac(key, step)
+    headers["authorization"] = (
+        f"AWS4-HMAC-SHA256 Credential={credentials.access_key}/{scope}, SignedHeaders={listed}, "
+        f"Signature={_hmac(key, text).hex()}"
+    )
+    return headers
+
+
+def _hmac(key: bytes, text: str) -> bytes:
+    return hmac.digest(key, text.encode(), "sha256")
+
 
 ATTEMPTS = 4
 PAUSE_SECONDS = 0.2
@@ -29,15 +74,15 @@ PAUSE_SECONDS = 0.2
 TIMEOUT = aiohttp.ClientTimeout(total=120, sock_connect=5, sock_read=30)
 """The longest that one attempt may take: a large part over a slow line, but no silence."""
 
-NOTHING = hashlib.sha256(b"").hexdigest()
+EMPTY_HASH = hashlib.sha256(b"").hexdigest()
 
-FORM = "`s3://bucket/prefix?endpoint=http://host:port&region=name`"
+BUCKET_ADDRESS_FORM = "`s3://bucket/prefix?endpoint=http://host:port&region=name`"
 
 _BUCKET = re.compile(r"[A-Za-z0-9._-]+")
 _CODE = re.compile(rb"<Code>(?P<code>\w+)</Code>")
 
 
-class Answer(NamedTuple):
+class S3Response(NamedTuple):
     """What the server said."""
 
     status: int
@@ -50,7 +95,7 @@ class Answer(NamedTuple):
         return found["code"].decode() if found else ""
 
 
-class S3:
+class S3Backend:
     """Objects below a prefix of a bucket."""
 
     def __init__(
@@ -59,7 +104,7 @@ class S3:
         endpoint: str,
         bucket: str,
         region: str,
-        credentials: Credentials,
+        credentials: AwsCredentials,
         prefix: str = "",
         pause_seconds: float = PAUSE_SECONDS,
     ) -> None:
@@ -110,8 +155,8 @@ class S3:
             await self._session.close()
 
     async def _send(
-        self, method: str, name: str, data: bytes = b"", hash: str = NOTHING, range_from: int | None = None
-    ) -> Answer:
+        self, method: str, name: str, data: bytes = b"", hash: str = EMPTY_HASH, range_from: int | None = None
+    ) -> S3Response:
         """Send a request, again if the server is the reason that it failed."""
         url = URL(f"{self._endpoint}/{quote(f'{self._folder}/{name}')}", encoded=True)
         reason = ""
@@ -128,9 +173,9 @@ class S3:
             reason = f"it answers {answer.status} {answer.code}".rstrip()
         raise StoreUnavailable(f"S3 at {self._endpoint}: {reason}")
 
-    async def _attempt(self, method: str, url: URL, data: bytes, hash: str, range_from: int | None) -> Answer:
+    async def _attempt(self, method: str, url: URL, data: bytes, hash: str, range_from: int | None) -> S3Response:
         # Signed anew each time: a signature is good for a quarter of an hour.
-        unsigned = Unsigned(
+        unsigned = UnsignedRequest(
             method=method, path=url.raw_path, headers={"host": url.host_port_subcomponent or ""}, payload_hash=hash
         )
         headers = signed_headers(unsigned, self._credentials, self._region, datetime.now(UTC))
@@ -141,43 +186,45 @@ class S3:
         async with self._connected().request(
             method, url, headers=headers, data=body, allow_redirects=False
         ) as response:
-            return Answer(response.status, await response.read())
+            return S3Response(response.status, await response.read())
 
     def _connected(self) -> aiohttp.ClientSession:
         if self._session is None:  # it belongs to the loop that runs, which there is only now
             self._session = aiohttp.ClientSession(timeout=TIMEOUT, auto_decompress=False)
         return self._session
 
-    def _expect(self, answer: Answer, *statuses: int) -> None:
+    def _expect(self, answer: S3Response, *statuses: int) -> None:
         if answer.status not in statuses:
             said = f"{answer.status} {answer.code}".rstrip()
             raise StoreUnavailable(f"S3 at {self._endpoint} refuses {self._folder}: {said}")
 
 
-class Options(NoOptions, frozen=True, kw_only=True):
+class S3Options(NoOptions, frozen=True, kw_only=True):
     """What the address of a bucket may say; without an endpoint it is Amazon's."""
 
     endpoint: str | None = None
     region: str = ""
 
 
-def _opened(where: Location) -> S3:
-    options: Options = where.options
+def _open_bucket(where: Location) -> S3Backend:
+    options: S3Options = where.options
     env = where.env
     region = options.region or env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or "us-east-1"
     endpoint = options.endpoint if options.endpoint is not None else f"https://s3.{region}.amazonaws.com"
     if not _BUCKET.fullmatch(where.host) or not _is_endpoint(endpoint):
-        raise StoreRefused(f"The address of a bucket cannot be understood; write {FORM}")  # it may hold a secret
+        raise StoreRefused(
+            f"The address of a bucket cannot be understood; write {BUCKET_ADDRESS_FORM}"
+        )  # it may hold a secret
     missing = [name for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if not env.get(name)]
     if missing:
         raise StoreRefused(f"Large parts in S3 need {' and '.join(missing)} in the environment")
-    credentials = Credentials(
+    credentials = AwsCredentials(
         access_key=env["AWS_ACCESS_KEY_ID"],
         secret_key=env["AWS_SECRET_ACCESS_KEY"],
         session_token=env.get("AWS_SESSION_TOKEN") or None,
     )
     prefix = where.path.strip("/")
-    return S3(endpoint=endpoint, bucket=where.host, region=region, credentials=credentials, prefix=prefix)
+    return S3Backend(endpoint=endpoint, bucket=where.host, region=region, credentials=credentials, prefix=prefix)
 
 
 def _is_endpoint(url: str) -> bool:
@@ -186,4 +233,4 @@ def _is_endpoint(url: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname) and plain
 
 
-KIND = BlobsKind(open=_opened, options=Options)
+KIND = BlobsKind(open=_open_bucket, options=S3Options)

@@ -1,7 +1,7 @@
-"""Large parts: their bytes or the note that they are kept elsewhere, who needs them, and what nobody needs any more.
+"""Blobs: bytes in the table or the row of a blob elsewhere, references of tasks, and removal.
 
-Bytes are put before the transaction that refers to them, and the same bytes are kept once. So what nobody refers to may
-be about to be: it is removed only when nobody has put it for a while.
+Bytes are put before the transaction that refers to them, and the same bytes are stored once. So an unreferenced blob
+may be about to be referenced: it is removed only after a grace period.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ _FREED = """SELECT hash FROM blob_ref mine WHERE tenant = :tenant AND task_id = 
     SELECT 1 FROM blob_ref r WHERE r.tenant = :tenant AND r.hash = mine.hash AND r.task_id <> :task_id)"""
 
 
-class Noted(Enum):
+class BlobPlace(Enum):
     """What a note about bytes that are to be kept elsewhere found."""
 
     HERE = "here"
@@ -35,7 +35,7 @@ class Noted(Enum):
     """The same bytes are being removed: writing them now could lose them."""
 
 
-async def secret(tx: Tx, fresh: str) -> str:
+async def reference_secret(tx: Tx, fresh: str) -> str:
     """Return the secret that marks this store's references; the first to ask makes it."""
     await tx.run(
         "INSERT INTO meta (key, value) VALUES ('blob_secret', :fresh) ON CONFLICT (key) DO NOTHING", fresh=fresh
@@ -44,7 +44,7 @@ async def secret(tx: Tx, fresh: str) -> str:
     return str(row[0]) if row else fresh
 
 
-async def keep(tx: Tx, tenant: str, hash: str, data: bytes) -> None:
+async def put_blob(tx: Tx, tenant: str, hash: str, data: bytes) -> None:
     """Keep bytes in the table."""
     await tx.run(
         """INSERT INTO blob (tenant, hash, size, at, data) VALUES (:tenant, :hash, :size, {now}, :data)
@@ -56,7 +56,7 @@ async def keep(tx: Tx, tenant: str, hash: str, data: bytes) -> None:
     )
 
 
-async def fetch(tx: Tx, tenant: str, hash: str) -> bytes | None:
+async def read_blob(tx: Tx, tenant: str, hash: str) -> bytes | None:
     """Return bytes that the table has."""
     row = await tx.one("SELECT data FROM blob WHERE tenant = :tenant AND hash = :hash", tenant=tenant, hash=hash)
     return None if row is None or row[0] is None else bytes(row[0])
@@ -73,7 +73,7 @@ async def sizes(tx: Tx, tenant: str, hashes: Iterable[str]) -> dict[str, int]:
     return {hash: size for hash, size in rows}
 
 
-async def discard(tx: Tx, tenant: str, hash: str, grace_ms: int = GRACE_MS) -> bool:
+async def delete_blob(tx: Tx, tenant: str, hash: str, grace_ms: int = GRACE_MS) -> bool:
     """Remove bytes from the table, unless somebody needs them; say whether they went."""
     removed = await tx.run(
         f"""DELETE FROM blob
@@ -85,7 +85,7 @@ async def discard(tx: Tx, tenant: str, hash: str, grace_ms: int = GRACE_MS) -> b
     return removed == 1
 
 
-async def note(tx: Tx, tenant: str, hash: str, size: int) -> Noted:
+async def put_blob_row(tx: Tx, tenant: str, hash: str, size: int) -> BlobPlace:
     """Say that bytes are about to be written elsewhere. It comes first, so that nothing is there without a note."""
     row = await tx.one(
         """INSERT INTO blob (tenant, hash, size, at) VALUES (:tenant, :hash, :size, {now})
@@ -98,8 +98,8 @@ async def note(tx: Tx, tenant: str, hash: str, size: int) -> Noted:
         removal_ms=REMOVAL_MS,
     )
     if row is None:
-        return Noted.LEAVING
-    return Noted.HERE if row[0] else Noted.ELSEWHERE
+        return BlobPlace.LEAVING
+    return BlobPlace.HERE if row[0] else BlobPlace.ELSEWHERE
 
 
 async def begin_removal(tx: Tx, tenant: str, hash: str, grace_ms: int = GRACE_MS) -> int | None:
@@ -122,7 +122,7 @@ async def end_removal(tx: Tx, tenant: str, hash: str, mark: int) -> None:
     )
 
 
-async def refer(tx: Tx, tenant: str, task_id: str, hashes: Iterable[str]) -> None:
+async def add_references(tx: Tx, tenant: str, task_id: str, hashes: Iterable[str]) -> None:
     """Note that a task needs these bytes, which count as stored by it from then on."""
     referred = await tx.all(
         "SELECT hash FROM blob_ref WHERE tenant = :tenant AND task_id = :task_id", tenant=tenant, task_id=task_id
@@ -140,7 +140,7 @@ async def refer(tx: Tx, tenant: str, task_id: str, hashes: Iterable[str]) -> Non
     )
 
 
-async def release(tx: Tx, tenant: str, task_id: str, grace_ms: int = GRACE_MS) -> list[str]:
+async def release_references(tx: Tx, tenant: str, task_id: str, grace_ms: int = GRACE_MS) -> list[str]:
     """Forget what a task needs and return what nobody needs any more; the table's bytes are removed at once."""
     await tx.lock(RELEASES)
     freed = [row[0] for row in await tx.all(f"{_FREED} ORDER BY hash", tenant=tenant, task_id=task_id)]
@@ -155,7 +155,7 @@ async def release(tx: Tx, tenant: str, task_id: str, grace_ms: int = GRACE_MS) -
     return freed
 
 
-async def unreferred(tx: Tx, limit: int, grace_ms: int = GRACE_MS) -> list[tuple[str, str]]:
+async def list_unreferenced(tx: Tx, limit: int, grace_ms: int = GRACE_MS) -> list[tuple[str, str]]:
     """Return tenant and hash of bytes that nobody needs: put by a request that failed, or never quite removed."""
     rows = await tx.all(
         f"SELECT tenant, hash FROM blob WHERE at <= {{now}} - :grace_ms AND {_UNREFERRED} ORDER BY at LIMIT :limit",

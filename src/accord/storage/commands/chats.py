@@ -1,9 +1,4 @@
-"""Conversations of people with agents, as chats and messages: what is said is kept as the clients' own JSON.
-
-A question and the answer that is to come are kept together, before anybody is asked; the answer is filled in when it
-has ended, once. Whose chat it is counts in every command: one of somebody else is as if it were not there. What the
-JSON means, and how an answer comes about, is `console.chats`.
-"""
+"""Chats of people with agents: messages as the clients' own JSON."""
 
 from collections.abc import Sequence
 from urllib.parse import quote, unquote
@@ -23,7 +18,7 @@ class NoSuchChat(Exception):
     """There is no such chat, or it is somebody else's; or no such message in it."""
 
 
-class AlreadySaid(Exception):
+class DuplicateMessage(Exception):
     """A message of this id has come to the chat in the meantime."""
 
 
@@ -40,7 +35,7 @@ class Chat(Struct, frozen=True, kw_only=True):
     is_active: bool = False
 
 
-class Said(Struct, frozen=True, kw_only=True):
+class ChatMessage(Struct, frozen=True, kw_only=True):
     """A message; `doc` is None while it is still coming.
 
     That is read from the log of its task: what follows the message `asked` there, or with None everything.
@@ -58,7 +53,7 @@ class Said(Struct, frozen=True, kw_only=True):
     created_at: int = 0
 
 
-class Turn(Struct, frozen=True, kw_only=True):
+class NewChatTurn(Struct, frozen=True, kw_only=True):
     """Something said, and the answer that is to come; `chat` is made of it if there is none of that id.
 
     Of a chat that exists, messages are removed from the one called `instead_of` on, or after the one called `after`;
@@ -75,41 +70,41 @@ class Turn(Struct, frozen=True, kw_only=True):
     after: str | None = None
 
 
-class Begun(Struct, frozen=True, kw_only=True):
+class StartedTurn(Struct, frozen=True, kw_only=True):
     """A chat after a turn has begun, and the answers that made way for it: their tasks may still be open."""
 
     chat: Chat
-    dropped: tuple[Said, ...] = ()
+    dropped: tuple[ChatMessage, ...] = ()
 
 
-_CHAT = "id, owner, context_id, agent, title, created_at, updated_at"
-_SAID = ", ".join(Said.__struct_fields__)
+_CHAT_ROW = "id, owner, context_id, agent, title, created_at, updated_at"
+_MESSAGE_ROW = ", ".join(ChatMessage.__struct_fields__)
 
 _ACTIVE = """EXISTS (SELECT 1 FROM message JOIN task ON task.tenant = message.tenant AND task.id = message.task_id
                      WHERE message.tenant = chat.tenant AND message.chat_id = chat.id AND message.doc IS NULL
                      AND task.state IN ('submitted', 'working'))"""
 
 
-def topic(tenant: str, id: str) -> str:
+def chat_topic(tenant: str, id: str) -> str:
     """Return the topic of hints that a chat has changed."""
     return f"{TOPIC}{quote(id, safe='')}:{tenant}"
 
 
-def of_topic(topic: str) -> tuple[str, str]:
+def chat_of_topic(topic: str) -> tuple[str, str]:
     """Return the tenant and the chat that a topic is of."""
     id, _, tenant = topic.removeprefix(TOPIC).partition(":")
     return tenant, unquote(id)
 
 
-async def begin(tx: Tx, tenant: str, turn: Turn) -> Begun:
+async def start_turn(tx: Tx, tenant: str, turn: NewChatTurn) -> StartedTurn:
     """Keep something said, and that an answer to it is to come."""
     new = turn.chat
     await tx.run(
-        f"""INSERT INTO chat (tenant, {_CHAT})
+        f"""INSERT INTO chat (tenant, {_CHAT_ROW})
             VALUES (:tenant, :id, :owner, :context_id, :agent, :title, :created_at, :updated_at)
             ON CONFLICT (tenant, id) DO NOTHING""",
         tenant=tenant,
-        **{name: getattr(new, name) for name in _CHAT.split(", ")},
+        **{name: getattr(new, name) for name in _CHAT_ROW.split(", ")},
     )
     row = await tx.one(
         "SELECT context_id, owner FROM chat WHERE tenant = :tenant AND id = :id {for_update}", tenant=tenant, id=new.id
@@ -118,7 +113,7 @@ async def begin(tx: Tx, tenant: str, turn: Turn) -> Begun:
         raise NoSuchChat(new.id)
     dropped = await _drop(tx, tenant, turn)
     if turn.doc is not None and await _is_there(tx, tenant, new.id, turn.message_id):
-        raise AlreadySaid(turn.message_id)
+        raise DuplicateMessage(turn.message_id)
     last = await tx.one(
         "SELECT COALESCE(max(seq), 0) FROM message WHERE tenant = :tenant AND chat_id = :id", tenant=tenant, id=new.id
     )
@@ -143,8 +138,8 @@ async def begin(tx: Tx, tenant: str, turn: Turn) -> Begun:
     found = await find(tx, tenant, new.owner, new.id)
     if found is None:
         raise NoSuchChat(new.id)
-    tx.signal(topic(tenant, new.id))
-    return Begun(chat=found, dropped=dropped)
+    tx.signal(chat_topic(tenant, new.id))
+    return StartedTurn(chat=found, dropped=dropped)
 
 
 async def _is_there(tx: Tx, tenant: str, chat_id: str, id: str) -> bool:
@@ -157,7 +152,7 @@ async def _is_there(tx: Tx, tenant: str, chat_id: str, id: str) -> bool:
     return row is not None
 
 
-async def _drop(tx: Tx, tenant: str, turn: Turn) -> tuple[Said, ...]:
+async def _drop(tx: Tx, tenant: str, turn: NewChatTurn) -> tuple[ChatMessage, ...]:
     """Remove the messages that a turn takes the place of, and return the answers among them."""
     named = turn.instead_of or turn.after
     if named is None:
@@ -171,15 +166,15 @@ async def _drop(tx: Tx, tenant: str, turn: Turn) -> tuple[Said, ...]:
     if row is None:
         raise NoSuchChat(named)
     gone = await tx.all(
-        f"DELETE FROM message WHERE tenant = :tenant AND chat_id = :chat AND seq >= :seq RETURNING {_SAID}",
+        f"DELETE FROM message WHERE tenant = :tenant AND chat_id = :chat AND seq >= :seq RETURNING {_MESSAGE_ROW}",
         tenant=tenant,
         chat=turn.chat.id,
         seq=row[0] + (turn.instead_of is None),
     )
-    return tuple(one for one in map(_said, gone) if one.role == ASSISTANT)
+    return tuple(one for one in map(_message, gone) if one.role == ASSISTANT)
 
 
-async def link(tx: Tx, tenant: str, chat_id: str, id: str, task_id: str, asked: str | None, data: str) -> bool:
+async def link_task(tx: Tx, tenant: str, chat_id: str, id: str, task_id: str, asked: str | None, data: str) -> bool:
     """Note which task gives an answer, and to which message in its log; false if the answer has made way."""
     linked = await tx.run(
         """UPDATE message SET task_id = :task_id, asked = :asked, data = :data
@@ -191,11 +186,11 @@ async def link(tx: Tx, tenant: str, chat_id: str, id: str, task_id: str, asked: 
         asked=asked,
         data=data,
     )
-    tx.signal(topic(tenant, chat_id))
+    tx.signal(chat_topic(tenant, chat_id))
     return linked == 1 or await _is_there(tx, tenant, chat_id, id)
 
 
-async def finish(tx: Tx, tenant: str, chat_id: str, id: str, doc: str) -> bool:
+async def finish_answer(tx: Tx, tenant: str, chat_id: str, id: str, doc: str) -> bool:
     """Keep an answer that has ended; false if it is kept already, or is not waited for any more."""
     kept = await tx.run(
         "UPDATE message SET doc = :doc WHERE tenant = :tenant AND chat_id = :chat AND id = :id AND doc IS NULL",
@@ -204,11 +199,11 @@ async def finish(tx: Tx, tenant: str, chat_id: str, id: str, doc: str) -> bool:
         id=id,
         doc=doc,
     )
-    tx.signal(topic(tenant, chat_id))
+    tx.signal(chat_topic(tenant, chat_id))
     return kept == 1
 
 
-async def withdraw(tx: Tx, tenant: str, chat_id: str, id: str) -> None:
+async def withdraw_answer(tx: Tx, tenant: str, chat_id: str, id: str) -> None:
     """Wait no longer for an answer to which no task belongs yet."""
     await tx.run(
         """DELETE FROM message
@@ -217,13 +212,13 @@ async def withdraw(tx: Tx, tenant: str, chat_id: str, id: str) -> None:
         chat=chat_id,
         id=id,
     )
-    tx.signal(topic(tenant, chat_id))
+    tx.signal(chat_topic(tenant, chat_id))
 
 
 async def find(tx: Tx, tenant: str, owner: str, id: str) -> Chat | None:
     """Return a chat of somebody's."""
     row = await tx.one(
-        f"SELECT {_CHAT}, {_ACTIVE} FROM chat WHERE tenant = :tenant AND id = :id AND owner = :owner",
+        f"SELECT {_CHAT_ROW}, {_ACTIVE} FROM chat WHERE tenant = :tenant AND id = :id AND owner = :owner",
         tenant=tenant,
         id=id,
         owner=owner,
@@ -238,14 +233,14 @@ async def rows(tx: Tx, tenant: str, ids: Sequence[str]) -> list[Chat]:
     values: dict[str, Value] = {f"id{at}": id for at, id in enumerate(ids)}
     places = ", ".join(f":{name}" for name in values)
     found = await tx.all(
-        f"SELECT {_CHAT}, {_ACTIVE} FROM chat WHERE tenant = :tenant AND id IN ({places})",
+        f"SELECT {_CHAT_ROW}, {_ACTIVE} FROM chat WHERE tenant = :tenant AND id IN ({places})",
         tenant=tenant,
         **values,
     )
     return [_chat(row) for row in found]
 
 
-async def of_context(tx: Tx, tenant: str, owner: str, context_id: str) -> str | None:
+async def find_by_context(tx: Tx, tenant: str, owner: str, context_id: str) -> str | None:
     """Return the chat of somebody's whose tasks have this context."""
     row = await tx.one(
         "SELECT id FROM chat WHERE tenant = :tenant AND context_id = :context_id AND owner = :owner LIMIT 1",
@@ -256,20 +251,20 @@ async def of_context(tx: Tx, tenant: str, owner: str, context_id: str) -> str | 
     return None if row is None else str(row[0])
 
 
-async def messages(tx: Tx, tenant: str, chat_id: str) -> list[Said]:
+async def list_messages(tx: Tx, tenant: str, chat_id: str) -> list[ChatMessage]:
     """Return what was said in a chat, in its order."""
     rows = await tx.all(
-        f"SELECT {_SAID} FROM message WHERE tenant = :tenant AND chat_id = :chat ORDER BY seq",
+        f"SELECT {_MESSAGE_ROW} FROM message WHERE tenant = :tenant AND chat_id = :chat ORDER BY seq",
         tenant=tenant,
         chat=chat_id,
     )
-    return [_said(row) for row in rows]
+    return [_message(row) for row in rows]
 
 
-async def said(tx: Tx, tenant: str, chat_id: str, id: str | None = None) -> list[Said]:
+async def read_message_pair(tx: Tx, tenant: str, chat_id: str, id: str | None = None) -> list[ChatMessage]:
     """Return a message and the one before it, or without an id the last two, in their order."""
     rows = await tx.all(
-        f"""SELECT {_SAID} FROM message WHERE tenant = :tenant AND chat_id = :chat AND seq <= COALESCE(
+        f"""SELECT {_MESSAGE_ROW} FROM message WHERE tenant = :tenant AND chat_id = :chat AND seq <= COALESCE(
                 (SELECT seq FROM message WHERE tenant = :tenant AND chat_id = :chat AND id = :id), :most)
             ORDER BY seq DESC LIMIT 2""",
         tenant=tenant,
@@ -277,20 +272,20 @@ async def said(tx: Tx, tenant: str, chat_id: str, id: str | None = None) -> list
         id=id,
         most=-1 if id is not None else 2**31,
     )
-    return [_said(row) for row in reversed(rows)]
+    return [_message(row) for row in reversed(rows)]
 
 
-async def pending(tx: Tx, tenant: str, chat_id: str) -> list[Said]:
+async def list_pending_answers(tx: Tx, tenant: str, chat_id: str) -> list[ChatMessage]:
     """Return the answers that are still coming, in their order."""
     rows = await tx.all(
-        f"SELECT {_SAID} FROM message WHERE tenant = :tenant AND chat_id = :chat AND doc IS NULL ORDER BY seq",
+        f"SELECT {_MESSAGE_ROW} FROM message WHERE tenant = :tenant AND chat_id = :chat AND doc IS NULL ORDER BY seq",
         tenant=tenant,
         chat=chat_id,
     )
-    return [_said(row) for row in rows]
+    return [_message(row) for row in rows]
 
 
-async def listed(
+async def list_chats(
     tx: Tx, tenant: str, owner: str, words: str = "", before: tuple[int, str] | None = None, limit: int = 50
 ) -> list[Chat]:
     """Return somebody's chats, the latest first, whose title or messages have some words in them."""
@@ -308,7 +303,7 @@ async def listed(
         conditions.append("(updated_at, id) < (:before_at, :before_id)")
         values |= {"before_at": before[0], "before_id": before[1]}
     rows = await tx.all(
-        f"""SELECT {_CHAT}, {_ACTIVE} FROM chat WHERE {" AND ".join(conditions)}
+        f"""SELECT {_CHAT_ROW}, {_ACTIVE} FROM chat WHERE {" AND ".join(conditions)}
             ORDER BY updated_at DESC, id DESC LIMIT :limit""",
         **values,
         limit=limit,
@@ -325,7 +320,7 @@ async def rename(tx: Tx, tenant: str, owner: str, id: str, title: str) -> bool:
         owner=owner,
         title=title,
     )
-    tx.signal(topic(tenant, id))
+    tx.signal(chat_topic(tenant, id))
     return changed == 1
 
 
@@ -344,5 +339,5 @@ def _chat(row: Row) -> Chat:
     return Chat(**{**known, "is_active": bool(known["is_active"])})
 
 
-def _said(row: Row) -> Said:
-    return Said(**dict(zip(Said.__struct_fields__, row, strict=True)))
+def _message(row: Row) -> ChatMessage:
+    return ChatMessage(**dict(zip(ChatMessage.__struct_fields__, row, strict=True)))

@@ -1,9 +1,4 @@
-"""Work: who may do it, until when, and what happens when they vanish.
-
-A job is held by a node, and a node by its heartbeats, which are counted. Every claim raises the job's epoch and, for
-the job that runs a task, copies it to the task: that is the fence. Attempts are counted when work is claimed, so work
-that kills its node every time still ends. Parked work waits until somebody wakes it, and costs nothing meanwhile.
-"""
+"""Jobs: claimed by nodes under leases with an epoch, released when a node is gone."""
 
 from collections.abc import Sequence
 
@@ -51,7 +46,7 @@ class NewJob(Struct, frozen=True, kw_only=True):
     parked: bool = False
 
 
-class Claimed(Struct, frozen=True, kw_only=True):
+class ClaimedJob(Struct, frozen=True, kw_only=True):
     """A job that this node holds, and the epoch it must show to write."""
 
     id: int
@@ -65,7 +60,7 @@ class Claimed(Struct, frozen=True, kw_only=True):
     max_attempts: int
 
 
-class Peer(Struct, frozen=True):
+class PeerNode(Struct, frozen=True):
     """A node as others see it: how many heartbeats it has sent, and what it says about itself."""
 
     id: str
@@ -73,11 +68,11 @@ class Peer(Struct, frozen=True):
     info: str
 
 
-class Beat(Struct, frozen=True, kw_only=True):
+class HeartbeatAnswer(Struct, frozen=True, kw_only=True):
     """The answer to a heartbeat: the epochs of the jobs that the node holds, and its peers."""
 
     held: dict[int, int]
-    peers: list[Peer]
+    peers: list[PeerNode]
     before: int | None = None
     """The number of the node's last heartbeat that the store had, if any."""
 
@@ -98,7 +93,7 @@ def node_topic(node: str) -> str:
     return f"node:{node}"
 
 
-async def enqueue(tx: Tx, tenant: str, job: NewJob) -> Claimed | None:
+async def enqueue(tx: Tx, tenant: str, job: NewJob) -> ClaimedJob | None:
     """Add work unless the same is there already; return it if it is taken at once."""
     row = await tx.one(
         f"""INSERT INTO job (tenant, queue, kind, key, arg, priority, run_at, max_attempts, epoch, node, attempts,
@@ -125,7 +120,7 @@ async def enqueue(tx: Tx, tenant: str, job: NewJob) -> Claimed | None:
     return None if row is None else _claimed(row)
 
 
-async def claim(tx: Tx, node: str, queue: str, count: int, tenant_limit: int | None = None) -> list[Claimed]:
+async def claim(tx: Tx, node: str, queue: str, count: int, tenant_limit: int | None = None) -> list[ClaimedJob]:
     """Take work that is due: tenants in turn, those with less running first; smaller priorities first, then older.
 
     `tenant_limit` is how many jobs of one tenant may run at once on all nodes together.
@@ -208,7 +203,7 @@ async def _due(tx: Tx, queue: str, tenant: str, limit: int) -> list[tuple[int, i
     return [(id, priority, run_at) for id, priority, run_at in rows]
 
 
-async def take(tx: Tx, node: str, ids: Sequence[int]) -> list[Claimed]:
+async def take(tx: Tx, node: str, ids: Sequence[int]) -> list[ClaimedJob]:
     """Let a node hold these jobs, whoever was to do them."""
     if not ids:
         return []
@@ -241,13 +236,13 @@ async def held_queue(tx: Tx, tenant: str, task_id: str) -> str | None:
     return None if row is None else row[0]
 
 
-async def finish(tx: Tx, job: Claimed) -> bool:
+async def finish(tx: Tx, job: ClaimedJob) -> bool:
     """Remove work that is done; false if somebody else holds it now."""
     removed = await tx.run(f"DELETE FROM job WHERE {_HELD}", **_held(job))
     return removed == 1
 
 
-async def finish_last(tx: Tx, job: Claimed) -> None:
+async def finish_last(tx: Tx, job: ClaimedJob) -> None:
     """Remove work that is done, with the timers of its task, which has ended."""
     await tx.run(
         # The kinds are named twice: without the first, SQLite would look through all jobs of the tenant.
@@ -259,7 +254,7 @@ async def finish_last(tx: Tx, job: Claimed) -> None:
     )
 
 
-async def release(tx: Tx, job: Claimed, delay_ms: int = 0, *, counts: bool = True) -> bool:
+async def release(tx: Tx, job: ClaimedJob, delay_ms: int = 0, *, counts: bool = True) -> bool:
     """Give work back, to be done again after a while; false if somebody else holds it now.
 
     Work that is handed over in good order has not failed: without `counts` this attempt is forgotten.
@@ -288,7 +283,7 @@ async def release_id(tx: Tx, id: int, epoch: int, *, counts: bool = True) -> Non
         tx.signal(queue_topic(row[0]))
 
 
-async def park(tx: Tx, job: Claimed, delay_ms: int | None = None, child: str | None = None) -> bool:
+async def park(tx: Tx, job: ClaimedJob, delay_ms: int | None = None, child: str | None = None) -> bool:
     """Put work aside until it is woken, or at the latest after a while; false if somebody else holds it now.
 
     With a `child` it is also woken when that task no longer asks.
@@ -306,7 +301,7 @@ async def park(tx: Tx, job: Claimed, delay_ms: int | None = None, child: str | N
     return parked == 1
 
 
-async def heartbeat(tx: Tx, node: str, lease_ms: int, beats: int = 1, info: str = "{}") -> Beat:
+async def heartbeat(tx: Tx, node: str, lease_ms: int, beats: int = 1, info: str = "{}") -> HeartbeatAnswer:
     """Record the numbered heartbeat of a node; return the jobs that it holds and its peers.
 
     The count goes on where a node was forgotten meanwhile: others must not take a new heartbeat for one they have seen.
@@ -322,17 +317,17 @@ async def heartbeat(tx: Tx, node: str, lease_ms: int, beats: int = 1, info: str 
     )
     peers = await tx.all("SELECT id, beats, info FROM node WHERE id <> :node ORDER BY id", node=node)
     before = None if row is None else row[0]
-    return Beat(held=await held(tx, node), peers=[Peer(*peer) for peer in peers], before=before)
+    return HeartbeatAnswer(held=await held_jobs(tx, node), peers=[PeerNode(*peer) for peer in peers], before=before)
 
 
-async def now(tx: Tx) -> int:
+async def store_time(tx: Tx) -> int:
     """Return the store's time, in milliseconds."""
     row = await tx.one("SELECT {now}")
     assert row is not None
     return int(row[0])
 
 
-async def align(tx: Tx, now_ms: int) -> None:
+async def align_due_times(tx: Tx, now_ms: int) -> None:
     """Correct what is due by the store's clock after that jumped; `now_ms` is the time by which deadlines were set.
 
     Work that waits is looked at now: a run that woke too early waits again for what is left.
@@ -361,7 +356,7 @@ async def align(tx: Tx, now_ms: int) -> None:
     )
 
 
-async def limit_of(tx: Tx, job: Claimed) -> int | None:
+async def limit_of(tx: Tx, job: ClaimedJob) -> int | None:
     """Return when the last SLA that a task's runs set is over, by the time of the node that set it."""
     row = await tx.one(
         """SELECT output FROM step WHERE tenant = :tenant AND task_id = :task_id AND key LIKE :step
@@ -373,12 +368,12 @@ async def limit_of(tx: Tx, job: Claimed) -> int | None:
     return int(row[0]) if row and row[0].isdecimal() else None
 
 
-async def held(tx: Tx, node: str) -> dict[int, int]:
+async def held_jobs(tx: Tx, node: str) -> dict[int, int]:
     """Return what a node holds: job id -> epoch."""
     return dict(await tx.all("SELECT id, epoch FROM job WHERE node = :node", node=node))
 
 
-async def leave(tx: Tx, node: str, *, counts: bool = False) -> None:
+async def forget_node(tx: Tx, node: str, *, counts: bool = False) -> None:
     """Forget a node; what it still holds is free for others at once. `counts` as in `release`."""
     freed = await tx.all(
         "UPDATE job SET node = NULL, attempts = attempts - :forgotten WHERE node = :node RETURNING queue",
@@ -390,9 +385,9 @@ async def leave(tx: Tx, node: str, *, counts: bool = False) -> None:
     tx.signal("push", *{queue_topic(row[0]) for row in freed})
 
 
-def _held(job: Claimed) -> dict[str, Value]:
+def _held(job: ClaimedJob) -> dict[str, Value]:
     return {"id": job.id, "epoch": job.epoch, "tenant": job.tenant, "kind": job.kind, "key": job.key}
 
 
-def _claimed(row: Row) -> Claimed:
-    return Claimed(**dict(zip(Claimed.__struct_fields__, row, strict=True)))
+def _claimed(row: Row) -> ClaimedJob:
+    return ClaimedJob(**dict(zip(ClaimedJob.__struct_fields__, row, strict=True)))

@@ -1,15 +1,11 @@
-"""How long things are kept: the log of a task that has ended becomes its snapshot, and in the end the task goes.
-
-When, and how often, is decided above. Each command does one batch, oldest first, and returns how much it did; whoever
-calls it goes on until that is nothing. What somebody else is busy with is left for the next time.
-"""
+"""Retention: the log of an ended task becomes its snapshot, and expired tasks are deleted."""
 
 import msgspec
 
-from accord.storage.commands import blobs, checkpoints, states, storage
+from accord.storage.commands import blobs, conversation_state, monitoring
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA
 from accord.storage.commands.tasks import read_task
-from accord.storage.records import encode_task
+from accord.storage.encoding import encode_task
 from accord.storage.store import Row, Tx, Value
 
 MAX_EVENTS = 20_000
@@ -44,7 +40,7 @@ async def compact(tx: Tx, older_than_ms: int, limit: int) -> int:
     ]
     await tx.many("DELETE FROM event WHERE tenant = :tenant AND task_id = :task_id", complete)
     await tx.many(
-        f"""UPDATE task SET min_seq = last_seq + 1, bytes = {storage.SNAPSHOT} + {storage.FILES}
+        f"""UPDATE task SET min_seq = last_seq + 1, bytes = {monitoring.SNAPSHOT_BYTES} + {monitoring.FILE_BYTES}
             WHERE tenant = :tenant AND id = :task_id""",
         complete,
     )
@@ -95,10 +91,12 @@ async def purge(tx: Tx, older_than_ms: int, limit: int, unknown_older_than_ms: i
     chosen = _within_bounds(rows)
     for tenant, task_id, _, has_blobs, *_ in chosen:
         if has_blobs:
-            await blobs.release(tx, tenant, task_id)
+            await blobs.release_references(tx, tenant, task_id)
     await _delete(tx, [_key(row) for row in chosen])
-    await states.forget(tx, {states.Conversation(row[0], *row[6:]) for row in chosen if row[4]})
-    await checkpoints.forget(tx, [_key(row) for row in chosen if row[5]])
+    await conversation_state.forget_conversations(
+        tx, {conversation_state.ConversationKey(row[0], *row[6:]) for row in chosen if row[4]}
+    )
+    await conversation_state.forget_threads(tx, [_key(row) for row in chosen if row[5]])
     return len(chosen)
 
 

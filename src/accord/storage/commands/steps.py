@@ -1,20 +1,28 @@
-"""What an agent's steps gave, by key: a step that is here is never run again.
+"""Steps of a task: memoized results, usage, and the child tasks that it started.
 
-The row is written under the fence of the task, so only the worker that holds it can commit a step.
+A step is written under the fence of its task and never executed again. The usage of a task and its children is a step,
+counted once for the task and everything above it. A child is noted among its parent's steps in the transaction that
+creates it.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+import msgspec
 from msgspec import Struct
 
-from accord.storage.commands.tasks import Fenced
+from accord.protocol import lifecycle
+from accord.protocol.budgets import Budget, BudgetAccount, TokenUsage, TotalUsage
+from accord.storage.commands import jobs
+from accord.storage.commands.tasks import EndedTask, Fenced, TaskHead, lock_head
+from accord.storage.encoding import state_name, state_of
 from accord.storage.store import Tx
 
-FAILURE = "failure"
+FAILURE_STEP = "failure"
 """The step that keeps the exception that failed the task; steps of agents have other names."""
 
 
-class Step(Struct, frozen=True, kw_only=True):
+class StepResult(Struct, frozen=True, kw_only=True):
     """What a step gave, and the claim under which it was done."""
 
     task_id: str
@@ -24,7 +32,7 @@ class Step(Struct, frozen=True, kw_only=True):
     at: int
 
 
-async def load(tx: Tx, tenant: str, task_id: str) -> dict[str, str]:
+async def load_steps(tx: Tx, tenant: str, task_id: str) -> dict[str, str]:
     """Return every step of a task: key -> output."""
     rows = await tx.all(
         "SELECT key, output FROM step WHERE tenant = :tenant AND task_id = :task_id", tenant=tenant, task_id=task_id
@@ -32,7 +40,7 @@ async def load(tx: Tx, tenant: str, task_id: str) -> dict[str, str]:
     return dict(rows)
 
 
-async def find(tx: Tx, tenant: str, task_id: str, key: str) -> str | None:
+async def find_step(tx: Tx, tenant: str, task_id: str, key: str) -> str | None:
     """Return one step's output."""
     row = await tx.one(
         "SELECT output FROM step WHERE tenant = :tenant AND task_id = :task_id AND key = :key",
@@ -43,7 +51,7 @@ async def find(tx: Tx, tenant: str, task_id: str, key: str) -> str | None:
     return None if row is None else str(row[0])
 
 
-async def put(tx: Tx, tenant: str, task_id: str, key: str, output: str, at: int) -> bool:
+async def put_step(tx: Tx, tenant: str, task_id: str, key: str, output: str, at: int) -> bool:
     """Keep what a step gave; false if it is there already."""
     added = await tx.run(
         """INSERT INTO step (tenant, task_id, key, output, at) VALUES (:tenant, :task_id, :key, :output, :at)
@@ -57,7 +65,7 @@ async def put(tx: Tx, tenant: str, task_id: str, key: str, output: str, at: int)
     return added == 1
 
 
-async def note(tx: Tx, tenant: str, task_id: str, entries: Sequence[tuple[str, str]], at: int) -> None:
+async def put_steps(tx: Tx, tenant: str, task_id: str, entries: Sequence[tuple[str, str]], at: int) -> None:
     """Keep what many steps gave, by key; what is there already stays."""
     await tx.many(
         """INSERT INTO step (tenant, task_id, key, output, at) VALUES (:tenant, :task_id, :key, :output, :at)
@@ -66,11 +74,281 @@ async def note(tx: Tx, tenant: str, task_id: str, entries: Sequence[tuple[str, s
     )
 
 
-async def commit(tx: Tx, tenant: str, step: Step) -> None:
+async def commit_step(tx: Tx, tenant: str, step: StepResult) -> None:
     """Keep what a step gave, if the worker still holds the task."""
     row = await tx.one(
         "SELECT epoch FROM task WHERE tenant = :tenant AND id = :id {for_update}", tenant=tenant, id=step.task_id
     )
     if row is None or row[0] != step.epoch:
         raise Fenced(f"Task {step.task_id} has another owner than epoch {step.epoch}, or does not exist")
-    await put(tx, tenant, step.task_id, step.key, step.output, step.at)
+    await put_step(tx, tenant, step.task_id, step.key, step.output, step.at)
+
+
+USAGE_STEP = "usage"
+"""The step that is a task's account; steps of agents have other names."""
+
+REMOTE_USAGE_PREFIX = "elsewhere:"
+"""Begins the steps that keep what agents elsewhere said last, each with what the task is called there."""
+
+_ACCOUNT_DECODER: msgspec.json.Decoder[BudgetAccount] = msgspec.json.Decoder(BudgetAccount)
+_TOTAL_DECODER: msgspec.json.Decoder[TotalUsage] = msgspec.json.Decoder(TotalUsage)
+_EMPTY_ACCOUNT = BudgetAccount()
+
+
+class UsageRequest(Struct, frozen=True, kw_only=True):
+    """What a run has used, under its claim, what its task may, and the step that makes it count once."""
+
+    task_id: str
+    epoch: int
+    step: str
+    use: TokenUsage
+    budget: Budget
+    at: int
+    model: str | None = None
+
+
+class RemoteUsage(Struct, frozen=True, kw_only=True):
+    """What an agent elsewhere says that it has used in all for a task, which is called `name` there."""
+
+    task_id: str
+    name: str
+    total: TotalUsage
+    at: int
+
+
+Uses = tuple[tuple[TokenUsage, str | None], ...]
+"""What was used, each with its model, if that is known."""
+
+
+class UsageResult(Struct, frozen=True, kw_only=True):
+    """The account after that, what was counted, which is nothing if it was known before, and why the run has to stop
+    if it has, with what has ended for it."""
+
+    account: BudgetAccount
+    counted: Uses = ()
+    over: str | None = None
+    ended: Sequence[EndedTask] = ()
+
+
+def decode_account(output: str | None) -> BudgetAccount:
+    """Return the account that a step has kept."""
+    return _EMPTY_ACCOUNT if output is None else _ACCOUNT_DECODER.decode(output)
+
+
+async def read_account(tx: Tx, tenant: str, task_id: str) -> BudgetAccount:
+    """Return a task's account."""
+    return decode_account(await find_step(tx, tenant, task_id, USAGE_STEP))
+
+
+async def tighten_budget(tx: Tx, tenant: str, task_id: str, budget: Budget, at: int) -> None:
+    """Let a budget be known that is at least as tight as the one before; the task is locked."""
+    if budget != Budget():
+        await _put_usage(tx, tenant, task_id, USAGE_STEP, (await read_account(tx, tenant, task_id)).limited(budget), at)
+
+
+async def remaining_budget(tx: Tx, tenant: str, task_id: str) -> Budget:
+    """Return what a task may still use: what is left of its budget, or less if a task above it has less."""
+    rows = await tx.all(
+        """WITH RECURSIVE above(id, parent_id) AS (
+               SELECT id, parent_id FROM task WHERE tenant = :tenant AND id = :id
+               UNION ALL
+               SELECT task.id, task.parent_id FROM above
+               JOIN task ON task.tenant = :tenant AND task.id = above.parent_id)
+           SELECT output FROM above JOIN step ON step.tenant = :tenant AND step.task_id = above.id
+           WHERE step.key = :account""",
+        tenant=tenant,
+        id=task_id,
+        account=USAGE_STEP,
+    )
+    budget = Budget()
+    for row in rows:
+        account = decode_account(row[0])
+        budget = budget.tightened(account.budget.left(account.used))
+    return budget
+
+
+async def lock_ancestors(tx: Tx, tenant: str, task_id: str) -> list[TaskHead]:
+    """Return a task and those above it, the topmost first: in the order in which all lock them."""
+    rows = await tx.all(
+        """WITH RECURSIVE above(id, parent_id, height) AS (
+               SELECT id, parent_id, 0 FROM task WHERE tenant = :tenant AND id = :id
+               UNION ALL
+               SELECT task.id, task.parent_id, height + 1 FROM above
+               JOIN task ON task.tenant = :tenant AND task.id = above.parent_id)
+           SELECT id FROM above ORDER BY height DESC""",
+        tenant=tenant,
+        id=task_id,
+    )
+    heads = [await lock_head(tx, tenant, row[0]) for row in rows]
+    return [head for head in heads if head is not None]
+
+
+class ChargedAccounts(NamedTuple):
+    """What was counted, and the accounts of a line after that."""
+
+    uses: Uses
+    accounts: list[BudgetAccount]
+
+
+async def charge_accounts(tx: Tx, tenant: str, line: list[TaskHead], spend: UsageRequest) -> ChargedAccounts | None:
+    """Count a use for a task, the last of its line, and for those above; None if it was counted before."""
+    if not line or line[-1].epoch != spend.epoch:
+        raise Fenced(f"Task {spend.task_id} has another owner than epoch {spend.epoch}, or does not exist")
+    if not await put_step(tx, tenant, spend.task_id, spend.step, "null", spend.at):
+        return None
+    return await _charge_ancestors(tx, tenant, line, ((spend.use, spend.model),), spend.at, spend.budget)
+
+
+async def charge_remote_total(tx: Tx, tenant: str, line: list[TaskHead], told: RemoteUsage) -> ChargedAccounts | None:
+    """Count what an agent elsewhere has used since it last said so; None if that is nothing."""
+    key = f"{REMOTE_USAGE_PREFIX}{told.name}"
+    found = await find_step(tx, tenant, told.task_id, key)
+    uses = tuple(told.total.since(TotalUsage() if found is None else _TOTAL_DECODER.decode(found)))
+    if not line or not uses:
+        return None
+    await _put_usage(tx, tenant, told.task_id, key, told.total, told.at)
+    return await _charge_ancestors(tx, tenant, line, uses, told.at)
+
+
+async def _charge_ancestors(
+    tx: Tx, tenant: str, line: list[TaskHead], uses: Uses, at: int, budget: Budget = _EMPTY_ACCOUNT.budget
+) -> ChargedAccounts:
+    """Count uses for a whole line, whose last task has this budget at most."""
+    accounts: list[BudgetAccount] = []
+    for head in line:
+        account = await read_account(tx, tenant, head.id)
+        for use, model in uses:
+            account = account.charged(use, model)
+        if head is line[-1]:
+            account = account.limited(budget)
+        await _put_usage(tx, tenant, head.id, USAGE_STEP, account, at)
+        accounts.append(account)
+    return ChargedAccounts(uses, accounts)
+
+
+async def _put_usage(tx: Tx, tenant: str, task_id: str, key: str, value: BudgetAccount | TotalUsage, at: int) -> None:
+    await tx.run(
+        """INSERT INTO step (tenant, task_id, key, output, at) VALUES (:tenant, :task_id, :key, :output, :at)
+           ON CONFLICT (tenant, task_id, key) DO UPDATE SET output = excluded.output, at = excluded.at""",
+        tenant=tenant,
+        task_id=task_id,
+        key=key,
+        output=msgspec.json.encode(value).decode(),
+        at=at,
+    )
+
+
+_ENDED_STATES = ", ".join(f"'{state_name(state)}'" for state in sorted(lifecycle.ENDED, key=lambda state: state.name))
+
+
+_WORKING_STATES = frozenset(lifecycle.TRANSITIONS) - lifecycle.ENDED - lifecycle.INTERRUPTED
+
+ANY_CHILD = "*"
+"""In place of the child whose question a parent waits with: it waits for any of them."""
+
+
+class ChildWatch(Struct, frozen=True, kw_only=True):
+    """What a run waits for: something under one of these keys, or that one of its children moves.
+
+    Each child is known to ask (true) or to be at work.
+    """
+
+    keys: tuple[str, ...] = ()
+    children: dict[str, bool] = {}
+
+
+class ParentExecution(Struct, frozen=True, kw_only=True):
+    """The run that calls: its task, the claim under which it runs, and the step that notes its child.
+
+    What the child uses, its parent has used as well: `budget` is what that may. The child knows until when it has time.
+    One that does not `own` what it makes only notes it: that is a task like any other, with a time and a budget of its
+    own.
+    """
+
+    task_id: str
+    epoch: int
+    step: str
+    budget: Budget = Budget()
+    deadline_at: int | None = None
+    owns: bool = True
+
+
+async def adopt_child(tx: Tx, tenant: str, parent: ParentExecution, child_id: str, at: int) -> str | None:
+    """Let a run have a child, and note it; return the one that it has already for the same step.
+
+    The parent is locked: it cannot end in the same moment without knowing of the child.
+    """
+    row = await tx.one(
+        "SELECT epoch, state FROM task WHERE tenant = :tenant AND id = :id {for_update}",
+        tenant=tenant,
+        id=parent.task_id,
+    )
+    if row is None or row[0] != parent.epoch:
+        raise Fenced(f"Task {parent.task_id} has another owner than epoch {parent.epoch}, or does not exist")
+    found = await find_step(tx, tenant, parent.task_id, parent.step)
+    if found is not None:
+        return msgspec.json.decode(found, type=str)
+    if state_of(row[1]) in lifecycle.TERMINAL:
+        raise lifecycle.TaskEnded(f"Task {parent.task_id} has ended and calls nobody any more")
+    await put_step(tx, tenant, parent.task_id, parent.step, msgspec.json.encode(child_id).decode(), at)
+    if not parent.owns:
+        return None
+    await tx.run(
+        "UPDATE task SET children = children + 1 WHERE tenant = :tenant AND id = :id", tenant=tenant, id=parent.task_id
+    )
+    await tighten_budget(tx, tenant, parent.task_id, parent.budget, at)
+    return None
+
+
+async def open_children(tx: Tx, tenant: str, parent_id: str) -> list[str]:
+    """Return the children of a task that have not ended; one that was given up as unknown has."""
+    counted = await tx.one("SELECT children FROM task WHERE tenant = :tenant AND id = :id", tenant=tenant, id=parent_id)
+    if counted is None or not counted[0]:
+        return []
+    rows = await tx.all(
+        f"SELECT id FROM task WHERE tenant = :tenant AND parent_id = :id AND state NOT IN ({_ENDED_STATES})",
+        tenant=tenant,
+        id=parent_id,
+    )
+    return sorted(row[0] for row in rows)
+
+
+async def is_waiting_for_answer(tx: Tx, tenant: str, child_id: str) -> bool:
+    """Whether a child waits for an answer; if so it does until this transaction ends."""
+    row = await tx.one(
+        "SELECT state FROM task WHERE tenant = :tenant AND id = :id {for_update}", tenant=tenant, id=child_id
+    )
+    return row is not None and state_of(row[0]) in lifecycle.INTERRUPTED
+
+
+async def have_children_changed(tx: Tx, tenant: str, watch: ChildWatch) -> bool:
+    """Whether one of the children asks or has ended of which that is not known; if not, none does until this
+    transaction ends."""
+    if not watch.children:
+        return False
+    rows = await tx.all(
+        """SELECT id, state FROM task WHERE tenant = :tenant AND id IN (SELECT key FROM {pairs} :wanted {end})
+           ORDER BY id {for_update}""",
+        tenant=tenant,
+        wanted=msgspec.json.encode(watch.children).decode(),
+    )
+    known = {True: lifecycle.INTERRUPTED, False: _WORKING_STATES}
+    return len(rows) < len(watch.children) or any(
+        state_of(state) not in known[watch.children[child]] for child, state in rows
+    )
+
+
+async def wake_parent(tx: Tx, tenant: str, parent_id: str, child_id: str) -> None:
+    """Let a parent look again that waits for this child: to end or ask, or to ask no longer."""
+    row = await tx.one(
+        """UPDATE job SET parked = 0, child = NULL, run_at = {now}
+           WHERE tenant = :tenant AND kind = :kind AND key = :key AND node IS NULL AND child IN (:child, :any)
+           RETURNING queue""",
+        tenant=tenant,
+        kind=jobs.RUN,
+        key=parent_id,
+        child=child_id,
+        any=ANY_CHILD,
+    )
+    if row is not None:
+        tx.signal(jobs.queue_topic(row[0]))

@@ -1,9 +1,4 @@
-"""Tasks and their logs: create, append under a fence, read, follow, list.
-
-A task's snapshot is the task after event `doc_seq`; events after it are folded on by the reader, so appending a chunk
-never rewrites the task. `epoch` is the fence: a worker that lost its lease cannot append. `after` is what the writer
-believes to be the last event: one that missed something cannot write a snapshot that lacks it.
-"""
+"""Tasks and their event logs: create, append under a fence, read and list."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -14,7 +9,7 @@ from msgspec import Struct
 from accord.model import EventBody, Task, TaskState
 from accord.protocol import lifecycle
 from accord.storage.commands import blobs
-from accord.storage.records import (
+from accord.storage.encoding import (
     byte_count,
     decode_event,
     decode_task,
@@ -30,7 +25,7 @@ READ_PAGE = 1000
 """Events read at once by a follower."""
 
 
-class NewTask(Struct, frozen=True, kw_only=True):
+class TaskCreation(Struct, frozen=True, kw_only=True):
     """A task to create; `at` is the time of its status in epoch milliseconds, `trace` what it belongs to, if traced."""
 
     task: Task
@@ -61,7 +56,7 @@ class Append(Struct, frozen=True, kw_only=True):
     blobs: tuple[str, ...] = ()
 
 
-class Ended(NamedTuple):
+class EndedTask(NamedTuple):
     """A task that a command has ended, in a state of `lifecycle.ENDED`: whoever ran the command may tell."""
 
     tenant: str
@@ -70,7 +65,7 @@ class Ended(NamedTuple):
     state: TaskState
 
 
-class Head(Struct, frozen=True, kw_only=True):
+class TaskHead(Struct, frozen=True, kw_only=True):
     """What is known of a task without what was said in it: it costs the same however long the task is."""
 
     id: str
@@ -94,11 +89,11 @@ class Head(Struct, frozen=True, kw_only=True):
         return state_of(self.state)
 
 
-class Torn(Exception):
+class TornRead(Exception):
     """A task was read in two looks between which it changed: read it again, on one snapshot."""
 
 
-class Stored(Head, frozen=True, kw_only=True):
+class StoredTask(TaskHead, frozen=True, kw_only=True):
     """A task as it is kept: a snapshot, and the events that came after it as (seq, kind, data, at)."""
 
     doc_seq: int
@@ -114,7 +109,7 @@ class Stored(Head, frozen=True, kw_only=True):
         return lifecycle.fold(snapshot, (decode_event(row, dated=False) for row in self.events))
 
 
-class Query(Struct, frozen=True, kw_only=True):
+class TaskListQuery(Struct, frozen=True, kw_only=True):
     """Which tasks to list; unset members do not matter. `before` is the (updated_at, id) where the last page ended."""
 
     owner: str | None = None
@@ -139,12 +134,12 @@ class Rewound(Fenced):
     """The log is shorter than what was written to it: the store went back in time, and the claim is void."""
 
 
-def topic(tenant: str, task_id: str) -> str:
+def task_topic(tenant: str, task_id: str) -> str:
     """Return the topic of hints that a task's log has grown."""
     return f"task:{tenant}:{task_id}"
 
 
-async def create_task(tx: Tx, tenant: str, new: NewTask, epoch: int = 0, bodies: Sequence[EventBody] = ()) -> None:
+async def create_task(tx: Tx, tenant: str, new: TaskCreation, epoch: int = 0, bodies: Sequence[EventBody] = ()) -> None:
     """Keep a new task, and the events that its log begins with."""
     task = new.task
     for body in bodies:
@@ -179,10 +174,10 @@ async def create_task(tx: Tx, tenant: str, new: NewTask, epoch: int = 0, bodies:
         doc=doc,
     )
     if new.blobs:
-        await blobs.refer(tx, tenant, task.id, new.blobs)
+        await blobs.add_references(tx, tenant, task.id, new.blobs)
     if bodies:
         await _insert(tx, tenant, Append(task_id=task.id, epoch=epoch, after=0, bodies=bodies, at=new.at), encoded)
-    tx.signal(topic(tenant, task.id))
+    tx.signal(task_topic(tenant, task.id))
 
 
 async def append(tx: Tx, tenant: str, new: Append) -> int:
@@ -217,10 +212,10 @@ async def extend(tx: Tx, tenant: str, new: Append) -> int:
     pushes, children = row
     await _insert(tx, tenant, new, encoded)
     if new.blobs:
-        await blobs.refer(tx, tenant, new.task_id, new.blobs)
+        await blobs.add_references(tx, tenant, new.task_id, new.blobs)
     if pushes:
         await _due(tx, tenant, new.task_id)
-    tx.signal(topic(tenant, new.task_id))
+    tx.signal(task_topic(tenant, new.task_id))
     return int(children)
 
 
@@ -267,58 +262,58 @@ async def _due(tx: Tx, tenant: str, task_id: str) -> None:
     tx.signal("push")
 
 
-_HEAD = ", ".join(f"task.{column}" for column in Head.__struct_fields__)
-_LAST_SEQ, _DOC_SEQ = Head.__struct_fields__.index("last_seq"), len(Head.__struct_fields__)
+_HEAD = ", ".join(f"task.{column}" for column in TaskHead.__struct_fields__)
+_LAST_SEQ, _DOC_SEQ = TaskHead.__struct_fields__.index("last_seq"), len(TaskHead.__struct_fields__)
 _OF_TASK = "FROM snapshot WHERE snapshot.tenant = task.tenant AND snapshot.task_id = task.id"
 COLUMNS = f"{_HEAD}, (SELECT seq {_OF_TASK}), (SELECT doc {_OF_TASK}) FROM task"
 """By two looks at its snapshot: SQLite would prepare a statement with a join anew each time, which costs twice as much
 as all of them."""
 
 
-async def read_task(tx: Tx, tenant: str, task_id: str) -> Stored | None:
+async def read_task(tx: Tx, tenant: str, task_id: str) -> StoredTask | None:
     """Return a task's snapshot and the events after it."""
     row = await tx.one(f"SELECT {COLUMNS} WHERE task.tenant = :tenant AND task.id = :id", tenant=tenant, id=task_id)
     return None if row is None else await _stored(tx, tenant, row)
 
 
-async def lock_task(tx: Tx, tenant: str, task_id: str) -> Stored | None:
+async def lock_task(tx: Tx, tenant: str, task_id: str) -> StoredTask | None:
     """Read a task that nobody else changes until this transaction ends."""
     await tx.one("SELECT 1 FROM task WHERE tenant = :tenant AND id = :id {for_update}", tenant=tenant, id=task_id)
     return await read_task(tx, tenant, task_id)
 
 
-async def lock_head(tx: Tx, tenant: str, task_id: str) -> Head | None:
+async def lock_head(tx: Tx, tenant: str, task_id: str) -> TaskHead | None:
     """Do the same for what is known of it without what was said."""
     row = await tx.one(
         f"SELECT {_HEAD} FROM task WHERE tenant = :tenant AND id = :id {{for_update}}", tenant=tenant, id=task_id
     )
-    return None if row is None else Head(**dict(zip(Head.__struct_fields__, row, strict=True)))
+    return None if row is None else TaskHead(**dict(zip(TaskHead.__struct_fields__, row, strict=True)))
 
 
-async def read_head(tx: Tx, tenant: str, task_id: str) -> Head | None:
+async def read_head(tx: Tx, tenant: str, task_id: str) -> TaskHead | None:
     """Return what is known of a task without what was said in it."""
     row = await tx.one(f"SELECT {_HEAD} FROM task WHERE tenant = :tenant AND id = :id", tenant=tenant, id=task_id)
-    return None if row is None else Head(**dict(zip(Head.__struct_fields__, row, strict=True)))
+    return None if row is None else TaskHead(**dict(zip(TaskHead.__struct_fields__, row, strict=True)))
 
 
-async def _stored(tx: Tx, tenant: str, row: Row) -> Stored:
-    missing = behind(row)
+async def _stored(tx: Tx, tenant: str, row: Row) -> StoredTask:
+    missing = count_events_after_snapshot(row)
     if not missing:
-        return as_stored(row)
+        return stored_task(row)
     events = tuple(await events_after(tx, tenant, row[0], row[_DOC_SEQ], limit=missing))
     if len(events) < missing:
-        raise Torn(f"The log of {row[0]} was cut while it was read")
-    return as_stored(row, events)
+        raise TornRead(f"The log of {row[0]} was cut while it was read")
+    return stored_task(row, events)
 
 
-def behind(row: Row) -> int:
+def count_events_after_snapshot(row: Row) -> int:
     """Return how many events came after the snapshot in a row of `COLUMNS`."""
     return int(row[_LAST_SEQ] - row[_DOC_SEQ])
 
 
-def as_stored(row: Row, events: tuple[Row, ...] = ()) -> Stored:
+def stored_task(row: Row, events: tuple[Row, ...] = ()) -> StoredTask:
     """Return the task in a row of `COLUMNS`, with the events that came after its snapshot."""
-    return Stored(**dict(zip(Stored.__struct_fields__, (*row, events), strict=True)))
+    return StoredTask(**dict(zip(StoredTask.__struct_fields__, (*row, events), strict=True)))
 
 
 async def events_after(tx: Tx, tenant: str, task_id: str, seq: int, limit: int = READ_PAGE) -> list[Row]:
@@ -345,7 +340,7 @@ async def events_before(tx: Tx, tenant: str, task_id: str, seq: int, limit: int 
     )
 
 
-async def lengths(tx: Tx, tenants: Mapping[str, str]) -> dict[str, int]:
+async def log_lengths(tx: Tx, tenants: Mapping[str, str]) -> dict[str, int]:
     """Return how many events the logs of tasks have had, of those that are there; each with its tenant."""
     rows = await tx.all(
         """SELECT task.id, task.last_seq FROM {pairs} :wanted {end} AS wanted
@@ -355,7 +350,7 @@ async def lengths(tx: Tx, tenants: Mapping[str, str]) -> dict[str, int]:
     return {id: last_seq for id, last_seq in rows}
 
 
-async def conversation(tx: Tx, tenant: str, task_id: str, limit: int) -> list[Stored]:
+async def read_conversation(tx: Tx, tenant: str, task_id: str, limit: int) -> list[StoredTask]:
     """Return the latest tasks that have ended in a task's context, oldest first: its owner's own, with its agent."""
     of = await read_head(tx, tenant, task_id)
     if of is None or not of.context_id:
@@ -374,13 +369,13 @@ async def conversation(tx: Tx, tenant: str, task_id: str, limit: int) -> list[St
     return [await _stored(tx, tenant, row) for row in reversed(rows)]
 
 
-def indexed(states: Iterable[TaskState]) -> list[str]:
+def index_conditions(states: Iterable[TaskState]) -> list[str]:
     """Return the conditions of the indexes that have tasks in any of these states: neither engine sees it by itself."""
     names = [f"'{state_name(state)}'" for state in states]
     return [f"{{{macro}}}" for macro in ("open", "amiss") if all(name in MACROS[macro][0] for name in names)]
 
 
-async def list_tasks(tx: Tx, tenant: str, query: Query) -> tuple[list[Stored], int]:
+async def list_tasks(tx: Tx, tenant: str, query: TaskListQuery) -> tuple[list[StoredTask], int]:
     """Return a page of tasks, the latest status first, and how many there are on all pages."""
     conditions = ["task.tenant = :tenant"]
     values: dict[str, Value] = {"tenant": tenant}
@@ -396,7 +391,7 @@ async def list_tasks(tx: Tx, tenant: str, query: Query) -> tuple[list[Stored], i
             conditions.append(f"task.{column} {operator} :{column}")
             values[column] = value
     if query.state is not None:
-        conditions += indexed([query.state])
+        conditions += index_conditions([query.state])
     where = " AND ".join(conditions)
     total = await tx.one(f"SELECT count(*) FROM task WHERE {where}", **values)
     if query.before is not None:

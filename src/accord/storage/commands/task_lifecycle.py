@@ -1,0 +1,417 @@
+"""The life of a task: accepted, continued by messages and signals, and settled by its execution.
+
+Each command changes the task, its log, its job and its timers in one transaction. Ends from outside are `task_endings`.
+"""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accord.model import (
+    EventBody,
+    Message,
+    MessageUpdate,
+    PushConfig,
+    StatusUpdate,
+    TaskState,
+    TaskStatus,
+)
+from accord.model.base import timestamp_ms
+from accord.protocol import lifecycle
+from accord.protocol.budgets import Budget
+from accord.storage.commands import jobs, steps, webhooks
+from accord.storage.commands.jobs import DEADLINE, RUN, ClaimedJob, NewJob
+from accord.storage.commands.steps import ChildWatch, ParentExecution
+from accord.storage.commands.task_endings import (
+    NoSuchTask,
+    TaskHasEnded,
+    TaskTimer,
+    end_leftovers,
+    raise_fence,
+    require_access,
+    set_timer,
+)
+from accord.storage.commands.tasks import (
+    Append,
+    EndedTask,
+    StoredTask,
+    TaskCreation,
+    TaskHead,
+    append,
+    create_task,
+    extend,
+    lock_head,
+    read_task,
+    task_topic,
+)
+from accord.storage.store import Tx
+
+IDEMPOTENCY_MS = 24 * 3600 * 1000
+"""How long a send that is repeated finds the task it made."""
+
+
+class JobOptions(Struct, frozen=True, kw_only=True):
+    """How a task is to be run: by the node that accepts it if `node` is set, else by whoever claims it.
+
+    One that `is_held` is not run before somebody begins it.
+    """
+
+    queue: str
+    priority: int = 0
+    max_attempts: int = 3
+    node: str | None = None
+    is_held: bool = False
+
+
+class AcceptRequest(Struct, frozen=True, kw_only=True):
+    """A message that makes a task. `working` is the event that says so, if a node takes the task at once.
+
+    What makes it the same message is its `key` or, if a run calls, the step of its `parent`. No other may be sent under
+    its `name`, if it has one.
+    """
+
+    new: TaskCreation
+    message_id: str
+    work: JobOptions
+    key: str | None = None
+    name: str | None = None
+    parent: ParentExecution | None = None
+    working: StatusUpdate | None = None
+    deadline_ms: int | None = None
+    push: PushConfig | None = None
+
+
+class MessageRequest(Struct, frozen=True, kw_only=True):
+    """A message to a task that exists; what it may use, and until when it has time, becomes less or stays.
+
+    With a `trace` what comes of it belongs to that one from now on.
+    """
+
+    task_id: str
+    message: Message
+    work: JobOptions
+    at: int
+    owner: str | None = None
+    agent: str | None = None
+    key: str | None = None
+    name: str | None = None
+    push: PushConfig | None = None
+    origin: str | None = None
+    blobs: tuple[str, ...] = ()
+    budget: Budget = Budget()
+    deadline_at: int | None = None
+    trace: str | None = None
+
+
+class StartRequest(Struct, frozen=True, kw_only=True):
+    """That a task is to be begun which was held, by this node if it is given, and until when it then has time."""
+
+    task_id: str
+    at: int
+    owner: str | None = None
+    agent: str | None = None
+    node: str | None = None
+    deadline_at: int | None = None
+
+
+class Acceptance(Struct, frozen=True, kw_only=True):
+    """What became of a message: the task, whether the same was sent before, and the job if this node took it."""
+
+    task_id: str
+    is_repeated: bool = False
+    job: ClaimedJob | None = None
+
+
+class Continuation(Acceptance, frozen=True, kw_only=True):
+    """What became of a message to a task that exists: the task with it, and its steps if this node took the job."""
+
+    stored: StoredTask
+    steps: dict[str, str] = {}
+
+
+class SettleRequest(Struct, frozen=True, kw_only=True):
+    """The end of a run: its last events and entries, by key, and whether its job is done or waits.
+
+    Work waits until it is woken or `delay_ms` have passed; `awaited` is the step it waits for, if one, and `child` the
+    task whose question it has passed on; `watch` is all that at once. Work on a task that another waits for names that
+    one's `parent_id`.
+    """
+
+    last: Append
+    job: ClaimedJob
+    entries: tuple[tuple[str, str], ...] = ()
+    parks: bool = False
+    delay_ms: int | None = None
+    awaited: str | None = None
+    child: str | None = None
+    watch: ChildWatch | None = None
+    parent_id: str | None = None
+
+    @property
+    def ended(self) -> list[EndedTask]:
+        """The task, if this ends it."""
+        job, state = self.job, self.last.state
+        if self.parks or state is None or state not in lifecycle.ENDED:
+            return []
+        return [EndedTask(job.tenant, job.key, job.queue, state)]
+
+
+class TaskSignal(Struct, frozen=True, kw_only=True):
+    """What a waiting task waits for, by the key under which it does."""
+
+    task_id: str
+    key: str
+    output: str
+    at: int
+
+
+class ContextMismatch(Exception):
+    """The message names another context than its task's."""
+
+
+class IdempotencyConflict(Exception):
+    """Something else was sent under the name of this message."""
+
+
+class AlreadySignaled(Exception):
+    """What the work wants to wait for is there already."""
+
+
+async def accept_task(tx: Tx, tenant: str, request: AcceptRequest) -> Acceptance:
+    """Keep a new task and the job that runs it, unless the same message made one before."""
+    new, work, task_id = request.new, request.work, request.new.task.id
+    if request.key is not None and (known := await _find_duplicate(tx, tenant, request.key, task_id)):
+        return Acceptance(task_id=known, is_repeated=True)
+    await _claim_name(tx, tenant, request.name, task_id)
+    if request.parent and (known := await steps.adopt_child(tx, tenant, request.parent, task_id, new.at)):
+        return Acceptance(task_id=known, is_repeated=True)
+    begins = [] if request.working is None or work.node is None else [request.working]
+    await create_task(tx, tenant, new, int(work.node is not None), begins)
+    job = await jobs.enqueue(tx, tenant, _run_job(task_id, request.message_id, work))
+    if request.deadline_ms is not None:
+        await set_timer(tx, tenant, TaskTimer(task_id=task_id, kind=DEADLINE, delay_ms=request.deadline_ms))
+    if request.push is not None:
+        await webhooks.put(tx, tenant, task_id, request.push, new.origin or "", after=0)
+    return Acceptance(task_id=task_id, job=job)
+
+
+async def add_message(tx: Tx, tenant: str, request: MessageRequest) -> Continuation:
+    """Add a message to a task and see to it that somebody works on it.
+
+    It writes no snapshot, so it writes as much however long the task is; the run that comes of it does when it rests.
+    """
+    head = require_access(await lock_head(tx, tenant, request.task_id), request.task_id, request.owner, request.agent)
+    if request.message.context_id not in (None, head.context_id):
+        raise ContextMismatch(f"Task {head.id} does not belong to context {request.message.context_id}")
+    if request.key is not None and await _find_duplicate(tx, tenant, request.key, head.id):
+        return Continuation(task_id=head.id, is_repeated=True, stored=await _reread(tx, tenant, head))
+    await _claim_name(tx, tenant, request.name, head.id)
+    if head.task_state in lifecycle.ENDED:
+        raise TaskHasEnded(head.task_state)
+    await append(tx, tenant, _message_events(head, request))
+    await _tighten(tx, tenant, head, request)
+    if request.trace is not None:
+        await _set_trace(tx, tenant, head, request.trace)
+    if request.push is not None:
+        dialect = request.origin or head.origin or ""
+        await webhooks.put(tx, tenant, head.id, request.push, dialect, after=head.last_seq)
+    if head.parent_id is not None and head.task_state in lifecycle.INTERRUPTED:
+        await steps.wake_parent(tx, tenant, head.parent_id, head.id)
+    job = await requeue_task(tx, tenant, head, request.work, request.message.message_id)
+    known = {} if job is None else await steps.load_steps(tx, tenant, head.id)
+    return Continuation(task_id=head.id, job=job, stored=await _reread(tx, tenant, head), steps=known)
+
+
+async def start_held_task(tx: Tx, tenant: str, request: StartRequest) -> Continuation:
+    """Let a task be run that was held; one that has been begun before goes on as it does."""
+    head = require_access(await lock_head(tx, tenant, request.task_id), request.task_id, request.owner, request.agent)
+    if head.task_state is TaskState.CANCELED:
+        raise TaskHasEnded(head.task_state)
+    queue = await jobs.held_queue(tx, tenant, head.id)
+    if queue is None or head.task_state is not TaskState.SUBMITTED:
+        return Continuation(task_id=head.id, is_repeated=True, stored=await _reread(tx, tenant, head))
+    await _shorten_deadline(tx, tenant, head, request.deadline_at, request.at)
+    job = await requeue_task(tx, tenant, head, JobOptions(queue=queue, node=request.node))
+    known = {} if job is None else await steps.load_steps(tx, tenant, head.id)
+    return Continuation(task_id=head.id, job=job, stored=await _reread(tx, tenant, head), steps=known)
+
+
+async def _tighten(tx: Tx, tenant: str, head: TaskHead, request: MessageRequest) -> None:
+    """Let a task have less than before, if a message says so."""
+    await steps.tighten_budget(tx, tenant, head.id, request.budget, request.at)
+    await _shorten_deadline(tx, tenant, head, request.deadline_at, request.at)
+
+
+async def _shorten_deadline(tx: Tx, tenant: str, head: TaskHead, due: int | None, at: int) -> None:
+    """Let a task have time until then, if it had longer."""
+    if due is not None and (head.deadline_at is None or due < head.deadline_at):
+        await tx.run(
+            "UPDATE task SET deadline_at = :due WHERE tenant = :tenant AND id = :id", tenant=tenant, id=head.id, due=due
+        )
+        delay_ms = max(0, due - at)
+        await set_timer(tx, tenant, TaskTimer(task_id=head.id, kind=DEADLINE, delay_ms=delay_ms))
+
+
+async def _set_trace(tx: Tx, tenant: str, head: TaskHead, trace: str) -> None:
+    """Let what comes of a message belong to its sender's trace."""
+    await tx.run(
+        "UPDATE task SET trace = :trace WHERE tenant = :tenant AND id = :id", tenant=tenant, id=head.id, trace=trace
+    )
+
+
+def _message_events(head: TaskHead, request: MessageRequest) -> Append:
+    """Return what a message adds to a task's log."""
+    task_id, context_id = head.id, head.context_id
+    message = replace(request.message, context_id=context_id)
+    bodies: list[EventBody] = [MessageUpdate(task_id=task_id, context_id=context_id, message=message)]
+    state = None
+    if head.task_state in lifecycle.INTERRUPTED:  # the question joins the history before its answer
+        state = TaskState.WORKING
+        status = TaskStatus(state=state, timestamp=timestamp_ms(request.at))
+        bodies.insert(0, StatusUpdate(task_id=task_id, context_id=context_id, status=status))
+    return Append(
+        task_id=task_id,
+        epoch=head.epoch,
+        after=head.last_seq,
+        bodies=bodies,
+        at=request.at,
+        state=state,
+        blobs=request.blobs,
+    )
+
+
+async def _reread(tx: Tx, tenant: str, head: TaskHead) -> StoredTask:
+    stored = await read_task(tx, tenant, head.id)
+    if stored is None:
+        raise NoSuchTask(head.id)
+    return stored
+
+
+async def settle_execution(tx: Tx, tenant: str, request: SettleRequest) -> list[EndedTask]:
+    """Append a run's last events and finish or park its job; return what has ended with it."""
+    watch = request.watch
+    awaited = (request.awaited,) if request.awaited is not None else watch.keys if watch is not None else ()
+    if awaited:
+        # Whoever wakes a task holds its row; looking without it would miss what is being put there right now.
+        await tx.one(
+            "SELECT 1 FROM task WHERE tenant = :tenant AND id = :id {for_update}", tenant=tenant, id=request.job.key
+        )
+        for key in awaited:
+            if await steps.find_step(tx, tenant, request.job.key, key) is not None:
+                raise AlreadySignaled(key)
+    others: list[EndedTask] = []
+    children_started = await extend(tx, tenant, request.last)
+    if request.entries:
+        await steps.put_steps(tx, tenant, request.job.key, request.entries, request.last.at)
+    if request.child is not None and not await steps.is_waiting_for_answer(tx, tenant, request.child):
+        raise AlreadySignaled(request.child)
+    if watch is not None and await steps.have_children_changed(tx, tenant, watch):
+        raise AlreadySignaled(request.job.key)
+    if request.parks:
+        await jobs.park(tx, request.job, request.delay_ms, request.child if watch is None else steps.ANY_CHILD)
+    elif request.last.state not in lifecycle.ENDED:
+        await jobs.finish(tx, request.job)
+    elif children_started:
+        others = await end_leftovers(tx, tenant, request.job.key, request.last.at)
+        await jobs.finish(tx, request.job)
+    else:
+        await jobs.finish_last(tx, request.job)
+    if request.parent_id is not None:
+        await steps.wake_parent(tx, tenant, request.parent_id, request.job.key)
+    return [*request.ended, *others]
+
+
+async def deliver_signal(tx: Tx, tenant: str, news: TaskSignal) -> bool:
+    """Hand a waiting task what it waits for; false if it has that already or has ended for good.
+
+    A task that was given up as unknown goes on: its news are late, not wrong.
+    """
+    head = await lock_head(tx, tenant, news.task_id)
+    if head is None or head.task_state in lifecycle.TERMINAL:
+        return False
+    if not await steps.put_step(tx, tenant, news.task_id, news.key, news.output, news.at):
+        return False
+    tx.signal(task_topic(tenant, news.task_id))  # a run that waits for other things as well looks here too
+    await requeue_task(tx, tenant, head)
+    return True
+
+
+def _run_job(task_id: str, message_id: str, work: JobOptions, epoch: int = 0) -> NewJob:
+    return NewJob(
+        kind=RUN,
+        key=task_id,
+        queue=work.queue,
+        arg=message_id,
+        priority=work.priority,
+        max_attempts=work.max_attempts,
+        node=work.node,
+        epoch=epoch,
+        parked=work.is_held,
+    )
+
+
+async def _find_duplicate(tx: Tx, tenant: str, key: str, task_id: str) -> str | None:
+    """Return the task that the same message made before; otherwise note that it made this one."""
+    noted = await tx.run(
+        """INSERT INTO idempotency (tenant, key, task_id, expires_at) VALUES (:tenant, :key, :task_id, {now} + :ttl)
+           ON CONFLICT (tenant, key) DO UPDATE SET task_id = excluded.task_id, expires_at = excluded.expires_at
+           WHERE idempotency.expires_at < {now}""",
+        tenant=tenant,
+        key=key,
+        task_id=task_id,
+        ttl=IDEMPOTENCY_MS,
+    )
+    if noted:
+        return None
+    # By a statement of its own: the one above does not see a task that was committed while it waited for the key.
+    row = await tx.one(
+        """SELECT task_id FROM idempotency WHERE tenant = :tenant AND key = :key AND EXISTS (
+               SELECT 1 FROM task WHERE task.tenant = idempotency.tenant AND task.id = idempotency.task_id)""",
+        tenant=tenant,
+        key=key,
+    )
+    if row is not None:
+        return str(row[0])
+    await tx.run(
+        """UPDATE idempotency SET task_id = :task_id, expires_at = {now} + :ttl
+           WHERE tenant = :tenant AND key = :key""",
+        tenant=tenant,
+        key=key,
+        task_id=task_id,
+        ttl=IDEMPOTENCY_MS,
+    )
+    return None
+
+
+async def _claim_name(tx: Tx, tenant: str, name: str | None, task_id: str) -> None:
+    """Note the name of a message that is new, or raise if it belongs to another: kept as long as keys are."""
+    if name is not None and await _find_duplicate(tx, tenant, name, task_id):
+        raise IdempotencyConflict(f"A message to task {task_id} has the name of another")
+
+
+async def requeue_task(
+    tx: Tx, tenant: str, head: TaskHead, work: JobOptions | None = None, message_id: str | None = None
+) -> ClaimedJob | None:
+    """See to it that a task is run: its waiting job becomes due, or is taken by `work.node`; without one it gets one.
+
+    Work that a node holds goes on; it finds what is new when it next writes.
+    """
+    row = await tx.one(
+        "SELECT id, node, queue FROM job WHERE tenant = :tenant AND kind = :kind AND key = :key {for_update}",
+        tenant=tenant,
+        kind=RUN,
+        key=head.id,
+    )
+    if row is None:
+        made = work or JobOptions(queue=head.agent)
+        job = await jobs.enqueue(tx, tenant, _run_job(head.id, message_id or "", made, head.epoch))
+        if job is not None:
+            await raise_fence(tx, tenant, head.id)
+        return job
+    id, holder, queue = row
+    if holder is not None:
+        return None
+    await tx.run("UPDATE job SET parked = 0, child = NULL, run_at = {now} WHERE id = :id", id=id)
+    if work is None or work.node is None:
+        tx.signal(jobs.queue_topic(queue))
+        return None
+    return (await jobs.take(tx, work.node, [id]))[0]

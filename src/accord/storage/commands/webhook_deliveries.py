@@ -1,0 +1,290 @@
+"""Deliveries of webhooks: nodes claim those that are due, and callers see their state.
+
+Callers take turns: however many webhooks of one caller are due, and however slow their hosts are, others find room.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from accord.model import PushConfig
+from accord.storage.commands import webhooks
+from accord.storage.commands.task_lists import VisibleTasks
+from accord.storage.commands.webhooks import ClaimedWebhook, tenant_of
+from accord.storage.store import Row, Tx
+
+HOST_LIMIT = 64
+"""Deliveries of one caller to one host at once, on each node."""
+
+LOOK, LOOKS = 128, 8
+"""Webhooks of one caller that a claim reads at once, and how often it reads others after putting some off."""
+
+FULL_HOST_DELAY_MS = 1000
+"""How long a webhook is put off at least whose host has no room: a claim does not read it again."""
+
+_CONFIG = msgspec.json.Decoder(PushConfig)
+
+
+class DeliveryLoad(Struct, frozen=True, kw_only=True):
+    """The deliveries that a node has under way, and the hosts that it leaves alone."""
+
+    tenants: Mapping[str, int] = {}
+    """Deliveries under way by tenant."""
+
+    callers: Mapping[str, int] = {}
+    """Deliveries under way by caller."""
+
+    hosts: Mapping[tuple[str, str], int] = {}
+    """Deliveries under way by caller and host: a host that several callers use is counted for each of them, so that
+    none can keep it from another."""
+
+    resting: Mapping[tuple[str, str], int] = {}
+    """Milliseconds for which a host gets nothing from a caller."""
+
+    hung: frozenset[tuple[str, str]] = frozenset()
+    """Hosts that did not answer a caller in time, and get one delivery at a time until they do."""
+
+
+_IDLE = DeliveryLoad()
+
+
+async def claim_webhooks(tx: Tx, node: str, room: int, busy: DeliveryLoad = _IDLE) -> list[ClaimedWebhook]:
+    """Claim due webhooks, callers in turn: those with fewer deliveries under way first, then who has waited longest.
+
+    A caller may use as much of the room as remains free after it, less what its tenant uses: one caller gets a third of
+    an idle node, and room for others is left however many webhooks are due. A caller that has nothing under way gets
+    one delivery however much others of its tenant use, unless three quarters of the node are in use.
+    """
+    waiting = await _waiting_callers(tx)
+    waiting.sort(key=lambda one: (busy.callers.get(one[0], 0), one[1]))
+    shares, found = _Shares(busy, room), []
+    for position, (caller, _) in enumerate(waiting):
+        found += await _claim_of(tx, node, caller, shares.of(caller, len(waiting) - position), shares)
+    return found
+
+
+class _Shares:
+    """The room of a node while a claim uses it up."""
+
+    def __init__(self, busy: DeliveryLoad, room: int) -> None:
+        self._busy = busy
+        self._room = room
+        self._reserve = (room + sum(busy.callers.values())) // 4
+        self._tenants, self._hosts = Counter(busy.tenants), Counter(busy.hosts)
+
+    def of(self, caller: str, waiting: int) -> int:
+        """Return how many webhooks a caller may claim when so many callers are to share the room."""
+        own = self._busy.callers.get(caller, 0)
+        least = 1 if not own and self._room > self._reserve else 0
+        used = self._tenants[tenant_of(caller)] + own
+        return max(least, min(-(-self._room // waiting), -(-(self._room - used) // 3)))
+
+    def has_room(self, lane: tuple[str, str]) -> bool:
+        """Whether a caller's host may get another delivery."""
+        most = 0 if lane in self._busy.resting else 1 if lane in self._busy.hung else HOST_LIMIT
+        return self._hosts[lane] < most
+
+    def use(self, lane: tuple[str, str]) -> None:
+        """Count a delivery."""
+        self._room -= 1
+        self._tenants[tenant_of(lane[0])] += 1
+        self._hosts[lane] += 1
+
+    def delay(self, lane: tuple[str, str]) -> int:
+        """Return for how many milliseconds to put off a webhook whose host has no room."""
+        return max(FULL_HOST_DELAY_MS, self._busy.resting.get(lane, 0))
+
+
+async def _claim_of(tx: Tx, node: str, caller: str, share: int, shares: _Shares) -> list[ClaimedWebhook]:
+    """Claim webhooks of a caller; those whose host has no room are put off, so that they hide no others."""
+    found: list[ClaimedWebhook] = []
+    for _ in range(LOOKS):
+        rows = await _due(tx, caller, LOOK) if len(found) < share else []
+        full: dict[tuple[str, str], int] = {}
+        for tenant, task_id, id, host, due_at in rows:
+            lane = (caller, host)
+            if not shares.has_room(lane):
+                full[lane] = due_at
+            elif len(found) < share and (due := await _take(tx, node, (tenant, task_id, id))) is not None:
+                shares.use(lane)
+                found.append(due)
+        for lane, last in full.items():
+            await _put_off(tx, lane, last, shares.delay(lane))
+        if not full:
+            break
+    return found
+
+
+async def _waiting_callers(tx: Tx) -> list[tuple[str, int]]:
+    """Return the callers that have webhooks due, and since when: two look-ups each, however many webhooks are due."""
+    rows = await tx.all(
+        """WITH RECURSIVE waiting(caller) AS (
+               SELECT (SELECT min(caller) FROM push WHERE due_at IS NOT NULL AND node IS NULL)
+               UNION ALL
+               SELECT (SELECT min(push.caller) FROM push
+                       WHERE due_at IS NOT NULL AND node IS NULL AND push.caller > waiting.caller)
+               FROM waiting WHERE waiting.caller IS NOT NULL),
+           candidate(caller, since) AS (
+               SELECT waiting.caller, (
+                   SELECT due_at FROM push WHERE push.caller = waiting.caller AND due_at IS NOT NULL AND node IS NULL
+                   AND due_at <= {now} ORDER BY due_at LIMIT 1)
+               FROM waiting)
+           SELECT caller, since FROM candidate WHERE since IS NOT NULL"""
+    )
+    return [(caller, since) for caller, since in rows]
+
+
+async def _due(tx: Tx, caller: str, limit: int) -> list[Row]:
+    return await tx.all(
+        """SELECT tenant, task_id, id, host, due_at FROM push
+           WHERE caller = :caller AND due_at <= {now} AND node IS NULL ORDER BY due_at LIMIT :limit {skip_locked}""",
+        caller=caller,
+        limit=limit,
+    )
+
+
+async def _put_off(tx: Tx, lane: tuple[str, str], last: int, delay_ms: int) -> None:
+    """Put off the webhooks of a caller's host that are due up to a time; this counts as no attempt."""
+    await tx.run(
+        """UPDATE push SET due_at = {now} + :delay_ms WHERE (tenant, task_id, id) IN (
+               SELECT tenant, task_id, id FROM push WHERE caller = :caller AND host = :host
+               AND due_at <= :last AND node IS NULL {skip_locked})""",
+        caller=lane[0],
+        host=lane[1],
+        last=last,
+        delay_ms=delay_ms,
+    )
+
+
+async def _take(tx: Tx, node: str, of: tuple[str, str, str]) -> ClaimedWebhook | None:
+    row = await tx.one(
+        """UPDATE push SET node = :node, epoch = epoch + 1
+           WHERE tenant = :tenant AND task_id = :task_id AND id = :id
+           RETURNING tenant, task_id, id, caller, host, config, dialect, cursor, attempts, epoch""",
+        node=node,
+        tenant=of[0],
+        task_id=of[1],
+        id=of[2],
+    )
+    if row is None:
+        return None
+    *names, config, dialect, cursor, attempts, epoch = row
+    tenant, task_id, id, caller, host = names
+    return ClaimedWebhook(
+        tenant=tenant,
+        task_id=task_id,
+        id=id,
+        caller=caller,
+        host=host,
+        config=_CONFIG.decode(config),
+        dialect=dialect,
+        cursor=cursor,
+        attempts=attempts,
+        epoch=epoch,
+    )
+
+
+DELIVERY_STATES = {
+    "dead": "push.dead_at IS NOT NULL",
+    "retrying": "push.dead_at IS NULL AND push.attempts > 0",
+    "pending": "push.dead_at IS NULL AND push.attempts = 0 AND push.due_at IS NOT NULL",
+    "delivered": "push.dead_at IS NULL AND push.attempts = 0 AND push.due_at IS NULL",
+}
+"""How a webhook stands, each apart from the others."""
+
+_LAST_ATTEMPT = """FROM push_attempt AS tried WHERE tried.tenant = push.tenant AND tried.task_id = push.task_id
+                      AND tried.push_id = push.id ORDER BY tried.id DESC LIMIT 1"""
+
+
+class DeliveryListQuery(Struct, frozen=True, kw_only=True):
+    """Which webhooks; unset members do not matter. `before` is the (task, webhook) where the last page ended."""
+
+    state: str | None = None
+    task_id: str | None = None
+    id: str | None = None
+    url: str | None = None
+    before: tuple[str, str] | None = None
+    limit: int = 50
+
+
+class ListedDelivery(Struct, frozen=True, kw_only=True):
+    """A webhook: how it stands, and how the last attempt to call it went."""
+
+    task_id: str
+    id: str
+    address: str
+    agent: str
+    state: str
+    cursor: int
+    last_seq: int
+    attempts: int
+    due_at: int | None
+    last_error: str | None
+    last_at: int | None = None
+    last_status: int | None = None
+
+
+async def list_deliveries(tx: Tx, tenant: str, seen: VisibleTasks, wanted: DeliveryListQuery) -> list[ListedDelivery]:
+    """Return webhooks, those of the newest tasks first."""
+    conditions, values = seen.condition()
+    conditions.insert(0, "push.tenant = :tenant")
+    values["tenant"] = tenant
+    for column, value in (("task_id", wanted.task_id), ("id", wanted.id)):
+        if value is not None:
+            conditions.append(f"push.{column} = :{column}")
+            values[column] = value
+    if wanted.state is not None:
+        conditions.append(DELIVERY_STATES[wanted.state])
+    if wanted.url:
+        # Not the configuration: whether a search matches must tell nothing of a token, credentials or a query.
+        conditions.append("push.address LIKE :url ESCAPE '!'")
+        values["url"] = f"%{_literal(wanted.url)}%"
+    if wanted.before is not None:
+        conditions.append("(push.task_id, push.id) < (:before_task, :before_id)")
+        values |= {"before_task": wanted.before[0], "before_id": wanted.before[1]}
+    stands = " ".join(f"WHEN {condition} THEN '{state}'" for state, condition in DELIVERY_STATES.items())
+    rows = await tx.all(
+        f"""SELECT push.task_id, push.id, push.address, task.agent, CASE {stands} END, push.cursor, task.last_seq,
+                   push.attempts, push.due_at, push.last_error,
+                   (SELECT tried.at {_LAST_ATTEMPT}), (SELECT tried.status {_LAST_ATTEMPT})
+            FROM push JOIN task ON task.tenant = push.tenant AND task.id = push.task_id
+            WHERE {" AND ".join(conditions)} ORDER BY push.task_id DESC, push.id DESC LIMIT :limit""",
+        **values,
+        limit=wanted.limit,
+    )
+    return [_delivery_row(row) for row in rows]
+
+
+def _delivery_row(row: Row) -> ListedDelivery:
+    task_id, id, address, agent, state, cursor, last_seq, attempts, due_at, last_error, at, status = row
+    return ListedDelivery(
+        task_id=task_id,
+        id=id,
+        address=address,
+        agent=agent,
+        state=state,
+        cursor=cursor,
+        last_seq=last_seq,
+        attempts=attempts,
+        due_at=due_at,
+        last_error=last_error,
+        last_at=at,
+        last_status=status,
+    )
+
+
+def _literal(text: str) -> str:
+    """Return a text as a pattern that only it fits."""
+    for special in ("!", "%", "_"):
+        text = text.replace(special, f"!{special}")
+    return text
+
+
+async def redeliver_visible(tx: Tx, tenant: str, seen: VisibleTasks, limit: int) -> int:
+    """Try those again that were given up, of the tasks that somebody sees; return how many, `limit` at most."""
+    dead = await list_deliveries(tx, tenant, seen, DeliveryListQuery(state="dead", limit=limit))
+    for one in dead:
+        await webhooks.redeliver(tx, tenant, one.task_id, one.id)
+    return len(dead)

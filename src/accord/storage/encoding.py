@@ -1,0 +1,73 @@
+"""Model values as stored text: A2A 1.0 JSON, kinds of events and names of states."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from accord.model import ArtifactUpdate, Event, EventBody, MessageUpdate, StatusUpdate, Task, TaskState
+from accord.model.base import timestamp_ms
+from accord.protocol import lifecycle
+from accord.storage.store import Row
+
+KINDS: dict[str, type[EventBody]] = {
+    "status": StatusUpdate,
+    "artifact": ArtifactUpdate,
+    "message": MessageUpdate,
+    "task": Task,
+}
+"""Kind of event -> its type. A message that answers without a task has no log."""
+
+_KIND_OF = {kind: name for name, kind in KINDS.items()}
+_DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in KINDS.items()}
+_TASK: msgspec.json.Decoder[Task] = msgspec.json.Decoder(Task)
+_ENCODER = msgspec.json.Encoder()
+_STATES = {state.name.lower(): state for state in TaskState}
+_NAMES = {state: name for name, state in _STATES.items()}
+
+TERMINAL = tuple(_NAMES[state] for state in sorted(lifecycle.TERMINAL, key=lambda state: state.name))
+
+
+def encode_body(body: EventBody) -> tuple[str, str]:
+    """Return an event's kind and its JSON."""
+    return _KIND_OF[type(body)], _ENCODER.encode(body).decode()
+
+
+def encode_bodies(bodies: Iterable[EventBody]) -> tuple[list[tuple[str, str]], int]:
+    """Return the kind and JSON of each event, and the bytes of all the JSON."""
+    encoded, size = [], 0
+    for body in bodies:
+        data = _ENCODER.encode(body)
+        encoded.append((_KIND_OF[type(body)], data.decode()))
+        size += len(data)
+    return encoded, size
+
+
+def byte_count(text: str) -> int:
+    """Return the size of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def decode_event(row: Row, *, dated: bool = True) -> Event:
+    """Return the event of a row (seq, kind, data, at); when it happened costs as much to tell as all the rest."""
+    seq, kind, data, at = row
+    return Event(seq=seq, body=_DECODERS[kind].decode(data), at=timestamp_ms(at) if dated else None)
+
+
+def encode_task(task: Task) -> str:
+    """Return a task's JSON."""
+    return _ENCODER.encode(task).decode()
+
+
+def decode_task(doc: str) -> Task:
+    """Return the task of a JSON text."""
+    return _TASK.decode(doc)
+
+
+def state_name(state: TaskState) -> str:
+    """Return a state as the store writes it."""
+    return _NAMES[state]
+
+
+def state_of(name: str) -> TaskState:
+    """Return the state that the store wrote."""
+    return _STATES[name]

@@ -1,0 +1,148 @@
+"""The schema version of a database, and its migrations: numbered, forward only, under a lock.
+
+Changes are made in two releases (add first, remove later), so that nodes of two versions can share a database. A
+migration says with `-- overlaps: N` that nodes which know no more than schema N continue with it. A node refuses an
+older schema, and a newer one that does not overlap with its own.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from importlib import resources
+from typing import NamedTuple
+
+from accord.storage.store import Store, StoreRefused, Tx
+
+MIGRATIONS = resources.files("accord.storage").joinpath("migrations")
+
+LOCK = 4_711_001
+"""The advisory lock that migrating nodes take turns with."""
+
+LOCK_TIMEOUT = "2s"
+"""How long a change waits for a table that somebody uses: whoever comes after it waits as well, and nodes give a
+statement up after ten seconds."""
+
+_NAME = re.compile(r"(?P<number>\d{4})_(?P<title>\w+)\.sql")
+_OVERLAPS = re.compile(r"^-- overlaps: (\d+)$", re.MULTILINE)
+
+
+class Migration(NamedTuple):
+    """One step of the schema."""
+
+    number: int
+    title: str
+    sql: str
+
+    def __str__(self) -> str:
+        return f"{self.number:04} {self.title}"
+
+    def statements(self) -> Iterator[str]:
+        """Yield the statements, comments left out; none of them contains a semicolon."""
+        text = "\n".join(line for line in self.sql.splitlines() if not line.lstrip().startswith("--"))
+        yield from (statement.strip() for statement in text.split(";") if statement.strip())
+
+    @property
+    def overlaps(self) -> int:
+        """The oldest schema whose nodes still run on this one; its own number if it says nothing."""
+        stated = _OVERLAPS.search(self.sql)
+        return int(stated[1]) if stated else self.number
+
+
+class SchemaTooNew(StoreRefused):
+    """The database was written by a newer version."""
+
+
+class SchemaTooOld(StoreRefused):
+    """The database has not been migrated; run `accord db upgrade`."""
+
+
+def known_migrations() -> list[Migration]:
+    """Return the migrations that this version has, in order."""
+    found = []
+    for file in MIGRATIONS.iterdir():
+        if match := _NAME.fullmatch(file.name):
+            found.append(Migration(int(match["number"]), match["title"], file.read_text(encoding="utf-8")))
+    return sorted(found)
+
+
+async def database_version(tx: Tx) -> str:
+    """Return the name and version of the database."""
+    row = await tx.one("SELECT {engine}")
+    return str(row[0]) if row else ""
+
+
+async def schema_version(tx: Tx) -> int:
+    """Return the number of the last migration that the database has seen; 0 for an empty one."""
+    if await tx.one("SELECT name FROM {tables} WHERE name = 'schema_version'") is None:
+        return 0
+    row = await tx.one("SELECT max(number) FROM schema_version")
+    return int(row[0]) if row and row[0] is not None else 0
+
+
+async def oldest_compatible_schema(tx: Tx, number: int) -> int:
+    """Return the oldest schema whose nodes run on a database with this one, as the database says."""
+    if await tx.one("SELECT name FROM {tables} WHERE name = 'schema_overlap'") is None:
+        return number
+    row = await tx.one("SELECT oldest FROM schema_overlap WHERE number = :number", number=number)
+    return int(row[0]) if row else number
+
+
+async def upgrade_schema(store: Store, tell: Callable[[Migration], None] = lambda _: None) -> list[Migration]:
+    """Apply what the database lacks and return it; each migration commits as a whole, and `tell` hears of it then."""
+    applied = []
+    for migration in known_migrations():
+        if await store.do(_apply_migration, migration):
+            applied.append(migration)
+            tell(migration)
+    await check_schema(store)
+    return applied
+
+
+async def check_schema(store: Store) -> int:
+    """Return the schema's version, or refuse one that this code does not fit."""
+    found, newest = await store.read(schema_version), known_migrations()[-1].number
+    if found > newest and await store.read(oldest_compatible_schema, found) > newest:
+        raise SchemaTooNew(
+            f"The database has schema {found}, this version of accord knows {newest}: install the version that"
+            " upgraded it, or a newer one"
+        )
+    if found < newest:
+        raise SchemaTooOld(f"The database has schema {found}, this version needs {newest}: run `accord db upgrade`")
+    return found
+
+
+async def _refuse_while_shared(tx: Tx, before: int) -> None:
+    """Refuse an upgrade that does not overlap with the database's schema while nodes run on it.
+
+    A SQLite file has one version at a time, and a node that was killed must not keep it from starting again.
+    """
+    pending = [migration for migration in known_migrations() if migration.number > before]
+    if not before or max(migration.overlaps for migration in pending) <= before:
+        return
+    if not (await database_version(tx)).startswith("PostgreSQL"):
+        return
+    row = await tx.one("SELECT count(*) FROM node WHERE expires_at >= {now}")
+    if row and row[0]:
+        raise StoreRefused(
+            f"Schema {pending[-1].number} does not overlap with schema {before}, and {row[0]} nodes run on that: stop"
+            " all nodes, upgrade, and start the new version (a node that was killed counts until its lease ends)"
+        )
+
+
+async def _apply_migration(tx: Tx, migration: Migration) -> bool:
+    await tx.lock(LOCK)
+    await tx.run("CREATE TABLE IF NOT EXISTS schema_version (number {int} NOT NULL, at {int} NOT NULL)")
+    await tx.run("CREATE TABLE IF NOT EXISTS schema_overlap (number {int} NOT NULL, oldest {int} NOT NULL)")
+    before = await schema_version(tx)
+    if before >= migration.number:
+        return False
+    oldest = max(
+        await oldest_compatible_schema(tx, before), migration.overlaps
+    )  # who cannot use the one before cannot use this one
+    await _refuse_while_shared(tx, before)
+    await tx.run(f"{{on_postgres}} SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+    for statement in migration.statements():
+        await tx.run(statement)
+    number = migration.number
+    await tx.run("INSERT INTO schema_version (number, at) VALUES (:number, {now})", number=number)
+    await tx.run("INSERT INTO schema_overlap (number, oldest) VALUES (:number, :oldest)", number=number, oldest=oldest)
+    return True
