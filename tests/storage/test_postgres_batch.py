@@ -99,6 +99,7 @@ async def fill(store: AnyStore) -> dict[str, ClaimedJob]:
         await portably(store, (task_lifecycle.accept_task, (TENANT, request)))
     await portably(
         store,
+        (tasks.append, (TENANT, adding(10, "first"))),
         (steps.put_step, (TENANT, "t-17", "answer", "42", AT)),
         (task_lifecycle.accept_task, (TENANT, accepting("first", key="known"))),
         (task_lifecycle.accept_task, (TENANT, accepting("early", key="expired"))),
@@ -140,9 +141,8 @@ def log_calls(held: dict[str, ClaimedJob]) -> list[Call]:
         adding(7, "with a snapshot", snapshot=new("t-07").task),
         moving(8, S.WORKING),
         adding(9, "fenced", epoch=7),
-        adding(10, "on top of events that the store lost", after=3),
-        adding(10, "first"),
         adding(10, "behind"),
+        adding(11, "on top of events that the store lost", after=3),
         adding(99, "no such task"),
         *(replace(adding(11, "a bad name"), task_id=key) for key in ODD),
     ]
