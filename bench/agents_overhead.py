@@ -15,7 +15,7 @@ from langgraph.graph import END, START, StateGraph
 from typing_extensions import TypedDict
 
 from accord.agents.loader import as_agent
-from accord.app import Application
+from accord.app.application import Application
 from accord.config.settings import Settings
 from accord.model import Task, TaskState
 from accord.service.host import Host

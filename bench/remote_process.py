@@ -23,7 +23,7 @@ from accord.agents.remote import RemoteTerms
 from accord.agents.remote.agent import RemoteAgent
 from accord.agents.remote.isek import bridge_card
 from accord.app.server import settle_down
-from accord.bindings.receiver import WEBHOOK, Receiver
+from accord.bindings.receiver import Receiver
 from accord.errors import UnsupportedOperation
 from accord.model import (
     AgentCapabilities,
@@ -39,6 +39,7 @@ from accord.model import (
     TaskState,
     TaskStatus,
 )
+from accord.remote.flow_reports import WEBHOOK
 from accord.remote.tasks import RemoteTasks
 from accord.service.host import Host
 from accord.storage.store import Row, Tx

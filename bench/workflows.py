@@ -15,7 +15,7 @@ from typing import Any
 
 import uvloop
 
-from accord.app import Application
+from accord.app.application import Application
 from accord.config.settings import Settings
 from accord.model import Task, TaskState
 from accord.service.host import Host

@@ -21,7 +21,7 @@ from typer.main import get_command
 
 from accord.agents.agent_types import KINDS
 from accord.cli import app
-from accord.config import Loaded, settings_of
+from accord.config.load import Loaded, settings_of
 from accord.workflows.findings import BadDocument
 from accord.workflows.source import read_source
 from accord.workflows.validation import check_source

@@ -3,8 +3,8 @@
 import pytest
 
 from accord.cli.failures import Exit
-from accord.config import Settings
 from accord.config.names import names
+from accord.config.settings import Settings
 from accord.config.variables import variable_of
 from accord.errors import TABLE
 from docs.reference import commands, errors

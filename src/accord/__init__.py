@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from accord.agents.loader import as_agent
     from accord.agents.relay import RelayA2AAdapter
     from accord.agents.remote.agent import RemoteAgent
-    from accord.app import to_a2a
+    from accord.app.application import to_a2a
     from accord.app.serving import serve_agent
     from accord.client import BlockingClient, Client, RemoteTask, Said
     from accord.engine.context import Context, Failed, Rejected
@@ -42,7 +42,7 @@ _HOMES = {
     ".agents.loader": ("as_agent",),
     ".agents.relay": ("RelayA2AAdapter",),
     ".agents.remote.agent": ("RemoteAgent",),
-    ".app": ("to_a2a",),
+    ".app.application": ("to_a2a",),
     ".app.serving": ("serve_agent",),
     ".client": ("BlockingClient", "Client", "RemoteTask", "Said"),
     ".core.context": ("Context", "Failed", "Rejected"),

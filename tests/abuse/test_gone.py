@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from accord.app import Application, to_a2a
+from accord.app.application import Application, to_a2a
 from accord.bindings import http
 from accord.testing.asgi import call, lifespan
 from tests.abuse.agents import victim

@@ -20,7 +20,7 @@ from a2a.types import a2a_pb2
 from google.protobuf import struct_pb2
 from msgspec.structs import replace
 
-from accord.app import Application, to_a2a
+from accord.app.application import Application, to_a2a
 from accord.bindings.grpc.messages import from_json
 from accord.model import (
     Authentication,

@@ -17,7 +17,7 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
-from accord.app import Application, to_a2a
+from accord.app.application import Application, to_a2a
 from accord.model import Message, Part, PushConfig, PushGetRequest, Role, SendConfiguration, SendRequest
 from accord.outbound import NO_ADDRESS, SystemResolver
 from accord.protocol.operations import Operation

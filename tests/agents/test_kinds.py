@@ -20,8 +20,8 @@ from accord.agents.function import agent
 from accord.agents.loader import NotAnAgent, ObjectNotFound, as_agent, import_object, load
 from accord.agents.remote.agent import RemoteAgent
 from accord.app.agents import agents_of
-from accord.config import BadSettings
-from accord.config import load as load_settings
+from accord.config.files import BadSettings
+from accord.config.load import load as load_settings
 from accord.engine.agent import Agent, Crash, Profile
 from accord.entries import Unusable, registered
 from accord.model import TaskState

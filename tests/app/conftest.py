@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from accord import Context, agent
-from accord.app import Application, to_a2a
+from accord.app.application import Application, to_a2a
 from accord.bindings.http import App
 from accord.testing import Response, call, lifespan
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from accord.app.doctor import examination
 from accord.app.doctor.findings import Finding, Status
-from accord.config import Loaded, settings_of
+from accord.config.load import Loaded, settings_of
 from tests.ports import free_port
 
 ECHO = "accord.agents.echo:echo"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from joserfc.jwk import OctKey
 
-from accord.app import Application
+from accord.app.application import Application
 from accord.auth.api_keys import new_key
 from accord.auth.scheme_settings import AnyScheme
 from accord.bindings.bodies import SMALL

@@ -11,11 +11,11 @@ from aiohttp.test_utils import TestServer
 from accord.a2a import Caller
 from accord.agents.echo import echo
 from accord.agents.remote import ReportMode
-from accord.app import Application, to_a2a
+from accord.app.application import Application, to_a2a
 from accord.app.credentials import own_keys, rotate, sealed_keys
 from accord.app.remotes import remote_agents
 from accord.client.credentials import Credential, KeyManagementError
-from accord.config import BadSettings
+from accord.config.files import BadSettings
 from accord.config.settings import Credentials, Remote, Settings
 from accord.model import PushConfig
 from accord.storage import schema

@@ -21,8 +21,8 @@ from accord.app.doctor.findings import Finding, Patient, Status
 from accord.auth.api_keys import new_key
 from accord.client.credentials import Credential
 from accord.client.credentials.sealed import CredentialSealer, SealedCredentials
-from accord.config import Loaded, Settings, settings_of
-from accord.config.settings import Credentials
+from accord.config.load import Loaded, settings_of
+from accord.config.settings import Credentials, Settings
 from accord.model import PushConfig
 from accord.plugins import Plugin
 from accord.storage import schema

@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from accord import Context, agent
-from accord.app import Application, to_a2a
+from accord.app.application import Application, to_a2a
 from accord.app.composition import Composition
 from accord.bindings.http import App
 from accord.testing import call, lifespan, stream

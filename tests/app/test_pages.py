@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from accord.app import Application, composition, to_a2a
+from accord.app import composition
+from accord.app.application import Application, to_a2a
 from accord.storage.store import StoreUnavailable
 from accord.testing import call, lifespan
 from tests.app.conftest import CARD, HEADER, V1, echo, get, planner, rpc, said, send, serving, text_of

@@ -6,9 +6,9 @@ import grpc
 import pytest
 from a2a.types import a2a_pb2, a2a_pb2_grpc
 
-from accord.app import Application
+from accord.app.application import Application
 from accord.bindings.http import App, Receive, Scope, Send
-from accord.config import settings_of
+from accord.config.load import settings_of
 from accord.testing import call
 from tests.app.conftest import CARD, HEADER, KNOWN, V1, card_at, echo, get, planner, rpc, serving, urls
 from tests.ports import free_port

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from accord.agents.loader import NotAnAgent
-from accord.app import Application
+from accord.app.application import Application
 from accord.cli import serve
 from accord.cli.serve import VARIABLE, WORKER, ServeRequest
-from accord.config import BadSettings
+from accord.config.files import BadSettings
 from accord.protocol.operations import DialectName
 from accord.testing import lifespan
 from tests.app.conftest import card_at, get, send, text_of

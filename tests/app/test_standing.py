@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from accord import Context, agent
-from accord.app import Application
+from accord.app.application import Application
 from accord.auth import authentication
 from accord.auth.api_keys import new_key
 from accord.console import sessions

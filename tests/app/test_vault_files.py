@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from accord import Context, agent
-from accord.app import Application
+from accord.app.application import Application
 from accord.bindings.http import App, Receive, Scope, Send
-from accord.config import settings_of
+from accord.config.load import settings_of
 from accord.engine.clock import Clock
 from accord.model import Part
 from accord.testing import Response, call, lifespan

@@ -10,7 +10,7 @@ import pytest
 
 from accord import Context, agent
 from accord.agents.echo import echo
-from accord.app import Application, to_a2a
+from accord.app.application import Application, to_a2a
 from accord.protocol.operations import DialectName
 from accord.testing.asgi import call, stream
 

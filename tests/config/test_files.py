@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.config import BadSettings, load, store_of
-from accord.config.files import Found, find, lines
+from accord.config.files import BadSettings, Found, find, lines
+from accord.config.load import load, store_of
 
 PROJECT = """
 [project]

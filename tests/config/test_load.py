@@ -12,9 +12,10 @@ from msgspec import Struct
 from accord.agents.remote import ReportMode
 from accord.auth.audit import Audited
 from accord.auth.scheme_settings import ApiKeys, Header, Jwt
-from accord.config import BadSettings, Loaded, Settings, load, settings_of, store_of
+from accord.config.files import BadSettings
+from accord.config.load import Loaded, load, settings_of, store_of
 from accord.config.names import fields, is_struct, names
-from accord.config.settings import NO_URL, Capability, HttpServer
+from accord.config.settings import NO_URL, Capability, HttpServer, Settings
 from accord.protocol.operations import DialectName
 
 

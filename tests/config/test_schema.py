@@ -12,9 +12,10 @@ import pytest
 from msgspec import Struct, inspect
 
 from accord.agents.agent_types import Options
-from accord.config import Settings, settings_of
 from accord.config.documented import meanings, purpose
+from accord.config.load import settings_of
 from accord.config.schema import document, every_kind, own_kinds, schema
+from accord.config.settings import Settings
 from tests.doc_blocks import ROOT, Block, blocks, pages
 
 STARTER = resources.files("accord.cli").joinpath("starter", "accord.toml").read_text(encoding="utf-8")

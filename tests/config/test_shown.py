@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from accord.config import Loaded, Settings, load
+from accord.config.load import Loaded, load
 from accord.config.names import names
+from accord.config.settings import Settings
 from accord.config.shown import DEFAULT, Setting, listed
 
 

@@ -9,8 +9,11 @@ from typing import get_origin
 import pytest
 
 from accord.client.credentials.credential import KEY_FILE_VARIABLE
-from accord.config import BadSettings, Loaded, Settings, load, registry_of, variables
+from accord.config import variables
+from accord.config.files import BadSettings
+from accord.config.load import Loaded, load, registry_of
 from accord.config.names import is_struct, kind_of, names
+from accord.config.settings import Settings
 from accord.config.variables import ALIASES, CREDENTIALS, OTHERS, path_of
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from accord.app import Application, to_a2a
+from accord.app.application import Application, to_a2a
 from accord.engine.agent import Agent
 from tests.conformance.grpc_wire import GrpcWire
 from tests.conformance.matrix import Row, Store

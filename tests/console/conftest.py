@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from accord import Context, agent
-from accord.app import Application, to_a2a
+from accord.app.application import Application, to_a2a
 from accord.engine.context import Failed
 from accord.model import Part
 from accord.protocol.sse import Frame

@@ -10,7 +10,7 @@ import pytest
 
 from accord import Context, agent
 from accord.agents.remote.agent import RemoteAgent
-from accord.app import Application, to_a2a
+from accord.app.application import Application, to_a2a
 from accord.client.discovery import DiscoveredCard
 from accord.client.interfaces import CardFinding as Strange
 from accord.client.transports import Unreachable

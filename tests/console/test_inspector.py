@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord import Context, agent
-from accord.app import Application, to_a2a
+from accord.app.application import Application, to_a2a
 from accord.console import inspector
 from accord.console.exchanges import ExchangeEnd, ResponseHead, TimedPiece
 from accord.console.inspector import MAX_BYTES, MAX_FRAMES, InspectedEnd, InspectedFrame, InspectedResponse

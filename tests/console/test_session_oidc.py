@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 from joserfc.jwk import ECKey
 
-from accord.app import Application
-from accord.config import BadSettings
+from accord.app.application import Application
+from accord.config.files import BadSettings
 from accord.console.sign_in import console_page
 from accord.protocol import jose
 from accord.testing import Response

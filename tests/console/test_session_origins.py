@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from accord.app import Application
+from accord.app.application import Application
 from accord.auth.authentication import Presented
 from accord.bindings.sites import is_own
 from accord.testing import call

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from accord.app import Application
+from accord.app.application import Application
 from accord.auth.api_keys import new_key
 from accord.console import sessions as made
 from accord.storage.address import open_store

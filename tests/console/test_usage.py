@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from accord.app import Application, to_a2a
+from accord.app.application import Application, to_a2a
 from accord.console import administration
 from accord.testing import Response, call, lifespan
 from tests.app.conftest import echo

@@ -14,7 +14,7 @@ from accord import __version__
 from accord.app.granian import KILL_SECONDS
 from accord.app.serving import danger
 from accord.bindings.health import HEALTH, READY
-from accord.config import load
+from accord.config.load import load
 from tests.deploy.chart import ABOUT, CHART, DEFAULTS, Manifest, manifests, renderer
 from tests.deploy.gotemplate import TemplateError
 from tests.doc_blocks import accord as parsed_by_accord

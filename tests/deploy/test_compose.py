@@ -20,7 +20,7 @@ import yaml  # type: ignore[import-untyped]  # it ships no types
 
 from accord.app.granian import KILL_SECONDS
 from accord.bindings import forwarded
-from accord.config import load
+from accord.config.load import load
 from accord.config.variables import unread
 from tests import databases
 from tests.certificates import Authority

@@ -18,7 +18,7 @@ import pytest
 from accord import __version__
 from accord.app.granian import KILL_SECONDS
 from accord.app.serving import danger
-from accord.config import load
+from accord.config.load import load
 from tests.deploy.dockerfile import Stage, is_sent, stages
 from tests.ports import free_port
 from tests.serve.flowing import until

@@ -11,7 +11,7 @@ import pytest
 
 from accord.app.granian import KILL_SECONDS
 from accord.app.serving import danger
-from accord.config import load
+from accord.config.load import load
 from tests.deploy.nodes import ACCORD, served
 from tests.ports import free_port
 from tests.serve.running import BOUND_SECONDS, ROOT, V1, rpc, said

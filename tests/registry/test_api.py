@@ -619,8 +619,8 @@ async def test_a_registry_can_be_switched_off() -> None:
     "settings", [{"signed_only": True}, {"signers": "/nowhere/keys.json"}, {"signers": '{"keys": []}'}]
 )
 async def test_settings_that_cannot_work(settings: dict[str, Any]) -> None:
-    from accord.app import to_a2a
-    from accord.config import BadSettings
+    from accord.app.application import to_a2a
+    from accord.config.files import BadSettings
     from tests.app.conftest import echo
 
     with pytest.raises(BadSettings, match="registry"):

@@ -9,7 +9,7 @@ import pytest
 
 from accord.a2a import Caller
 from accord.app.names import KEY, opened, resolving
-from accord.config import registry_of
+from accord.config.load import registry_of
 from accord.config.settings import STORE
 from accord.registry.availability import ServerAnswer, UnreachableServer
 from accord.registry.directory import AgentDirectory, Visibility

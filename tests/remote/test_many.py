@@ -9,8 +9,9 @@ import json
 from functools import partial
 from typing import Any
 
-from accord.bindings.receiver import WEBHOOK, Receiver
+from accord.bindings.receiver import Receiver
 from accord.model import SendRequest, Task
+from accord.remote.flow_reports import WEBHOOK
 from accord.testing.asgi import call
 from tests.bounds import LONG_SECONDS, bounded
 from tests.core.conftest import ALICE, AT_ONCE, saying

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from accord.auth.rate_limits import Quotas
-from accord.bindings.receiver import WEBHOOK, Receiver
+from accord.bindings.receiver import Receiver
 from accord.model import Artifact, Event, Part, PushFormat, StatusUpdate, Task, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
 from accord.protocol import http_headers
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
+from accord.remote.flow_reports import WEBHOOK
 from accord.remote.tasks import WebhookKeys, token_hash
 from accord.testing.asgi import Response, call
 from tests.core.conftest import ALICE, AT_ONCE, said, saying, text

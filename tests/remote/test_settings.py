@@ -10,7 +10,9 @@ from typer.testing import CliRunner
 from accord.agents.remote import ReportMode
 from accord.app.remotes import remote_agents, webhook_of
 from accord.cli import app
-from accord.config import BadSettings, Settings, load, settings_of
+from accord.config.files import BadSettings
+from accord.config.load import load, settings_of
+from accord.config.settings import Settings
 from accord.model import Task
 
 

@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 from accord import __version__
 from accord.cli import app
 from accord.cli.startup_panel import MESSAGES, authentication_text, curl_command
-from accord.config import Settings, settings_of
+from accord.config.load import settings_of
+from accord.config.settings import Settings
 from accord.protocol import http_headers
 from accord.protocol.operations import DialectName
 from tests.passwords import cheap_hash

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from opentelemetry import trace as otel
 
 from accord.app.observed import tracing_of
-from accord.config import BadSettings
+from accord.config.files import BadSettings
 from accord.config.settings import Telemetry
 from accord.engine import tracing as process
 from accord.telemetry.metrics import Metrics

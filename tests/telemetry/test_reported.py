@@ -6,10 +6,11 @@ from contextlib import suppress
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
-from accord.bindings.receiver import WEBHOOK, Receiver
+from accord.bindings.receiver import Receiver
 from accord.engine.tracing import use
 from accord.errors import AgentUnavailable
 from accord.protocol import http_headers
+from accord.remote.flow_reports import WEBHOOK
 from accord.remote.tasks import ReportCredentials, ReportSender, WebhookKeys
 from tests.core.conftest import hosting, postgres
 from tests.remote.conftest import Joining, joining

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from accord.app.workflows import run_document
-from accord.config import Settings
+from accord.config.settings import Settings
 from accord.model import Event, StatusUpdate, Task
 from accord.workflows.channel import METADATA
 from accord.workflows.source import read_document

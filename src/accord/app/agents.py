@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from accord.agents import agent_types, loader
 from accord.agents.agent_types import KINDS, Given, Kind
 from accord.agents.loader import NotAnAgent
-from accord.config import BadSettings, Loaded
+from accord.config.files import BadSettings
+from accord.config.load import Loaded
 from accord.engine.agent import Agent, AgentWithMembers, Living, Node, Profile
 from accord.entries import NotRegistered, Unusable
 from accord.remote.tasks import ContactPort, RemoteAgentPort

@@ -24,8 +24,9 @@ from accord.bindings.http import ANSWER, App, Beginning, Receive, Scope, Send, r
 from accord.bindings.links import FILES
 from accord.bindings.local import Local
 from accord.bindings.outgoing import ClientGone
-from accord.config import BadSettings, Settings, put_together
-from accord.config.settings import Server
+from accord.config.files import BadSettings
+from accord.config.load import put_together
+from accord.config.settings import Server, Settings
 from accord.console import PREFIXES
 from accord.engine.agent import Agent
 from accord.engine.clock import SYSTEM, Clock

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from accord.auth.schemes import CardSecurity
-from accord.config import BadSettings, Settings
-from accord.config.settings import Card
+from accord.config.files import BadSettings
+from accord.config.settings import Card, Settings
 from accord.engine.agent import Agent, Profile
 from accord.model import (
     AgentCapabilities,

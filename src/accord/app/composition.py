@@ -26,7 +26,7 @@ from accord.app.later import Later, by_method
 from accord.app.observed import Observed
 from accord.app.outside import fetching, grpc_server, inspecting, signing, trusting
 from accord.app.placed import Placed
-from accord.app.registry import Gates, Published
+from accord.app.registry import Gates, Published, catalog_of
 from accord.app.site import Described, Renewed, Site
 from accord.auth.audit import Audit
 from accord.auth.authentication import Access, Look, OpenStreams, Presented, Revocable
@@ -43,8 +43,8 @@ from accord.bindings.openapi import Documents
 from accord.bindings.push import PushSender
 from accord.bindings.rest import Rest
 from accord.bindings.wellknown import CARD_PATH, CATALOG_PATH, Catalog, Sign, WellKnown
-from accord.config import BadSettings, Settings
-from accord.config.settings import Capability
+from accord.config.files import BadSettings
+from accord.config.settings import Capability, Settings
 from accord.console import API, CONSOLE, EVENTS, PAGES, RUNS
 from accord.console.sessions import KIND as SESSION
 from accord.console.sessions import BrowserSessions, SignInMethods
@@ -398,7 +398,7 @@ class Composition:
         pages: dict[str, App] = {
             HEALTH: Health({}),
             READY: Health({"store": _reachable(host.engine.store)}, {"store": lambda: host.engine.losses.note}),
-            CATALOG_PATH: Catalog(listed(), published=_catalog(listed, published, rules.access)),
+            CATALOG_PATH: Catalog(listed(), published=catalog_of(listed, published, rules.access)),
         }
         if links is not None:
             pages[FILES] = Files(host.engine.archive, links, self._settings.limits)
@@ -454,18 +454,6 @@ class Composition:
             rpc=JsonRpc(agent, origin=service.origin, links=links, agent=service.agent, **shared),
             rest=Rest(agent, links=links, **shared),
         )
-
-
-def _catalog(
-    own: Callable[[], dict[str, AgentCard]], published: Published | None, access: Access
-) -> Callable[[], Awaitable[dict[str, AgentCard]]]:
-    """Return what finds the agents of a host by their cards' addresses: its own as they are by now, and published."""
-    others = None if published is None else published.catalog(access)
-
-    async def every() -> dict[str, AgentCard]:
-        return {**own(), **(await others() if others is not None else {})}
-
-    return every
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from accord.app.triggers import flows_of, runs_of
 from accord.auth.audit import Audited
 from accord.auth.roles import Roles
 from accord.bindings.http import App
-from accord.config import Settings
+from accord.config.settings import Settings
 from accord.config.shown import shown
 from accord.console.chat_answers import ChatAnswers
 from accord.console.feed import Feed

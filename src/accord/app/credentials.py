@@ -11,7 +11,7 @@ from pathlib import Path
 from accord.client.credentials import Credential, KeyManager, Keys
 from accord.client.credentials.credential import KEY_FILE_VARIABLE
 from accord.client.credentials.sealed import CredentialSealer, SealedCredentials
-from accord.config import BadSettings
+from accord.config.files import BadSettings
 from accord.config.settings import Credentials, Settings
 from accord.engine.webhook_secrets import WebhookSecrets
 from accord.storage.address import PostgresAddress, SqliteAddress, default_address, open_store, parse_address

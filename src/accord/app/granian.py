@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from accord.app.application import Application
-from accord.config import BadSettings, Settings
+from accord.config.files import BadSettings
+from accord.config.settings import Settings
 
 KILL_SECONDS = 15
 """How long its processes may take to stop, beyond the time that is given to draining and the grace."""

@@ -12,9 +12,10 @@ from accord.agents.command_environment import environment_of_process
 from accord.app.outside import asking, trusting
 from accord.app.registry import Published
 from accord.auth.roles import Roles
-from accord.config import BadSettings, registry_of, store_of
+from accord.config.files import BadSettings
+from accord.config.load import registry_of, store_of
 from accord.config.settings import NO_URL, STORE
-from accord.config.settings import Registry as Settings
+from accord.config.settings import Registry as RegistrySettings
 from accord.console import exchanges
 from accord.model import AgentCard
 from accord.outbound import Outbound, Policy
@@ -87,13 +88,13 @@ async def opened(
         yield _registry(url, asking(outbound, headers), settings)
 
 
-def _registry(url: str, ask: AskPort, settings: Settings) -> RemoteRegistry:
+def _registry(url: str, ask: AskPort, settings: RegistrySettings) -> RemoteRegistry:
     return RemoteRegistry(url, ask, trust=trusting(settings), signed_only=settings.signed_only)
 
 
 @asynccontextmanager
 async def _here(
-    env: Mapping[str, str], store: str | None, settings: Settings, caller: Caller, *, writes: bool
+    env: Mapping[str, str], store: str | None, settings: RegistrySettings, caller: Caller, *, writes: bool
 ) -> AsyncIterator[AskPort]:
     url = store or store_of(env)
     address = parse_address(url) if url else default_address(env)

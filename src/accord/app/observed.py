@@ -3,14 +3,15 @@
 It only puts together what `telemetry` has; what is not asked for is not even imported.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from accord.a2a import Caller, HostedAgent
+from accord.a2a import HostedAgent
 from accord.auth.audit import Audit, watched
-from accord.auth.authentication import Access, Presented
-from accord.config import BadSettings
+from accord.auth.authentication import Access
+from accord.bindings.http import Admit
+from accord.config.files import BadSettings
 from accord.config.settings import LogFormat, Telemetry
 from accord.engine.hooks import Detail, Hook, Hooks, TaskFinished
 from accord.telemetry import logs
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 """The variables that say where traces go, and so that there are any."""
-
-Admit = Callable[[Presented], Awaitable[Caller]]
 
 
 class Observed:

@@ -19,7 +19,7 @@ from accord.auth.schemes import Fetch, FetchError
 from accord.bindings.http import Admit
 from accord.bindings.links import Links
 from accord.bindings.wellknown import Sign
-from accord.config import BadSettings
+from accord.config.files import BadSettings
 from accord.config.settings import Card, Registry, Settings
 from accord.outbound import HostUnreachable, Outbound, Policy, TargetRefused
 from accord.registry.availability import AskPort, ForbiddenAddress, ServerAnswer, UnreachableServer

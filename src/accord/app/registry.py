@@ -4,7 +4,7 @@ It only puts the pieces together; what the registry does is `core.registry`, its
 """
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from accord.auth.rate_limits import CallerUsage, Quotas
 from accord.auth.roles import Roles
 from accord.bindings import wellknown
 from accord.bindings.http import Admit, App
-from accord.config.settings import Registry as Settings
+from accord.config.settings import Registry as RegistrySettings
 from accord.console.registry import CARDS, REFUSALS, RegistryApi
 from accord.console.routing import ApiApplication, ApiRoute, Refusals
 from accord.console.sessions import BrowserSessions, SessionAuthenticator
@@ -63,7 +63,7 @@ class Gates(NamedTuple):
 class Published:
     """The agents that are published in a store."""
 
-    def __init__(self, settings: Settings, store: Store, roles: Roles, url: str) -> None:
+    def __init__(self, settings: RegistrySettings, store: Store, roles: Roles, url: str) -> None:
         """Keep them in `store`, for callers who use `url`."""
         self._store = store
         self._roles = roles
@@ -112,3 +112,15 @@ class Published:
             return known
 
         return published
+
+
+def catalog_of(
+    own: Callable[[], dict[str, AgentCard]], published: Published | None, access: Access
+) -> Callable[[], Awaitable[dict[str, AgentCard]]]:
+    """Return what finds the agents of a host by their cards' addresses: its own as they are by now, and published."""
+    others = None if published is None else published.catalog(access)
+
+    async def every() -> dict[str, AgentCard]:
+        return {**own(), **(await others() if others is not None else {})}
+
+    return every

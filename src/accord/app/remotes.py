@@ -9,12 +9,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from accord.bindings.http import App
-from accord.bindings.receiver import WEBHOOK, Receiver, in_query
-from accord.config import BadSettings
+from accord.bindings.receiver import Receiver, in_query
+from accord.config.files import BadSettings
 from accord.config.settings import NAME, NAMES_ARE, Remote, Settings
 from accord.engine.agent import Agent
 from accord.engine.node import Engine
 from accord.remote import flow_reports
+from accord.remote.flow_reports import WEBHOOK
 from accord.remote.tasks import Redact, RemoteAgentPort, RemoteTasks, WebhookKeys
 
 if TYPE_CHECKING:

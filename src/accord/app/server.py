@@ -30,8 +30,7 @@ from accord.app.systemd import tell_ready
 from accord.auth.trusted_proxies import Network, networks
 from accord.bindings.connections import Connection, connections
 from accord.bindings.http import App
-from accord.config import Settings
-from accord.config.settings import HttpServer, LogFormat, Server
+from accord.config.settings import HttpServer, LogFormat, Server, Settings
 
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """For TLS 1.2, the oldest that Python accepts: forward secrecy and authenticated encryption, as in all of 1.3's."""

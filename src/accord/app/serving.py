@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from accord.config import Settings
-from accord.config.settings import HttpServer, Server
+from accord.config.settings import HttpServer, Server, Settings
 from accord.protocol import urls
 
 if TYPE_CHECKING:
     from accord.agents.command_environment import Environment
     from accord.app.application import Application
-    from accord.config import Loaded
+    from accord.config.load import Loaded
     from accord.engine.agent import Agent
     from accord.model import AgentCard
     from accord.storage.address import Address
@@ -61,7 +60,7 @@ def application_of(
     """Return an application for one agent, with the settings of a file, of the environment and of flags."""
     from accord.agents.loader import as_agent
     from accord.app.application import Application
-    from accord.config import load
+    from accord.config.load import load
 
     metadata = getattr(adapter, "get_metadata", None)
     streams = metadata is None or metadata().streaming
@@ -111,7 +110,7 @@ def mistake(settings: Settings, address: "Address") -> str | None:
     from accord.app.application import url_of
     from accord.app.remotes import webhook_of
     from accord.auth.scheme_settings import Mtls
-    from accord.config import BadSettings
+    from accord.config.files import BadSettings
     from accord.storage.address import SqliteAddress
 
     server = settings.server

@@ -17,7 +17,8 @@ from accord.auth.roles import Roles
 from accord.bindings.http import App
 from accord.bindings.receiver import Receiver, in_query
 from accord.client.credentials import Credential
-from accord.config import BadSettings, Settings
+from accord.config.files import BadSettings
+from accord.config.settings import Settings
 from accord.console import HOOKS, RUNS
 from accord.console.run_signals import REFUSALS, EventUrls, RunSignalsApi
 from accord.console.workflow_webhooks import HookedWorkflow, WorkflowWebhooks

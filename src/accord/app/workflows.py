@@ -15,7 +15,7 @@ from accord.agents.command_environment import Environment, environment_of_proces
 from accord.app import cards
 from accord.app.composition import Composition
 from accord.app.grace import Grace
-from accord.config import Settings
+from accord.config.settings import Settings
 from accord.engine.ids import new_id
 from accord.engine.subscriptions import at_turn_end
 from accord.errors import TaskNotFound
@@ -109,7 +109,7 @@ async def run_document(
     env: Mapping[str, str] | None = None,
 ) -> Task:
     """Run a document to its end, or to where it asks somebody, with the settings of this process."""
-    from accord.config import Loaded, load
+    from accord.config.load import Loaded, load
 
     found = environment_of_process() if env is None else env
     loaded = load(None, found, {}) if settings is None else Loaded(settings, {})

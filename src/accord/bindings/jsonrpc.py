@@ -45,7 +45,7 @@ from accord.bindings.http import (
 )
 from accord.bindings.links import Links, shortening
 from accord.bindings.outgoing import OUTGOING, PIECE, ClientGone, account_of
-from accord.bindings.streams import HEADERS as EVENT_STREAM
+from accord.bindings.streams import HEADERS as STREAM_HEADERS
 from accord.bindings.streams import NO_ENVELOPE, Large, Opened, Writer, encode, last_seen
 from accord.errors import AccordError, InternalError, InvalidRequest, UnsupportedMediaType
 from accord.model import AgentCard, Event, Request
@@ -377,7 +377,7 @@ class JsonRpc:
         """Refuse a stream, by an event where the dialect and the caller's `Accept` say so and the status is 200."""
         answer = self._failure(understood.call.id, error, understood.route.dialect)
         if understood.dialect.refuses_by_event and _wants_events(scope) and answer.status == 200 and answer.body:
-            await respond(send, 200, sse.encode(Frame(data=answer.body)), [*EVENT_STREAM, _SAID[answer.dialect]])
+            await respond(send, 200, sse.encode(Frame(data=answer.body)), [*STREAM_HEADERS, _SAID[answer.dialect]])
         else:
             await _write(send, answer)
 

@@ -32,10 +32,7 @@ from accord.engine import tracing
 from accord.engine.tracing import UNTRACED, ReportSpan, Span
 from accord.errors import AccordError, AuthenticationFailed, RateLimited
 from accord.protocol import http_headers
-from accord.remote.flow_reports import WEBHOOK
 from accord.remote.tasks import ReportCredentials, ReportSender
-
-__all__ = ["WEBHOOK", "Receiver", "evidence", "in_query"]
 
 MAX_WAITING = 1000
 """Reports that are worked on at a time: what a store commits within a second. More would only wait, and time out."""

@@ -75,7 +75,7 @@ def serve(
 ) -> None:
     """Serve an agent of a channel: each task is asked there, and what the agent says is DONE is its result."""
     from accord.app.serving import application_of
-    from accord.config import BadSettings
+    from accord.config.files import BadSettings
     from accord.storage.address import BadAddress
 
     if relay_url is not None:

@@ -205,7 +205,7 @@ async def _fetch_card(url: str) -> bytes:
 
 def _check_card(document: bytes, output: OutputFormat) -> int:
     from accord.app.outside import trusting
-    from accord.config import registry_of
+    from accord.config.load import registry_of
     from accord.registry import cards
 
     try:
@@ -272,7 +272,7 @@ def _exit_with(work: Callable[[], Coroutine[Any, Any, int]]) -> None:
 
     from msgspec import MsgspecError
 
-    from accord.config import BadSettings
+    from accord.config.files import BadSettings
     from accord.registry.availability import UnreachableServer
     from accord.registry.cards import InvalidCard
     from accord.registry.remote import RegistryRefused

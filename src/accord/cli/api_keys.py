@@ -94,8 +94,8 @@ def _known_roles(store: str | None) -> "tuple[AbstractSet[str], bool]":
     import os
 
     from accord.auth.roles import BUILT_IN
-    from accord.config import BadSettings, load
-    from accord.config.files import find
+    from accord.config.files import BadSettings, find
+    from accord.config.load import load
     from accord.config.variables import CONFIG
 
     built_in = {role.name for role in BUILT_IN}

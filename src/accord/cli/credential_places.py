@@ -146,7 +146,7 @@ async def store_place(url: str | None, tenant: str) -> AsyncIterator[StorePlace]
     """Open a server's store, with the keys that its settings have."""
     from accord.app.credentials import sealed_keys
     from accord.cli.database import open_existing_store
-    from accord.config import credentials_of
+    from accord.config.load import credentials_of
 
     settings = credentials_of(os.environ)
     async with open_existing_store(url) as store:

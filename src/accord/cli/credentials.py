@@ -355,7 +355,7 @@ async def _remove(id: str, where: CredentialPlaceName, file: Path | None, tenant
 async def _rotate(store: str | None) -> int:
     from accord.app import credentials
     from accord.cli.database import open_existing_store
-    from accord.config import credentials_of
+    from accord.config.load import credentials_of
 
     settings = credentials_of(os.environ)
     async with open_existing_store(store) as found:

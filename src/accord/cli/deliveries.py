@@ -73,7 +73,7 @@ def key(
 
 
 async def _key(url: str, tenant: str) -> int:
-    from accord.config import load
+    from accord.config.load import load
     from accord.protocol import http_headers, urls
 
     if not urls.is_http_url(url):

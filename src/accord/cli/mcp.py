@@ -17,7 +17,7 @@ from accord.cli.failures import ExplainedFailure, command_error, explain_failure
 from accord.cli.serve import ServeRequest, application_of
 
 if TYPE_CHECKING:
-    from accord.app import Application
+    from accord.app.application import Application
     from accord.bindings.mcp import Exposed
 
 

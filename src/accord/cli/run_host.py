@@ -21,7 +21,8 @@ from accord.cli.tables import OutputFormat
 from accord.cli.workflow_files import WorkflowFile, plan_run, report_findings
 
 if TYPE_CHECKING:
-    from accord.config import Loaded, Settings
+    from accord.config.load import Loaded
+    from accord.config.settings import Settings
     from accord.model import Task
     from accord.service.host import Host
     from accord.workflows.agent import WorkflowAgent
@@ -40,7 +41,7 @@ class RunCommand:
     @cached_property
     def loaded(self) -> "Loaded":
         """What this process is to work with."""
-        from accord.config import load
+        from accord.config.load import load
 
         config = os.environ.get("ACCORD_CONFIG")
         return load(Path(config) if config else None, os.environ, {"store": self.store})
@@ -73,7 +74,7 @@ def resume_run(
 
 def _execute(going: RunCommand, work: Callable[[], Coroutine[Any, Any, Exit]]) -> None:
     """Do the work and exit; what somebody can mend is a line, and whoever breaks off is told how to go on."""
-    from accord.config import BadSettings
+    from accord.config.files import BadSettings
     from accord.errors import AccordError
     from accord.storage.address import BadAddress
     from accord.storage.store import StoreRefused, StoreUnavailable

@@ -17,9 +17,9 @@ import typer
 from accord.cli.failures import Exit
 
 if TYPE_CHECKING:
-    from accord.app import Application
+    from accord.app.application import Application
     from accord.app.granian import Watched
-    from accord.config import Loaded
+    from accord.config.load import Loaded
     from accord.config.settings import Settings
 
 
@@ -44,14 +44,14 @@ class ServeRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     def load(self) -> "Loaded":
         """Read the settings."""
-        from accord.config import load
+        from accord.config.load import load
 
         return load(Path(self.config) if self.config else None, os.environ, self.flags)
 
     def application(self) -> "Application":
         """Put everything together."""
         from accord.agents.loader import load as load_agent
-        from accord.app import Application
+        from accord.app.application import Application
         from accord.app.serving import environment_of
 
         loaded = self.load()
@@ -232,7 +232,7 @@ def _serve_request(given: Mapping[str, Any]) -> ServeRequest:
 def application_of(served: ServeRequest) -> "Application":
     """Put together what a command was told, or say what is wrong with it."""
     from accord.agents.loader import NotAnAgent, traceback_of
-    from accord.config import BadSettings
+    from accord.config.files import BadSettings
     from accord.storage.address import BadAddress
 
     try:

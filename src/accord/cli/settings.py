@@ -15,8 +15,8 @@ from accord.cli.tables import OutputFormat, echo_json, print_rows, printable
 
 if TYPE_CHECKING:
     from accord.app.doctor.findings import Finding
-    from accord.config import Loaded
     from accord.config.files import Found
+    from accord.config.load import Loaded
     from accord.storage.address import Address
 
 
@@ -70,7 +70,7 @@ def check(arguments: ServeArguments = None) -> None:
     from accord.agents.loader import NotAnAgent, traceback_of
     from accord.app.serving import danger, mistake
     from accord.cli.serve import parse_serve_arguments
-    from accord.config import BadSettings
+    from accord.config.files import BadSettings
     from accord.storage.address import BadAddress
 
     loaded, file = _load_settings(arguments or [], Exit.FAILED)
@@ -100,8 +100,7 @@ def schema() -> None:
 def _load_settings(arguments: list[str], exit: Exit = Exit.MISUSED) -> "tuple[Loaded, Found | None]":
     """Read the settings, and find the file that they are in."""
     from accord.cli.serve import parse_serve_arguments
-    from accord.config import BadSettings
-    from accord.config.files import find
+    from accord.config.files import BadSettings, find
 
     served = parse_serve_arguments(arguments)
     try:
@@ -189,7 +188,7 @@ def doctor(
     from accord.app.doctor.examination import examine
     from accord.app.doctor.findings import Status, failed
     from accord.cli.serve import parse_serve_arguments
-    from accord.config import BadSettings
+    from accord.config.files import BadSettings
 
     served = parse_serve_arguments(arguments or [])
     try:

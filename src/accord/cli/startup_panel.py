@@ -23,7 +23,7 @@ from accord.storage.address import SqliteAddress
 from accord.telemetry.logs import SERVER_LOGGER
 
 if TYPE_CHECKING:
-    from accord.app import Application
+    from accord.app.application import Application
 
 
 FIRST_MESSAGE = "hello accord"

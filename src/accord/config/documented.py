@@ -5,9 +5,9 @@ one. Only what prints references and schemas asks for it: no server does.
 """
 
 import ast
-import inspect
 from collections.abc import Mapping
 from functools import cache
+from inspect import getsource
 from textwrap import dedent
 
 from msgspec import Struct
@@ -26,7 +26,7 @@ def purpose(kind: type) -> str:
 
 
 def _written(kind: type[Struct]) -> dict[str, str]:
-    (found,) = ast.parse(dedent(inspect.getsource(kind))).body
+    (found,) = ast.parse(dedent(getsource(kind))).body
     assert isinstance(found, ast.ClassDef)
     written = {}
     for field, below in zip(found.body, found.body[1:], strict=False):

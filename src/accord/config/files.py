@@ -37,10 +37,7 @@ class Found(NamedTuple):
 
 
 def find(file: Path | None = None) -> Found | None:
-    """Return the file that is named; else that of the working directory, if there is one.
-
-    There, two files with settings are one too many: whoever changes one would wonder why nothing changes.
-    """
+    """Return the named file, else that of the working directory; there, two files with settings are an error."""
     if file is not None:
         found = in_project(file) if file.name == PROJECT else _whole(file)
         if found is None:
@@ -52,8 +49,8 @@ def find(file: Path | None = None) -> Found | None:
         return beside
     if beside is not None:
         raise BadSettings(
-            f"Both {FILE} and [{'.'.join(TABLE)}] of {PROJECT} have settings: keep one of them, or name one with"
-            " --config or ACCORD_CONFIG"
+            f"Both {FILE} and [{'.'.join(TABLE)}] of {PROJECT} have settings: keep one of them, or name one"
+            " with --config or ACCORD_CONFIG"
         )
     return _whole(own)
 

@@ -42,10 +42,7 @@ Sourced = tuple[str, Mapping[str, Any]]
 
 
 class Loaded(NamedTuple):
-    """Settings, and where each value that is no default came from, by its dotted name.
-
-    `written` has those values that refer to the environment, as they were written.
-    """
+    """Settings, the source of each set value by its dotted name, and `written` values that refer to the environment."""
 
     settings: Settings
     sources: dict[str, str]
@@ -146,9 +143,6 @@ def put_together(given: Iterable[Sourced], env: Mapping[str, str]) -> Loaded:
         name = path.removeprefix(".")
         raise BadSettings(f"{_source(name, sources)}{name or 'settings'}: {reason}") from None
     return Loaded(settings, sources, {name: stated[name] for name in sources if refers(stated[name])})
-
-
-# --- where values come from -------------------------------------------------------------------------------------------
 
 
 def _from_file(file: Path | None) -> Iterator[Sourced]:
@@ -258,9 +252,6 @@ def references(value: Any) -> Iterator[str]:
 def referred(given: Iterable[Sourced]) -> set[str]:
     """Return the variables that settings refer to."""
     return {variable for _, table in given for variable in references(table)}
-
-
-# --- what is wrong ----------------------------------------------------------------------------------------------------
 
 
 def _source(name: str, sources: Mapping[str, str]) -> str:

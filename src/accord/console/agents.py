@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from accord.a2a import Caller
-from accord.bindings import origins
+from accord.bindings.origins import asked as request_origin
+from accord.bindings.origins import moved
 from accord.client.interfaces import CardHostTrust as Naming
 from accord.client.interfaces import keep_usable_interfaces
 from accord.console.exchanges import fetch_in_process
@@ -226,8 +227,8 @@ class AgentsApi:
     async def _get(self, asked: ApiRequest) -> ApiReply:
         """Show an agent: its card in every dialect, and what is to be said about it."""
         caller, slug = asked.known, self._named(asked)
-        origin = origins.asked(asked.scope) or self._house.url
-        card = origins.moved(self._house.card_of(slug), origin)
+        origin = request_origin(asked.scope) or self._house.url
+        card = moved(self._house.card_of(slug), origin)
         served = await fetch_in_process(self._house.served.site_as(slug, caller), "GET", CARD, asked.scope)
         cards = {PUBLIC: msgspec.json.decode(served.body)} | self._dialects(card)
         about = card_findings(

@@ -11,11 +11,11 @@ from typing import Any
 
 from accord.a2a import A2A, Caller
 from accord.agents.loader import as_agent
-from accord.app import Application
+from accord.app.application import Application
 from accord.client import Client
 from accord.client.client import PendingClient
 from accord.client.text import Said
-from accord.config import settings_of
+from accord.config.load import settings_of
 from accord.config.settings import Settings
 from accord.engine.agent import Agent
 from accord.engine.clock import SYSTEM

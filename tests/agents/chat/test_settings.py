@@ -7,7 +7,8 @@ import pytest
 
 from accord.agents.chat import ChatAgent
 from accord.app.agents import agents_of
-from accord.config import BadSettings, load
+from accord.config.files import BadSettings
+from accord.config.load import load
 from accord.engine.agent import Agent
 from accord.testing import running, text_in
 from tests.agents.chat.server import Models

@@ -16,7 +16,7 @@ from accord.a2a import Caller
 from accord.agents.agent_types import Given
 from accord.agents.command_supervisor import descendants
 from accord.agents.process import ProcessAgent, ProcessOptions
-from accord.app import Application
+from accord.app.application import Application
 from accord.config.settings import Server, Settings
 from accord.engine.node import Limits
 from accord.model import Message, Part, Role, Task, TaskState

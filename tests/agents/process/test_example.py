@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from accord.app.agents import agents_of
-from accord.config import load
+from accord.config.load import load
 from accord.model import TaskState
 from accord.testing import running
 from tests.agents.process.conftest import completed, sent, status

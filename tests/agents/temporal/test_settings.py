@@ -9,7 +9,8 @@ from accord.agents import agent_types
 from accord.agents.temporal import KIND, TemporalOptions
 from accord.agents.temporal.agent import TemporalAgent
 from accord.app.agents import agents_of
-from accord.config import BadSettings, load
+from accord.config.files import BadSettings
+from accord.config.load import load
 from accord.engine.agent import Crash
 from accord.model import TaskState
 from accord.testing import running

@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 from aiohttp import web
 
-from accord.app import to_a2a
+from accord.app.application import to_a2a
 from accord.client.auth import AuthDriver, ClientAuth
 from accord.client.exchange import HttpExchange
 from accord.client.transports import HttpReply, HttpRequest

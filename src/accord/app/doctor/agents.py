@@ -12,7 +12,7 @@ from accord.app.agents import agent_of
 from accord.app.doctor.aside import aside
 from accord.app.doctor.findings import Check, Finding, Patient, failed, ok, warning
 from accord.client.interfaces import CardHostTrust, keep_usable_interfaces
-from accord.config import BadSettings
+from accord.config.files import BadSettings
 from accord.engine.agent import Agent
 from accord.errors import AccordError
 from accord.protocol.cards import decode_card, encode_card

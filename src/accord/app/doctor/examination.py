@@ -11,11 +11,13 @@ from accord.app.application import url_of
 from accord.app.doctor import agents, clocks, keys, machine, reach, stores
 from accord.app.doctor.findings import Check, Finding, Patient, failed, ok
 from accord.app.serving import danger, mistake
-from accord.config import Loaded
+from accord.config.load import Loaded
 from accord.storage.address import BadAddress, default_address, parse_address
 
 SECONDS = 10.0
 """How long one check may take."""
+
+CHECKS = stores.checks, keys.checks, agents.checks, reach.checks, machine.checks
 
 
 async def examine(
@@ -28,7 +30,7 @@ async def examine(
         return [failed("configuration", loaded.bad("store", error), "write the address of a store")]
     url = url_of(loaded.settings.server)
     patient = Patient(loaded=loaded, targets=targets, address=address, url=url, env=env)
-    everything = [check for found in (stores, keys, agents, reach, machine) for check in found.checks(patient)]
+    everything = [check for checks in CHECKS for check in checks(patient)]
     looked = await asyncio.gather(*(_bounded(check, patient, seconds) for check in everything))
     return [_configuration(patient), *(one for findings in looked for one in findings), *clocks.compared(patient)]
 

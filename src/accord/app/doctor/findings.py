@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
-from accord.config import Loaded, Settings
+from accord.config.load import Loaded
+from accord.config.settings import Settings
 from accord.storage.address import Address
 
 

@@ -19,7 +19,7 @@ from accord.app.outside import signing, trusting
 from accord.app.server import CannotListen, check_tls
 from accord.auth.scheme_settings import ApiKeys
 from accord.client.credentials import KeyManagementError
-from accord.config import BadSettings
+from accord.config.files import BadSettings
 from accord.config.settings import Credentials
 from accord.engine.webhook_secrets import WebhookSecrets
 from accord.protocol import urls

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from importlib.util import find_spec
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from accord import plugins
 from accord.app.doctor.aside import aside
@@ -36,7 +36,7 @@ async def _port(port: int, patient: Patient) -> list[Finding]:
     server = patient.settings.server
     check = "port" if port == server.port else "grpc port"
     try:
-        listen(replace(server, port=port)).close()
+        listen(structs.replace(server, port=port)).close()
     except CannotListen as error:
         if await is_up(patient):
             return [warning(check, f"a server of accord listens on {server.host}:{port} already", TAKEN)]

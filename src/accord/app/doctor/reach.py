@@ -20,7 +20,7 @@ from accord.auth.scheme_settings import Jwt
 from accord.auth.schemes import FetchError
 from accord.bindings.health import HEALTH
 from accord.client.discovery import WELL_KNOWN
-from accord.config import BadSettings
+from accord.config.files import BadSettings
 from accord.outbound import HostUnreachable, Outbound, OutboundReply, Policy, TargetRefused
 from accord.protocol.jose import BadSignature
 
