@@ -15,9 +15,9 @@ from langgraph.graph import END, START, StateGraph
 from typing_extensions import TypedDict
 
 from accord.agents.loader import as_agent
-from accord.app.application import Application
-from accord.config.settings import Settings
 from accord.model import Task, TaskState
+from accord.server.application import Application
+from accord.server.settings import Settings
 from accord.service.host import Host
 from bench import hosting
 from bench.report import Table

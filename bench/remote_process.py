@@ -22,9 +22,8 @@ from msgspec.structs import replace
 from accord.agents.remote import RemoteTerms
 from accord.agents.remote.agent import RemoteAgent
 from accord.agents.remote.isek import bridge_card
-from accord.app.server import settle_down
-from accord.bindings.receiver import Receiver
 from accord.errors import UnsupportedOperation
+from accord.http.webhooks import WebhookEndpoint
 from accord.model import (
     AgentCapabilities,
     CancelRequest,
@@ -41,6 +40,7 @@ from accord.model import (
 )
 from accord.remote.flow_reports import WEBHOOK
 from accord.remote.tasks import RemoteTasks
+from accord.server.http_server import tune_garbage_collection
 from accord.service.host import Host
 from accord.storage.store import Row, Tx
 from bench import hosting
@@ -142,7 +142,7 @@ async def main() -> None:
     agent = RemoteAgent(
         "https://there.example", name="there", terms=RemoteTerms(webhook="https://here.example"), connect=connect
     )
-    settle_down()
+    tune_garbage_collection()
     async with hosting.hosted(asked["address"], agent) as host:
         remotes = RemoteTasks(host.engine.archive)
         await agent.join(remotes)
@@ -155,7 +155,7 @@ async def main() -> None:
             "sockets": sockets() - before,
             "rss": rss_mb() - rss,
         }
-        async with listening(Receiver(remotes, rate=asked["rate"])) as port:
+        async with listening(WebhookEndpoint(remotes, rate=asked["rate"])) as port:
             say(found | {"port": port, "path": WEBHOOK, "tokens": peer.tokens})
             while await asyncio.to_thread(sys.stdin.readline):
                 say(dict(await host.engine.store.read(standing)))

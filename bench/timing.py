@@ -90,9 +90,9 @@ async def in_rounds(rounds: int, contenders: Mapping[str, Measure]) -> dict[str,
 
     Python looks for garbage as it does in a server of ours, for everybody alike.
     """
-    from accord.app.server import settle_down  # which the environments of other SDKs do not have
+    from accord.server.http_server import tune_garbage_collection
 
-    settle_down()
+    tune_garbage_collection()
     taken: dict[str, list[Measured]] = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, measure in contenders.items():

@@ -15,9 +15,9 @@ from typing import Any
 
 import uvloop
 
-from accord.app.application import Application
-from accord.config.settings import Settings
 from accord.model import Task, TaskState
+from accord.server.application import Application
+from accord.server.settings import Settings
 from accord.service.host import Host
 from accord.workflows.agent import WorkflowAgent
 from accord.workflows.decide import decide, ended

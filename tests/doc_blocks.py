@@ -21,7 +21,7 @@ from typer.main import get_command
 
 from accord.agents.agent_types import KINDS
 from accord.cli import app
-from accord.config.load import Loaded, settings_of
+from accord.server.settings_loader import LoadedSettings, settings_of
 from accord.workflows.findings import BadDocument
 from accord.workflows.source import read_source
 from accord.workflows.validation import check_source
@@ -117,7 +117,7 @@ def settings(written: dict[str, Any]) -> None:
     read = settings_of(written, "the page", dict.fromkeys(names, "0123456789abcdef" * 2))
     for name, said in read.agents.items():
         if isinstance(said, dict) and "type" in said:
-            Loaded(read, {}).read(f"agents.{name}", KINDS.load(said["type"]).options)
+            LoadedSettings(read, {}).read(f"agents.{name}", KINDS.load(said["type"]).options)
 
 
 WORKFLOW = """

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from accord.app.application import Application
 from accord.auth.rate_limits import Quotas
 from accord.auth.roles import BUILT_IN
 from accord.protocol.lifecycle import ENDED, TRANSITIONS
+from accord.server.application import Application
 from accord.testing import call, lifespan
 from tests import doc_blocks
 from tests.doc_blocks import Block, Unbound

@@ -3,10 +3,10 @@
 import pytest
 
 from accord.cli.failures import Exit
-from accord.config.names import names
-from accord.config.settings import Settings
-from accord.config.variables import variable_of
 from accord.errors import TABLE
+from accord.server.settings import Settings
+from accord.server.settings_loader import variable_of
+from accord.server.settings_validation import setting_names
 from docs.reference import commands, errors
 from docs.reference.generate import FOLDER, PAGES
 
@@ -18,7 +18,7 @@ def test_a_page_is_current(name: str) -> None:
 
 def test_every_setting_has_a_row() -> None:
     page = (FOLDER / "configuration.md").read_text(encoding="utf-8")
-    leaves = [".".join(path) for path in names(Settings)]
+    leaves = [".".join(path) for path in setting_names(Settings)]
     groups = {name.rpartition(".")[0] for name in leaves}
     for name in leaves:
         assert f"| `{variable_of(name)}`" in page or name in groups

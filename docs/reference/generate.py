@@ -7,14 +7,14 @@ then. Each page is a module beside this one; how-to pages have the prose.
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from accord.config import schema
+from accord.server import settings_schema
 from docs.reference import commands, errors, events, settings
 
 FOLDER = Path(__file__).parent
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "configuration.md": settings.page,
-    schema.FILE: lambda: schema.document(schema.own_kinds()),
+    settings_schema.SCHEMA_FILE: lambda: settings_schema.schema_document(settings_schema.own_agent_types()),
     "cli.md": commands.page,
     "errors.md": errors.page,
     "events.md": events.page,

@@ -12,17 +12,15 @@ from accord.auth import scheme_settings as schemes
 from accord.auth.roles import CallerRole
 from accord.auth.scheme_settings import AnyScheme
 from accord.cli.serve import SETTINGS
-from accord.config import settings
-from accord.config.documented import meanings, purpose
-from accord.config.load import FOREIGN, flag_of
-from accord.config.schema import FILE
-from accord.config.settings import Settings
-from accord.config.variables import ALIASES, CREDENTIALS, OTHERS, variable_of
+from accord.server import settings
+from accord.server.settings import Settings
+from accord.server.settings_loader import ALIASES, CREDENTIALS, FOREIGN_VARIABLES, OTHER_VARIABLES, flag_of, variable_of
+from accord.server.settings_schema import SCHEMA_FILE, field_descriptions, section_description
 
 HEAD = f"""# Settings
 
 This page is written by [generate.py](generate.py) from the code that reads settings, so it says what is read. The
-schema for editors is [{FILE}]({FILE}), which `accord config schema` prints as well.
+schema for editors is [{SCHEMA_FILE}]({SCHEMA_FILE}), which `accord config schema` prints as well.
 `accord config show` says which values count and where each came from, `accord config check` what is wrong with them,
 and `accord init` writes a file to begin with.
 
@@ -50,13 +48,13 @@ WORDS = {
 
 
 TITLES: Mapping[type[Struct], str] = {
-    settings.Remote: "remotes.NAME",
+    settings.RemoteSettings: "remotes.NAME",
     CallerRole: "auth.roles",
     schemes.User: "Users of basic",
     schemes.Secret: "Secrets of header and hmac",
     schemes.Grant: "Clients of mtls",
     schemes.SignIn: "sign_in of jwt",
-    settings.Extension: "card.extensions",
+    settings.ExtensionSettings: "card.extensions",
 }
 """Groups that stand in lists, or in tables of any name, and the headings of their sections."""
 
@@ -66,7 +64,7 @@ def page() -> str:
     top = inspect.type_info(Settings)
     assert isinstance(top, inspect.StructType)
     plain = [field for field in top.fields if not isinstance(field.type, inspect.StructType)]
-    parts = [HEAD, _section("At the top", "", "", plain, meanings(Settings))]
+    parts = [HEAD, _section("At the top", "", "", plain, field_descriptions(Settings))]
     parts += [_group(field.name, field.type.cls) for field in top.fields if isinstance(field.type, inspect.StructType)]
     parts += [_nested("agents.NAME", Options, _about_agents()), *_schemes()]
     parts += [_nested(title, kind) for kind, title in TITLES.items()]
@@ -87,7 +85,7 @@ def _schemes() -> Iterator[str]:
     assert isinstance(kinds, inspect.UnionType)
     for kind in kinds.types:
         assert isinstance(kind, inspect.StructType)
-        told = f'{purpose(kind.cls)} It is a table of `[[auth.schemes]]` with `type = "{kind.tag}"`.'
+        told = f'{section_description(kind.cls)} It is a table of `[[auth.schemes]]` with `type = "{kind.tag}"`.'
         yield _nested(f"auth.schemes of type {kind.tag}", kind.cls, told)
 
 
@@ -98,7 +96,7 @@ def _group(name: str, kind: type[Struct]) -> str:
     """Return a section of settings that have variables, and those of its own groups."""
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)
-    plain = _section(name, purpose(kind), f"{name}.", list(info.fields), meanings(kind))
+    plain = _section(name, section_description(kind), f"{name}.", list(info.fields), field_descriptions(kind))
     inner = [field for field in info.fields if _inside(field.type) is not None]
     return "\n".join([plain, *(_group(f"{name}.{field.name}", _inside(field.type) or Struct) for field in inner)])
 
@@ -126,10 +124,10 @@ def _nested(title: str, kind: type[Struct], told: str = "") -> str:
     """Return a section of settings that stand in a list, or in a table of any name."""
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)
-    lines = [f"## {title}", "", told or purpose(kind), "", "| setting | value | default | what it means |"]
+    lines = [f"## {title}", "", told or section_description(kind), "", "| setting | value | default | what it means |"]
     lines.append("| --- | --- | --- | --- |")
     for field in info.fields:
-        meaning = meanings(kind)[field.name]
+        meaning = field_descriptions(kind)[field.name]
         lines.append(f"| `{field.name}`{_star(field)} | {_value(field.type)} | {_default(field)} | {meaning} |")
     return "\n".join(lines)
 
@@ -194,11 +192,11 @@ def _variables() -> str:
         "",
         "| variable | means |",
         "| --- | --- |",
-        *(f"| `{name}` | {meaning} |" for name, meaning in OTHERS.items()),
+        *(f"| `{name}` | {meaning} |" for name, meaning in OTHER_VARIABLES.items()),
         *(f"| `{name}` | `{setting}`; `{variable_of(setting)}` counts more |" for name, setting in ALIASES.items()),
         *(
             f"| `{name}` | `{setting}`, as another system calls it; `{variable_of(setting)}` counts more |"
-            for name, setting in FOREIGN.items()
+            for name, setting in FOREIGN_VARIABLES.items()
         ),
         f"| {_words(f'{prefix}*' for prefix in CREDENTIALS)} | [credentials](../how-to/credentials.md) for agents |",
     ]

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from accord.agents.loader import as_agent
     from accord.agents.relay import RelayA2AAdapter
     from accord.agents.remote.agent import RemoteAgent
-    from accord.app.application import to_a2a
-    from accord.app.serving import serve_agent
     from accord.client import BlockingClient, Client, RemoteTask, Said
     from accord.engine.context import Context, Failed, Rejected
     from accord.model import AgentCard, Task
+    from accord.server.application import to_a2a
+    from accord.server.startup import serve_agent
     from accord.workflows.document import Document
 
 __all__ = [
@@ -42,8 +42,8 @@ _HOMES = {
     ".agents.loader": ("as_agent",),
     ".agents.relay": ("RelayA2AAdapter",),
     ".agents.remote.agent": ("RemoteAgent",),
-    ".app.application": ("to_a2a",),
-    ".app.serving": ("serve_agent",),
+    ".server.application": ("to_a2a",),
+    ".server.startup": ("serve_agent",),
     ".client": ("BlockingClient", "Client", "RemoteTask", "Said"),
     ".core.context": ("Context", "Failed", "Rejected"),
 }
@@ -55,9 +55,9 @@ __getattr__ = lazily(__name__, _HOMES)
 
 async def _resolved(name: str) -> "AgentCard":
     """Look a name up; settings and a registry, and all that they stand on, are only loaded for one."""
-    from accord.app.names import resolved
+    from accord.server.registry import resolve_name
 
-    return await resolved(name)
+    return await resolve_name(name)
 
 
 # Here, because this is always imported first: it does not matter which module a client is imported from.
@@ -66,7 +66,7 @@ DEFAULT_RESOLVER.resolve = _resolved
 
 async def _run(document: "Document", wish: dict[str, Any], **more: Any) -> "Task":
     """Run a workflow; a store, and all that hosts agents, is only loaded for one."""
-    from accord.app.workflows import run_document
+    from accord.server.workflow_runs import run_document
 
     return await run_document(document, wish, **more)
 

@@ -19,9 +19,9 @@ class Everything(logging.Formatter):
 
 def main() -> None:
     if seconds := os.environ.get(KEEP_ALIVE):
-        from accord.bindings import streams
+        from accord.http import sse
 
-        streams.KEEP_ALIVE_SECONDS = float(seconds)
+        sse.KEEP_ALIVE_SECONDS = float(seconds)
     if file := os.environ.get(LOG):
         handler = logging.FileHandler(file)
         handler.setFormatter(Everything())

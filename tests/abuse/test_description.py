@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 import jsonschema_rs
 import pytest
 
-from accord.app.application import to_a2a
+from accord.server.application import to_a2a
 from accord.testing.conformance import agent
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from accord.app.application import Application, to_a2a
-from accord.bindings import http
+from accord.http import asgi
+from accord.server.application import Application, to_a2a
 from accord.testing.asgi import call, lifespan
 from tests.abuse.agents import victim
 from tests.core.doubles import rows, until
@@ -22,7 +22,7 @@ BOUND_SECONDS = 60.0
 
 @pytest.fixture
 async def app(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Application]:
-    monkeypatch.setattr(http, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(asgi, "DISCONNECT_SECONDS", 0.01)
     found = to_a2a(victim, audit="all", server={"grace_seconds": 0})
     async with lifespan(found), asyncio.timeout(BOUND_SECONDS):
         yield found
@@ -104,7 +104,7 @@ async def test_who_stays_is_answered_however_long_it_takes(app: Application) -> 
 
 async def test_somebody_else_s_cancellation_is_not_taken_for_leaving(app: Application) -> None:
     visit = Visit("/", rpc("SendMessage", saying("wait")))
-    answering = asyncio.ensure_future(http.unless_gone(visit.receive, asyncio.Event().wait()))
+    answering = asyncio.ensure_future(asgi.await_unless_gone(visit.receive, asyncio.Event().wait()))
     await asyncio.sleep(0)
     answering.cancel()
     with pytest.raises(asyncio.CancelledError):

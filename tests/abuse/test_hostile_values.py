@@ -20,8 +20,7 @@ from a2a.types import a2a_pb2
 from google.protobuf import struct_pb2
 from msgspec.structs import replace
 
-from accord.app.application import Application, to_a2a
-from accord.bindings.grpc.messages import from_json
+from accord.http.grpc.calls import encode_message
 from accord.model import (
     Authentication,
     CancelRequest,
@@ -42,6 +41,7 @@ from accord.model import (
 )
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS
 from accord.protocol.operations import ROWS, DialectName, Operation, method_name
+from accord.server.application import Application, to_a2a
 from accord.testing.asgi import Response, call, lifespan
 from tests.abuse.agents import victim
 from tests.abuse.server import Server
@@ -307,7 +307,7 @@ def test_no_bytes_in_the_place_of_a_message_are_an_error_of_the_server(guarded: 
     ours = {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNAVAILABLE}
     for operation, method in METHODS[name].items():
         request = requests("none")[operation]
-        valid = from_json(method.request, method.dialect.encode_request(operation, replace(request, tenant=None)))
+        valid = encode_message(method.request, method.dialect.encode_request(operation, replace(request, tenant=None)))
         for body in messages(valid):
             found = outcome(guarded, method.path, body, streams=method.streams)
             assert found not in ours, (method.path, body)
@@ -324,7 +324,7 @@ def test_what_is_no_method_and_no_http_2_leaves_the_port_as_it_is(guarded: Serve
             wire.say(sent)
             assert b"Traceback" not in wire.rest()
     get = METHODS[V1][Operation.GET]
-    body = from_json(get.request, b'{"id":"none"}')
+    body = encode_message(get.request, b'{"id":"none"}')
     assert outcome(guarded, get.path, body, streams=False) is grpc.StatusCode.NOT_FOUND
     guarded.check()
 

@@ -25,8 +25,8 @@ from accord.auth import passwords
 from accord.auth.authentication import Access, Presented
 from accord.auth.scheme_settings import AnyScheme, ApiKeys, Header, Hmac, Jwt, Secret
 from accord.auth.schemes import Ports, build_scheme
-from accord.bindings.links import Claim, Links, NotSigned
 from accord.errors import AuthenticationFailed
+from accord.http.files import FileClaim, FileLinks, UnsignedUrl
 from accord.protocol import http_headers, jose
 from accord.storage import schema
 from accord.storage.commands import authentication
@@ -198,15 +198,15 @@ def _hook(guess: str) -> bool:
         return False
 
 
-LINKS = Links(SECRET.encode(), "http://localhost/", 3600.0, lambda: 0.0)
-LINK = LINKS._path(Claim("acme", "t-1", "x", 3600), "a.txt")
+LINKS = FileLinks(SECRET.encode(), "http://localhost/", 3600.0, lambda: 0.0)
+LINK = LINKS._path(FileClaim("acme", "t-1", "x", 3600), "a.txt")
 """The path of a file: what it claims, the signature of that, its name."""
 
 
 def _link(guess: str) -> bool:
     try:
         LINKS.read(f"{LINK.partition('.')[0]}.{guess}/a.txt")
-    except NotSigned:
+    except UnsignedUrl:
         return False
     return True
 

@@ -17,10 +17,10 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
-from accord.app.application import Application, to_a2a
 from accord.model import Message, Part, PushConfig, PushGetRequest, Role, SendConfiguration, SendRequest
 from accord.outbound import NO_ADDRESS, SystemResolver
 from accord.protocol.operations import Operation
+from accord.server.application import Application, to_a2a
 from accord.storage.address import open_store
 from accord.storage.store import Row, Store
 from accord.testing.asgi import call, lifespan

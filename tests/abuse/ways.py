@@ -13,7 +13,7 @@ from google.protobuf import json_format
 from google.rpc import error_details_pb2, status_pb2
 from msgspec.structs import replace
 
-from accord.bindings.grpc.messages import from_json
+from accord.http.grpc.calls import encode_message
 from accord.model import Request
 from accord.protocol import jsonrpc
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS, Dialect
@@ -115,7 +115,7 @@ class Caller:
 
     def _grpc(self, name: DialectName, operation: Operation, request: Request, headers: dict[str, str]) -> Told:
         method = METHODS[name][operation]
-        body = from_json(method.request, method.dialect.encode_request(operation, request))
+        body = encode_message(method.request, method.dialect.encode_request(operation, request))
         with grpc.insecure_channel(f"127.0.0.1:{self._server.grpc_port}") as channel:
             call = (channel.unary_stream if method.streams else channel.unary_unary)(method.path)
             try:

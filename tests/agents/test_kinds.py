@@ -19,14 +19,14 @@ from accord.agents.function import KIND as FUNCTION
 from accord.agents.function import agent
 from accord.agents.loader import NotAnAgent, ObjectNotFound, as_agent, import_object, load
 from accord.agents.remote.agent import RemoteAgent
-from accord.app.agents import agents_of
-from accord.config.files import BadSettings
-from accord.config.load import load as load_settings
 from accord.engine.agent import Agent, Crash, Profile
 from accord.entries import Unusable, registered
 from accord.model import TaskState
 from accord.protocol.budgets import Budget
 from accord.remote.tasks import RemoteAgentPort
+from accord.server.agents import agents_of
+from accord.server.settings_loader import BadSettings
+from accord.server.settings_loader import load as load_settings
 from accord.testing import running, text_in
 
 PARROT = """

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from accord import Context, agent
-from accord.app.application import Application, to_a2a
-from accord.bindings.http import App
+from accord.http.asgi import App
+from accord.server.application import Application, to_a2a
 from accord.testing import Response, call, lifespan
 
 CARD = "/.well-known/agent-card.json"

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import pytest
 from joserfc.jwk import OctKey
 
-from accord.app.application import Application
 from accord.auth.api_keys import new_key
 from accord.auth.scheme_settings import AnyScheme
-from accord.bindings.bodies import SMALL
-from accord.bindings.http import App, Receive, Scope, Send
+from accord.http.asgi import App, Receive, Scope, Send
+from accord.http.request_bodies import SMALL_BODY
 from accord.protocol import http_headers, jose
+from accord.server.application import Application
 from accord.storage.address import open_store
 from accord.storage.commands import authentication, monitoring
 from accord.storage.commands.authentication import NewApiKey
@@ -228,7 +228,7 @@ async def test_on_a_server_that_asks_nobody_the_extended_card_is_everybody_s() -
 
 
 async def test_a_long_signed_body_is_read_before_it_is_authenticated() -> None:
-    body = json.dumps(rpc("SendMessage", message=said("x " * SMALL))).encode()
+    body = json.dumps(rpc("SendMessage", message=said("x " * SMALL_BODY))).encode()
     request = http_headers.SignedRequest(method="POST", target="/")
     signed = http_headers.sign_body(body, int(time.time()), [SECRET.encode()], request=request, key_id="alice")
     async with serving(auth={"schemes": [ENFORCED["hmac"].scheme]}) as app:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from accord import agent
-from accord.bindings.http import App
+from accord.http.asgi import App
 from accord.testing import Response, call
 from tests.app.conftest import V1, card_at, echo, get, planner, rpc, said, send, serving
 

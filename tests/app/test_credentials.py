@@ -11,13 +11,13 @@ from aiohttp.test_utils import TestServer
 from accord.a2a import Caller
 from accord.agents.echo import echo
 from accord.agents.remote import ReportMode
-from accord.app.application import Application, to_a2a
-from accord.app.credentials import own_keys, rotate, sealed_keys
-from accord.app.remotes import remote_agents
 from accord.client.credentials import Credential, KeyManagementError
-from accord.config.files import BadSettings
-from accord.config.settings import Credentials, Remote, Settings
 from accord.model import PushConfig
+from accord.server.agents import remote_agents
+from accord.server.application import Application, to_a2a
+from accord.server.credentials import own_keys, rotate_keys, sealed_keys
+from accord.server.settings import CredentialSettings, RemoteSettings, Settings
+from accord.server.settings_loader import BadSettings
 from accord.storage import schema
 from accord.storage.address import open_store, parse_address
 from accord.testing import lifespan
@@ -36,7 +36,7 @@ def new_key() -> str:
     return base64.b64encode(os.urandom(32)).decode()
 
 
-async def put(url: str, settings: Credentials) -> None:
+async def put(url: str, settings: CredentialSettings) -> None:
     async with open_store(parse_address(url)) as store:
         await schema.upgrade_schema(store)
         await sealed_keys(store, settings).put("", "svc", STORED)
@@ -45,7 +45,7 @@ async def put(url: str, settings: Credentials) -> None:
 
 
 async def test_the_store_is_asked_after_files_and_variables(store_url: str, tmp_path: Path) -> None:
-    settings = Credentials(keys=(new_key(),))
+    settings = CredentialSettings(keys=(new_key(),))
     await put(store_url, settings)
     (tmp_path / "keys.json").write_text('{"filed": "of a file"}')
     env = {"ACCORD_KEY_BOTH": "of a variable", "ACCORD_KEYS": str(tmp_path / "keys.json")}
@@ -58,20 +58,20 @@ async def test_the_store_is_asked_after_files_and_variables(store_url: str, tmp_
 
 async def test_what_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/accord.db"
-    await put(url, Credentials(keys=(new_key(),)))
+    await put(url, CredentialSettings(keys=(new_key(),)))
     with pytest.raises(KeyManagementError, match="not among those of this server"):
-        await own_keys(Settings(store=url, credentials=Credentials(keys=(new_key(),))), {})
+        await own_keys(Settings(store=url, credentials=CredentialSettings(keys=(new_key(),))), {})
     with pytest.raises(BadSettings, match="key_file"):
-        await own_keys(Settings(store=url, credentials=Credentials(key_file=str(tmp_path / "none"))), {})
+        await own_keys(Settings(store=url, credentials=CredentialSettings(key_file=str(tmp_path / "none"))), {})
 
 
 async def test_a_store_in_memory_has_nothing_from_before() -> None:
-    settings = Settings(store="sqlite://:memory:", credentials=Credentials(keys=(new_key(),)))
+    settings = Settings(store="sqlite://:memory:", credentials=CredentialSettings(keys=(new_key(),)))
     assert (await own_keys(settings, {"ACCORD_KEY_BOTH": "of a variable"})).find("both") == KEPT
 
 
 async def test_a_remote_agent_is_reached_with_what_the_store_keeps(tmp_path: Path) -> None:
-    url, settings = f"sqlite:///{tmp_path}/accord.db", Credentials(keys=(new_key(),))
+    url, settings = f"sqlite:///{tmp_path}/accord.db", CredentialSettings(keys=(new_key(),))
     async with serving(HEADER) as elsewhere:
         async with open_store(parse_address(url)) as store:
             await schema.upgrade_schema(store)
@@ -80,7 +80,7 @@ async def test_a_remote_agent_is_reached_with_what_the_store_keeps(tmp_path: Pat
             Settings(
                 store=url,
                 credentials=settings,
-                remotes={"far": Remote(url=elsewhere.url, key="partner", mode=ReportMode.SUBSCRIBE)},
+                remotes={"far": RemoteSettings(url=elsewhere.url, key="partner", mode=ReportMode.SUBSCRIBE)},
             ),
             {},
         )
@@ -98,25 +98,25 @@ def database(folder: Path) -> bytes:
 async def test_server_with_keys_stores_no_secret_of_a_webhook(tmp_path: Path) -> None:
     url, key = f"sqlite:///{tmp_path}/accord.db", new_key()
     for keys, is_there in (((key,), False), ((), True)):
-        app = Application([echo], Settings(store=url, credentials=Credentials(keys=keys)))
+        app = Application([echo], Settings(store=url, credentials=CredentialSettings(keys=keys)))
         async with app.lifespan():
             a2a = Running(app, Caller(), 30)
             task = await a2a.send_text("x")
             await a2a.service.push_set(PushConfig(url="https://a.example/", task_id=task.id, token=SECRET), Caller())
         assert (SECRET.encode() in database(tmp_path)) is is_there
-    settings = Settings(store=url, credentials=Credentials(keys=("not a key",)))
+    settings = Settings(store=url, credentials=CredentialSettings(keys=("not a key",)))
     with pytest.raises(BadSettings, match=r"credentials\.keys"):
         async with Application([echo], settings).lifespan():
             pass
     async with open_store(parse_address(url)) as store:
-        assert await rotate(store, Credentials(keys=(key,))) == 1
+        assert await rotate_keys(store, CredentialSettings(keys=(key,))) == 1
 
 
 @pytest.mark.parametrize("named", ["good.example", "good_example", "both"])
 async def test_remote_agent_gets_no_credential_that_its_card_names(tmp_path: Path, named: str) -> None:
     """A server looks the id up in its variables, its file and its store; none of them is for the host of the card."""
     received: list[tuple[str, str]] = []
-    url, settings = f"sqlite:///{tmp_path}/accord.db", Credentials(keys=(new_key(),))
+    url, settings = f"sqlite:///{tmp_path}/accord.db", CredentialSettings(keys=(new_key(),))
     await put(url, settings)
     (tmp_path / "keys.json").write_text('{"both": "of a file"}')
 
@@ -139,7 +139,7 @@ async def test_remote_agent_gets_no_credential_that_its_card_names(tmp_path: Pat
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", hostile)
     async with TestServer(app) as server:
-        remote = Remote(url=str(server.make_url("/")), mode=ReportMode.POLL)
+        remote = RemoteSettings(url=str(server.make_url("/")), mode=ReportMode.POLL)
         options = Settings(store=url, credentials=settings, remotes={"far": remote})
         (far,) = remote_agents(options, env)
         own = to_a2a(far, store=url)

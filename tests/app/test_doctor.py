@@ -1,4 +1,4 @@
-"""`accord.app.doctor`: each thing that may be in the way, for real, and that nothing is changed by looking."""
+"""`accord.server`: each thing that may be in the way, for real, and that nothing is changed by looking."""
 
 import base64
 import json
@@ -15,16 +15,16 @@ import msgspec
 import pytest
 from joserfc.jwk import ECKey
 
-from accord.app.credentials import TENANT, rotate
-from accord.app.doctor import clocks, examination, machine, stores
-from accord.app.doctor.findings import Finding, Patient, Status
 from accord.auth.api_keys import new_key
 from accord.client.credentials import Credential
 from accord.client.credentials.sealed import CredentialSealer, SealedCredentials
-from accord.config.load import Loaded, settings_of
-from accord.config.settings import Credentials, Settings
 from accord.model import PushConfig
 from accord.plugins import Plugin
+from accord.server import doctor, doctor_checks
+from accord.server.credentials import TENANT, rotate_keys
+from accord.server.doctor_checks import CheckFinding, CheckStatus, ExaminedServer
+from accord.server.settings import CredentialSettings, Settings
+from accord.server.settings_loader import LoadedSettings, settings_of
 from accord.storage import schema
 from accord.storage.address import SqliteAddress, open_store
 from accord.storage.commands import authentication, tasks
@@ -138,21 +138,25 @@ async def test_an_address_that_is_none_fails() -> None:
 
 
 def test_slow_and_full_disks_are_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert stores._timed(1.0, "store").status is OK
-    assert stores._timed(80.0, "store").status is WARNING
-    for free, status in ((2 * stores.ROOM, OK), (stores.ROOM - 1, WARNING), (stores.LITTLE_ROOM - 1, FAILED)):
+    assert doctor_checks._commit_finding(1.0, "store").status is OK
+    assert doctor_checks._commit_finding(80.0, "store").status is WARNING
+    for free, status in (
+        (2 * doctor_checks.ROOM, OK),
+        (doctor_checks.ROOM - 1, WARNING),
+        (doctor_checks.LITTLE_ROOM - 1, FAILED),
+    ):
         monkeypatch.setattr("shutil.disk_usage", lambda _, free=free: SimpleNamespace(free=free))
-        assert stores._room(tmp_path, "store").status is status
+        assert doctor_checks._room(tmp_path, "store").status is status
 
 
 @pytest.mark.parametrize(("kind", "found"), [("ext4", []), ("tmpfs", [WARNING]), ("overlay", [WARNING])])
 def test_a_file_system_that_keeps_nothing_is_a_warning(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, found: list[Status]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, found: list[CheckStatus]
 ) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(f"disk / {kind} rw 0 0\n", encoding="utf-8")
-    monkeypatch.setattr(stores, "MOUNTS", mounts)
-    assert [one.status for one in stores._lasting(tmp_path)] == found
+    monkeypatch.setattr(doctor_checks, "MOUNTS", mounts)
+    assert [one.status for one in doctor_checks._fleeting_findings(tmp_path)] == found
 
 
 async def test_a_directory_for_files_is_looked_at() -> None:
@@ -168,7 +172,7 @@ async def test_a_directory_for_files_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize(("ahead", "status"), [(0, OK), (12, WARNING), (-12, WARNING), (3600, FAILED), (-3600, FAILED)])
-async def test_a_server_whose_clock_is_off_is_found_by_its_date(ahead: float, status: Status) -> None:
+async def test_a_server_whose_clock_is_off_is_found_by_its_date(ahead: float, status: CheckStatus) -> None:
     with elsewhere(agent=True, ahead=ahead) as server:
         found = await examined(remotes={"weather": {"url": server.url}})
         assert found.one("remote weather")[0] is OK
@@ -186,8 +190,10 @@ async def test_where_nobody_tells_the_time_nothing_is_said_about_it() -> None:
 def test_every_clock_that_is_off_is_told(tmp_path: Path) -> None:
     skews = {"the database": 8.0, "a": 0.5, "b": -90.0}
     address = SqliteAddress(path=tmp_path / "x.db")
-    patient = Patient(loaded=Loaded(Settings(), {}), targets=(), address=address, url="", env={}, dates=skews)
-    assert [(one.status, one.detail) for one in clocks.compared(patient)] == [
+    patient = ExaminedServer(
+        loaded=LoadedSettings(Settings(), {}), targets=(), address=address, url="", env={}, dates=skews
+    )
+    assert [(one.status, one.detail) for one in doctor_checks.compare_clocks(patient)] == [
         (FAILED, "b is 90 seconds behind this machine"),
         (WARNING, "the database is 8 seconds ahead of this machine"),
     ]
@@ -314,8 +320,8 @@ async def test_a_card_that_nobody_could_read_is_told() -> None:
 
 
 async def test_without_an_agent_an_echo_is_served() -> None:
-    loaded = Loaded(settings_of({"store": "sqlite:///x.db", "server": {"port": free_port()}}, "test"), {})
-    found = Examined(await examination.examine(loaded, (), {}))
+    loaded = LoadedSettings(settings_of({"store": "sqlite:///x.db", "server": {"port": free_port()}}, "test"), {})
+    found = Examined(await doctor.examine(loaded, (), {}))
     assert found.one("agents")[0] is WARNING
 
 
@@ -386,7 +392,7 @@ async def test_secrets_of_webhooks_in_plain_text_are_a_warning() -> None:
         for given in ({}, {"keys": [key]}):
             status, told, *_ = (await examined(credentials=dict(given))).one("webhook secrets")
             assert (status, told) == (WARNING, "1 of 1 webhooks have theirs in plain text, or sealed by an old key")
-        assert await rotate(store, Credentials(keys=(key,))) == 1
+        assert await rotate_keys(store, CredentialSettings(keys=(key,))) == 1
     assert (await examined(credentials={"keys": [key]}))["webhook secrets"] == []
 
 
@@ -440,7 +446,7 @@ async def test_what_is_asked_for_has_to_be_installed(monkeypatch: pytest.MonkeyP
     asked = {"server": "granian", "grpc_port": free_port()}
     found = await examined(server=dict(asked), telemetry={"traces": True})
     assert found.one("extras") == (OK, "granian, grpc, otel installed")
-    monkeypatch.setattr(machine, "find_spec", lambda name: None if name == "granian" else object())
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == "granian" else object())
     found = await examined(server=dict(asked))
     assert found.one("extras") == (FAILED, "granian is not installed")
 
@@ -466,10 +472,10 @@ async def test_a_server_that_would_not_start_fails() -> None:
 
 
 async def test_what_nobody_foresaw_is_told_and_the_others_still_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def broken(_: Patient) -> list[Finding]:
+    async def broken(_: ExaminedServer) -> list[CheckFinding]:
         raise RuntimeError("unforeseen")
 
-    monkeypatch.setattr(machine, "_files", broken)
+    monkeypatch.setattr(doctor, "_open_files", broken)
     found = await examined()
     assert found.one("open files") == (FAILED, "RuntimeError: unforeseen")
     assert found.one("port")[0] is OK

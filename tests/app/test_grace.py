@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from accord import agent, to_a2a
-from accord.app.grace import Grace
-from accord.bindings.http import ANSWER
+from accord.http.asgi import RESPONSE_KEY
+from accord.server.grace_period import GracePeriod
 from accord.testing.asgi import call, lifespan
 from tests.app.conftest import serving
 
@@ -63,7 +63,7 @@ async def test_what_requests_have_used_of_it_is_not_left_to_runs(passing: Passin
 
 async def test_it_begins_once_and_tells_at_its_end(passing: Passing) -> None:
     told = asyncio.Event()
-    grace = Grace(HOUR)
+    grace = GracePeriod(HOUR)
     grace.at_end.append(told.set)
     assert grace.left() == HOUR
     grace.begin()
@@ -93,4 +93,4 @@ async def test_a_request_that_is_over_leaves_nothing_that_refers_to_its_connecti
             "headers": [],
         }
         await app(scope, receive, send)
-        assert ANSWER not in scope, "the scope is the connection's, and so would be what it has sent with"
+        assert RESPONSE_KEY not in scope, "the scope is the connection's, and so would be what it has sent with"

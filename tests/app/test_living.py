@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from accord.app.agents import described
 from accord.engine.agent import Living, Node, Profile
 from accord.engine.context import Context
 from accord.model import TaskState
+from accord.server.agents import redescribe
 from accord.testing import running, text_in
 from tests.app.conftest import serving
 
@@ -71,12 +71,12 @@ async def test_what_it_waits_for_is_handed_in_through_its_node() -> None:
 
 async def test_under_another_name_it_lives_all_the_same_and_once() -> None:
     pool = Pool()
-    others = [described(pool, partial(replace, name=name)) for name in ("other", "third")]
+    others = [redescribe(pool, partial(replace, name=name)) for name in ("other", "third")]
     assert all(isinstance(other, Living) for other in others)
     async with running(pool, *others):
         pass
     assert pool.noted == ["start", "stop"]
-    assert not isinstance(described(Still(), partial(replace, name="other")), Living)
+    assert not isinstance(redescribe(Still(), partial(replace, name="other")), Living)
 
 
 class Still:

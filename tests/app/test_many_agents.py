@@ -3,7 +3,7 @@
 import pytest
 
 from accord import agent
-from accord.app.application import to_a2a
+from accord.server.application import to_a2a
 from accord.testing import call, lifespan
 from tests.app.conftest import CARD, V1, card_at, echo, get, planner, rpc, said, send, serving, text_of, urls
 

@@ -14,9 +14,9 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from accord import Context, agent
-from accord.app.application import Application, to_a2a
-from accord.app.composition import Composition
-from accord.bindings.http import App
+from accord.http.asgi import App
+from accord.server.application import Application, to_a2a
+from accord.server.composition import Composition
 from accord.testing import call, lifespan, stream
 from tests.app.conftest import V1, card_at, echo, get, planner, rpc, said, send, text_of, urls
 

@@ -6,9 +6,9 @@ import grpc
 import pytest
 from a2a.types import a2a_pb2, a2a_pb2_grpc
 
-from accord.app.application import Application
-from accord.bindings.http import App, Receive, Scope, Send
-from accord.config.load import settings_of
+from accord.http.asgi import App, Receive, Scope, Send
+from accord.server.application import Application
+from accord.server.settings_loader import settings_of
 from accord.testing import call
 from tests.app.conftest import CARD, HEADER, KNOWN, V1, card_at, echo, get, planner, rpc, serving, urls
 from tests.ports import free_port
@@ -69,7 +69,7 @@ async def test_the_extended_card_points_where_the_public_one_does(path: str, mon
     async def listening(*_: Any) -> None:
         """Only the cards are looked at."""
 
-    monkeypatch.setattr("accord.app.composition.grpc_server", listening)
+    monkeypatch.setattr("accord.server.composition.grpc_server", listening)
     server = EXTENDED | {"behind_proxy": True, "grpc_port": 5000}
     async with serving(planner, server=server, auth={"schemes": [HEADER]}) as app:
         public = await card_at(app, path, headers=FORWARDED)
@@ -130,7 +130,7 @@ async def test_grpc_is_on_the_card_at_the_caller_s_name_for_the_host(
     async def listening(*_: Any) -> None:
         """Only the card is looked at."""
 
-    monkeypatch.setattr("accord.app.composition.grpc_server", listening)
+    monkeypatch.setattr("accord.server.composition.grpc_server", listening)
     async with serving(echo, server={"grpc_port": 5000}) as app:
         card = await card_at(app, headers={"Host": host})
         found = [one for one in card["supportedInterfaces"] if one["protocolBinding"] == "GRPC"]
@@ -149,6 +149,6 @@ async def test_grpc_is_on_the_card_at_the_address_that_was_set(
     async def listening(*_: Any) -> None:
         """Only the card is looked at."""
 
-    monkeypatch.setattr("accord.app.composition.grpc_server", listening)
+    monkeypatch.setattr("accord.server.composition.grpc_server", listening)
     async with serving(echo, server={"grpc_port": 5000, "url": url}) as app:
         assert urls(await card_at(app))[-1] == grpc

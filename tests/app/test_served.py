@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from accord.agents.loader import NotAnAgent
-from accord.app.application import Application
 from accord.cli import serve
 from accord.cli.serve import VARIABLE, WORKER, ServeRequest
-from accord.config.files import BadSettings
 from accord.protocol.operations import DialectName
+from accord.server.application import Application
+from accord.server.settings_loader import BadSettings
 from accord.testing import lifespan
 from tests.app.conftest import card_at, get, send, text_of
 

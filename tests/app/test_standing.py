@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from accord import Context, agent
-from accord.app.application import Application
 from accord.auth import authentication
 from accord.auth.api_keys import new_key
 from accord.console import sessions
+from accord.server.application import Application
 from accord.storage.commands import authentication as apikeys
 from accord.storage.commands.authentication import NewApiKey
 from accord.testing import stream

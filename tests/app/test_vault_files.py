@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from accord import Context, agent
-from accord.app.application import Application
-from accord.bindings.http import App, Receive, Scope, Send
-from accord.config.load import settings_of
 from accord.engine.clock import Clock
+from accord.http.asgi import App, Receive, Scope, Send
 from accord.model import Part
+from accord.server.application import Application
+from accord.server.settings_loader import settings_of
 from accord.testing import Response, call, lifespan
 from tests.app.conftest import HEADER, KNOWN, V1, get, rpc, said, serving
 from tests.app.test_public_addresses import FORWARDED

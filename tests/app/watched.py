@@ -18,8 +18,8 @@ from typing import Any
 import uvicorn
 
 from accord import Client, Context, agent
-from accord.app.application import Application, to_a2a
 from accord.model import Part, PushConfig, TaskState
+from accord.server.application import Application, to_a2a
 from accord.testing import catching
 from tests.core.doubles import until
 

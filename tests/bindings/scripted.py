@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from accord.a2a import Caller
 from accord.auth.authentication import Presented
 from accord.auth.rate_limits import Quotas
-from accord.bindings.bodies import read_request
-from accord.bindings.http import Receive, Scope
+from accord.http.asgi import Receive, Scope
+from accord.http.request_bodies import read_request
 from accord.model import (
     AgentCapabilities,
     AgentCard,

@@ -2,12 +2,12 @@
 
 import asyncio
 
-from accord.bindings import alarms
-from accord.bindings.alarms import Alarms
+from accord.http import timers
+from accord.http.timers import CoarseTimers
 
 
 async def test_an_alarm_rings_once_and_a_cleared_one_never() -> None:
-    waiting, rung, done = Alarms(asyncio.get_running_loop()), list[str](), asyncio.Event()
+    waiting, rung, done = CoarseTimers(asyncio.get_running_loop()), list[str](), asyncio.Event()
 
     def last() -> None:
         rung.append("last")
@@ -24,7 +24,7 @@ async def test_an_alarm_rings_once_and_a_cleared_one_never() -> None:
 
 
 async def test_one_that_rings_may_clear_and_set_others() -> None:
-    waiting, rung, done = Alarms(asyncio.get_running_loop()), list[str](), asyncio.Event()
+    waiting, rung, done = CoarseTimers(asyncio.get_running_loop()), list[str](), asyncio.Event()
 
     def first() -> None:
         waiting.clear(second)
@@ -38,7 +38,7 @@ async def test_one_that_rings_may_clear_and_set_others() -> None:
 
 
 async def test_nothing_wakes_a_loop_without_alarms() -> None:
-    waiting = Alarms(asyncio.get_running_loop())
+    waiting = CoarseTimers(asyncio.get_running_loop())
     rung = asyncio.Event()
     waiting.set(0.0, rung.set)
     async with asyncio.timeout(10):
@@ -47,9 +47,9 @@ async def test_nothing_wakes_a_loop_without_alarms() -> None:
 
 
 def test_each_loop_has_its_own() -> None:
-    async def own() -> Alarms:
+    async def own() -> CoarseTimers:
         loop = asyncio.get_running_loop()
-        assert alarms.of(loop) is alarms.of(loop)
-        return alarms.of(loop)
+        assert timers.timers_of(loop) is timers.timers_of(loop)
+        return timers.timers_of(loop)
 
     assert asyncio.run(own()) is not asyncio.run(own())

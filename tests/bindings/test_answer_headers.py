@@ -7,8 +7,8 @@ import pytest
 
 from accord.a2a import Caller
 from accord.auth.authentication import Presented
-from accord.bindings.jsonrpc import JsonRpc
 from accord.errors import AccordError, AgentUnavailable, RateLimited
+from accord.http.jsonrpc import JsonRpcBinding
 from accord.model import Event, Task, TaskState, TaskStatus
 from accord.testing.asgi import call
 
@@ -47,8 +47,8 @@ class Answers:
 
 
 @pytest.fixture
-def app() -> JsonRpc:
-    return JsonRpc(Answers())
+def app() -> JsonRpcBinding:
+    return JsonRpcBinding(Answers())
 
 
 # --- the dialect --------------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ async def test_who_asks_for_a_task_that_is_not_there_is_answered_as_it_spoke_las
     async def admit(presented: Presented) -> Caller:
         return Caller(owner=presented.header("x-me") or "")
 
-    app = JsonRpc(Answers(), origin=origin, admit=admit)
+    app = JsonRpcBinding(Answers(), origin=origin, admit=admit)
 
     async def spoken(me: str, method: str, params: object) -> str:
         return (await call(app, rpc(method, params), headers={"X-Me": me})).headers["x-a2a-dialect"]
@@ -98,7 +98,7 @@ async def test_who_asks_for_a_task_that_is_not_there_is_answered_as_it_spoke_las
     ],
 )
 async def test_the_dialect_is_chosen_by_header_query_and_path_and_said(
-    app: JsonRpc, headers: dict, query: str, path: str, dialect: str
+    app: JsonRpcBinding, headers: dict, query: str, path: str, dialect: str
 ) -> None:
     answer = await call(app, rpc("tasks/get", ASKED), headers=headers, query=query, path=path)
     assert answer.headers["x-a2a-dialect"] == dialect
@@ -118,7 +118,7 @@ async def test_the_dialect_is_chosen_by_header_query_and_path_and_said(
     ],
 )
 async def test_a_stream_says_its_dialect_and_that_nobody_may_hold_it_back(
-    app: JsonRpc, dialect: str, method: str, params: dict
+    app: JsonRpcBinding, dialect: str, method: str, params: dict
 ) -> None:
     answer = await call(app, rpc(method, params))
     assert answer.status == 200
@@ -132,7 +132,7 @@ async def test_a_stream_says_its_dialect_and_that_nobody_may_hold_it_back(
     assert answer.frames()
 
 
-async def test_an_empty_answer_has_no_type_and_no_length(app: JsonRpc) -> None:
+async def test_an_empty_answer_has_no_type_and_no_length(app: JsonRpcBinding) -> None:
     answer = await call(app, {"jsonrpc": "2.0", "method": "SendMessage", "params": V1_SEND})
     assert (answer.status, answer.body) == (204, b"")
     assert answer.headers == {"x-a2a-dialect": "v1"}
@@ -149,20 +149,20 @@ async def test_an_empty_answer_has_no_type_and_no_length(app: JsonRpc) -> None:
 async def test_a_caller_is_told_when_to_come_back(
     method: str, params: dict, kind: type[AccordError], status: int
 ) -> None:
-    answer = await call(JsonRpc(Answers(kind(retry_after=7))), rpc(method, params))
+    answer = await call(JsonRpcBinding(Answers(kind(retry_after=7))), rpc(method, params))
     assert (answer.status, answer.headers["retry-after"]) == (status, "7")
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["x-a2a-dialect"] == "v1"
-    at_once = await call(JsonRpc(Answers(kind(retry_after=0))), rpc(method, params))
+    at_once = await call(JsonRpcBinding(Answers(kind(retry_after=0))), rpc(method, params))
     assert at_once.headers["retry-after"] == "0"
-    unsaid = await call(JsonRpc(Answers(kind())), rpc(method, params))
+    unsaid = await call(JsonRpcBinding(Answers(kind())), rpc(method, params))
     assert (unsaid.status, "retry-after" in unsaid.headers) == (status, False)
 
 
 # --- batches and ids ----------------------------------------------------------------------------------------------
 
 
-async def test_a_batch_names_its_dialect_if_it_has_one(app: JsonRpc) -> None:
+async def test_a_batch_names_its_dialect_if_it_has_one(app: JsonRpcBinding) -> None:
     listed = rpc("ListTasks", {}, 1)
     same = await call(app, [listed, listed | {"id": 2}], headers={"A2A-Version": "1.0"})
     assert (same.status, same.headers.get("x-a2a-dialect")) == (200, "v1")
@@ -173,7 +173,7 @@ async def test_a_batch_names_its_dialect_if_it_has_one(app: JsonRpc) -> None:
 
 
 @pytest.mark.proves("C-03")
-async def test_a_batch_of_a_hundred_is_answered_and_one_more_is_refused(app: JsonRpc) -> None:
+async def test_a_batch_of_a_hundred_is_answered_and_one_more_is_refused(app: JsonRpcBinding) -> None:
     calls = [rpc("GetTask", ASKED, number) for number in range(101)]
     whole = await call(app, calls[:100])
     assert (whole.status, whole.headers["content-type"]) == (200, "application/json")
@@ -189,7 +189,7 @@ async def test_a_batch_of_a_hundred_is_answered_and_one_more_is_refused(app: Jso
 @pytest.mark.parametrize("version", ["1.0", "2", 2.0, 2, None, "", "missing"])
 @pytest.mark.parametrize("identifier", [7, "x", -1.5, "", 0])
 async def test_a_wrong_jsonrpc_is_refused_under_the_call_s_own_id(
-    app: JsonRpc, version: object, identifier: object
+    app: JsonRpcBinding, version: object, identifier: object
 ) -> None:
     body = rpc("GetTask", ASKED, identifier) | {"jsonrpc": version}
     if version == "missing":
@@ -201,6 +201,6 @@ async def test_a_wrong_jsonrpc_is_refused_under_the_call_s_own_id(
 
 
 @pytest.mark.parametrize("identifier", [{}, [1], True, "x" * 1025])
-async def test_an_id_that_is_none_is_answered_as_null(app: JsonRpc, identifier: object) -> None:
+async def test_an_id_that_is_none_is_answered_as_null(app: JsonRpcBinding, identifier: object) -> None:
     answer = (await call(app, rpc("GetTask", ASKED, identifier))).json()
     assert (answer["id"], answer["error"]["code"]) == (None, -32600)

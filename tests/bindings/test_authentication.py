@@ -11,9 +11,9 @@ from accord.a2a import Caller
 from accord.auth.authentication import Access, Presented
 from accord.auth.scheme_settings import AnyScheme, Basic, Header, Hmac, Secret, User
 from accord.auth.schemes import Ports, build_scheme, card_security
-from accord.bindings.http import error_headers, presented
-from accord.bindings.jsonrpc import JsonRpc
 from accord.errors import AuthenticationFailed
+from accord.http.asgi import error_headers, presented
+from accord.http.jsonrpc import JsonRpcBinding
 from accord.model import TaskFilter, TaskPage
 from accord.protocol import http_headers
 from accord.protocol.cards import encode_card
@@ -58,15 +58,15 @@ def access() -> Access:
 
 
 @pytest.fixture
-def app(service: Any, access: Access) -> JsonRpc:
-    return JsonRpc(service, admit=access.admit)
+def app(service: Any, access: Access) -> JsonRpcBinding:
+    return JsonRpcBinding(service, admit=access.admit)
 
 
 def listing(identifier: int = 1) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": identifier, "method": "ListTasks", "params": {}}
 
 
-async def ask(app: JsonRpc, body: Any, **headers: str) -> Response:
+async def ask(app: JsonRpcBinding, body: Any, **headers: str) -> Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return await call(app, body, headers={"A2A-Version": "1.0", **named})
 
@@ -74,7 +74,7 @@ async def ask(app: JsonRpc, body: Any, **headers: str) -> Response:
 @pytest.mark.proves("B-17", "3-21", "AUTH-SERVER-002")
 @pytest.mark.parametrize("headers", [{}, {"X_Acme": "wrong"}, {"Authorization": "Basic !"}])
 async def test_whoever_is_unknown_gets_401_and_a_json_rpc_error(
-    headers: dict[str, str], app: JsonRpc, service: Lists
+    headers: dict[str, str], app: JsonRpcBinding, service: Lists
 ) -> None:
     answer = await ask(app, listing(), **headers)
     assert answer.status == 401
@@ -86,7 +86,9 @@ async def test_whoever_is_unknown_gets_401_and_a_json_rpc_error(
 
 @pytest.mark.proves("B-17", "3-21")
 @pytest.mark.parametrize("dialect", ["vault", "gen"])
-async def test_a_notification_of_somebody_unknown_gets_401_as_well(dialect: str, app: JsonRpc, service: Lists) -> None:
+async def test_a_notification_of_somebody_unknown_gets_401_as_well(
+    dialect: str, app: JsonRpcBinding, service: Lists
+) -> None:
     unnumbered = {"jsonrpc": "2.0", "method": "tasks/list", "params": {}}
     answer = await ask(app, unnumbered, X_A2A_Dialect=dialect)
     assert (answer.status, answer.body) == (401, b"")
@@ -96,7 +98,7 @@ async def test_a_notification_of_somebody_unknown_gets_401_as_well(dialect: str,
 
 
 @pytest.mark.proves("3-33", "4-24")
-async def test_whoever_is_known_is_served_as_themselves(app: JsonRpc, service: Lists) -> None:
+async def test_whoever_is_known_is_served_as_themselves(app: JsonRpcBinding, service: Lists) -> None:
     basic = base64.b64encode(b"alice:password").decode()
     for headers in ({"X_Acme": SECRET}, {"Authorization": f"Basic {basic}"}):
         answer = await ask(app, listing(), **headers)
@@ -112,7 +114,7 @@ def signed(body: bytes, target: str) -> str:
 
 
 @pytest.mark.proves("4-30")
-async def test_a_signed_request_is_served_once_and_as_it_was_signed(app: JsonRpc, service: Lists) -> None:
+async def test_a_signed_request_is_served_once_and_as_it_was_signed(app: JsonRpcBinding, service: Lists) -> None:
     body = json.dumps(listing()).encode()
     signature = signed(body, "/")
     assert (await ask(app, body.replace(b"1", b"2"), X_A2A_Signature=signature)).status == 401
@@ -121,7 +123,7 @@ async def test_a_signed_request_is_served_once_and_as_it_was_signed(app: JsonRpc
     assert len(service.callers) == 1
 
 
-async def test_a_batch_has_one_sender_who_is_asked_for_once(app: JsonRpc, service: Lists) -> None:
+async def test_a_batch_has_one_sender_who_is_asked_for_once(app: JsonRpcBinding, service: Lists) -> None:
     body = json.dumps([listing(1), listing(2), 7, listing(3)]).encode()
     answer = await ask(app, body, X_A2A_Signature=signed(body, "/"))
     assert answer.status == 200

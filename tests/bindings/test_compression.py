@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from accord.auth.rate_limits import Quotas
-from accord.bindings.compression import PIECE, SMALLEST, Compression
-from accord.bindings.http import Receive, Scope, Send, respond
 from accord.errors import RequestTooLarge
+from accord.http.asgi import Receive, Scope, Send, respond
+from accord.http.compression import MIN_COMPRESSED_BYTES, PIECE, Compression
 from accord.testing import call
 from tests.bindings.scripted import read_body
 
@@ -66,7 +66,7 @@ async def test_a_long_answer_comes_in_the_format_that_is_wanted(accepted: str | 
 
 
 async def test_a_short_answer_is_left_alone() -> None:
-    answer = await call(Compression(echo), b"x" * (SMALLEST - 1), headers={"accept-encoding": "gzip"})
+    answer = await call(Compression(echo), b"x" * (MIN_COMPRESSED_BYTES - 1), headers={"accept-encoding": "gzip"})
     assert "content-encoding" not in answer.headers
     assert answer.headers["etag"] == '"a"'
 

@@ -15,11 +15,11 @@ from uvicorn.server import ServerState
 
 from accord.auth.rate_limits import Quotas
 from accord.auth.trusted_proxies import networks
-from accord.bindings import streams
-from accord.bindings.connections import Joined, connections, turns_of
-from accord.bindings.http import App, Receive, Scope, Send, respond
-from accord.bindings.streams import Opened, Writer
 from accord.errors import AccordError
+from accord.http import sse
+from accord.http.asgi import App, Receive, Scope, Send, respond
+from accord.http.connections import BatchedTransport, connection_class, turns_of
+from accord.http.sse import OpenEventStream, SseWriter
 from accord.model import Event
 from accord.protocol.sse import KEEP_ALIVE
 from tests.bindings.scripted import EVENTS, read_body
@@ -82,7 +82,7 @@ async def connecting() -> AsyncIterator[Connecting]:
 
         async def connect(app: App, quotas: Quotas, *, trusted: tuple[str, ...] = (), **limits: Any) -> Client:
             listening = socket.create_server(("127.0.0.1", 0))
-            kept = connections(quotas, networks(trusted))
+            kept = connection_class(quotas, networks(trusted))
             config = uvicorn.Config(app, http=kept, lifespan="off", log_config=None, ws="none")
             server = uvicorn.Server(config)
             work = asyncio.create_task(server.serve([listening]))
@@ -259,7 +259,7 @@ class Wire(asyncio.Transport):
 @pytest.mark.parametrize("begun", [b"GET / HTTP/1.1\r\nx-long: ", b"GET /"], ids=["header", "address"])
 async def test_a_head_that_is_too_large_is_431(begun: bytes) -> None:
     config = uvicorn.Config(echoing, log_config=None, lifespan="off")
-    wire, connection = Wire(), connections(Quotas(head=10_000))(config, ServerState(), {})
+    wire, connection = Wire(), connection_class(Quotas(head=10_000))(config, ServerState(), {})
     connection.connection_made(wire)
     connection.data_received(begun)
     for _ in range(10):
@@ -274,7 +274,7 @@ async def test_a_head_that_is_too_large_is_431(begun: bytes) -> None:
 
 async def test_the_head_of_a_stream_goes_out_with_its_first_event_and_later_ones_of_one_turn_together() -> None:
     wire = Wire()
-    joined = Joined(wire, turns_of(asyncio.get_running_loop()))
+    joined = BatchedTransport(wire, turns_of(asyncio.get_running_loop()))
     head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
     joined.write(head)
     assert wire.writes == [], "it waits for an event"
@@ -291,7 +291,7 @@ async def test_the_head_of_a_stream_goes_out_with_its_first_event_and_later_ones
 
 async def test_whole_answers_go_out_when_the_turn_ends_each_in_one_piece() -> None:
     wires = [Wire(), Wire(), Wire()]
-    answers = [Joined(wire, turns_of(asyncio.get_running_loop())) for wire in wires]
+    answers = [BatchedTransport(wire, turns_of(asyncio.get_running_loop())) for wire in wires]
     for answer in answers:
         answer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n")
         answer.write(b"body")
@@ -373,7 +373,7 @@ async def _waits() -> dict[str, Any]:
 async def test_a_stream_ends_when_its_reader_reads_nothing_for_long(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(streams, "KEEP_ALIVE_SECONDS", 0.001)
+    monkeypatch.setattr(sse, "KEEP_ALIVE_SECONDS", 0.001)
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -392,14 +392,14 @@ async def test_a_stream_ends_when_its_reader_reads_nothing_for_long(
 
     with caplog.at_level(logging.INFO, "accord.stream"):
         async with asyncio.timeout(BOUND_SECONDS):
-            await Writer(send, _encode, _broke).run(Opened(EVENTS[0], events()), _waits, [])
+            await SseWriter(send, _encode, _broke).run(OpenEventStream(EVENTS[0], events()), _waits, [])
     assert caplog.messages == ["stream ended: the client does not read"]
     assert closed.is_set(), "what it followed is let go"
     assert len(sent) == 4
 
 
 async def test_a_slow_reader_is_not_one_who_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "KEEP_ALIVE_SECONDS", 0.001)
+    monkeypatch.setattr(sse, "KEEP_ALIVE_SECONDS", 0.001)
     sent: list[bytes] = []
 
     async def send(message: Any) -> None:
@@ -407,18 +407,18 @@ async def test_a_slow_reader_is_not_one_who_reads_nothing(monkeypatch: pytest.Mo
         sent.append(message.get("body", b""))
 
     async with asyncio.timeout(BOUND_SECONDS):
-        await Writer(send, _encode, _broke).run(Opened(EVENTS[0], _events(20)), _waits, [])
+        await SseWriter(send, _encode, _broke).run(OpenEventStream(EVENTS[0], _events(20)), _waits, [])
     assert [frame for frame in sent if frame.startswith(b"data")] == [b"data: %d\n\n" % seq for seq in range(21)]
 
 
 async def test_a_stream_without_news_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "KEEP_ALIVE_SECONDS", 0.001)
+    monkeypatch.setattr(sse, "KEEP_ALIVE_SECONDS", 0.001)
     alive = asyncio.Event()
     sent: list[bytes] = []
 
     async def send(message: Any) -> None:
         sent.append(message.get("body", b""))
-        if sent.count(KEEP_ALIVE) >= streams.STUCK_LOOKS * 2:
+        if sent.count(KEEP_ALIVE) >= sse.MAX_STUCK_INTERVALS * 2:
             alive.set()
 
     async def quiet() -> AsyncIterator[Event]:
@@ -426,5 +426,5 @@ async def test_a_stream_without_news_is_kept_alive(monkeypatch: pytest.MonkeyPat
         yield EVENTS[2]
 
     async with asyncio.timeout(BOUND_SECONDS):
-        await Writer(send, _encode, _broke).run(Opened(EVENTS[0], quiet()), _waits, [])
+        await SseWriter(send, _encode, _broke).run(OpenEventStream(EVENTS[0], quiet()), _waits, [])
     assert sent[-2:] == [b"data: 2\n\n", b""]

@@ -8,10 +8,10 @@ import jsonschema_rs
 import pytest
 from msgspec.structs import replace
 
-from accord.bindings.http import Receive, Scope, Send
-from accord.bindings.openapi import Documents, describe
-from accord.bindings.rest import Rest
 from accord.errors import TABLE, AccordError, Violation
+from accord.http.asgi import Receive, Scope, Send
+from accord.http.openapi import ApiDocuments, describe_api
+from accord.http.rest import RestBinding
 from accord.model import (
     AgentInterface,
     ApiKeyScheme,
@@ -35,13 +35,13 @@ from tests.judges.openapi import mistakes
 
 V1, V03 = DialectName.V1, DialectName.V03
 MODIFIED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-API: dict[str, Any] = json.loads(json.dumps(describe(CARD)))
+API: dict[str, Any] = json.loads(json.dumps(describe_api(CARD)))
 EACH = [(path, verb, stated) for path, item in API["paths"].items() for verb, stated in item.items()]
 
 
-async def get(path: str, method: str = "GET", app: Documents | None = None, **headers: str) -> Response:
+async def get(path: str, method: str = "GET", app: ApiDocuments | None = None, **headers: str) -> Response:
     stated = {name.replace("_", "-"): value for name, value in headers.items()}
-    return await call(app or Documents(CARD, modified=MODIFIED), method=method, path=path, headers=stated)
+    return await call(app or ApiDocuments(CARD, modified=MODIFIED), method=method, path=path, headers=stated)
 
 
 def matches(schema: dict[str, Any], data: Any) -> bool:
@@ -85,7 +85,7 @@ def test_the_document_is_openapi(enabled: frozenset[DialectName], schemes: dict[
         SecurityRequirement(schemes={"key": Scopes()}),
     )
     card = replace(CARD, security_schemes=schemes, security_requirements=needs if schemes else ())
-    document = json.loads(json.dumps(describe(card, enabled)))
+    document = json.loads(json.dumps(describe_api(card, enabled)))
     assert mistakes(document) == []
     assert set(document["components"]["securitySchemes"]) == set(schemes)
     assert document.get("security") == ([{"oauth": ["a"]}, {"key": []}] if schemes else None)
@@ -114,14 +114,14 @@ def _routes(row: Any) -> list[tuple[str, Any]]:
 
 
 def test_only_enabled_dialects_are_described() -> None:
-    assert not any(path.startswith("/v1") for path in describe(CARD, frozenset({V1}))["paths"])
-    assert all(path.startswith(("/v1", "/agent/")) for path in describe(CARD, frozenset({V03}))["paths"])
+    assert not any(path.startswith("/v1") for path in describe_api(CARD, frozenset({V1}))["paths"])
+    assert all(path.startswith(("/v1", "/agent/")) for path in describe_api(CARD, frozenset({V03}))["paths"])
 
 
 @pytest.mark.proves("4-50", "HTTP_JSON-SVC-001")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.dialect.value} {case.verb} {case.path}")
 async def test_every_answer_is_as_described(case: Case) -> None:
-    answer = await ask(Rest(Scripted()), case)
+    answer = await ask(RestBinding(Scripted()), case)
     content = described(case)["responses"]["200"]["content"]
     schema = content[answer.headers["content-type"]]["schema"]
     bodies = (
@@ -139,7 +139,7 @@ async def test_every_answer_is_as_described(case: Case) -> None:
 async def test_every_error_is_as_described(kind: type[AccordError]) -> None:
     error = kind("why", violations=(Violation("a", "b"),), retry_after=3)
     for case in CASES[:1] + CASES[-1:]:
-        answer = await ask(Rest(Scripted(error)), case)
+        answer = await ask(RestBinding(Scripted(error)), case)
         schema = described(case)["responses"]["default"]["content"][answer.headers["content-type"]]["schema"]
         assert matches(schema, answer.json())
 
@@ -164,8 +164,8 @@ def test_the_document_is_about_this_agent() -> None:
     deeper = AgentInterface(url="https://a.example/agents/trips/", protocol_binding="HTTP+JSON", protocol_version="1.0")
     other = AgentInterface(url="a.example:50051", protocol_binding="GRPC", protocol_version="1.0")
     card = replace(CARD, supported_interfaces=(other, deeper))
-    assert describe(card)["servers"] == [{"url": "/agents/trips"}]
-    assert describe(replace(CARD, supported_interfaces=(other,)))["servers"] == [{"url": "/"}]
+    assert describe_api(card)["servers"] == [{"url": "/agents/trips"}]
+    assert describe_api(replace(CARD, supported_interfaces=(other,)))["servers"] == [{"url": "/"}]
 
 
 # --- served ---------------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ PATHS = ["/openapi.json", "/schemas", "/schemas/Task.json"]
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_document_may_be_cached(path: str) -> None:
-    app = Documents(CARD, modified=MODIFIED)
+    app = ApiDocuments(CARD, modified=MODIFIED)
     whole = await get(path, app=app)
     assert whole.status == 200
     assert whole.headers["cache-control"] == "public, max-age=60"
@@ -202,7 +202,7 @@ async def test_a_document_may_be_cached(path: str) -> None:
     assert (await get(path, app=app, if_none_match='"other"')).body == whole.body
     head = await get(path, "HEAD", app=app)
     assert (head.status, head.headers, head.body) == (200, whole.headers, b"")
-    assert Documents.serves(path)
+    assert ApiDocuments.serves(path)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -219,17 +219,17 @@ async def test_an_unknown_document_is_not_there(path: str) -> None:
     answer = await get(path)
     assert (answer.status, b"/schemas" in answer.body) == (404, True)
     assert (await get(path, "HEAD")).body == b""
-    assert Documents.serves(path), "nobody else answers for it"
+    assert ApiDocuments.serves(path), "nobody else answers for it"
 
 
 @pytest.mark.parametrize("path", ["/", "/schema", "/schemata", "/openapi", "/tasks"])
 def test_other_addresses_are_not_its_own(path: str) -> None:
-    assert not Documents.serves(path)
+    assert not ApiDocuments.serves(path)
 
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_it_is_served_below_where_it_is_mounted(path: str) -> None:
-    app = Documents(CARD, modified=MODIFIED)
+    app = ApiDocuments(CARD, modified=MODIFIED)
 
     async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
         await app({**scope, "root_path": "/agents/trips"}, receive, send)

@@ -10,12 +10,11 @@ import pytest
 from accord import Context, agent
 from accord.a2a import Caller
 from accord.auth.authentication import Presented
-from accord.bindings.files import PREVIEWED, Files, download
-from accord.bindings.jsonrpc import JsonRpc
-from accord.bindings.links import STEPS, Expired, Links, NotSigned
-from accord.bindings.push import PushSender
 from accord.engine.task_store import TaskStore
 from accord.engine.webhook_delivery import WebhookDelivery
+from accord.http.files import PREVIEW_TYPES, RENEWALS, ExpiredUrl, FileLinks, FilePage, UnsignedUrl, download
+from accord.http.jsonrpc import JsonRpcBinding
+from accord.http.webhooks import HttpWebhookSender
 from accord.model import (
     Artifact,
     ArtifactUpdate,
@@ -53,8 +52,8 @@ SMALL = Part(raw=b"<h1>hi</h1>", filename="page.html", media_type="text/html")
 LARGE = Part(raw=b"\x00\xff" * THRESHOLD, media_type="application/zip")
 
 
-def links(key: bytes = b"a key of the tests", at: float = AT, seconds: float = DAY) -> Links:
-    return Links(key, URL, seconds, lambda: at)
+def links(key: bytes = b"a key of the tests", at: float = AT, seconds: float = DAY) -> FileLinks:
+    return FileLinks(key, URL, seconds, lambda: at)
 
 
 def address(part: Part) -> str:
@@ -65,7 +64,7 @@ def address(part: Part) -> str:
     return part.url.removeprefix(URL)
 
 
-async def fetched(files: Files, path: str, method: str = "GET") -> Response:
+async def fetched(files: FilePage, path: str, method: str = "GET") -> Response:
     return await call(files, method=method, path=path)
 
 
@@ -94,7 +93,7 @@ async def made(host: Host) -> tuple[Task, list[Event]]:
 async def test_every_file_that_a_caller_is_told_is_at_its_address(hosting: Hosting) -> None:
     host = await hosting(maker)
     task, events = await made(host)
-    files = Files(host.engine.archive, links())
+    files = FilePage(host.engine.archive, links())
     told = [task, *(event.body for event in events)]
     whole = [part for value in told for part in parts_of(value)]
     linked = [part for value in told for part in parts_of(links().linked(value, ALICE.tenant))]
@@ -138,7 +137,7 @@ async def test_an_address_opens_one_file_of_one_task_of_one_tenant(hosting: Host
     task, _ = await made(host)
     other = await host.default.send(saying("", parts=(Part(raw=b"another's"),)), ALICE)
     assert isinstance(other, Task)
-    files, signing = Files(host.engine.archive, links()), links()
+    files, signing = FilePage(host.engine.archive, links()), links()
     for value, tenant in [
         (task, "another tenant"),
         (Task(id="no-such-task", status=task.status, artifacts=task.artifacts), ALICE.tenant),
@@ -154,7 +153,7 @@ async def test_an_address_opens_one_file_of_one_task_of_one_tenant(hosting: Host
 async def test_an_address_that_is_changed_anywhere_is_refused(hosting: Hosting) -> None:
     host = await hosting(maker)
     task, _ = await made(host)
-    files = Files(host.engine.archive, links())
+    files = FilePage(host.engine.archive, links())
     path = address(links().linked(task, ALICE.tenant).artifacts[0].parts[0])
     assert path.endswith("/page.html")
     assert (await fetched(files, path)).status == 200
@@ -181,15 +180,15 @@ async def test_an_address_is_good_until_it_expires(hosting: Hosting) -> None:
         return address(links(at=at).linked(task, ALICE.tenant).artifacts[1].parts[0])
 
     path = told(AT)
-    for later, status in [(DAY - 1, 200), (DAY + DAY / STEPS + 1, 410)]:
-        assert (await fetched(Files(archive, links(at=AT + later)), path)).status == status
-    begun = AT - AT % (DAY / STEPS)
-    assert len({told(begun), told(begun + 1), told(begun + DAY / STEPS - 1)}) == 1, "who asks again is told the same"
-    assert told(begun) != told(begun + DAY / STEPS)
-    assert (await fetched(Files(archive, links(b"another key")), path)).status == 403
-    with pytest.raises(NotSigned):
+    for later, status in [(DAY - 1, 200), (DAY + DAY / RENEWALS + 1, 410)]:
+        assert (await fetched(FilePage(archive, links(at=AT + later)), path)).status == status
+    begun = AT - AT % (DAY / RENEWALS)
+    assert len({told(begun), told(begun + 1), told(begun + DAY / RENEWALS - 1)}) == 1, "who asks again is told the same"
+    assert told(begun) != told(begun + DAY / RENEWALS)
+    assert (await fetched(FilePage(archive, links(b"another key")), path)).status == 403
+    with pytest.raises(UnsignedUrl):
         links(b"another key", at=AT + 2 * DAY).read(path)
-    with pytest.raises(Expired):
+    with pytest.raises(ExpiredUrl):
         links(at=AT + 2 * DAY).read(path)
 
 
@@ -201,7 +200,7 @@ async def test_what_agents_made_is_saved_and_never_run(
     host = await hosting(maker)
     task, _ = await made(host)
     archive = host.engine.archive
-    files = Files(archive, links())
+    files = FilePage(archive, links())
     path = address(links().linked(task, ALICE.tenant).artifacts[0].parts[0])
     whole, head = await fetched(files, path), await fetched(files, path, "HEAD")
     assert {name: whole.headers[name] for name in whole.headers if name != "content-length"} == {
@@ -244,7 +243,7 @@ def test_no_file_is_a_script_in_the_origin_of_the_console(kind: str) -> None:
     for inline in (False, True):
         _, found = download(Part(raw=b"alert(1)", media_type=kind), "file.js", inline=inline)
         headers = dict(found)
-        if not (inline and kind in PREVIEWED):
+        if not (inline and kind in PREVIEW_TYPES):
             assert headers[b"content-type"] in (b"text/plain; charset=utf-8", b"application/octet-stream")
             assert inline or headers[b"content-disposition"].startswith(b"attachment")
         assert headers[b"content-security-policy"].startswith(b"sandbox; default-src 'none'")
@@ -307,7 +306,7 @@ async def test_addresses_are_of_the_tenant_that_was_asked_for(named: dict[str, s
     async def admit(_: Presented) -> Caller:
         return Caller(tenant="acme", roams=True)
 
-    rpc = JsonRpc(Scripted(), admit=admit, links=links())
+    rpc = JsonRpcBinding(Scripted(), admit=admit, links=links())
     params = {"includeArtifacts": True, **named}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/list", "params": params}
     answer = await call(rpc, body, headers={"X-A2A-Dialect": "vault"})
@@ -329,7 +328,7 @@ async def test_webhooks_are_told_addresses_in_vault_and_bytes_in_others(receiver
     event = Event(seq=7, body=ArtifactUpdate(task_id="t-1", context_id="c-1", artifact=artifact))
     config = PushConfig(url=receiver.url, payload_format=form)
     async with Outbound(DEVELOPMENT, total_seconds=10) as outbound:
-        sender = PushSender(outbound, links=links())
+        sender = HttpWebhookSender(outbound, links=links())
         for dialect in ("vault", "v1"):
             await sender.send(
                 WebhookDelivery(tenant="acme", config=config, dialect=dialect, event=event, task=task, attempt=1)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from accord.auth.trusted_proxies import networks
-from accord.bindings.forwarded import Forwarded
-from accord.bindings.http import Receive, Scope, Send
+from accord.http.asgi import Receive, Scope, Send
+from accord.http.proxy_headers import ProxyHeaders
 
 TRUSTED = networks(("10.0.0.0/8", "127.0.0.1", "::1"))
 
@@ -30,7 +30,7 @@ async def seen(headers: Mapping[str, str | list[str]], peer: str = "127.0.0.1", 
         "headers": [(b"host", b"inside:8000"), *((k.lower().encode(), v.encode()) for k, v in lines)],
         **more,
     }
-    await Forwarded(inner, TRUSTED)(scope, None, None)  # type: ignore[arg-type]  # neither is used
+    await ProxyHeaders(inner, TRUSTED)(scope, None, None)  # type: ignore[arg-type]  # neither is used
     return found[0]
 
 
@@ -167,7 +167,7 @@ async def test_everybody_can_be_trusted() -> None:
         "path": "/",
         "headers": [(b"x-forwarded-proto", b"https")],
     }
-    await Forwarded(inner, networks(("*",)))(scope, None, None)  # type: ignore[arg-type]
+    await ProxyHeaders(inner, networks(("*",)))(scope, None, None)  # type: ignore[arg-type]
     assert found[0]["scheme"] == "https"
 
 

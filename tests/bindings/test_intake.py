@@ -13,19 +13,26 @@ import pytest
 from accord.a2a import Caller
 from accord.auth.authentication import BodyNeeded, Presented
 from accord.auth.rate_limits import Quotas
-from accord.bindings import alarms, bodies
-from accord.bindings.bodies import MAX_INFLATION, SMALL, WIRE, Intake, read_request, stranger
-from accord.bindings.compression import PIECE, Compression
-from accord.bindings.http import App, Receive, Scope, Send
-from accord.bindings.jsonrpc import JsonRpc
-from accord.bindings.rest import Rest
 from accord.errors import AgentUnavailable, AuthenticationFailed, RateLimited, RequestTimeout, RequestTooLarge
+from accord.http import request_bodies, timers
+from accord.http.asgi import App, Receive, Scope, Send
+from accord.http.compression import PIECE, Compression
+from accord.http.jsonrpc import JsonRpcBinding
+from accord.http.request_bodies import (
+    MAX_INFLATION,
+    RECEIVED_KEY,
+    SMALL_BODY,
+    ReceivedBodies,
+    identify_nobody,
+    read_request,
+)
+from accord.http.rest import RestBinding
 from accord.protocol import codec, jsonrpc
 from accord.testing.asgi import call
 from tests.bindings.scripted import Scripted, read_body
 from tests.bindings.test_limits import GET, Slow, each_dialect, rpc, said
 
-LONG = "x" * SMALL
+LONG = "x" * SMALL_BODY
 
 
 class Door:
@@ -56,7 +63,7 @@ async def test_a_large_body_of_a_stranger_is_not_read(dialect: str, monkeypatch:
         return decode(body)
 
     monkeypatch.setattr(jsonrpc, "decode", noted)
-    app = JsonRpc(Scripted(), admit=Door(is_open=False).admit)
+    app = JsonRpcBinding(Scripted(), admit=Door(is_open=False).admit)
     large = await call(app, rpc(*GET[dialect]) | {"padding": LONG}, headers=said(dialect))
     assert (large.status, large.headers["x-a2a-dialect"], large.json()["id"]) == (401, dialect, None)
     assert read == []
@@ -68,7 +75,7 @@ async def test_a_large_body_of_a_stranger_is_not_read(dialect: str, monkeypatch:
 @pytest.mark.parametrize("padding", ["", LONG])
 async def test_whoever_is_known_is_asked_once_however_large_the_body(padding: str) -> None:
     door, service = Door(is_open=True), Scripted()
-    app = JsonRpc(service, admit=door.admit)
+    app = JsonRpcBinding(service, admit=door.admit)
     one = rpc(*GET["v1"]) | {"padding": padding}
     assert "result" in (await call(app, one, headers=said("v1"))).json()
     assert door.came == 1
@@ -86,19 +93,21 @@ FULL = {
 
 
 @pytest.mark.parametrize("name", FULL)
-@pytest.mark.parametrize("binding", [JsonRpc, Rest])
+@pytest.mark.parametrize("binding", [JsonRpcBinding, RestBinding])
 async def test_more_values_than_anybody_needs_are_refused_before_they_are_made(binding: type[Any], name: str) -> None:
     app: App = binding(Scripted(), admit=Door(is_open=True).admit)
     body = FULL[name]
-    if binding is JsonRpc:
+    if binding is JsonRpcBinding:
         body = b'{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":%b}' % body
-    answer = await call(app, body, path="/message:send" if binding is Rest else "/", headers={"A2A-Version": "1.0"})
+    answer = await call(
+        app, body, path="/message:send" if binding is RestBinding else "/", headers={"A2A-Version": "1.0"}
+    )
     assert answer.status == 413
     assert "more than 500000 values" in answer.json()["error"]["message"]
 
 
 async def test_a_batch_without_end_is_refused_before_it_is_taken_apart() -> None:
-    app = JsonRpc(Scripted(), admit=Door(is_open=True).admit)
+    app = JsonRpcBinding(Scripted(), admit=Door(is_open=True).admit)
     assert (await call(app, b"[" + b"0," * codec.MAX_VALUES + b"0]")).status == 413
 
 
@@ -113,15 +122,15 @@ def packed(size: int) -> bytes:
     return packer.compress(b" " * size) + packer.flush(zlib.Z_SYNC_FLUSH)
 
 
-class Clock(alarms.Alarms):
+class Clock(timers.CoarseTimers):
     """Alarms that are noted, and ring only when the test says so."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
         self.waits: list[float] = []
-        self.ring: alarms.Ring | None = None
+        self.ring: timers.TimerCallback | None = None
 
-    def set(self, seconds: float, ring: alarms.Ring) -> int:
+    def set(self, seconds: float, ring: timers.TimerCallback) -> int:
         self.waits.append(seconds)
         self.ring = ring
         return len(self.waits)
@@ -133,7 +142,7 @@ class Clock(alarms.Alarms):
 @pytest.fixture
 async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock(asyncio.get_running_loop())
-    monkeypatch.setattr(alarms, "of", lambda loop: found)
+    monkeypatch.setattr(timers, "timers_of", lambda loop: found)
     return found
 
 
@@ -171,7 +180,7 @@ async def test_every_byte_that_is_sent_is_counted_once() -> None:
         more = True
         while more:
             message = await receive()
-            seen.append(message[WIRE])
+            seen.append(message[RECEIVED_KEY])
             more = message["more_body"]
 
     scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-encoding", b"gzip")]}
@@ -233,15 +242,15 @@ MANY_ADDRESSES = [("192.0.2.1", 1), ("198.51.100.1", 1), ("203.0.113.1", 1)]
 
 
 @pytest.fixture(autouse=True)
-def intake(monkeypatch: pytest.MonkeyPatch) -> Intake:
-    monkeypatch.setattr(bodies, "INTAKE", Intake())
-    return bodies.INTAKE
+def intake(monkeypatch: pytest.MonkeyPatch) -> ReceivedBodies:
+    monkeypatch.setattr(request_bodies, "RECEIVED_BODIES", ReceivedBodies())
+    return request_bodies.RECEIVED_BODIES
 
 
 @asynccontextmanager
 async def receiving(size: int, read: Callable[[Receive], Awaitable[Any]]) -> AsyncIterator[None]:
     """Have a body that has come so far, and does not go on."""
-    client = Slow([b"x" * (SMALL + size)])
+    client = Slow([b"x" * (SMALL_BODY + size)])
     reading = asyncio.ensure_future(read(client.receive))
     await client.stopped.wait()
     try:
@@ -252,22 +261,22 @@ async def receiving(size: int, read: Callable[[Receive], Awaitable[Any]]) -> Asy
             await reading
 
 
-async def test_all_that_come_at_once_hold_no_more_than_a_limit(intake: Intake) -> None:
+async def test_all_that_come_at_once_hold_no_more_than_a_limit(intake: ReceivedBodies) -> None:
     async with receiving(60_000, partial(read_body, quotas=ROOM)):
         assert intake.held == 60_000
         with pytest.raises(AgentUnavailable) as refused:
-            await read_body(Slow([b"x" * SMALL, b"x" * 40_001]).receive, ROOM)
+            await read_body(Slow([b"x" * SMALL_BODY, b"x" * 40_001]).receive, ROOM)
         assert refused.value.retry_after == 1
         assert intake.held == 60_000, "a refused body gives back what it had"
-        for pieces in ([b"x" * SMALL, b""], [b"x" * (SMALL + 40_000), b""], [b"x" * 1_000_000]):
+        for pieces in ([b"x" * SMALL_BODY, b""], [b"x" * (SMALL_BODY + 40_000), b""], [b"x" * 1_000_000]):
             assert await read_body(Slow(pieces, ends=True).receive, ROOM) == b"".join(pieces)
     assert intake.held == 0
 
 
-async def test_one_caller_holds_no_more_than_half(intake: Intake) -> None:
+async def test_one_caller_holds_no_more_than_half(intake: ReceivedBodies) -> None:
     async with receiving(50_000, partial(read_body, quotas=ROOM, owner="alice")):
         with pytest.raises(RateLimited) as refused:
-            await read_body(Slow([b"x" * (SMALL + 1)]).receive, ROOM, owner="alice")
+            await read_body(Slow([b"x" * (SMALL_BODY + 1)]).receive, ROOM, owner="alice")
         assert (refused.value.retry_after, refused.value.metadata) == (1, {"limit": "bodies"})
         async with receiving(50_000, partial(read_body, quotas=ROOM, owner="bob")):
             assert intake.held == 100_000
@@ -275,23 +284,23 @@ async def test_one_caller_holds_no_more_than_half(intake: Intake) -> None:
 
 async def of_stranger(receive: Receive, client: tuple[str, int], quotas: Quotas = ROOM) -> bytes:
     scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "client": client}
-    return (await read_request(scope, receive, stranger, quotas))[1]
+    return (await read_request(scope, receive, identify_nobody, quotas))[1]
 
 
-async def test_strangers_leave_half_to_known_callers(intake: Intake) -> None:
+async def test_strangers_leave_half_to_known_callers(intake: ReceivedBodies) -> None:
     async with AsyncExitStack() as stack:
         for client in MANY_ADDRESSES[:2]:
             await stack.enter_async_context(receiving(25_000, partial(of_stranger, client=client)))
             with pytest.raises(RateLimited):  # a quarter is for one address
-                await of_stranger(Slow([b"x" * (SMALL + 1)]).receive, client)
+                await of_stranger(Slow([b"x" * (SMALL_BODY + 1)]).receive, client)
         with pytest.raises(AgentUnavailable):  # half is for all of them
-            await of_stranger(Slow([b"x" * (SMALL + 1)]).receive, MANY_ADDRESSES[2])
+            await of_stranger(Slow([b"x" * (SMALL_BODY + 1)]).receive, MANY_ADDRESSES[2])
         await stack.enter_async_context(receiving(50_000, partial(read_body, quotas=ROOM, owner="alice")))
         assert (intake.strangers, intake.held) == (50_000, 100_000)
     assert (intake.strangers, intake.held) == (0, 0)
 
 
-async def test_who_signs_the_body_is_a_stranger_until_it_is_there(intake: Intake) -> None:
+async def test_who_signs_the_body_is_a_stranger_until_it_is_there(intake: ReceivedBodies) -> None:
     async def needs_body(presented: Presented) -> Caller:
         assert presented.body is None
         raise BodyNeeded
@@ -299,17 +308,17 @@ async def test_who_signs_the_body_is_a_stranger_until_it_is_there(intake: Intake
     scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "client": MANY_ADDRESSES[0]}
     async with receiving(20_000, lambda receive: read_request(scope, receive, needs_body, ROOM)):
         assert (intake.strangers, intake.held) == (20_000, 20_000)
-    client = Slow([b"x" * SMALL, b"x" * 9], ends=True)
+    client = Slow([b"x" * SMALL_BODY, b"x" * 9], ends=True)
     caller, body = await read_request(scope, client.receive, needs_body, ROOM)
-    assert (caller, len(body)) == (None, SMALL + 9)
+    assert (caller, len(body)) == (None, SMALL_BODY + 9)
 
 
-@pytest.mark.parametrize("binding", [JsonRpc, Rest])
-async def test_no_more_is_read_of_a_stranger_than_a_short_body(binding: type[Any], intake: Intake) -> None:
+@pytest.mark.parametrize("binding", [JsonRpcBinding, RestBinding])
+async def test_no_more_is_read_of_a_stranger_than_a_short_body(binding: type[Any], intake: ReceivedBodies) -> None:
     """Wrong headers are refused before more is read; callers who sign the body are authenticated once it is there."""
-    client, sent = Slow([b"x" * SMALL, b"x", b"x"], ends=True), list[Any]()
+    client, sent = Slow([b"x" * SMALL_BODY, b"x", b"x"], ends=True), list[Any]()
     scope = {"type": "http", "method": "POST", "path": "/message:send", "headers": [(b"a2a-version", b"1.0")]}
-    if binding is JsonRpc:
+    if binding is JsonRpcBinding:
         scope["headers"] = [(b"x-a2a-dialect", b"v1")]
 
     async def send(message: Any) -> None:
@@ -326,8 +335,8 @@ async def test_waiting_for_authentication_takes_none_of_the_time_of_a_body(clock
         return Caller()
 
     scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
-    client = Slow([b"x" * SMALL, b"x" * 9, b""], ends=True)
-    assert len((await read_request(scope, client.receive, slow))[1]) == SMALL + 9
+    client = Slow([b"x" * SMALL_BODY, b"x" * 9, b""], ends=True)
+    assert len((await read_request(scope, client.receive, slow))[1]) == SMALL_BODY + 9
 
 
 async def test_a_stranger_holds_no_more_than_it_has_sent_many_times() -> None:
@@ -335,7 +344,7 @@ async def test_a_stranger_holds_no_more_than_it_has_sent_many_times() -> None:
     sent = packed(10_000_000)
 
     async def app(scope: Scope, receive: Receive, _send: Send) -> None:
-        await read_request(scope, receive, stranger)
+        await read_request(scope, receive, identify_nobody)
 
     with pytest.raises(RequestTooLarge, match=f"{MAX_INFLATION} times"):
         await Compression(app)(scope, Slow([sent], ends=True).receive, lambda _: asyncio.sleep(0))
@@ -347,16 +356,18 @@ async def test_a_stranger_holds_no_more_than_it_has_sent_many_times() -> None:
 
 
 @each_dialect
-async def test_when_too_much_is_coming_in_others_are_told_when_to_come_again(dialect: str, intake: Intake) -> None:
+async def test_when_too_much_is_coming_in_others_are_told_when_to_come_again(
+    dialect: str, intake: ReceivedBodies
+) -> None:
     intake.held = Quotas().bodies
-    app = JsonRpc(Scripted(), admit=Door(is_open=True).admit)
+    app = JsonRpcBinding(Scripted(), admit=Door(is_open=True).admit)
     scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"x-a2a-dialect", dialect.encode())]}
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await app(scope, Slow([b"x" * SMALL, b"x", b""], ends=True).receive, send)
+    await app(scope, Slow([b"x" * SMALL_BODY, b"x", b""], ends=True).receive, send)
     assert (sent[0]["status"], dict(sent[0]["headers"])[b"retry-after"]) == (503, b"1")
     short = await call(Compression(app), gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"})
     assert short.status == 200

@@ -10,8 +10,8 @@ import pytest
 
 from accord import Context, agent
 from accord.agents.echo import echo
-from accord.app.application import Application, to_a2a
 from accord.protocol.operations import DialectName
+from accord.server.application import Application, to_a2a
 from accord.testing.asgi import call, stream
 
 V1 = {"A2A-Version": "1.0"}

@@ -11,7 +11,6 @@ from a2a.client.transports.jsonrpc import JsonRpcTransport
 from a2a.types import a2a_pb2
 from a2a.utils.errors import TaskNotFoundError
 
-from accord.bindings.jsonrpc import JsonRpc
 from accord.errors import (
     AccordError,
     AgentUnavailable,
@@ -20,6 +19,7 @@ from accord.errors import (
     RateLimited,
     TaskNotFound,
 )
+from accord.http.jsonrpc import JsonRpcBinding
 from accord.testing.asgi import Response, call
 from tests.bindings.scripted import Scripted
 from tests.bindings.test_rest_resuming import BOUND_SECONDS, listening
@@ -52,7 +52,9 @@ async def asking(
 ) -> Response:
     """Make one call in a dialect; without an `id` it has none."""
     said = {"X-A2A-Dialect": dialect, **(headers or {})}
-    answer = await call(JsonRpc(service), {"jsonrpc": "2.0", "method": method, "params": params, **id}, headers=said)
+    answer = await call(
+        JsonRpcBinding(service), {"jsonrpc": "2.0", "method": method, "params": params, **id}, headers=said
+    )
     assert answer.headers["x-a2a-dialect"] == dialect
     return answer
 
@@ -116,7 +118,7 @@ async def test_what_goes_wrong_inside_is_told_by_an_event_and_only_that(caplog: 
 @pytest.mark.proves("3-04", "3-10")
 async def test_the_official_client_of_0_3_understands_why_it_gets_no_stream() -> None:
     script = ROOT / "tests" / "judges" / "rpc_client_03.py"
-    async with listening(JsonRpc(Scripted(TaskNotFound()))) as url, asyncio.timeout(BOUND_SECONDS):
+    async with listening(JsonRpcBinding(Scripted(TaskNotFound()))) as url, asyncio.timeout(BOUND_SECONDS):
         process = await asyncio.create_subprocess_exec(
             interpreter("a2a-sdk-03"), script, url, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
         )
@@ -132,7 +134,7 @@ async def test_the_official_client_of_0_3_understands_why_it_gets_no_stream() ->
 
 @pytest.mark.proves("STREAM-SUB-004")
 async def test_the_official_client_of_1_0_understands_why_it_gets_no_stream() -> None:
-    async with listening(JsonRpc(Scripted(TaskNotFound()))) as url, httpx.AsyncClient() as http:
+    async with listening(JsonRpcBinding(Scripted(TaskNotFound()))) as url, httpx.AsyncClient() as http:
         client = JsonRpcTransport(http, a2a_pb2.AgentCard(capabilities={"streaming": True}), url)
         with pytest.raises(TaskNotFoundError):
             await anext(client.subscribe(a2a_pb2.SubscribeToTaskRequest(id="t")))
@@ -195,7 +197,7 @@ async def test_a_stream_without_an_id_is_never_refused_aloud(dialect: str, metho
 @pytest.mark.parametrize(("dialect", "method"), [("v1", "GetTask"), ("v03", "tasks/get"), ("gen", "tasks/get")])
 async def test_notifications_in_a_batch_are_never_answered(dialect: str, method: str) -> None:
     notification = {"jsonrpc": "2.0", "method": method, "params": {"id": "t"}}
-    binding, headers = JsonRpc(Scripted(TaskNotFound())), {"X-A2A-Dialect": dialect}
+    binding, headers = JsonRpcBinding(Scripted(TaskNotFound())), {"X-A2A-Dialect": dialect}
     mixed = await call(binding, [notification, notification | {"id": 2}, notification], headers=headers)
     assert [error["id"] for error in mixed.json()] == [2]
     alone = await call(binding, [notification, notification | {"method": "Dance"}], headers=headers)

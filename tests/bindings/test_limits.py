@@ -9,11 +9,11 @@ import pytest
 from accord.a2a import Caller
 from accord.auth.authentication import Presented
 from accord.auth.rate_limits import CallerUsage, Quotas
-from accord.bindings import alarms
-from accord.bindings.http import App
-from accord.bindings.jsonrpc import JsonRpc
-from accord.bindings.rest import Rest
 from accord.errors import RequestTimeout, RequestTooLarge
+from accord.http import timers
+from accord.http.asgi import App
+from accord.http.jsonrpc import JsonRpcBinding
+from accord.http.rest import RestBinding
 from accord.service.guard import GuardedService
 from accord.testing.asgi import call
 from tests.bindings.scripted import Scripted, read_body
@@ -42,7 +42,9 @@ def rpc(method: str, params: object) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
 
 
-def served(quotas: Quotas | None = None, *, role: str | None = None, binding: type[Any] = JsonRpc, **guard: Any) -> App:
+def served(
+    quotas: Quotas | None = None, *, role: str | None = None, binding: type[Any] = JsonRpcBinding, **guard: Any
+) -> App:
     """A service behind its gate and a binding, on a clock that stands still; `role` is everybody's."""
 
     async def admit(presented: Presented) -> Caller:
@@ -125,17 +127,17 @@ async def test_headers_that_are_too_large_are_431(dialect: str) -> None:
 async def test_the_other_http_binding_refuses_with_the_same_statuses(root: str, dialect: str) -> None:
     send = {"message": SEND["v1"][1] if dialect == "v1" else SEND["v03"][1]}
     for wanted, app, path, body, headers in (
-        (403, served(role="reader", binding=Rest), "/message:send", send, {}),
-        (413, served(Quotas(body=10), binding=Rest), "/message:send", send, {}),
-        (413, served(Quotas(text=1), binding=Rest), "/message:send", send, {}),
-        (431, served(Quotas(head=2000), binding=Rest), "/message:send", send, {"X-Big": "x" * 2000}),
-        (400, served(required=frozenset({CITE}), binding=Rest), "/message:send", send, {}),
-        (200, served(required=frozenset({CITE}), binding=Rest), "/message:send", send, {"A2A-Extensions": CITE}),
+        (403, served(role="reader", binding=RestBinding), "/message:send", send, {}),
+        (413, served(Quotas(body=10), binding=RestBinding), "/message:send", send, {}),
+        (413, served(Quotas(text=1), binding=RestBinding), "/message:send", send, {}),
+        (431, served(Quotas(head=2000), binding=RestBinding), "/message:send", send, {"X-Big": "x" * 2000}),
+        (400, served(required=frozenset({CITE}), binding=RestBinding), "/message:send", send, {}),
+        (200, served(required=frozenset({CITE}), binding=RestBinding), "/message:send", send, {"A2A-Extensions": CITE}),
     ):
         answer = await call(app, body, path=root + path, headers=headers | said(dialect))
         assert answer.status == wanted, answer.body
         assert answer.headers.get("a2a-extensions") == (CITE if wanted == 200 else None)
-    limited = served(Quotas(rate=0.2, burst=1), binding=Rest)
+    limited = served(Quotas(rate=0.2, burst=1), binding=RestBinding)
     assert (await call(limited, path=root + "/tasks/t-1", method="GET")).status == 200
     answer = await call(limited, path=root + "/tasks/t-1", method="GET")
     assert (answer.status, answer.headers["retry-after"]) == (429, "5")
@@ -144,16 +146,19 @@ async def test_the_other_http_binding_refuses_with_the_same_statuses(root: str, 
 DEEP = 100_000
 
 
-@pytest.mark.parametrize("binding", [JsonRpc, Rest])
+@pytest.mark.parametrize("binding", [JsonRpcBinding, RestBinding])
 @pytest.mark.parametrize(("opens", "closes"), [(b"[", b"]"), (b'{"a":', b"}"), (b'[{"a":', b"}]")])
 async def test_no_nesting_hurts_whichever_way_it_comes(binding: type[Any], opens: bytes, closes: bytes) -> None:
     data = opens * DEEP + b"1" + closes * DEEP
     send = b'{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":%b}]}}' % data
-    body = send if binding is Rest else b'{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":%b}' % send
+    body = send if binding is RestBinding else b'{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":%b}' % send
     answer = await call(
-        served(binding=binding), body, path="/message:send" if binding is Rest else "/", headers={"A2A-Version": "1.0"}
+        served(binding=binding),
+        body,
+        path="/message:send" if binding is RestBinding else "/",
+        headers={"A2A-Version": "1.0"},
     )
-    assert answer.status == (400 if binding is Rest else 200)
+    assert answer.status == (400 if binding is RestBinding else 200)
     assert "nested" in answer.json()["error"]["message"]
 
 
@@ -221,7 +226,7 @@ async def test_somebody_else_s_cancellation_is_not_taken_for_lateness() -> None:
 
 
 async def test_what_comes_after_the_body_has_all_the_time_it_needs() -> None:
-    waiting, seen = alarms.of(asyncio.get_running_loop()), list[int]()
+    waiting, seen = timers.timers_of(asyncio.get_running_loop()), list[int]()
     client = Slow([b"{", b"}"], ends=True)
 
     async def receive() -> dict[str, Any]:
@@ -283,5 +288,5 @@ async def test_streams_and_batches_echo_extensions_and_nothing_unknown_is_echoed
 
 async def test_the_declared_extensions_reach_the_service() -> None:
     inner = Scripted()
-    await call(JsonRpc(inner), rpc(*GET["v1"]), headers={"A2A-Extensions": f"{CITE} ,{PLACE}, ,"})
+    await call(JsonRpcBinding(inner), rpc(*GET["v1"]), headers={"A2A-Extensions": f"{CITE} ,{PLACE}, ,"})
     assert inner.only.caller.extensions == {CITE, PLACE}

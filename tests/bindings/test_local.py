@@ -3,7 +3,7 @@
 import pytest
 
 from accord.agents.echo import echo
-from accord.app.application import to_a2a
+from accord.server.application import to_a2a
 from accord.testing import call
 
 CARD = "/.well-known/agent-card.json"

@@ -11,13 +11,13 @@ import pytest
 import uvicorn
 
 from accord.auth.rate_limits import Quotas
-from accord.bindings import outgoing
-from accord.bindings.compression import Compression
-from accord.bindings.connections import connections
-from accord.bindings.http import App, Receive, Scope, Send, respond
-from accord.bindings.outgoing import ClientGone, Outgoing
-from accord.bindings.streams import Large, Opened, Writer
 from accord.errors import AccordError, AgentUnavailable, RateLimited
+from accord.http import response_bodies
+from accord.http.asgi import App, Receive, Scope, Send, respond
+from accord.http.compression import Compression
+from accord.http.connections import connection_class
+from accord.http.response_bodies import ClientGone, ResponseBodies
+from accord.http.sse import LargeEvent, OpenEventStream, SseWriter
 from accord.model import Event
 from tests.bindings.scripted import EVENTS
 
@@ -67,7 +67,7 @@ class Answers:
     """An application that answers each path, which is the name of a caller, with one large body or stream."""
 
     def __init__(self, quotas: Quotas) -> None:
-        self.quotas, self.outgoing = quotas, Outgoing()
+        self.quotas, self.outgoing = quotas, ResponseBodies()
         self.streams = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,8 +75,8 @@ class Answers:
         try:
             if scope["path"].endswith("stream"):
                 self.streams += 1
-                writer = Writer(send, _encode, _broke, account=account, quotas=self.quotas, outgoing=self.outgoing)
-                await writer.run(Opened(EVENTS[0], _quiet()), receive, [])
+                writer = SseWriter(send, _encode, _broke, account=account, quotas=self.quotas, outgoing=self.outgoing)
+                await writer.run(OpenEventStream(EVENTS[0], _quiet()), receive, [])
             else:
                 await respond(send, 200, BODY, account=account, quotas=self.quotas, outgoing=self.outgoing)
         except ClientGone:
@@ -85,8 +85,8 @@ class Answers:
             await respond(send, error.row.http, b"")
 
 
-def _encode(event: Event) -> Large:
-    return Large(b"data: ", bytes(bytearray(BODY)), b"\n\n")  # equal, and another object each time
+def _encode(event: Event) -> LargeEvent:
+    return LargeEvent(b"data: ", bytes(bytearray(BODY)), b"\n\n")  # equal, and another object each time
 
 
 def _broke(error: AccordError) -> bytes:
@@ -105,7 +105,7 @@ async def connecting() -> AsyncIterator[Callable[[App], Coroutine[Any, Any, Conn
 
         async def serve(app: App) -> Connecting:
             listening = socket.create_server(("127.0.0.1", 0))
-            config = uvicorn.Config(app, http=connections(Quotas()), lifespan="off", log_config=None, ws="none")
+            config = uvicorn.Config(app, http=connection_class(Quotas()), lifespan="off", log_config=None, ws="none")
             server = uvicorn.Server(config)
             work = asyncio.create_task(server.serve([listening]))
 
@@ -169,7 +169,7 @@ async def test_who_stopped_reading_makes_room(connecting: Any, monkeypatch: pyte
     stalled = [await ask("alice-stream"), await ask("alice")]
     assert [await reader.status() for reader in stalled] == [200, 200]
     assert await (await ask("bob")).status() == 503
-    monkeypatch.setattr(outgoing, "STALLED_SECONDS", 0.0)
+    monkeypatch.setattr(response_bodies, "STALLED_SECONDS", 0.0)
     reader = await ask("bob")
     assert await reader.status() == 200
     assert await reader.exactly(len(BODY)) == BODY
@@ -199,12 +199,12 @@ async def test_a_large_answer_is_compressed_as_it_is_written(connecting: Any) ->
     await Compression(inner)(scope, receive, send)
     assert dict(sent[0]["headers"])[b"content-encoding"] == b"gzip"
     assert b"content-length" not in dict(sent[0]["headers"])
-    assert len(sent) > len(BODY) / outgoing.PIECE
+    assert len(sent) > len(BODY) / response_bodies.PIECE
     assert gzip.decompress(b"".join(message["body"] for message in sent[1:])) == BODY
 
 
 async def test_one_answer_above_a_limit_is_written_alone() -> None:
-    held, quotas = Outgoing(), Quotas(answers=MB, caller_answers=MB)
+    held, quotas = ResponseBodies(), Quotas(answers=MB, caller_answers=MB)
     with held.hold(BODY, "alice", quotas):
         with pytest.raises(RateLimited), held.hold(BODY, "alice", quotas):
             pass

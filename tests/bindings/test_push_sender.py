@@ -14,10 +14,10 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from accord import Context, agent
-from accord.bindings.push import PushSender
 from accord.engine import webhook_delivery
 from accord.engine.webhook_delivery import NotDelivered, WebhookDelivery
 from accord.errors import InvalidParams
+from accord.http.webhooks import HttpWebhookSender
 from accord.model import (
     Artifact,
     Authentication,
@@ -118,10 +118,10 @@ async def receiver(receiving: Receiving) -> Receiver:
 
 
 @pytest.fixture
-async def sender() -> AsyncIterator[PushSender]:
+async def sender() -> AsyncIterator[HttpWebhookSender]:
     """A sender that may reach this machine, and whose clock stands still."""
     async with Outbound(DEVELOPMENT, total_seconds=10) as outbound:
-        yield PushSender(outbound, keys=["server-key"], clock=lambda: AT + 0.9)
+        yield HttpWebhookSender(outbound, keys=["server-key"], clock=lambda: AT + 0.9)
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ SHAPES: dict[DialectName, tuple[str, Callable[[Any], Any], Any]] = {
 @pytest.mark.parametrize("dialect", list(DialectName))
 @bounded
 async def test_a_webhook_gets_the_body_of_its_dialect(
-    dialect: DialectName, sender: PushSender, receiver: Receiver
+    dialect: DialectName, sender: HttpWebhookSender, receiver: Receiver
 ) -> None:
     await sender.send(delivery(receiver.url, dialect.value))
     media_type, looks, found = SHAPES[dialect]
@@ -171,7 +171,9 @@ async def test_a_webhook_gets_the_body_of_its_dialect(
 @pytest.mark.proves("B-10", "0-32")
 @pytest.mark.parametrize("dialect", list(DialectName))
 @bounded
-async def test_a_webhook_may_ask_for_another_form(dialect: DialectName, sender: PushSender, receiver: Receiver) -> None:
+async def test_a_webhook_may_ask_for_another_form(
+    dialect: DialectName, sender: HttpWebhookSender, receiver: Receiver
+) -> None:
     for form in PushFormat:
         await sender.send(delivery(receiver.url, dialect.value, payload_format=form))
     found = dict(zip(PushFormat, receiver.bodies, strict=True))
@@ -183,7 +185,7 @@ async def test_a_webhook_may_ask_for_another_form(dialect: DialectName, sender: 
 
 
 @bounded
-async def test_a_webhook_without_a_dialect_gets_the_model_s_own(sender: PushSender, receiver: Receiver) -> None:
+async def test_a_webhook_without_a_dialect_gets_the_model_s_own(sender: HttpWebhookSender, receiver: Receiver) -> None:
     await sender.send(delivery(receiver.url, ""))
     assert receiver.bodies == [DIALECTS[DialectName.V1].encode_push(EVENT, TASK)]
 
@@ -191,7 +193,9 @@ async def test_a_webhook_without_a_dialect_gets_the_model_s_own(sender: PushSend
 @pytest.mark.proves("B-09", "0-29", "3-12", "PUSH-DELIVER-001")
 @pytest.mark.parametrize("scheme", ["Bearer", "Basic", "ApiKey"])
 @bounded
-async def test_a_webhook_is_called_with_its_credentials(scheme: str, sender: PushSender, receiver: Receiver) -> None:
+async def test_a_webhook_is_called_with_its_credentials(
+    scheme: str, sender: HttpWebhookSender, receiver: Receiver
+) -> None:
     authentication = Authentication(scheme=scheme, credentials="Y3JlZA==")
     await sender.send(delivery(receiver.url, token="t0ken", authentication=authentication))
     await sender.send(delivery(receiver.url, token="t0ken"))
@@ -205,7 +209,7 @@ async def test_a_webhook_is_called_with_its_credentials(scheme: str, sender: Pus
 @pytest.mark.proves("B-09", "4-30")
 @bounded
 async def test_a_webhook_is_signed_with_every_key_that_its_receiver_may_know(
-    sender: PushSender, receiver: Receiver
+    sender: HttpWebhookSender, receiver: Receiver
 ) -> None:
     await sender.send(delivery(receiver.url, token="t0ken"))
     signed = b"%d." % AT + receiver.bodies[0]
@@ -217,12 +221,12 @@ async def test_a_webhook_is_signed_with_every_key_that_its_receiver_may_know(
 @bounded
 async def test_without_any_key_nothing_is_signed(receiver: Receiver) -> None:
     async with Outbound(DEVELOPMENT) as outbound:
-        await PushSender(outbound).send(delivery(receiver.url))
+        await HttpWebhookSender(outbound).send(delivery(receiver.url))
     assert receiver.headers("X-A2A-Signature") == [None]
 
 
 @bounded
-async def test_a_large_task_is_sent_whole(sender: PushSender, receiver: Receiver) -> None:
+async def test_a_large_task_is_sent_whole(sender: HttpWebhookSender, receiver: Receiver) -> None:
     part = Part(text="x" * 3_000_000)
     task = replace(TASK, artifacts=(Artifact(artifact_id="a-1", parts=(part,)),))
     await sender.send(replace(delivery(receiver.url, "v03"), task=task))
@@ -235,7 +239,7 @@ async def test_a_large_task_is_sent_whole(sender: PushSender, receiver: Receiver
 @pytest.mark.proves("C-13")
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
 @bounded
-async def test_any_2xx_is_a_delivery(status: int, sender: PushSender, receiver: Receiver) -> None:
+async def test_any_2xx_is_a_delivery(status: int, sender: HttpWebhookSender, receiver: Receiver) -> None:
     receiver.answers = lambda _: web.Response(status=status)
     await sender.send(delivery(receiver.url))
     assert len(receiver.got) == 1
@@ -245,7 +249,7 @@ async def test_any_2xx_is_a_delivery(status: int, sender: PushSender, receiver: 
 @pytest.mark.parametrize("status", [301, 304, 308, 400, 401, 403, 404, 405, 408, 410, 422, 425, 429, 500, 503, 599])
 @bounded
 async def test_everything_else_is_none_and_only_gone_is_final(
-    status: int, sender: PushSender, receiver: Receiver
+    status: int, sender: HttpWebhookSender, receiver: Receiver
 ) -> None:
     receiver.answers = lambda _: web.Response(status=status, text="internal details")
     with pytest.raises(NotDelivered) as failure:
@@ -271,7 +275,7 @@ async def test_everything_else_is_none_and_only_gone_is_final(
 )
 @bounded
 async def test_a_receiver_may_say_when_to_come_again(
-    stated: str, seconds: float | None, sender: PushSender, receiver: Receiver
+    stated: str, seconds: float | None, sender: HttpWebhookSender, receiver: Receiver
 ) -> None:
     receiver.answers = lambda _: web.Response(status=429, headers={"Retry-After": stated})
     with pytest.raises(NotDelivered) as failure:
@@ -281,7 +285,7 @@ async def test_a_receiver_may_say_when_to_come_again(
 
 @pytest.mark.proves("B-18")
 @bounded
-async def test_a_redirect_is_not_followed(sender: PushSender, receiving: Receiving) -> None:
+async def test_a_redirect_is_not_followed(sender: HttpWebhookSender, receiving: Receiving) -> None:
     outside, inside = await receiving(), await receiving()
     outside.answers = lambda _: web.Response(status=307, headers={"Location": inside.url})
     with pytest.raises(NotDelivered, match="307"):
@@ -292,7 +296,7 @@ async def test_a_redirect_is_not_followed(sender: PushSender, receiving: Receivi
 @pytest.mark.parametrize("speaks", [endless, begun], ids=["a body without end", "a body that does not come"])
 @bounded
 async def test_nobody_waits_for_what_a_receiver_adds_to_its_status(
-    speaks: Any, sender: PushSender, listening: Listening
+    speaks: Any, sender: HttpWebhookSender, listening: Listening
 ) -> None:
     listener = await listening(speaks)
     await sender.send(delivery(f"http://127.0.0.1:{listener.port}/"))
@@ -304,7 +308,7 @@ async def test_a_receiver_that_hangs_is_given_up_and_tried_again(receiver: Recei
     receiver.gate.clear()
     async with Outbound(DEVELOPMENT, total_seconds=0.2) as outbound:
         with pytest.raises(NotDelivered, match="in time") as failure:
-            await PushSender(outbound).send(delivery(receiver.url))
+            await HttpWebhookSender(outbound).send(delivery(receiver.url))
     assert not failure.value.is_final
 
 
@@ -324,7 +328,7 @@ async def test_a_name_of_a_private_address_looks_like_one_that_does_not_exist(ad
     for resolve in (Names([address]), nowhere):
         async with Outbound(resolve=resolve) as outbound:
             with pytest.raises(NotDelivered) as failure:
-                await PushSender(outbound).send(delivery("https://hooks.example.com/"))
+                await HttpWebhookSender(outbound).send(delivery("https://hooks.example.com/"))
         seen.append((str(failure.value), failure.value.is_final, failure.value.sent.status))
     assert seen == [("The host's name has no public address", False, None)] * 2
 
@@ -337,7 +341,7 @@ async def test_a_name_of_a_private_address_looks_like_one_that_does_not_exist(ad
 @bounded
 async def test_a_hostile_address_is_refused_when_set_and_when_sent(url: str) -> None:
     async with Outbound() as outbound:
-        sender = PushSender(outbound)
+        sender = HttpWebhookSender(outbound)
         with pytest.raises(InvalidParams) as refused:
             sender.check(PushConfig(url=url))
         assert refused.value.violations[0].field == "url"
@@ -357,7 +361,7 @@ async def test_a_hostile_address_is_refused_when_set_and_when_sent(url: str) -> 
 )
 @bounded
 async def test_what_no_header_can_carry_is_refused_when_set_and_never_sent(
-    fields: dict[str, Any], sender: PushSender, receiver: Receiver
+    fields: dict[str, Any], sender: HttpWebhookSender, receiver: Receiver
 ) -> None:
     with pytest.raises(InvalidParams):
         sender.check(PushConfig(url=receiver.url, **fields))
@@ -386,7 +390,7 @@ def with_hook(receiver: Receiver, **fields: Any) -> Any:
 @pytest.mark.usefixtures("impatient")
 @bounded
 async def test_a_task_is_told_in_order_and_again_after_a_failure(
-    hosting: Hosting, sender: PushSender, receiver: Receiver, caplog: pytest.LogCaptureFixture
+    hosting: Hosting, sender: HttpWebhookSender, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     receiver.answers = lambda count: web.Response(status=500 if count in (1, 2, 4) else 200)
@@ -402,7 +406,7 @@ async def test_a_task_is_told_in_order_and_again_after_a_failure(
 
 @bounded
 async def test_a_receiver_that_is_gone_is_not_called_again_and_may_be_asked_for(
-    hosting: Hosting, sender: PushSender, receiver: Receiver
+    hosting: Hosting, sender: HttpWebhookSender, receiver: Receiver
 ) -> None:
     receiver.answers = lambda count: web.Response(status=410 if count == 1 else 200)
     host = await hosting(tells, sender=sender)
@@ -422,7 +426,7 @@ async def test_a_receiver_that_is_gone_is_not_called_again_and_may_be_asked_for(
 @pytest.mark.proves("C-13")
 @bounded
 async def test_a_webhook_that_hangs_holds_up_no_stream_and_no_other_webhook(
-    hosting: Hosting, sender: PushSender, receiving: Receiving
+    hosting: Hosting, sender: HttpWebhookSender, receiving: Receiving
 ) -> None:
     hanging, quick = await receiving(), await receiving()
     hanging.gate.clear()
@@ -442,7 +446,7 @@ async def test_a_webhook_that_hangs_holds_up_no_stream_and_no_other_webhook(
 @bounded
 async def test_a_hostile_webhook_is_refused_by_the_service(hosting: Hosting) -> None:
     async with Outbound() as outbound:
-        host = await hosting(tells, sender=PushSender(outbound))
+        host = await hosting(tells, sender=HttpWebhookSender(outbound))
         task = await sent(host.default, saying("x"), ALICE)
         with pytest.raises(InvalidParams, match="loopback"):
             await host.default.push_set(PushConfig(url="https://127.0.0.1/", task_id=task.id), ALICE)

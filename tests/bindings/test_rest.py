@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from accord.bindings.jsonrpc import JsonRpc
-from accord.bindings.rest import Rest
 from accord.errors import AuthenticationFailed, InternalError, RateLimited, TaskNotFound
+from accord.http.jsonrpc import JsonRpcBinding
+from accord.http.rest import RestBinding
 from accord.model import (
     CancelRequest,
     CardRequest,
@@ -209,7 +209,7 @@ each_whole = pytest.mark.parametrize("case", WHOLE, ids=lambda case: f"{case.dia
 each_stream = pytest.mark.parametrize("case", STREAMS, ids=lambda case: f"{case.dialect.value} {case.verb} {case.path}")
 
 
-async def ask(app: Rest, case: Case, headers: dict[str, str] | None = None, **more: Any) -> Response:
+async def ask(app: RestBinding, case: Case, headers: dict[str, str] | None = None, **more: Any) -> Response:
     stated = {"content-type": JSON if case.body else ""} | (headers or {})
     asked = {"method": case.verb, "path": case.path, "query": case.query} | more
     return await call(app, case.body, headers=stated, **asked)
@@ -229,7 +229,7 @@ def test_every_operation_is_asked_below_in_both_versions() -> None:
 @each_whole
 async def test_an_operation_is_understood_and_answered(case: Case) -> None:
     service = Scripted()
-    answer = await ask(Rest(service), case)
+    answer = await ask(RestBinding(service), case)
     asked = service.only
     assert (asked.operation, asked.request, asked.caller.origin) == (case.operation, case.request, case.dialect.value)
     assert answer.status == 200
@@ -248,7 +248,7 @@ async def test_an_operation_is_understood_and_answered(case: Case) -> None:
 
 async def test_a_message_alone_is_answered_as_one() -> None:
     alone = Message(message_id="m", role=Role.AGENT, parts=(Part(text="hi"),))
-    app = Rest(Scripted(results={Operation.SEND: alone}))
+    app = RestBinding(Scripted(results={Operation.SEND: alone}))
     message = {"messageId": "m", "role": "ROLE_AGENT"}
     sent = await call(app, SEND_1, path="/message:send")
     assert sent.json() == {"message": message | {"parts": [{"text": "hi"}]}}
@@ -259,7 +259,7 @@ async def test_a_message_alone_is_answered_as_one() -> None:
 @pytest.mark.parametrize("stream", [False, True])
 async def test_in_0_3_an_answer_has_the_names_that_the_question_had(stream: bool) -> None:
     made = Message(message_id="m", role=Role.AGENT, parts=(Part(data={"taskId": 1}),), metadata={"myName": {}})
-    app = Rest(Scripted(results={Operation.SEND: made}))
+    app = RestBinding(Scripted(results={Operation.SEND: made}))
     content: dict[str, Any] = {"role": "ROLE_USER", "content": [{"text": "x"}], "metadata": {"task_id": "mine"}}
     for message_id, context_id in (("messageId", "contextId"), ("message_id", "context_id")):
         question = {"message": content | {message_id: "m"}}
@@ -294,25 +294,27 @@ async def test_in_0_3_an_answer_has_the_names_that_the_question_had(stream: bool
     ],
 )
 async def test_an_answer_is_called_what_its_caller_likes_best(accept: str, named: str) -> None:
-    app = Rest(Scripted())
+    app = RestBinding(Scripted())
     for headers in ({"accept": accept}, {"accept": accept, "content-type": A2A_JSON}):
         answer = await call(app, SEND_1, path="/message:send", headers=headers)
         assert (answer.status, answer.headers["content-type"]) == (200, named)
         old = await call(app, SEND_03, path="/v1/message:send", headers=headers)
         assert (old.status, old.headers["content-type"]) == (200, JSON)
-    refused = await call(Rest(Scripted(TaskNotFound())), method="GET", path="/tasks/t", headers={"accept": accept})
+    refused = await call(
+        RestBinding(Scripted(TaskNotFound())), method="GET", path="/tasks/t", headers={"accept": accept}
+    )
     assert refused.headers["content-type"] == named
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.verb == "GET"], ids=lambda case: case.path)
 async def test_head_answers_with_the_headers_of_get(case: Case) -> None:
     service = Scripted()
-    app = Rest(service)
+    app = RestBinding(service)
     whole, head = await ask(app, case), await ask(app, case, method="HEAD")
     assert (head.status, head.headers, head.body) == (200, whole.headers, b"")
     assert service.calls[0] == service.calls[1]
     assert service.closed == (2 if case in STREAMS else 0)
-    refused = await ask(Rest(Scripted(TaskNotFound())), case, method="HEAD")
+    refused = await ask(RestBinding(Scripted(TaskNotFound())), case, method="HEAD")
     assert (refused.status, refused.body, refused.headers["content-length"] > "0") == (404, b"", True)
 
 
@@ -349,7 +351,7 @@ TELLS = {
 @each_stream
 async def test_a_stream_is_plain_events_with_their_numbers(case: Case) -> None:
     service = Scripted()
-    answer = await ask(Rest(service), case)
+    answer = await ask(RestBinding(service), case)
     asked = service.only
     assert (asked.operation, asked.request, asked.after) == (case.operation, case.request, None)
     assert answer.status == 200
@@ -372,7 +374,7 @@ async def test_a_stream_is_plain_events_with_their_numbers(case: Case) -> None:
 )
 async def test_a_stream_goes_on_after_the_last_event_seen(case: Case, headers: dict[str, str], query: str) -> None:
     service = Scripted()
-    answer = await ask(Rest(service), case, headers, query=query)
+    answer = await ask(RestBinding(service), case, headers, query=query)
     assert service.only.after == 0
     assert service.only.request == case.request
     assert [frame.id for frame in answer.frames()] == ["1", "2"]
@@ -382,7 +384,7 @@ async def test_a_stream_goes_on_after_the_last_event_seen(case: Case, headers: d
 @pytest.mark.parametrize("seen", ["x", "-1", "1.5", "\u0663", "9" * 19])
 async def test_what_is_no_number_of_an_event_is_refused(case: Case, seen: str) -> None:
     service = Scripted()
-    answer = await ask(Rest(service), case, query=f"after={seen}")
+    answer = await ask(RestBinding(service), case, query=f"after={seen}")
     assert (answer.status, b"after is not the number of an event" in answer.body) == (400, True)
     assert not service.calls
 
@@ -390,7 +392,7 @@ async def test_what_is_no_number_of_an_event_is_refused(case: Case, seen: str) -
 @pytest.mark.proves("HTTP_JSON-ERR-001", "HTTP_JSON-ERR-002")
 @each_stream
 async def test_a_stream_that_breaks_ends_with_an_error(case: Case) -> None:
-    app = Rest(Scripted(broken=RateLimited("Too much", retry_after=3)))
+    app = RestBinding(Scripted(broken=RateLimited("Too much", retry_after=3)))
     answer = await ask(app, case)
     *told, last = answer.frames()
     assert [json.loads(frame.data) for frame in told] == TELLS[case.dialect]
@@ -405,7 +407,7 @@ async def test_a_stream_that_breaks_ends_with_an_error(case: Case) -> None:
 
 
 async def test_a_stream_that_breaks_unforeseen_tells_no_secrets(caplog: pytest.LogCaptureFixture) -> None:
-    answer = await ask(Rest(Scripted(broken=RuntimeError("hunter2"))), STREAMS[0])
+    answer = await ask(RestBinding(Scripted(broken=RuntimeError("hunter2"))), STREAMS[0])
     assert json.loads(answer.frames()[-1].data)["error"]["message"] == InternalError().message
     assert b"hunter2" not in answer.body
     assert "hunter2" in caplog.text
@@ -417,7 +419,7 @@ async def test_a_stream_that_breaks_unforeseen_tells_no_secrets(caplog: pytest.L
 @pytest.mark.proves("3-16", "CORE-ERR-001")
 @each
 async def test_every_operation_may_fail(case: Case) -> None:
-    answer = await ask(Rest(Scripted(TaskNotFound("Gone", metadata={"taskId": "t-1"}))), case)
+    answer = await ask(RestBinding(Scripted(TaskNotFound("Gone", metadata={"taskId": "t-1"}))), case)
     assert (answer.status, answer.headers["x-a2a-dialect"]) == (404, case.dialect.value)
     if case.dialect is V03:
         data = {"reason": "TASK_NOT_FOUND", "taskId": "t-1"}
@@ -434,7 +436,7 @@ async def test_every_operation_may_fail(case: Case) -> None:
 
 @each
 async def test_what_is_unforeseen_shows_nothing(case: Case, caplog: pytest.LogCaptureFixture) -> None:
-    answer = await ask(Rest(Scripted(RuntimeError("hunter2"))), case)
+    answer = await ask(RestBinding(Scripted(RuntimeError("hunter2"))), case)
     assert (answer.status, b"hunter2" in answer.body) == (500, False)
     assert InternalError().message.encode() in answer.body
     assert "hunter2" in caplog.text
@@ -443,11 +445,11 @@ async def test_what_is_unforeseen_shows_nothing(case: Case, caplog: pytest.LogCa
 @pytest.mark.proves("BIND-EQUIV-003", "CORE-ERR-001")
 @pytest.mark.parametrize("path", ["/tasks/t", "/v1/tasks/t"])
 async def test_an_error_says_in_headers_what_to_do_about_it(path: str) -> None:
-    answer = await call(Rest(Scripted(RateLimited(retry_after=7))), method="GET", path=path)
+    answer = await call(RestBinding(Scripted(RateLimited(retry_after=7))), method="GET", path=path)
     assert (answer.status, answer.headers["retry-after"]) == (429, "7")
     unknown = AuthenticationFailed()
     unknown.challenges = ('Bearer realm="a"',)
-    answer = await call(Rest(Scripted(unknown)), method="GET", path=path)
+    answer = await call(RestBinding(Scripted(unknown)), method="GET", path=path)
     assert (answer.status, answer.headers["www-authenticate"]) == (401, 'Bearer realm="a"')
 
 
@@ -458,7 +460,7 @@ async def test_an_error_says_in_headers_what_to_do_about_it(path: str) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if case.dialect is V1], ids=lambda case: case.path)
 async def test_both_bindings_ask_and_answer_the_same(case: Case) -> None:
     rest, rpc = Scripted(), Scripted()
-    plain = await ask(Rest(rest), case)
+    plain = await ask(RestBinding(rest), case)
     ids = {"taskId": "t-1", "id": "p-1"} if "/p-1" in case.path else {"taskId": "t-1"}
     where = ids if "push" in case.path else {"id": "t-1"} if "t-1" in case.path else {}
     typed: dict[str, Any] = {"historyLength": 2} if case.query == "historyLength=2" else {}
@@ -468,7 +470,7 @@ async def test_both_bindings_ask_and_answer_the_same(case: Case) -> None:
         typed = filters | {"pageSize": 5, "includeArtifacts": True}
     params = where | typed | (case.body if isinstance(case.body, dict) else {})
     envelope = {"jsonrpc": "2.0", "id": 1, "method": case.operation.value, "params": params}
-    wrapped = await call(JsonRpc(rpc), envelope, headers={"A2A-Version": "1.0"})
+    wrapped = await call(JsonRpcBinding(rpc), envelope, headers={"A2A-Version": "1.0"})
     assert [one.caller.binding for one in (*rest.calls, *rpc.calls)] == ["rest", "jsonrpc"]
     by_rpc = [one._replace(caller=replace(one.caller, binding="rest")) for one in rpc.calls]
     assert rest.calls == by_rpc, "all else is the same"
@@ -484,7 +486,7 @@ async def test_both_bindings_ask_and_answer_the_same(case: Case) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if case.dialect is V1], ids=lambda case: case.path)
 async def test_both_bindings_refuse_for_the_same_reason(case: Case) -> None:
     error = TaskNotFound("Gone", metadata={"taskId": "t-1"})
-    plain = (await ask(Rest(Scripted(error)), case)).json()["error"]
+    plain = (await ask(RestBinding(Scripted(error)), case)).json()["error"]
     method = {"method": "GetTask", "params": {"id": "t-1"}}
-    wrapped = (await call(JsonRpc(Scripted(error)), {"jsonrpc": "2.0", "id": 1} | method)).json()["error"]
+    wrapped = (await call(JsonRpcBinding(Scripted(error)), {"jsonrpc": "2.0", "id": 1} | method)).json()["error"]
     assert (wrapped["code"], wrapped["message"], wrapped["data"]) == (-32001, plain["message"], plain["details"])

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from accord.a2a import Caller
 from accord.auth.authentication import Presented
 from accord.auth.rate_limits import Quotas
-from accord.bindings.http import QUOTAS, App, Receive, Scope, Send
-from accord.bindings.jsonrpc import JsonRpc
-from accord.bindings.rest import Rest
 from accord.errors import TABLE, AccordError, AuthenticationFailed, Violation
+from accord.http.asgi import QUOTAS, App, Receive, Scope, Send
+from accord.http.jsonrpc import JsonRpcBinding
+from accord.http.rest import RestBinding
 from accord.protocol.codec import MAX_DEPTH
 from accord.protocol.operations import DialectName
 from accord.testing.asgi import Response, call
@@ -77,7 +77,7 @@ IDS = {
 @pytest.mark.parametrize(("written", "meant"), IDS.items())
 async def test_ids_are_read_from_the_path_as_they_were_sent(prefix: str, written: str, meant: str) -> None:
     service = Scripted()
-    app = Rest(service)
+    app = RestBinding(service)
     assert (await get(app, f"{prefix}/tasks/{written}")).status == 200
     assert (await call(app, path=f"{prefix}/tasks/{written}:cancel")).status == 200
     assert (await get(app, prefix + PUSHES.format(written) + f"/{written}")).status == 200
@@ -88,7 +88,7 @@ async def test_ids_are_read_from_the_path_as_they_were_sent(prefix: str, written
 @pytest.mark.parametrize("prefix", PREFIXES)
 async def test_without_a_raw_path_the_decoded_one_is_used(prefix: str) -> None:
     service = Scripted()
-    app = Rest(service)
+    app = RestBinding(service)
 
     async def bare(scope: Scope, receive: Receive, send: Send) -> None:
         await app({key: value for key, value in scope.items() if key != "raw_path"}, receive, send)
@@ -102,7 +102,7 @@ async def test_without_a_raw_path_the_decoded_one_is_used(prefix: str) -> None:
 @pytest.mark.parametrize("mount", ["/agents/echo", "/agents/echo/", "/agents/my%20agent"])
 async def test_it_answers_below_where_it_is_mounted(prefix: str, mount: str) -> None:
     service = Scripted()
-    app = Rest(service)
+    app = RestBinding(service)
 
     async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
         await app({**scope, "root_path": mount.replace("%20", " ")}, receive, send)
@@ -116,7 +116,7 @@ async def test_it_answers_below_where_it_is_mounted(prefix: str, mount: str) -> 
 @pytest.mark.parametrize("tenant", ["acme", "a%20b", "message:send", "V1"])
 async def test_a_tenant_may_precede_every_address_of_1_0(tenant: str) -> None:
     service = Scripted()
-    app = Rest(service)
+    app = RestBinding(service)
     meant = tenant.replace("%20", " ")
     hook = {"url": "https://h.example/", "tenant": "other"}
     answers = [
@@ -139,7 +139,7 @@ async def test_a_tenant_may_precede_every_address_of_1_0(tenant: str) -> None:
 
 async def test_a_tenant_may_also_be_a_parameter() -> None:
     service = Scripted()
-    app = Rest(service)
+    app = RestBinding(service)
     await get(app, "/tasks", "tenant=acme")
     await call(app, SEND[""] | {"tenant": "acme"}, path="/message:send")
     assert [asked.request.tenant for asked in service.calls] == ["acme", "acme"]
@@ -149,7 +149,7 @@ async def test_a_tenant_may_also_be_a_parameter() -> None:
 @pytest.mark.parametrize("name", ["id", "taskId", "task_id", "name", "parent"])
 async def test_the_path_wins_over_what_else_names_a_task(prefix: str, name: str) -> None:
     service = Scripted()
-    app = Rest(service)
+    app = RestBinding(service)
     other = {name: "tasks/other" if name in ("name", "parent") else "other"}
     query = "&".join(f"{key}={value}" for key, value in other.items())
     hook = {"url": "https://h.example/"} | (other if name != "id" else {})
@@ -189,7 +189,7 @@ LOST = [
 async def test_an_unknown_address_is_answered_with_those_that_are_known(verb: str, path: str) -> None:
     service = Scripted()
     for prefix, dialect in (("", "v1"), ("/v1", "v03")):
-        answer = await call(Rest(service), method=verb, path=prefix + path)
+        answer = await call(RestBinding(service), method=verb, path=prefix + path)
         if prefix and not path.startswith("/"):
             assert answer.status == 404
             continue
@@ -204,7 +204,7 @@ async def test_an_unknown_address_is_answered_with_those_that_are_known(verb: st
 
 
 async def test_an_unknown_address_is_not_repeated_at_length() -> None:
-    answer = await get(Rest(Scripted()), "/" + "x" * 10_000)
+    answer = await get(RestBinding(Scripted()), "/" + "x" * 10_000)
     assert answer.status == 404
     assert len(answer.body) < 1000
 
@@ -225,7 +225,7 @@ async def test_an_unknown_address_is_not_repeated_at_length() -> None:
 )
 async def test_other_verbs_are_refused_with_those_that_are_allowed(prefix: str, path: str, allow: str) -> None:
     service = Scripted()
-    app = Rest(service)
+    app = RestBinding(service)
     for verb in {"GET", "POST", "DELETE", "PUT", "PATCH", "OPTIONS", "HEAD"} - set(allow.split(", ")):
         answer = await call(app, method=verb, path=prefix + path)
         assert (answer.status, answer.headers["allow"], answer.body) == (405, allow, b"")
@@ -234,7 +234,10 @@ async def test_other_verbs_are_refused_with_those_that_are_allowed(prefix: str, 
 
 async def test_only_enabled_dialects_have_addresses() -> None:
     service = Scripted()
-    new, old = Rest(service, enabled=frozenset({V1})), Rest(service, enabled=frozenset({V03, DialectName.GEN}))
+    new, old = (
+        RestBinding(service, enabled=frozenset({V1})),
+        RestBinding(service, enabled=frozenset({V03, DialectName.GEN})),
+    )
     assert (await get(new, "/v1/tasks/t")).headers["x-a2a-dialect"] == "v1"
     assert service.only.request.tenant == "v1"
     lost = await get(old, "/tasks/t")
@@ -253,7 +256,7 @@ async def test_only_enabled_dialects_have_addresses() -> None:
     ],
 )
 async def test_where_nothing_is_only_what_is_enabled_is_named(enabled: set[DialectName], path: str, named: str) -> None:
-    lost = await call(Rest(Scripted(), enabled=frozenset(enabled)), b"{}", path=path)
+    lost = await call(RestBinding(Scripted(), enabled=frozenset(enabled)), b"{}", path=path)
     card = "/.well-known/agent-card.json describes the agent"
     assert lost.status == 404
     assert message(lost) == f"There is nothing at POST {path}; messages go to {named}, and {card}"
@@ -288,7 +291,7 @@ async def test_where_nothing_is_only_what_is_enabled_is_named(enabled: set[Diale
 )
 async def test_a_version_that_an_address_does_not_speak_is_refused(prefix: str, version: str, is_spoken: bool) -> None:
     service = Scripted()
-    app = Rest(service)
+    app = RestBinding(service)
     answers = [
         await get(app, prefix + "/tasks/t", a2a_version=version),
         await get(app, prefix + "/tasks/t", f"A2A-Version={version}"),
@@ -307,7 +310,7 @@ async def test_a_version_that_an_address_does_not_speak_is_refused(prefix: str, 
 
 
 async def test_a_header_wins_over_the_query() -> None:
-    app = Rest(Scripted())
+    app = RestBinding(Scripted())
     assert (await get(app, "/tasks/t", "A2A-Version=0.3", a2a_version="1.0")).status == 200
     assert (await get(app, "/tasks/t", "A2A-Version=1.0", a2a_version="0.3")).status == 400
 
@@ -330,7 +333,9 @@ async def test_a_header_wins_over_the_query() -> None:
 )
 async def test_json_goes_by_two_names(prefix: str, named: str) -> None:
     service = Scripted()
-    answer = await call(Rest(service), SEND[prefix], path=prefix + "/message:send", headers={"content-type": named})
+    answer = await call(
+        RestBinding(service), SEND[prefix], path=prefix + "/message:send", headers={"content-type": named}
+    )
     assert (answer.status, len(service.calls)) == (200, 1)
 
 
@@ -353,7 +358,7 @@ async def test_json_goes_by_two_names(prefix: str, named: str) -> None:
 @pytest.mark.parametrize("path", ["/message:send", "/message:stream", "/tasks/t:cancel", "/tasks/t:subscribe"])
 async def test_a_body_that_is_called_something_else_is_not_read(prefix: str, named: str, path: str) -> None:
     service = Scripted()
-    answer = await call(Rest(service), SEND[prefix], path=prefix + path, headers={"content-type": named})
+    answer = await call(RestBinding(service), SEND[prefix], path=prefix + path, headers={"content-type": named})
     assert (answer.status, reason(answer)) == (400, "CONTENT_TYPE_NOT_SUPPORTED")
     assert "application/json or application/a2a+json" in message(answer)
     assert len(message(answer)) < 200
@@ -363,7 +368,7 @@ async def test_a_body_that_is_called_something_else_is_not_read(prefix: str, nam
 @pytest.mark.parametrize("prefix", PREFIXES)
 async def test_without_a_body_no_type_is_needed_but_a_wrong_one_is_refused(prefix: str) -> None:
     service = Scripted()
-    app = Rest(service)
+    app = RestBinding(service)
     for path in ("/tasks/t:cancel", "/tasks/t:subscribe"):
         assert (await call(app, path=prefix + path, headers={"content-type": ""})).status == 200
         assert (await call(app, path=prefix + path)).status == 200
@@ -377,7 +382,7 @@ async def test_without_a_body_no_type_is_needed_but_a_wrong_one_is_refused(prefi
 @pytest.mark.parametrize("body", [b"{", b"\xff", b'{"id":"other"}', b"text"])
 async def test_a_body_means_nothing_where_the_verb_has_none(prefix: str, body: bytes) -> None:
     service = Scripted()
-    app = Rest(service)
+    app = RestBinding(service)
     for named in ("", "text/plain", "application/json"):
         got = await call(app, body, method="GET", path=prefix + "/tasks/t", headers={"content-type": named})
         where = prefix + PUSHES.format("t") + "/p"
@@ -390,7 +395,7 @@ async def test_a_body_means_nothing_where_the_verb_has_none(prefix: str, body: b
 @pytest.mark.parametrize("prefix", PREFIXES)
 async def test_a_query_means_nothing_where_there_is_a_body(prefix: str) -> None:
     service = Scripted()
-    await call(Rest(service), path=prefix + "/tasks/t:cancel", query="id=other&metadata=x&tenant=y")
+    await call(RestBinding(service), path=prefix + "/tasks/t:cancel", query="id=other&metadata=x&tenant=y")
     assert (service.only.request.id, service.only.request.metadata, service.only.request.tenant) == ("t", None, None)
 
 
@@ -422,7 +427,7 @@ BODIES: dict[str, tuple[bytes, str]] = {
 @pytest.mark.parametrize(("body", "why"), BODIES.values(), ids=BODIES)
 async def test_a_bad_body_is_refused(prefix: str, path: str, body: bytes, why: str) -> None:
     service = Scripted()
-    answer = await call(Rest(service), body, path=prefix + path)
+    answer = await call(RestBinding(service), body, path=prefix + path)
     assert (answer.status, reason(answer)) == (400, why)
     assert not service.calls
 
@@ -431,9 +436,9 @@ async def test_a_bad_body_is_refused(prefix: str, path: str, body: bytes, why: s
 @pytest.mark.parametrize("path", ["/message:send", "/tasks/t:cancel", "/v1/message:send"])
 async def test_a_body_that_is_too_large_is_refused(path: str) -> None:
     service = Scripted()
-    answer = await call(Rest(service), b" " * (QUOTAS.body + 1), path=path)
+    answer = await call(RestBinding(service), b" " * (QUOTAS.body + 1), path=path)
     assert (answer.status, reason(answer)) == (413, "REQUEST_TOO_LARGE")
-    got = await call(Rest(service), b" " * (QUOTAS.body + 1), path="/tasks/t", method="GET")
+    got = await call(RestBinding(service), b" " * (QUOTAS.body + 1), path="/tasks/t", method="GET")
     assert got.status == 413
     assert not service.calls
 
@@ -455,7 +460,7 @@ async def test_a_body_that_is_too_large_is_refused(path: str) -> None:
     ],
 )
 async def test_a_wrong_member_is_named(path: str, body: Any, named: str) -> None:
-    answer = await call(Rest(Scripted()), body, path=path)
+    answer = await call(RestBinding(Scripted()), body, path=path)
     assert (answer.status, reason(answer), field(answer)) == (400, "INVALID_PARAMS", named)
 
 
@@ -478,7 +483,7 @@ async def test_a_wrong_member_is_named(path: str, body: Any, named: str) -> None
 )
 async def test_a_wrong_parameter_is_named(prefix: str, path: str, query: str, named: str) -> None:
     service = Scripted()
-    answer = await get(Rest(service), prefix + path, query)
+    answer = await get(RestBinding(service), prefix + path, query)
     assert (answer.status, reason(answer), field(answer)) == (400, "INVALID_PARAMS", named)
     assert not service.calls
 
@@ -487,7 +492,7 @@ async def test_a_wrong_parameter_is_named(prefix: str, path: str, query: str, na
 @pytest.mark.parametrize("query", ["x=1&x=2&y", "&&&", "=", "a=%zz", "after=1", "utm=\u00e9", "x" * 5000])
 async def test_unknown_parameters_are_ignored(prefix: str, query: str) -> None:
     service = Scripted()
-    assert (await get(Rest(service), prefix + "/tasks/t", query)).status == 200
+    assert (await get(RestBinding(service), prefix + "/tasks/t", query)).status == 200
     assert service.only.request.id == "t"
 
 
@@ -495,7 +500,7 @@ async def test_unknown_parameters_are_ignored(prefix: str, query: str) -> None:
 @pytest.mark.parametrize(("path", "query"), [("/tasks/%FF", ""), ("/tasks/%C3", ""), ("/tasks", "contextId=%FF")])
 async def test_an_address_that_is_no_text_is_refused(prefix: str, path: str, query: str) -> None:
     service = Scripted()
-    answer = await get(Rest(service), prefix + path, query)
+    answer = await get(RestBinding(service), prefix + path, query)
     assert (answer.status, reason(answer), message(answer)) == (400, "INVALID_REQUEST", "The address is not UTF-8")
     assert not service.calls
 
@@ -503,7 +508,7 @@ async def test_an_address_that_is_no_text_is_refused(prefix: str, path: str, que
 @pytest.mark.parametrize("prefix", PREFIXES)
 async def test_bytes_that_should_have_been_encoded_are_read_as_utf_8(prefix: str) -> None:
     service = Scripted()
-    app = Rest(service)
+    app = RestBinding(service)
 
     async def raw(scope: Scope, receive: Receive, send: Send) -> None:
         await app({**scope, "raw_path": f"{prefix}/tasks/".encode() + b"\xc3\xa9"}, receive, send)
@@ -527,7 +532,7 @@ async def test_a_client_that_leaves_while_it_sends_is_not_answered() -> None:
         said.append(event)
 
     scope = {"type": "http", "method": "POST", "path": "/message:send", "query_string": b"", "headers": []}
-    await Rest(service)(scope, gone, hear)
+    await RestBinding(service)(scope, gone, hear)
     assert (said, service.calls) == ([], [])
 
 
@@ -539,7 +544,7 @@ async def test_a_client_that_leaves_while_it_sends_is_not_answered() -> None:
 async def test_every_error_has_its_status_and_form(kind: type[AccordError]) -> None:
     row = TABLE[kind]
     error = kind("why", violations=(Violation("a.b", "wrong"),), metadata={"taskId": "t"})
-    app = Rest(Scripted(error))
+    app = RestBinding(Scripted(error))
     answer = await get(app, "/tasks/t")
     google = "type.googleapis.com/google.rpc."
     details = [
@@ -579,7 +584,7 @@ class Door:
 @pytest.mark.parametrize("path", ["/tasks/t", "/tasks/t:subscribe", "/tasks", PUSHES.format("t")])
 async def test_whoever_is_not_let_in_learns_how_to_be(prefix: str, path: str) -> None:
     service, door = Scripted(), Door()
-    app = Rest(service, admit=door.admit)
+    app = RestBinding(service, admit=door.admit)
     for word in ("", "Bearer guess"):
         answer = await get(app, prefix + path, "pageSize=x", authorization=word, a2a_version="99.0")
         assert (answer.status, reason(answer)) == (401, "UNAUTHENTICATED")
@@ -592,7 +597,7 @@ async def test_whoever_is_not_let_in_learns_how_to_be(prefix: str, path: str) ->
 async def test_a_caller_brings_the_same_to_both_bindings(prefix: str) -> None:
     service, door = Scripted(), Door()
     headers = {"Authorization": "Bearer sesame", "A2A-Extensions": "urn:a, urn:b"}
-    rest, rpc = Rest(service, admit=door.admit), JsonRpc(service, admit=door.admit)
+    rest, rpc = RestBinding(service, admit=door.admit), JsonRpcBinding(service, admit=door.admit)
     params = SEND[""] if not prefix else {"message": SEND["/v1"]["message"] | {"role": "user"}}
     method = "message/send" if prefix else "SendMessage"
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
@@ -617,7 +622,7 @@ async def test_a_caller_brings_the_same_to_both_bindings(prefix: str) -> None:
 @pytest.mark.parametrize("name", ["A2A-Extensions", "X-A2A-Extensions"])
 async def test_extensions_are_read_from_their_header(name: str) -> None:
     service = Scripted()
-    await call(Rest(service), method="GET", path="/tasks/t", headers={name: "urn:a,urn:b ,"})
+    await call(RestBinding(service), method="GET", path="/tasks/t", headers={name: "urn:a,urn:b ,"})
     assert service.only.caller.extensions == {"urn:a", "urn:b"}
 
 
@@ -625,19 +630,19 @@ async def test_extensions_are_read_from_their_header(name: str) -> None:
 @pytest.mark.parametrize("path", ["/tasks/t", "/tasks/t:subscribe"])
 @pytest.mark.parametrize("name", ["a2a-extensions", "x-a2a-extensions"])
 async def test_an_answer_names_the_extensions_that_it_uses(prefix: str, path: str, name: str) -> None:
-    app = Rest(Scripted(), extensions=frozenset({"urn:a", "urn:b"}))
+    app = RestBinding(Scripted(), extensions=frozenset({"urn:a", "urn:b"}))
     used = await call(app, method="GET", path=prefix + path, headers={name: "urn:b, urn:c, urn:a"})
     assert (used.status, used.headers[name]) == (200, "urn:a, urn:b")
     unknown = await call(app, method="GET", path=prefix + path, headers={name: "urn:c"})
     assert name not in unknown.headers
-    failed = Rest(Scripted(AuthenticationFailed()), extensions=frozenset({"urn:a"}))
+    failed = RestBinding(Scripted(AuthenticationFailed()), extensions=frozenset({"urn:a"}))
     assert name not in (await call(failed, method="GET", path=prefix + path, headers={name: "urn:a"})).headers
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
 async def test_the_limits_are_those_of_the_server(prefix: str) -> None:
     service = Scripted()
-    app = Rest(service, quotas=Quotas(body=10, head=200))
+    app = RestBinding(service, quotas=Quotas(body=10, head=200))
     large = await call(app, SEND[prefix], path=prefix + "/message:send")
     assert (large.status, reason(large)) == (413, "REQUEST_TOO_LARGE")
     long = await get(app, prefix + "/tasks/t", "x=" + "y" * 200)

@@ -12,11 +12,11 @@ import pytest
 import uvicorn
 
 from accord import Context, agent
-from accord.bindings.http import App
-from accord.bindings.rest import Rest
 from accord.engine.subscriptions import Hub
 from accord.engine.task_store import TaskStore
 from accord.engine.webhook_delivery import Exchange, WebhookDelivery
+from accord.http.asgi import App
+from accord.http.rest import RestBinding
 from accord.model import PushConfig, PushFormat
 from accord.protocol.sse import Decoder, Frame
 from accord.service.host import Host
@@ -70,7 +70,7 @@ async def url(tmp_path: Path) -> AsyncIterator[str]:
         host = Host(archive, hub, [parrot], sender=Nowhere())
         await host.start()
         stack.push_async_callback(host.stop, 0)
-        yield await stack.enter_async_context(listening(Rest(host.default)))
+        yield await stack.enter_async_context(listening(RestBinding(host.default)))
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from accord.bindings.http import Receive, Scope, Send
-from accord.bindings.wellknown import CATALOG_PATH, Catalog, WellKnown
+from accord.http.asgi import Receive, Scope, Send
+from accord.http.cards import CATALOG_PATH, CardPage, CatalogPage
 from accord.model import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, CardSignature
 from accord.protocol.operations import DialectName
 from accord.testing.asgi import Response, call
@@ -35,11 +35,11 @@ def described(url: str) -> AgentCard:
     )
 
 
-def served(url: str = LOCAL, **more) -> WellKnown:
-    return WellKnown(described(url), modified=MODIFIED, **more)
+def served(url: str = LOCAL, **more) -> CardPage:
+    return CardPage(described(url), modified=MODIFIED, **more)
 
 
-async def get(app: WellKnown, path: str = PATHS[0], query: str = "", method: str = "GET", **headers: str) -> Response:
+async def get(app: CardPage, path: str = PATHS[0], query: str = "", method: str = "GET", **headers: str) -> Response:
     stated = {name.replace("_", "-"): value for name, value in headers.items()}
     return await call(app, method=method, path=path, query=query, headers=stated)
 
@@ -65,7 +65,7 @@ async def test_the_card_says_how_long_and_for_whom_it_holds(path: str, query: st
 
 async def test_a_card_without_a_stated_time_is_as_old_as_its_server() -> None:
     before = datetime.now(UTC).replace(microsecond=0)
-    answer = await get(WellKnown(described(LOCAL)))
+    answer = await get(CardPage(described(LOCAL)))
     stated = datetime.strptime(answer.headers["last-modified"], "%a, %d %b %Y %H:%M:%S GMT").replace(tzinfo=UTC)
     assert before <= stated <= datetime.now(UTC)
 
@@ -265,14 +265,14 @@ async def test_only_interfaces_of_the_server_itself_move() -> None:
     others = ["http://localhost:8001/", "https://example.com/", "localhost:50051", "http://localhost:8000/rest?x"]
     interfaces = [AgentInterface(url=url, protocol_binding="X", protocol_version="1.0") for url in others]
     card = replace(card, supported_interfaces=(*card.supported_interfaces[:1], *interfaces))
-    answer = await get(WellKnown(card, modified=MODIFIED), query="dialect=v1", host="127.0.0.1:9000")
+    answer = await get(CardPage(card, modified=MODIFIED), query="dialect=v1", host="127.0.0.1:9000")
     urls = [interface["url"] for interface in answer.json()["supportedInterfaces"]]
     assert urls == ["http://127.0.0.1:9000/", *others[:2], "127.0.0.1:50051", "http://127.0.0.1:9000/rest?x"]
 
 
 async def test_a_card_without_interfaces_is_served_as_it_is() -> None:
     card = replace(described(LOCAL), supported_interfaces=())
-    answer = await get(WellKnown(card, enabled=frozenset({DialectName.V1})), host="evil.example")
+    answer = await get(CardPage(card, enabled=frozenset({DialectName.V1})), host="evil.example")
     assert answer.status == 200
     assert b"evil" not in answer.body
 
@@ -290,7 +290,7 @@ def marked(body: bytes) -> bytes:
 
 async def test_signatures_of_the_1_0_card_are_served_with_nothing_else() -> None:
     card = replace(described(PUBLIC), signatures=(SIGNATURE,))
-    every, alone = WellKnown(card, modified=MODIFIED), WellKnown(card, enabled=frozenset({DialectName.V1}))
+    every, alone = CardPage(card, modified=MODIFIED), CardPage(card, enabled=frozenset({DialectName.V1}))
     assert "signatures" not in (await get(every)).json()
     assert len((await get(every, query="dialect=v1")).json()["signatures"]) == 1
     assert len((await get(alone)).json()["signatures"]) == 1
@@ -299,7 +299,7 @@ async def test_signatures_of_the_1_0_card_are_served_with_nothing_else() -> None
 
 
 async def test_a_card_that_points_elsewhere_than_it_was_signed_has_no_signature() -> None:
-    app = WellKnown(replace(described(LOCAL), signatures=(SIGNATURE,)), modified=MODIFIED)
+    app = CardPage(replace(described(LOCAL), signatures=(SIGNATURE,)), modified=MODIFIED)
     for host, is_signed in (("localhost:8000", True), ("", True), ("127.0.0.1:8000", False)):
         card = (await get(app, query="dialect=v1", host=host)).json()
         assert ("signatures" in card) is is_signed, host
@@ -336,12 +336,12 @@ async def test_a_card_is_signed_once_for_all_who_ask() -> None:
 # --- the catalog --------------------------------------------------------------------------------------------------
 
 
-def listed(*urls: str) -> Catalog:
+def listed(*urls: str) -> CatalogPage:
     named = [(url, replace(described(url), name=f"Agent {at}")) for at, url in enumerate(urls)]
-    return Catalog({url + ".well-known/agent-card.json": card for url, card in named}, modified=MODIFIED)
+    return CatalogPage({url + ".well-known/agent-card.json": card for url, card in named}, modified=MODIFIED)
 
 
-async def entries(app: Catalog, host: str = "") -> list[str]:
+async def entries(app: CatalogPage, host: str = "") -> list[str]:
     found = await call(app, method="GET", path=CATALOG_PATH, headers={"host": host})
     return [entry["url"] for entry in found.json()["entries"]]
 

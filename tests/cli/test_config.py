@@ -4,8 +4,8 @@ import json
 import re
 from pathlib import Path
 
-from accord.config.schema import every_kind
-from accord.config.schema import schema as made
+from accord.server.settings_schema import all_agent_types
+from accord.server.settings_schema import settings_schema as made
 from tests.serve.running import ROOT, accord
 
 
@@ -144,7 +144,7 @@ def test_two_files_are_refused(tmp_path: Path) -> None:
 def test_the_schema_is_printed(tmp_path: Path) -> None:
     done = accord(tmp_path, "config", "schema")
     assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout) == json.loads(json.dumps(made(every_kind())))
+    assert json.loads(done.stdout) == json.loads(json.dumps(made(all_agent_types())))
 
 
 def test_the_page_shows_what_a_starter_shows(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from accord.bindings.links import Links
 from accord.cli.downloads import files_of
 from accord.cli.failures import Exit
+from accord.http.files import FileLinks
 from accord.model import Artifact, Part, Task, TaskState, TaskStatus
 from tests.serve.running import accord, running
 
@@ -44,6 +44,6 @@ def test_what_is_attached_reaches_the_agent_as_bytes(tmp_path: Path) -> None:
 def test_a_file_without_a_name_is_called_after_its_artifact() -> None:
     made = Artifact(artifact_id="a", name="picture", parts=(Part(raw=b"x", media_type="image/png"),))
     task = Task(id="t", status=TaskStatus(state=TaskState.COMPLETED), artifacts=(made,))
-    linked = Links(b"key", "https://agents.example", 60, lambda: 0.0).linked(task, "")
+    linked = FileLinks(b"key", "https://agents.example", 60, lambda: 0.0).linked(task, "")
     assert [found.name for found in files_of(linked.artifacts)] == ["picture.png"]
     assert [found.name for found in files_of(task.artifacts)] == ["picture.png"]

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.config.files import BadSettings, Found, find, lines
-from accord.config.load import load, store_of
+from accord.server.settings_loader import BadSettings, SettingsFile, find_file, load, setting_lines, store_of
 
 PROJECT = """
 [project]
@@ -62,7 +61,7 @@ def test_two_files_with_settings_are_one_too_many() -> None:
 )
 def test_a_project_without_our_table_has_no_settings(text: str) -> None:
     Path("pyproject.toml").write_text(text, encoding="utf-8")
-    assert find() is None
+    assert find_file() is None
     Path("accord.toml").write_text("keep_days = 1", encoding="utf-8")
     assert load().settings.keep_days == 1
 
@@ -112,7 +111,7 @@ def test_every_value_has_a_line() -> None:
         "[card]\n"
         'provider = { organization = "a", url = "b" }\n'
     )
-    assert lines(text) == {
+    assert setting_lines(text) == {
         "store": 2,
         "blobs": 3,
         "agents": 6,
@@ -130,7 +129,7 @@ def test_every_value_has_a_line() -> None:
 
 
 def test_a_line_of_a_project_s_table_is_found_by_the_setting_s_own_name() -> None:
-    found = Found(Path("pyproject.toml"), {}, PROJECT)
+    found = SettingsFile(Path("pyproject.toml"), {}, PROJECT)
     assert (found.line("store"), found.line("server.port"), found.line("server.host")) == (6, 9, None)
 
 
@@ -143,7 +142,7 @@ def test_the_line_of_a_value_is_the_one_that_it_is_in(tables: dict[str, dict[str
         f"# {name}\n[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in table.items())
         for name, table in tables.items()
     )
-    found, written = lines(text), text.splitlines()
+    found, written = setting_lines(text), text.splitlines()
     for name, table in tables.items():
         for key, value in table.items():
             assert written[found[f"{name}.{key}"] - 1] == f"{key} = {value}"

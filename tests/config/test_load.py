@@ -12,11 +12,10 @@ from msgspec import Struct
 from accord.agents.remote import ReportMode
 from accord.auth.audit import Audited
 from accord.auth.scheme_settings import ApiKeys, Header, Jwt
-from accord.config.files import BadSettings
-from accord.config.load import Loaded, load, settings_of, store_of
-from accord.config.names import fields, is_struct, names
-from accord.config.settings import NO_URL, Capability, HttpServer, Settings
 from accord.protocol.operations import DialectName
+from accord.server.settings import INVALID_URL, Capability, HttpServer, Settings
+from accord.server.settings_loader import BadSettings, LoadedSettings, load, settings_of, store_of
+from accord.server.settings_validation import is_struct, setting_names, setting_types
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +47,7 @@ class Flow(Struct):
 
 
 def test_nothing_is_said_and_everything_has_a_default() -> None:
-    assert load() == Loaded(Settings(), {})
+    assert load() == LoadedSettings(Settings(), {})
 
 
 def test_each_source_wins_over_the_next_and_is_named() -> None:
@@ -267,12 +266,12 @@ def test_an_unknown_name_in_a_file_is_refused_with_the_nearest(text: str, reason
         ("store = 5", "store: Expected `str | null`, got `int`"),
         ('[agents."a.b"]\ntarget = "m:x"', "agents: 'a.b' has a dot, and names have none"),
         ("[agents]\na = 1", "agents.a: Expected `str | object`, got `int`"),
-        ('[server]\nurl = "http://[::1"', f"server.url: {NO_URL}"),
-        ('[server]\nurl = "nonsense"', f"server.url: {NO_URL}"),
-        ('[receiver]\nurl = "https://x:y"', f"receiver.url: {NO_URL}"),
-        ('[registry]\nurl = "r.example"', f"registry.url: {NO_URL}"),
-        ('[remotes.a]\nurl = "x.example"\n[remotes.b]\nurl = "http://[::1"', f"remotes.b.url: {NO_URL}"),
-        ('[remotes.a]\nurl = "[::1"', f"remotes.a.url: {NO_URL}"),
+        ('[server]\nurl = "http://[::1"', f"server.url: {INVALID_URL}"),
+        ('[server]\nurl = "nonsense"', f"server.url: {INVALID_URL}"),
+        ('[receiver]\nurl = "https://x:y"', f"receiver.url: {INVALID_URL}"),
+        ('[registry]\nurl = "r.example"', f"registry.url: {INVALID_URL}"),
+        ('[remotes.a]\nurl = "x.example"\n[remotes.b]\nurl = "http://[::1"', f"remotes.b.url: {INVALID_URL}"),
+        ('[remotes.a]\nurl = "[::1"', f"remotes.a.url: {INVALID_URL}"),
         ('[card.provider]\nurl = "x"', "card.provider: Object missing required field `organization`"),
         (
             '[[auth.schemes]]\ntype = "api-kes"',
@@ -300,7 +299,7 @@ def test_the_source_of_a_wrong_value_is_the_one_that_said_it() -> None:
     wrong = {"card.signing_key_url": 5}
     assert refusal(file, {}, wrong) == "--signing-key-url: card.signing_key_url: Expected `str | null`, got `int`"
     assert refusal(file, {"ACCORD_SERVER__PORT": "x"}).startswith("ACCORD_SERVER__PORT: server.port: ")
-    assert refusal(file, {"ACCORD_SERVER__URL": "x"}) == f"ACCORD_SERVER__URL: server.url: {NO_URL}"
+    assert refusal(file, {"ACCORD_SERVER__URL": "x"}) == f"ACCORD_SERVER__URL: server.url: {INVALID_URL}"
     assert refusal(file, {}, {"auth.schemes": [{"type": "jwt"}]}).startswith("--auth: auth.schemes[0]: ")
 
 
@@ -393,13 +392,15 @@ def test_no_setting_with_a_secret_name_is_shown() -> None:
     # An address, names of files, and a time.
     harmless = {"card.signing_key_url", "server.tls_key", "credentials.key_file", "receiver.token_seconds"}
     telling = [
-        path for path in names(Settings) if any(word in path[-1] for word in ("key", "secret", "password", "token"))
+        path
+        for path in setting_names(Settings)
+        if any(word in path[-1] for word in ("key", "secret", "password", "token"))
     ]
     assert {"push.signing_keys", "card.signing_key"} <= {".".join(path) for path in telling}
     for path in telling:
         kind: Any = Settings
         for part in path[:-1]:
-            kind = fields(kind)[part]
+            kind = setting_types(kind)[part]
         assert is_struct(kind)
         assert path[-1] in getattr(kind, "SECRET", ()) or ".".join(path) in harmless
 

@@ -12,10 +12,16 @@ import pytest
 from msgspec import Struct, inspect
 
 from accord.agents.agent_types import Options
-from accord.config.documented import meanings, purpose
-from accord.config.load import settings_of
-from accord.config.schema import document, every_kind, own_kinds, schema
-from accord.config.settings import Settings
+from accord.server.settings import Settings
+from accord.server.settings_loader import settings_of
+from accord.server.settings_schema import (
+    all_agent_types,
+    field_descriptions,
+    own_agent_types,
+    schema_document,
+    section_description,
+    settings_schema,
+)
 from tests.doc_blocks import ROOT, Block, blocks, pages
 
 STARTER = resources.files("accord.cli").joinpath("starter", "accord.toml").read_text(encoding="utf-8")
@@ -23,7 +29,7 @@ STARTER = resources.files("accord.cli").joinpath("starter", "accord.toml").read_
 
 @pytest.fixture(scope="module")
 def judge() -> jsonschema_rs.Draft7Validator:
-    made = schema(own_kinds())
+    made = settings_schema(own_agent_types())
     jsonschema_rs.meta.validate(made)
     return jsonschema_rs.Draft7Validator(made)
 
@@ -52,14 +58,18 @@ def test_every_setting_says_what_it_means(kind: type[Struct]) -> None:
     silent = [
         field.name
         for field in info.fields
-        if not meanings(kind).get(field.name) and not isinstance(field.type, inspect.StructType)
+        if not field_descriptions(kind).get(field.name) and not isinstance(field.type, inspect.StructType)
     ]
     assert silent == []
-    assert purpose(kind).endswith(".")
+    assert section_description(kind).endswith(".")
 
 
 def test_a_meaning_is_the_string_below_a_field() -> None:
-    assert meanings(Sub) == {"first": "The first, in two lines.", "second": "The second.", "third": "Its own."}
+    assert field_descriptions(Sub) == {
+        "first": "The first, in two lines.",
+        "second": "The second.",
+        "third": "Its own.",
+    }
 
 
 class Base(Struct):
@@ -112,7 +122,7 @@ def test_what_the_starter_shows_in_comments_are_settings(judge: jsonschema_rs.Dr
 
 def without_strangers(stated: dict[str, Any]) -> dict[str, Any]:
     """Settings without the agents of other packages' kinds, which a published schema cannot know."""
-    known = {kind.name for kind in own_kinds()}
+    known = {kind.name for kind in own_agent_types()}
     agents = {
         name: one
         for name, one in stated.get("agents", {}).items()
@@ -201,7 +211,7 @@ def test_it_refuses_what_is_not(judge: jsonschema_rs.Draft7Validator, text: str)
 
 
 def test_every_group_refuses_names_that_it_does_not_have() -> None:
-    made = schema(own_kinds())
+    made = settings_schema(own_agent_types())
     groups = {name: one for name, one in made["definitions"].items() if one["type"] == "object"}
     assert len(groups) > 30
     assert [name for name, one in groups.items() if one.get("additionalProperties") is not False] == []
@@ -209,5 +219,5 @@ def test_every_group_refuses_names_that_it_does_not_have() -> None:
 
 
 def test_the_schema_of_a_command_knows_the_kinds_that_are_installed() -> None:
-    assert {kind.name for kind in own_kinds()} <= {kind.name for kind in every_kind()}
-    assert document(own_kinds()).startswith('{\n  "$schema": "http://json-schema.org/draft-07/schema#"')
+    assert {kind.name for kind in own_agent_types()} <= {kind.name for kind in all_agent_types()}
+    assert schema_document(own_agent_types()).startswith('{\n  "$schema": "http://json-schema.org/draft-07/schema#"')

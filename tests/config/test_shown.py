@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from accord.config.load import Loaded, load
-from accord.config.names import names
-from accord.config.settings import Settings
-from accord.config.shown import DEFAULT, Setting, listed
+from accord.server.settings import Settings
+from accord.server.settings_loader import LoadedSettings, load
+from accord.server.settings_report import DEFAULT_SOURCE, ShownSetting, list_settings
+from accord.server.settings_validation import setting_names
 
 
 @pytest.fixture(autouse=True)
@@ -16,18 +16,20 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def seen(text: str = "", env: dict[str, str] | None = None, flags: dict[str, Any] | None = None) -> dict[str, Setting]:
+def seen(
+    text: str = "", env: dict[str, str] | None = None, flags: dict[str, Any] | None = None
+) -> dict[str, ShownSetting]:
     Path("accord.toml").write_text(text, encoding="utf-8")
-    return {one.name: one for one in listed(load(None, env or {}, flags))}
+    return {one.name: one for one in list_settings(load(None, env or {}, flags))}
 
 
 def test_every_setting_is_there_with_its_default() -> None:
-    found = {one.name: one for one in listed(Loaded(Settings(), {}))}
-    leaves = {".".join(path) for path in names(Settings)}
+    found = {one.name: one for one in list_settings(LoadedSettings(Settings(), {}))}
+    leaves = {".".join(path) for path in setting_names(Settings)}
     groups = {name for name in leaves if any(other.startswith(f"{name}.") for other in leaves)}
     unset = {"card.provider"}  # a group that is left out is one value
     assert found.keys() == (leaves - groups - {"card.provider.organization", "card.provider.url"}) | unset
-    assert {one.source for one in found.values()} == {DEFAULT}
+    assert {one.source for one in found.values()} == {DEFAULT_SOURCE}
     assert (found["server.port"].value, found["server.dialects"].value[0]) == (8000, "v1")
 
 
@@ -37,13 +39,13 @@ def test_each_value_names_its_source() -> None:
         {"ACCORD_SERVER__PORT": "2", "ACCORD_AGENTS__B": "m:b"},
         {"server.workers": 3},
     )
-    assert found["server.host"] == Setting("server.host", "::1", "accord.toml")
-    assert found["server.port"] == Setting("server.port", 2, "ACCORD_SERVER__PORT")
-    assert found["server.workers"] == Setting("server.workers", 3, "--workers")
-    assert found["agents.a"] == Setting("agents.a", "m:a", "accord.toml")
-    assert found["agents.b"] == Setting("agents.b", "m:b", "ACCORD_AGENTS__B")
-    assert found["card.provider.url"] == Setting("card.provider.url", "u", "accord.toml")
-    assert found["server.url"].source == DEFAULT
+    assert found["server.host"] == ShownSetting("server.host", "::1", "accord.toml")
+    assert found["server.port"] == ShownSetting("server.port", 2, "ACCORD_SERVER__PORT")
+    assert found["server.workers"] == ShownSetting("server.workers", 3, "--workers")
+    assert found["agents.a"] == ShownSetting("agents.a", "m:a", "accord.toml")
+    assert found["agents.b"] == ShownSetting("agents.b", "m:b", "ACCORD_AGENTS__B")
+    assert found["card.provider.url"] == ShownSetting("card.provider.url", "u", "accord.toml")
+    assert found["server.url"].source == DEFAULT_SOURCE
 
 
 SECRET = "s3cret-of-the-test"
@@ -82,7 +84,7 @@ def test_no_secret_is_shown() -> None:
     assert found["store"].value == "postgresql://me@db/accord"
     assert found["remotes.a.url"].value == "https://me:***@a.example"
     assert found["remotes.a.token"].value == "***"
-    assert found["remotes.a.headers"] == Setting("remotes.a.headers", "***", "accord.toml")
+    assert found["remotes.a.headers"] == ShownSetting("remotes.a.headers", "***", "accord.toml")
     assert found["agents.x"].value == {"type": "process", "command": ["run"], "env": "***", "max_tokens": 7}
     assert found["auth.schemes"].value[1]["keys"]["k"] == {"owner": "kim", "tenant": "", "roles": [], "secret": "***"}
 

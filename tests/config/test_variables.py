@@ -9,15 +9,22 @@ from typing import get_origin
 import pytest
 
 from accord.client.credentials.credential import KEY_FILE_VARIABLE
-from accord.config import variables
-from accord.config.files import BadSettings
-from accord.config.load import Loaded, load, registry_of
-from accord.config.names import is_struct, kind_of, names
-from accord.config.settings import Settings
-from accord.config.variables import ALIASES, CREDENTIALS, OTHERS, path_of
+from accord.server import settings_loader
+from accord.server.settings import Settings
+from accord.server.settings_loader import (
+    ALIASES,
+    CREDENTIALS,
+    OTHER_VARIABLES,
+    BadSettings,
+    LoadedSettings,
+    load,
+    path_of,
+    registry_of,
+)
+from accord.server.settings_validation import is_struct, setting_names, type_at
 
 ROOT = Path(__file__).resolve().parents[2]
-ITSELF = Path(variables.__file__)
+ITSELF = Path(settings_loader.__file__)
 
 NOBODYS = "there is no such setting, and nothing else of accord reads it: " + (
     "unset it, or call a variable of your own something else"
@@ -39,7 +46,7 @@ def refusal(env: Mapping[str, str]) -> str:
 # --- those that there are ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", list(names(Settings)), ids=".".join)
+@pytest.mark.parametrize("path", list(setting_names(Settings)), ids=".".join)
 def test_every_setting_has_a_variable(path: tuple[str, ...]) -> None:
     """What a variable says arrives under its name: as a value, or as the reason why it is none."""
     variable = "ACCORD_" + "__".join(path).upper()
@@ -49,7 +56,7 @@ def test_every_setting_has_a_variable(path: tuple[str, ...]) -> None:
         found, name, *_ = str(refused).split(": ")
         assert (found, f"{'.'.join(path)}.".startswith(f"{name.partition('[')[0]}.")) == (variable, True)
     else:
-        is_table = get_origin(kind_of(Settings, path)) is dict or is_struct(kind_of(Settings, path))
+        is_table = get_origin(type_at(Settings, path)) is dict or is_struct(type_at(Settings, path))
         assert sources == ({} if is_table else {".".join(path): variable}), "an empty table says nothing"
 
 
@@ -64,14 +71,14 @@ def mentioned() -> Iterator[str]:
 
 
 def test_the_table_of_those_that_are_no_settings_is_what_the_code_reads() -> None:
-    read = {variables.CONFIG, KEY_FILE_VARIABLE, *mentioned()}
+    read = {settings_loader.CONFIG_VARIABLE, KEY_FILE_VARIABLE, *mentioned()}
     known = {name for name in read if name in ALIASES or name.startswith(CREDENTIALS) or path_of(name) is not None}
-    assert read - known == set(OTHERS)
+    assert read - known == set(OTHER_VARIABLES)
 
 
-@pytest.mark.parametrize("variable", [*OTHERS, "ACCORD_TOKEN_WEATHER", "ACCORDION_PORT", "ACCORD", "PORT"])
+@pytest.mark.parametrize("variable", [*OTHER_VARIABLES, "ACCORD_TOKEN_WEATHER", "ACCORDION_PORT", "ACCORD", "PORT"])
 def test_variables_that_are_no_settings_are_left_alone(variable: str) -> None:
-    assert load(None, {variable: "x"}) == Loaded(Settings(), {})
+    assert load(None, {variable: "x"}) == LoadedSettings(Settings(), {})
 
 
 def test_a_variable_of_any_name_may_be_referred_to() -> None:
@@ -95,7 +102,7 @@ def test_what_kubernetes_says_of_a_service_of_our_name_is_left_alone() -> None:
         "ACCORD_DB_SERVICE_PORT_TCP_POSTGRESQL": "5432",
         "ACCORD_DB_PORT": "tcp://10.0.0.2:5432",
     }
-    assert load(None, links) == Loaded(Settings(), {})
+    assert load(None, links) == LoadedSettings(Settings(), {})
 
 
 # --- those that are refused -------------------------------------------------------------------------------------------
@@ -122,11 +129,11 @@ def test_an_unknown_variable_is_refused_with_the_nearest(variable: str, meant: s
     assert refusal({variable: "1"}) == f"{variable}: there is no such setting; did you mean {meant}?"
 
 
-GROUPED = {path: "ACCORD_" + path[-1].upper() for path in names(Settings) if len(path) > 1}
+GROUPED = {path: "ACCORD_" + path[-1].upper() for path in setting_names(Settings) if len(path) > 1}
 ALONE = {
     path: name
     for path, name in GROUPED.items()
-    if path_of(name) is None and name not in OTHERS and not name.startswith(CREDENTIALS)
+    if path_of(name) is None and name not in OTHER_VARIABLES and not name.startswith(CREDENTIALS)
 }
 """Settings in groups whose last part is not itself the name of something else."""
 

@@ -9,8 +9,8 @@ from typing import Any
 import grpc
 import pytest
 
-from accord.app.application import Application, to_a2a
 from accord.engine.agent import Agent
+from accord.server.application import Application, to_a2a
 from tests.conformance.grpc_wire import GrpcWire
 from tests.conformance.matrix import Row, Store
 from tests.conformance.scene import CONFORMANCE, Gate, Scene

@@ -14,8 +14,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from msgspec.structs import replace
 
-from accord.bindings.http import App
 from accord.errors import AccordError
+from accord.http.asgi import App
 from accord.model import EventBody, Part, Request, Result
 from accord.protocol import jsonrpc
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS, Dialect

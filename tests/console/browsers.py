@@ -4,7 +4,7 @@ import json
 from http.cookies import SimpleCookie
 from typing import Any
 
-from accord.bindings.http import App, Receive, Scope, Send
+from accord.http.asgi import App, Receive, Scope, Send
 from accord.testing import Response, call
 
 AGENT = "Mozilla/5.0 (of the tests)"

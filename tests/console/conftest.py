@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from accord import Context, agent
-from accord.app.application import Application, to_a2a
 from accord.engine.context import Failed
 from accord.model import Part
 from accord.protocol.sse import Frame
+from accord.server.application import Application, to_a2a
 from accord.testing import Response, call, lifespan, stream
 from tests.core.doubles import until
 from tests.databases import emptied, postgres

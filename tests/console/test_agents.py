@@ -10,7 +10,6 @@ import pytest
 
 from accord import Context, agent
 from accord.agents.remote.agent import RemoteAgent
-from accord.app.application import Application, to_a2a
 from accord.client.discovery import DiscoveredCard
 from accord.client.interfaces import CardFinding as Strange
 from accord.client.transports import Unreachable
@@ -19,6 +18,7 @@ from accord.model import AgentSkill
 from accord.protocol.cards import decode_card
 from accord.registry.trust import TrustedKeys
 from accord.remote.tasks import RemoteContact
+from accord.server.application import Application, to_a2a
 from accord.service.service import Offers
 from accord.testing import Response, call, lifespan
 from accord.workflows.agent import WorkflowAgent

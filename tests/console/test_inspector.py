@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord import Context, agent
-from accord.app.application import Application, to_a2a
 from accord.console import inspector
 from accord.console.exchanges import ExchangeEnd, ResponseHead, TimedPiece
 from accord.console.inspector import MAX_BYTES, MAX_FRAMES, InspectedEnd, InspectedFrame, InspectedResponse
 from accord.protocol.operations import ROWS, DialectName
 from accord.protocol.sse import Frame, encode
+from accord.server.application import Application, to_a2a
 from accord.testing import Response, call, lifespan, stream
 from tests.app.conftest import echo
 from tests.console.browsers import Browser

@@ -13,10 +13,10 @@ import pytest
 from aiohttp import web
 from joserfc.jwk import ECKey
 
-from accord.app.application import Application
-from accord.config.files import BadSettings
 from accord.console.sign_in import console_page
 from accord.protocol import jose
+from accord.server.application import Application
+from accord.server.settings_loader import BadSettings
 from accord.testing import Response
 from tests.app.conftest import echo, serving
 from tests.console.browsers import HOST, Browser

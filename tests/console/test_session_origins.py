@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from accord.app.application import Application
 from accord.auth.authentication import Presented
-from accord.bindings.sites import is_own
+from accord.http.cross_origin import is_origin_of_host
+from accord.server.application import Application
 from accord.testing import call
 from tests.app.conftest import HEADER, SECRET, echo, serving
 from tests.console.browsers import HOST, Browser
@@ -152,4 +152,4 @@ async def test_what_is_published_may_be_read_by_any_page(app: Application) -> No
 )
 def test_which_origin_is_our_own(origin: str, host: str, secure: bool, own: bool) -> None:
     presented = Presented(headers=[(b"host", host.encode())], secure=secure)
-    assert is_own(origin, presented) is own
+    assert is_origin_of_host(origin, presented) is own

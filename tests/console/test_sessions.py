@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from accord.app.application import Application
 from accord.auth.api_keys import new_key
 from accord.console import sessions as made
+from accord.server.application import Application
 from accord.storage.address import open_store
 from accord.storage.commands import authentication, monitoring
 from accord.storage.commands.authentication import NewApiKey

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from accord.app import composition
-from accord.bindings.http import App, Receive, Scope, Send
 from accord.console.static_files import StaticFiles
+from accord.http.asgi import App, Receive, Scope, Send
+from accord.server import composition
 from accord.testing import Response, call
 from tests.app.conftest import V1, echo, rpc, said, serving
 

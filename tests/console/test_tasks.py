@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from accord import Context, agent
-from accord.bindings.http import Receive, Scope, Send
+from accord.http.asgi import Receive, Scope, Send
 from accord.model import TaskState, TaskStatus
 from accord.storage.commands import task_endings
 from accord.storage.commands.task_endings import EndRequest

@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from accord.app.application import Application, to_a2a
 from accord.console import administration
+from accord.server.application import Application, to_a2a
 from accord.testing import Response, call, lifespan
 from tests.app.conftest import echo
 from tests.console.test_deliveries import V1, ask

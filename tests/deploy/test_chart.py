@@ -11,10 +11,10 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # it ships no types
 
 from accord import __version__
-from accord.app.granian import KILL_SECONDS
-from accord.app.serving import danger
-from accord.bindings.health import HEALTH, READY
-from accord.config.load import load
+from accord.http.operator_endpoints import HEALTH_PATH, READY_PATH
+from accord.server.http_server import GRANIAN_KILL_SECONDS
+from accord.server.settings_loader import load
+from accord.server.startup import exposure_problem
 from tests.deploy.chart import ABOUT, CHART, DEFAULTS, Manifest, manifests, renderer
 from tests.deploy.gotemplate import TemplateError
 from tests.doc_blocks import accord as parsed_by_accord
@@ -132,7 +132,7 @@ def test_names_and_ports_lead_to_the_server(values: dict[str, Any]) -> None:
     assert variables["ACCORD_SERVER__PORT"] == str(port["containerPort"])
     (served,) = found["Service"]["spec"]["ports"]
     assert served["targetPort"] == port["name"]
-    for probe, path in (("startupProbe", HEALTH), ("livenessProbe", HEALTH), ("readinessProbe", READY)):
+    for probe, path in (("startupProbe", HEALTH_PATH), ("livenessProbe", HEALTH_PATH), ("readinessProbe", READY_PATH)):
         assert container(found)[probe]["httpGet"] == {"path": path, "port": port["name"]}
     name = found["Deployment"]["metadata"]["name"]
     volumes = {volume["name"]: volume for volume in pod(found)["volumes"]}
@@ -160,7 +160,7 @@ def test_a_node_is_replaced_without_a_gap(values: dict[str, Any]) -> None:
     found = manifests(values)
     assert found["Deployment"]["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
     settings = settings_of(found, Path("none"))
-    longest = settings.server.drain_seconds + settings.server.grace_seconds + KILL_SECONDS
+    longest = settings.server.drain_seconds + settings.server.grace_seconds + GRANIAN_KILL_SECONDS
     assert pod(found)["terminationGracePeriodSeconds"] >= longest
     probe = container(found)["readinessProbe"]
     assert settings.server.drain_seconds > probe["periodSeconds"] * probe["failureThreshold"], "it is noticed in time"
@@ -196,7 +196,7 @@ def settings_of(found: dict[str, Manifest], folder: Path) -> Any:
 def test_the_settings_may_be_served(values: dict[str, Any], tmp_path: Path) -> None:
     found = manifests(values)
     settings = settings_of(found, tmp_path)
-    assert danger(settings) is None
+    assert exposure_problem(settings) is None
     assert settings.server.behind_proxy
     assert settings.server.url == (values.get("url") or None)
     mounted = {mount["mountPath"] for mount in container(found)["volumeMounts"]}

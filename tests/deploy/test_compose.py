@@ -18,10 +18,9 @@ import httpx
 import pytest
 import yaml  # type: ignore[import-untyped]  # it ships no types
 
-from accord.app.granian import KILL_SECONDS
-from accord.bindings import forwarded
-from accord.config.load import load
-from accord.config.variables import unread
+from accord.http import proxy_headers
+from accord.server.http_server import GRANIAN_KILL_SECONDS
+from accord.server.settings_loader import load, unknown_variables
 from tests import databases
 from tests.certificates import Authority
 from tests.deploy.dockerfile import stages
@@ -90,7 +89,9 @@ def test_what_must_be_set_is_named_in_the_example() -> None:
     named = {match["name"]: match["kind"] for match in _VARIABLE.finditer((DEPLOY / "compose.yaml").read_text())}
     asked = {name for name, kind in named.items() if kind == "?"}
     assert set(EXAMPLE) == asked
-    assert not list(unread(dict.fromkeys(named, "x"), ())), "whoever has them in a shell can still run accord there"
+    assert not list(unknown_variables(dict.fromkeys(named, "x"), ())), (
+        "whoever has them in a shell can still run accord there"
+    )
     for name in asked:
         with pytest.raises(Missing, match=name):
             read({other: value for other, value in ENV.items() if other != name})
@@ -154,7 +155,7 @@ def test_only_the_proxy_is_reached_from_outside_and_nodes_may_do_little() -> Non
 def test_several_nodes_have_the_time_to_stop() -> None:
     assert NODE["deploy"]["replicas"] == 3
     server = load(DEPLOY / "image" / "accord.toml", {}).settings.server
-    longest = server.drain_seconds + server.grace_seconds + KILL_SECONDS
+    longest = server.drain_seconds + server.grace_seconds + GRANIAN_KILL_SECONDS
     assert seconds(NODE["stop_grace_period"]) > longest
     assert server.drain_seconds >= seconds(NODE["healthcheck"]["interval"])
 
@@ -264,7 +265,7 @@ def test_the_proxy_passes_streams_on_as_they_come() -> None:
 
 def test_the_proxy_replaces_or_removes_every_header_that_is_believed() -> None:
     conf = (DEPLOY / "nginx.conf").read_text()
-    believed = re.findall(r'b"(x-forwarded-[a-z]+)"', Path(forwarded.__file__).read_text())
+    believed = re.findall(r'b"(x-forwarded-[a-z]+)"', Path(proxy_headers.__file__).read_text())
     assert len(believed) == 5
     documented = re.findall(
         r'^(?:verified_)?header = "(.+)"', (ROOT / "docs/how-to/authentication.md").read_text(), re.M

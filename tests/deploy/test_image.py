@@ -16,9 +16,9 @@ import httpx
 import pytest
 
 from accord import __version__
-from accord.app.granian import KILL_SECONDS
-from accord.app.serving import danger
-from accord.config.load import load
+from accord.server.http_server import GRANIAN_KILL_SECONDS
+from accord.server.settings_loader import load
+from accord.server.startup import exposure_problem
 from tests.deploy.dockerfile import Stage, is_sent, stages
 from tests.ports import free_port
 from tests.serve.flowing import until
@@ -78,10 +78,10 @@ def test_what_is_copied_is_sent_to_the_builder_and_nothing_else() -> None:
 
 def test_its_settings_may_be_served_and_stop_in_the_time_that_is_said() -> None:
     settings = load(ROOT / "deploy" / "image" / "accord.toml", {}).settings
-    assert danger(settings) is None, "it is not open to strangers"
+    assert exposure_problem(settings) is None, "it is not open to strangers"
     server = settings.server
     assert (server.host, f"{server.port}") == ("0.0.0.0", FINAL.one("EXPOSE").text)
-    longest = server.drain_seconds + server.grace_seconds + KILL_SECONDS
+    longest = server.drain_seconds + server.grace_seconds + GRANIAN_KILL_SECONDS
     assert f"up to {longest:.0f} s" in FILE.read_text()
 
 

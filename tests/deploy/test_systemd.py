@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from accord.app.granian import KILL_SECONDS
-from accord.app.serving import danger
-from accord.config.load import load
+from accord.server.http_server import GRANIAN_KILL_SECONDS
+from accord.server.settings_loader import load
+from accord.server.startup import exposure_problem
 from tests.deploy.nodes import ACCORD, served
 from tests.ports import free_port
 from tests.serve.running import BOUND_SECONDS, ROOT, V1, rpc, said
@@ -79,7 +79,7 @@ def test_the_two_differ_in_the_port_only() -> None:
 @units
 def test_it_has_the_time_to_stop_and_is_started_again(file: Path) -> None:
     unit, server = says(file), load(UNITS / "accord.toml", {}).settings.server
-    longest = server.drain_seconds + server.grace_seconds + KILL_SECONDS
+    longest = server.drain_seconds + server.grace_seconds + GRANIAN_KILL_SECONDS
     assert int(unit["TimeoutStopSec"][0]) > longest
     assert (unit["Restart"], unit["KillSignal"], unit["Type"]) == (["always"], ["SIGTERM"], ["notify"])
     assert unit["KillMode"] == ["mixed"], "worker processes are told by the one that started them"
@@ -90,7 +90,7 @@ def test_the_settings_are_those_of_the_unit() -> None:
     (state,) = says(ONE)["StateDirectory"]
     assert settings.store == f"sqlite:////var/lib/{state}/accord.db"
     assert says(ONE)["WorkingDirectory"] == [f"/var/lib/{state}"]
-    assert danger(settings) is None
+    assert exposure_problem(settings) is None
     assert settings.auth.schemes
     user = (UNITS / "accord.sysusers").read_text().splitlines()[-1]
     assert shlex.split(user) == ["u", says(ONE)["User"][0], "-", "Accord", f"/var/lib/{state}"]

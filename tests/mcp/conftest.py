@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from accord.bindings.mcp import Exposed, made
 from accord.client.client import in_process
+from accord.http.mcp import ExposedAgent, make_server
 from accord.testing import running
 from tests.mcp import agents
 from tests.serve.running import environment
@@ -34,7 +34,7 @@ def connect(request: pytest.FixtureRequest) -> Connect:
         first, *others = everybody()
         async with running(first, *others) as a2a:
             exposed = [
-                Exposed(
+                ExposedAgent(
                     name=name,
                     agent=in_process(service),
                     description=a2a.app.agents[slug].profile.description,
@@ -42,7 +42,7 @@ def connect(request: pytest.FixtureRequest) -> Connect:
                 )
                 for slug, (name, service) in zip(a2a.app.agents, a2a.app.host.services.items(), strict=True)
             ]
-            server = made(exposed, by_skill=by_skill, wait_seconds=wait)
+            server = make_server(exposed, by_skill=by_skill, wait_seconds=wait)
             async with Client(server, mode=request.param, raise_exceptions=True, **client) as connected:
                 yield connected
 

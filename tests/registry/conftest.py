@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from accord.app.application import Application, to_a2a
+from accord.server.application import Application, to_a2a
 from accord.testing import Response, call, lifespan
 from tests.app.conftest import echo
 from tests.databases import emptied, postgres

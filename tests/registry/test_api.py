@@ -560,9 +560,9 @@ async def test_owners_are_told_apart_but_not_named(server: Asking) -> None:
 
 
 async def test_the_catalog_lists_what_anybody_may_see(server: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
-    from accord.bindings import wellknown
+    from accord.http import cards
 
-    monkeypatch.setattr(wellknown, "REMEMBER_SECONDS", 0.0)
+    monkeypatch.setattr(cards, "CATALOG_SECONDS", 0.0)
     catalog = "/.well-known/ai-catalog.json"
     alone = await server("GET", catalog)
     assert [entry["displayName"] for entry in alone.json()["entries"]] == ["Echo"]
@@ -588,9 +588,9 @@ async def test_the_catalog_lists_what_anybody_may_see(server: Asking, monkeypatc
 
 
 async def test_the_catalog_needs_no_store(open_server: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
-    from accord.bindings import wellknown
+    from accord.http import cards
 
-    monkeypatch.setattr(wellknown, "REMEMBER_SECONDS", 0.0)
+    monkeypatch.setattr(cards, "CATALOG_SECONDS", 0.0)
     await open_server.publish(VAULT)
     before = await open_server("GET", "/.well-known/ai-catalog.json")
 
@@ -619,8 +619,8 @@ async def test_a_registry_can_be_switched_off() -> None:
     "settings", [{"signed_only": True}, {"signers": "/nowhere/keys.json"}, {"signers": '{"keys": []}'}]
 )
 async def test_settings_that_cannot_work(settings: dict[str, Any]) -> None:
-    from accord.app.application import to_a2a
-    from accord.config.files import BadSettings
+    from accord.server.application import to_a2a
+    from accord.server.settings_loader import BadSettings
     from tests.app.conftest import echo
 
     with pytest.raises(BadSettings, match="registry"):

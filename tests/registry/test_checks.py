@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from accord.a2a import Caller
-from accord.app.outside import asking
 from accord.outbound import Outbound, Policy
 from accord.protocol.cards import decode_card
 from accord.registry import availability
@@ -23,6 +22,7 @@ from accord.registry.availability import (
 )
 from accord.registry.directory import AgentDirectory
 from accord.registry.names import UnknownName
+from accord.server.optional_services import registry_requester
 from accord.storage.commands.published_agents import DueCheck, LastCheck
 from accord.storage.store import Store, StoreUnavailable, Tx
 from tests.outbound.conftest import Listening, listening
@@ -103,10 +103,10 @@ async def test_the_network_behind_the_server_is_not_asked(listening: Listening) 
     inside = await listening()
     card = decode_card(document(FAR, url=f"http://127.0.0.1:{inside.port}/"))
     async with Outbound() as outbound:
-        assert (await check_agent(card, asking(outbound))).state is Availability.UNCHECKED
+        assert (await check_agent(card, registry_requester(outbound))).state is Availability.UNCHECKED
     assert inside.connections == 0
     async with Outbound(Policy(allow_hosts=frozenset({"127.0.0.1"}))) as outbound:
-        assert (await check_agent(card, asking(outbound))).state is Availability.UP
+        assert (await check_agent(card, registry_requester(outbound))).state is Availability.UP
     assert inside.connections > 0
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from accord.a2a import Caller
-from accord.app.names import KEY, opened, resolving
-from accord.config.load import registry_of
-from accord.config.settings import STORE
 from accord.registry.availability import ServerAnswer, UnreachableServer
 from accord.registry.directory import AgentDirectory, Visibility
 from accord.registry.names import NotAsked, UnknownName
 from accord.registry.remote import RegistryRefused, RemoteRegistry
+from accord.server.registry import KEY_VARIABLE, name_resolver, open_registry
+from accord.server.settings import STORE_REGISTRY
+from accord.server.settings_loader import registry_of
 from accord.storage import schema
 from accord.storage.sqlite.driver import SqliteStore
 from tests.registry.conftest import FAR, V1, document
@@ -146,7 +146,7 @@ async def env(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 async def test_names_of_the_store(env: dict[str, str]) -> None:
-    async with resolving(env, store=env["STORE"]) as resolve:
+    async with name_resolver(env, store=env["STORE"]) as resolve:
         assert (await resolve("ACME/weather")).name == "Weather"
         assert (await resolve("t/public")).supported_interfaces[0].url == "http://localhost:5/"
         for name in ("x/own", "t/theirs", "no/body", "not a name"):
@@ -156,48 +156,48 @@ async def test_names_of_the_store(env: dict[str, str]) -> None:
 
 async def test_without_a_store_a_name_says_what_to_do(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    async with resolving({"XDG_DATA_HOME": str(tmp_path), "HOME": str(tmp_path)}) as resolve:
+    async with name_resolver({"XDG_DATA_HOME": str(tmp_path), "HOME": str(tmp_path)}) as resolve:
         with pytest.raises(UnknownName, match="ACCORD_REGISTRY_URL"):
             await resolve("acme/weather")
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_registry_that_is_set_comes_before_the_store(env: dict[str, str]) -> None:
-    env |= {"ACCORD_REGISTRY_URL": "http://127.0.0.1:1", KEY: "a secret key"}
-    async with resolving(env, store=env["STORE"]) as resolve:
+    env |= {"ACCORD_REGISTRY_URL": "http://127.0.0.1:1", KEY_VARIABLE: "a secret key"}
+    async with name_resolver(env, store=env["STORE"]) as resolve:
         with pytest.raises(UnknownName, match=r"127\.0\.0\.1:1") as refused:
             await resolve("acme/weather")
     assert "a secret key" not in str(refused.value)
-    async with resolving(env, store=env["STORE"], registry=STORE) as resolve:
+    async with name_resolver(env, store=env["STORE"], registry=STORE_REGISTRY) as resolve:
         assert (await resolve("acme/weather")).name == "Weather"
 
 
 async def test_a_key_does_not_travel_in_the_clear(env: dict[str, str]) -> None:
-    env |= {"ACCORD_REGISTRY_URL": "http://registry.example", KEY: "a secret key"}
-    async with resolving(env) as resolve:
+    env |= {"ACCORD_REGISTRY_URL": "http://registry.example", KEY_VARIABLE: "a secret key"}
+    async with name_resolver(env) as resolve:
         with pytest.raises(UnknownName, match="in the clear") as refused:
             await resolve("acme/weather")
     assert "a secret key" not in str(refused.value)
 
 
-@pytest.mark.parametrize("more", [{}, {KEY: "a secret key"}], ids=["open", "key"])
+@pytest.mark.parametrize("more", [{}, {KEY_VARIABLE: "a secret key"}], ids=["open", "key"])
 @pytest.mark.parametrize("url", ["http://[::1", "nonsense", "https://r.example:x"])
 async def test_an_address_that_is_none_says_so(env: dict[str, str], url: str, more: dict[str, str]) -> None:
-    async with resolving(env | more, registry=url) as resolve:
+    async with name_resolver(env | more, registry=url) as resolve:
         with pytest.raises(UnknownName, match="acme/weather: registry: It must be a URL"):
             await resolve("acme/weather")
-    async with resolving(env | more | {"ACCORD_REGISTRY_URL": url}) as resolve:
+    async with name_resolver(env | more | {"ACCORD_REGISTRY_URL": url}) as resolve:
         with pytest.raises(UnknownName, match=r"ACCORD_REGISTRY_URL: registry\.url: It must be a URL"):
             await resolve("acme/weather")
 
 
 async def test_a_variable_may_say_that_the_store_is_meant(env: dict[str, str]) -> None:
-    async with resolving(env | {"ACCORD_REGISTRY_URL": STORE}, store=env["STORE"]) as resolve:
+    async with name_resolver(env | {"ACCORD_REGISTRY_URL": STORE_REGISTRY}, store=env["STORE"]) as resolve:
         assert (await resolve("acme/weather")).name == "Weather"
 
 
 async def test_the_store_is_asked_like_any_registry(env: dict[str, str]) -> None:
-    async with opened(env, store=env["STORE"], caller=Caller(owner="x"), writes=True) as registry:
+    async with open_registry(env, store=env["STORE"], caller=Caller(owner="x"), writes=True) as registry:
         assert (await registry.named("x/own"))["is_own"] is True
         page = await registry.search([("search", "weather"), ("owned_only", "true")])
         assert [item["human_readable_id"] for item in page["items"]] == ["x/own"]

@@ -9,7 +9,7 @@ import json
 from functools import partial
 from typing import Any
 
-from accord.bindings.receiver import Receiver
+from accord.http.webhooks import WebhookEndpoint
 from accord.model import SendRequest, Task
 from accord.remote.flow_reports import WEBHOOK
 from accord.testing.asgi import call
@@ -61,7 +61,7 @@ async def test_many_parked_tasks_hold_nothing_and_a_flood_of_reports_ends_them_a
 
     await until(is_calm)  # the last runs have just written that they wait
     assert here.peer.following == 0
-    receiver = Receiver(here.remotes, most=64)
+    receiver = WebhookEndpoint(here.remotes, most=64)
     refused = 0
 
     async def report(request: SendRequest) -> None:

@@ -17,13 +17,13 @@ from accord import to_a2a
 from accord.agents.remote import agent as remote
 from accord.agents.remote.agent import RemoteAgent
 from accord.agents.remote.connection import CARD_SECONDS, DOUBT_SECONDS, NotReachable, RemoteConnection
-from accord.bindings import wellknown
 from accord.client.auth.choice import NoCredentials
 from accord.client.credentials import KeyManagementError
 from accord.client.discovery import CardNotFound, NoSuchAgent
 from accord.client.interfaces import NoWay
 from accord.client.transports import Unreachable
 from accord.errors import InternalError, MethodNotFound
+from accord.http import cards
 from accord.model import AgentInterface, Message, Part, Role, SendRequest, TaskState
 from accord.storage.store import StoreUnavailable
 from accord.testing import call, lifespan
@@ -191,7 +191,7 @@ async def test_an_agent_that_comes_later_is_described_then(monkeypatch: pytest.M
     """Nobody has to have a task for it, and nothing is started anew: its card here is its own once that can be had."""
     monkeypatch.setattr(remote, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(remote, "MAX_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(wellknown, "REMEMBER_SECONDS", 0.0)
+    monkeypatch.setattr(cards, "CATALOG_SECONDS", 0.0)
     is_there, looks = asyncio.Event(), asyncio.Event()
     peer = Scripted()
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from accord.auth.rate_limits import Quotas
-from accord.bindings.receiver import Receiver
+from accord.http.webhooks import WebhookEndpoint
 from accord.model import Artifact, Event, Part, PushFormat, StatusUpdate, Task, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
 from accord.protocol import http_headers
@@ -36,13 +36,13 @@ class Between:
 
 
 async def posted(
-    here: Joined, body: Any, *, bearer: str | None = None, receiver: Receiver | None = None, **headers: str
+    here: Joined, body: Any, *, bearer: str | None = None, receiver: WebhookEndpoint | None = None, **headers: str
 ) -> Response:
     """Post a webhook."""
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     given |= {"authorization": f"Bearer {bearer}"} if bearer else {}
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    app = receiver or Receiver(here.remotes)
+    app = receiver or WebhookEndpoint(here.remotes)
     return await call(app, method="POST", path=WEBHOOK, headers=given, body=raw)
 
 
@@ -122,7 +122,7 @@ async def test_what_is_no_report_is_refused(joining: Joining, body: bytes) -> No
 async def test_other_methods_and_bodies_that_are_too_large_are_refused(joining: Joining) -> None:
     here = await joining()
     await acknowledged(here)
-    small = Receiver(here.remotes, quotas=Quotas(body=100))
+    small = WebhookEndpoint(here.remotes, quotas=Quotas(body=100))
     assert (await posted(here, b" " * 101, bearer=here.peer.token, receiver=small)).status == 413
     assert (await call(small, method="GET", path=WEBHOOK)).status == 405
 
@@ -131,11 +131,11 @@ async def test_other_methods_and_bodies_that_are_too_large_are_refused(joining: 
 async def test_too_many_are_asked_to_come_again(joining: Joining) -> None:
     here = await joining()
     await acknowledged(here)
-    slow = Receiver(here.remotes, rate=1.0)
+    slow = WebhookEndpoint(here.remotes, rate=1.0)
     answers = [await posted(here, done(), bearer=here.peer.token, receiver=slow) for _ in range(3)]
     assert [answer.status for answer in answers] == [204, 429, 429]
     assert int(answers[1].headers["retry-after"]) >= 1
-    full = Receiver(here.remotes, most=0)
+    full = WebhookEndpoint(here.remotes, most=0)
     assert (await posted(here, done(), bearer=here.peer.token, receiver=full)).status == 429
 
 
@@ -144,7 +144,7 @@ async def test_slow_bodies_of_strangers_keep_nobody_out(joining: Joining) -> Non
     """Who shows no token that is known is refused at once; signatures are right or wrong at the end of the body."""
     here = await joining(trust=WebhookKeys(keys=(KEY,)))
     task = await acknowledged(here)
-    receiver = Receiver(here.remotes, most=3, most_unproven=2)
+    receiver = WebhookEndpoint(here.remotes, most=3, most_unproven=2)
     never = asyncio.Event()
 
     async def begin(**headers: str) -> int:

@@ -8,12 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from accord.agents.remote import ReportMode
-from accord.app.remotes import remote_agents, webhook_of
 from accord.cli import app
-from accord.config.files import BadSettings
-from accord.config.load import load, settings_of
-from accord.config.settings import Settings
 from accord.model import Task
+from accord.server.agents import remote_agents, webhook_of
+from accord.server.settings import Settings
+from accord.server.settings_loader import BadSettings, load, settings_of
 
 
 def stated(**table: Any) -> Settings:

@@ -13,9 +13,9 @@ from granian import Granian
 from typer.testing import CliRunner
 from uvicorn.supervisors import ChangeReload, Multiprocess
 
-from accord.app.server import listen
 from accord.cli import app, serve
-from accord.config.settings import Server
+from accord.server.http_server import listen
+from accord.server.settings import ServerSettings
 from tests.certificates import Authority, Issued
 from tests.ports import free_port
 from tests.serve.running import BOUND_SECONDS, accord, running
@@ -84,7 +84,7 @@ def test_what_proxies_say_is_not_read_unless_there_is_one(tmp_path: Path) -> Non
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
 def test_every_address_is_those_of_both_families() -> None:
-    with closing(listen(Server(host="::", port=free_port()))) as found:
+    with closing(listen(ServerSettings(host="::", port=free_port()))) as found:
         for address in ("127.0.0.1", "::1"):
             socket.create_connection((address, found.getsockname()[1]), timeout=BOUND_SECONDS).close()
 

@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 from accord import __version__
 from accord.cli import app
 from accord.cli.startup_panel import MESSAGES, authentication_text, curl_command
-from accord.config.load import settings_of
-from accord.config.settings import Settings
 from accord.protocol import http_headers
 from accord.protocol.operations import DialectName
+from accord.server.settings import Settings
+from accord.server.settings_loader import settings_of
 from tests.passwords import cheap_hash
 from tests.serve.running import AGENTS, BOUND_SECONDS, Server, accord, running, text_of
 

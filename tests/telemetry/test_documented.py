@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 from accord.auth.roles import BUILT_IN
-from accord.bindings import health
-from accord.bindings.metrics import METRICS, READERS
 from accord.engine.tracing import DeliverySpan, ExecutionSpan, RemoteCallSpan, ReportSpan, StepSpan
+from accord.http import operator_endpoints
+from accord.http.operator_endpoints import METRICS_PATH, METRICS_ROLES
 from accord.storage.commands.monitoring import MAX_COUNTED_ROWS
 from accord.telemetry import exposition, metrics
 from accord.telemetry.conventions import FACTS, RequestSpan, SpanRole, describe
@@ -27,7 +27,7 @@ def test_every_metric_is_documented_as_it_is() -> None:
 
 
 def test_what_the_page_says_beside_the_tables_is_so() -> None:
-    for path in (health.HEALTH, health.READY, METRICS):
+    for path in (operator_endpoints.HEALTH_PATH, operator_endpoints.READY_PATH, METRICS_PATH):
         assert f"| `{path}` |" in PAGE
     assert {f"{seconds:.0f} seconds" for seconds in (exposition.STORE_TIMEOUT_SECONDS,)} <= set(
         re.findall(r"\d+ seconds", PAGE)
@@ -35,7 +35,7 @@ def test_what_the_page_says_beside_the_tables_is_so() -> None:
     assert "five\nseconds old" in PAGE
     assert (exposition.FRESH_SECONDS, exposition.REST_FACTOR) == (5, 20)
     assert f"Numbers end at {MAX_COUNTED_ROWS:,}" in PAGE
-    assert {role.name for role in BUILT_IN if role.sees_all} == READERS
+    assert {role.name for role in BUILT_IN if role.sees_all} == METRICS_ROLES
     assert "the role `admin` or `operator`" in PAGE
 
 

@@ -13,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from accord.a2a import Caller
 from accord.auth.authentication import Presented
-from accord.bindings.metrics import MetricsPage
 from accord.engine.hooks import Hooks
 from accord.errors import AuthenticationFailed
+from accord.http.operator_endpoints import MetricsPage
 from accord.model import GetRequest, PushConfig, Task
 from accord.service.host import Host
 from accord.storage.commands import jobs
@@ -217,7 +217,8 @@ async def test_of_several_processes_each_tells_its_own_apart_but_not_the_store(h
 
 
 def test_nobody_waits_for_the_library_until_the_first_look() -> None:
-    code = "import sys, accord.telemetry.exposition, accord.bindings.metrics; print('prometheus_client' in sys.modules)"
+    imported = "import sys, accord.telemetry.exposition, accord.http.operator_endpoints"
+    code = f"{imported}; print('prometheus_client' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "False"
 

@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 from opentelemetry import trace as otel
 
-from accord.app.observed import tracing_of
-from accord.config.files import BadSettings
-from accord.config.settings import Telemetry
 from accord.engine import tracing as process
+from accord.server.optional_services import start_tracing
+from accord.server.settings import TelemetrySettings
+from accord.server.settings_loader import BadSettings
 from accord.telemetry.metrics import Metrics
 from accord.telemetry.tracing import TracedA2A
 from tests.bindings.scripted import Scripted
@@ -38,19 +38,19 @@ ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
     ],
 )
 def test_the_setting_counts_more_than_the_variable(traces: bool | None, env: dict[str, str], are_there: bool) -> None:
-    assert (tracing_of(Telemetry(traces=traces), env) is not None) is are_there
+    assert (start_tracing(TelemetrySettings(traces=traces), env) is not None) is are_there
 
 
 def test_without_the_extra_only_the_setting_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "accord.telemetry.tracing", None)
-    assert tracing_of(Telemetry(), ENDPOINT) is None
+    assert start_tracing(TelemetrySettings(), ENDPOINT) is None
     with pytest.raises(BadSettings, match=r"telemetry\.traces: .*accord\[otel\]"):
-        tracing_of(Telemetry(traces=True), {})
+        start_tracing(TelemetrySettings(traces=True), {})
 
 
 def test_the_provider_of_an_application_is_kept(spans: Spans) -> None:
     before = otel.get_tracer_provider()
-    found = tracing_of(Telemetry(traces=True), {})
+    found = start_tracing(TelemetrySettings(traces=True), {})
     assert otel.get_tracer_provider() is before
     assert found is not None
     with found.around(process.StepSpan(key="k", task_id="t")):

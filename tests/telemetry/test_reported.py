@@ -6,9 +6,9 @@ from contextlib import suppress
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
-from accord.bindings.receiver import Receiver
 from accord.engine.tracing import use
 from accord.errors import AgentUnavailable
+from accord.http.webhooks import WebhookEndpoint
 from accord.protocol import http_headers
 from accord.remote.flow_reports import WEBHOOK
 from accord.remote.tasks import ReportCredentials, ReportSender, WebhookKeys
@@ -75,7 +75,7 @@ async def test_what_we_cannot_take_in_is_our_failure(
 ) -> None:
     here = await joining()
     with suppress(RuntimeError):
-        await posted(here, done(), receiver=Receiver(Unable(error)))
+        await posted(here, done(), receiver=WebhookEndpoint(Unable(error)))
     failed = spans.one(NAME)
     assert failed.status.status_code is StatusCode.ERROR
     assert (failed.attributes or {})["error.type"] == kind

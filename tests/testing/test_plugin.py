@@ -12,7 +12,7 @@ pytest_plugins = ["pytester"]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "testing"
 """An agent, `reminder.py`, and the tests of it."""
 INI = "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\nfilterwarnings = error\n"
-HEAVY = {"accord.app", "accord.engine", "accord.model", "accord.storage", "aiohttp", "apsw", "msgspec", "uvicorn"}
+HEAVY = {"accord.server", "accord.engine", "accord.model", "accord.storage", "aiohttp", "apsw", "msgspec", "uvicorn"}
 
 INSTALLED = bool(entry_points(group="pytest11", name="accord"))
 """Whether pytest loads it by itself: not where the package was installed before it had one."""

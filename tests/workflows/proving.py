@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from accord.app.workflows import run_document
-from accord.config.settings import Settings
 from accord.model import Event, StatusUpdate, Task
+from accord.server.settings import Settings
+from accord.server.workflow_runs import run_document
 from accord.workflows.channel import METADATA
 from accord.workflows.source import read_document
 from tests.workflows.scenes import environment

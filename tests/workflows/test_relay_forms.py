@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from accord.config.settings import Settings
+from accord.server.settings import Settings
 from accord.workflows.planner import make_plan
 from accord.workflows.source import read_document, write_document
 from tests.workflows.proving import flow, ran

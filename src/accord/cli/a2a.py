@@ -74,8 +74,8 @@ def serve(
     config: Annotated[Path | None, typer.Option(envvar="ACCORD_CONFIG", help="A file of settings.")] = None,
 ) -> None:
     """Serve an agent of a channel: each task is asked there, and what the agent says is DONE is its result."""
-    from accord.app.serving import application_of
-    from accord.config.files import BadSettings
+    from accord.server.settings_loader import BadSettings
+    from accord.server.startup import application_of
     from accord.storage.address import BadAddress
 
     if relay_url is not None:

@@ -165,9 +165,11 @@ def _open_registry(
     store: str | None, registry: str | None, owner: str = "", tenant: str = "", *, writes: bool = False
 ) -> "AbstractAsyncContextManager[RemoteRegistry]":
     from accord.a2a import Caller
-    from accord.app.names import opened
+    from accord.server.registry import open_registry
 
-    return opened(os.environ, store=store, registry=registry, caller=Caller(owner=owner, tenant=tenant), writes=writes)
+    return open_registry(
+        os.environ, store=store, registry=registry, caller=Caller(owner=owner, tenant=tenant), writes=writes
+    )
 
 
 async def _read_card(target: str) -> bytes:
@@ -188,14 +190,14 @@ async def _read_card(target: str) -> bytes:
 
 async def _fetch_card(url: str) -> bytes:
     """Read a card from its own address, or from the usual places below an agent's."""
-    from accord.app.outside import asking
     from accord.outbound import Outbound, Policy
     from accord.registry.availability import UnreachableServer
+    from accord.server.optional_services import registry_requester
 
     base = url.rstrip("/")
     places = [url] if base.endswith(".json") else [base + path for path in CARD_PATHS]
     async with Outbound(Policy(allow_private=True)) as outbound:
-        ask = asking(outbound)
+        ask = registry_requester(outbound)
         for place in places:
             answer = await ask("GET", place)
             if answer.status == 200:
@@ -204,9 +206,9 @@ async def _fetch_card(url: str) -> bytes:
 
 
 def _check_card(document: bytes, output: OutputFormat) -> int:
-    from accord.app.outside import trusting
-    from accord.config.load import registry_of
     from accord.registry import cards
+    from accord.server.optional_services import trusted_signers
+    from accord.server.settings_loader import registry_of
 
     try:
         name = cards.read(document).facts.handle
@@ -217,7 +219,7 @@ def _check_card(document: bytes, output: OutputFormat) -> int:
         for field, problem in error.findings if output is OutputFormat.TEXT else ():
             typer.echo(f"{printable(field)}: {printable(problem)}")
         return Exit.FAILED
-    verdict = trusting(registry_of(os.environ)).judge(document)
+    verdict = trusted_signers(registry_of(os.environ)).judge(document)
     if output is OutputFormat.JSON:
         echo_json({"is_valid": True, "human_readable_id": name, "signature": verdict, "findings": []})
     else:
@@ -272,10 +274,10 @@ def _exit_with(work: Callable[[], Coroutine[Any, Any, int]]) -> None:
 
     from msgspec import MsgspecError
 
-    from accord.config.files import BadSettings
     from accord.registry.availability import UnreachableServer
     from accord.registry.cards import InvalidCard
     from accord.registry.remote import RegistryRefused
+    from accord.server.settings_loader import BadSettings
     from accord.storage.address import BadAddress
     from accord.storage.store import StoreRefused, StoreUnavailable
 

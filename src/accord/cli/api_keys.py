@@ -94,15 +94,13 @@ def _known_roles(store: str | None) -> "tuple[AbstractSet[str], bool]":
     import os
 
     from accord.auth.roles import BUILT_IN
-    from accord.config.files import BadSettings, find
-    from accord.config.load import load
-    from accord.config.variables import CONFIG
+    from accord.server.settings_loader import CONFIG_VARIABLE, BadSettings, find_file, load
 
     built_in = {role.name for role in BUILT_IN}
-    named = os.environ.get(CONFIG)
+    named = os.environ.get(CONFIG_VARIABLE)
     file = Path(named) if named else None
     try:
-        settings, is_there = load(file, os.environ).settings, find(file) is not None
+        settings, is_there = load(file, os.environ).settings, find_file(file) is not None
     except BadSettings:  # such as a secret that only the server has; the store alone may well be known
         return built_in, False
     is_its_own = store is None or settings.store in (None, store)

@@ -88,9 +88,9 @@ def _client_options(reach: ConnectionOptions, *, is_anonymous: bool) -> dict[str
 
 async def _resolved(registry: str | None, name: str) -> "AgentCard":
     """Look a name up; a registry, and all that it stands on, is only loaded for one."""
-    from accord.app.names import resolved
+    from accord.server.registry import resolve_name
 
-    return await resolved(name, registry=registry)
+    return await resolve_name(name, registry=registry)
 
 
 def _unverified() -> "ssl.SSLContext":

@@ -144,9 +144,9 @@ class StorePlace:
 @asynccontextmanager
 async def store_place(url: str | None, tenant: str) -> AsyncIterator[StorePlace]:
     """Open a server's store, with the keys that its settings have."""
-    from accord.app.credentials import sealed_keys
     from accord.cli.database import open_existing_store
-    from accord.config.load import credentials_of
+    from accord.server.credentials import sealed_keys
+    from accord.server.settings_loader import credentials_of
 
     settings = credentials_of(os.environ)
     async with open_existing_store(url) as store:

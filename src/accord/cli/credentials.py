@@ -353,13 +353,13 @@ async def _remove(id: str, where: CredentialPlaceName, file: Path | None, tenant
 
 
 async def _rotate(store: str | None) -> int:
-    from accord.app import credentials
     from accord.cli.database import open_existing_store
-    from accord.config.load import credentials_of
+    from accord.server import credentials
+    from accord.server.settings_loader import credentials_of
 
     settings = credentials_of(os.environ)
     async with open_existing_store(store) as found:
-        count = await credentials.rotate(found, settings)
+        count = await credentials.rotate_keys(found, settings)
     typer.echo(f"{count} sealed anew", err=True)
     return Exit.DONE
 

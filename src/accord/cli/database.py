@@ -111,7 +111,7 @@ def store_address(url: str | None) -> "Address":
     """Return the store's address without what carries hints: nobody follows a task here."""
     from dataclasses import replace
 
-    from accord.config.load import store_of
+    from accord.server.settings_loader import store_of
     from accord.storage.address import PostgresAddress, default_address, parse_address
 
     url = url or store_of(os.environ)
@@ -144,7 +144,7 @@ def run_and_exit(command: str, work: Coroutine[Any, Any, int]) -> None:
     """Do the work and exit with its code; what an operator can mend is one line, not a traceback."""
     import asyncio
 
-    from accord.config.files import BadSettings
+    from accord.server.settings_loader import BadSettings
     from accord.storage.address import BadAddress
     from accord.storage.store import StoreRefused, StoreUnavailable
 

@@ -73,8 +73,8 @@ def key(
 
 
 async def _key(url: str, tenant: str) -> int:
-    from accord.config.load import load
     from accord.protocol import http_headers, urls
+    from accord.server.settings_loader import load
 
     if not urls.is_http_url(url):
         typer.echo(f"{PUSH}: {printable(url)!r} is not a valid URL (expected e.g. https://hooks.example)", err=True)

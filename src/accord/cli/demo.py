@@ -42,8 +42,8 @@ def demo(
     open_browser: Annotated[bool, typer.Option("--open", help="Open the console in a browser.")] = False,
 ) -> None:
     """Serve agents that show everything: nothing has to be set up."""
-    from accord.config.settings import LogFormat
     from accord.demo import REMOTE_AGENT_NAME, Pace, targets
+    from accord.server.settings import LogFormat
 
     Pace.speed = speed
     chosen = port or _free_port(PORT)
@@ -132,9 +132,9 @@ def _wait_until_ready(said: "Connection[Any, Any]") -> bool:
 
 def _serve_second(folder: str, port: int, speed: float, ready: "Connection[Any, Any]") -> None:
     """Be the second server; webhooks may go to this machine, which no server allows unless it is told to."""
-    from accord.app import server
     from accord.cli.startup_panel import announce_server
     from accord.demo import REMOTE_AGENT, Pace
+    from accord.server import http_server
     from accord.telemetry.logs import configure_logging
 
     Pace.speed = speed
@@ -148,7 +148,7 @@ def _serve_second(folder: str, port: int, speed: float, ready: "Connection[Any, 
     application = application_of(ServeRequest(targets=(REMOTE_AGENT,), flags=flags))
     telemetry = application.settings.telemetry
     configure_logging(telemetry.log_format.value, telemetry.level("warning"))
-    server.end_with_parent()
+    http_server.end_with_parent()
     with announce_server(application, shows=False) as say:
         application.on_start += [say, lambda: ready.send(True)]
-        server.run(application)
+        http_server.run(application)

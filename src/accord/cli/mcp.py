@@ -17,8 +17,8 @@ from accord.cli.failures import ExplainedFailure, command_error, explain_failure
 from accord.cli.serve import ServeRequest, application_of
 
 if TYPE_CHECKING:
-    from accord.app.application import Application
-    from accord.bindings.mcp import Exposed
+    from accord.http.mcp import ExposedAgent
+    from accord.server.application import Application
 
 
 GRACE_SECONDS = 3
@@ -71,8 +71,8 @@ def mcp(  # size: one parameter for each flag
     import asyncio
 
     from accord.agents.command_environment import close_process
-    from accord.config.settings import Telemetry
     from accord.protocol import urls
+    from accord.server.settings import TelemetrySettings
     from accord.telemetry.logs import configure_logging
 
     if transport is McpTransport.HTTP and not urls.is_loopback(host):
@@ -84,7 +84,7 @@ def mcp(  # size: one parameter for each flag
         flags = {} if store is None else {"store": store}
         application = application_of(ServeRequest(targets=tuple(targets or ()), config=_path(config), flags=flags))
     listen = (host, port) if transport is McpTransport.HTTP else None
-    telemetry = application.settings.telemetry if application else Telemetry()
+    telemetry = application.settings.telemetry if application else TelemetrySettings()
     configure_logging(telemetry.log_format.value, telemetry.level("warning"))
     close_process(application.env if application else None)
     try:
@@ -104,10 +104,10 @@ def _path(config: Path | None) -> str | None:
 
 def _failure(error: Exception) -> ExplainedFailure | None:
     """Return what an operator can mend; anything else is a mistake of ours."""
-    from accord.app.application import NOT_STARTED
-    from accord.app.server import CannotListen
+    from accord.server.application import START_ERRORS
+    from accord.server.http_server import CannotListen
 
-    if isinstance(error, (CannotListen, *NOT_STARTED)):
+    if isinstance(error, (CannotListen, *START_ERRORS)):
         return command_error(str(error)).failure
     return explain_failure(error)
 
@@ -118,15 +118,15 @@ async def _serve(
     listen: tuple[str, int] | None,
     how: dict[str, Any],
 ) -> None:
-    from accord.bindings.mcp import http_app, made, serve_stdio
+    from accord.http.mcp import http_app, make_server, serve_stdio
 
     async with AsyncExitStack() as stack:
-        agents: list[Exposed] = []
+        agents: list[ExposedAgent] = []
         if application is not None:
             agents += await stack.enter_async_context(_local_agents(application))
         for reach in reaches:
             agents += await stack.enter_async_context(_remote_agents(reach))
-        server = made(agents, version=__version__, **how)
+        server = make_server(agents, version=__version__, **how)
         if listen is None:
             await serve_stdio(server)
         else:
@@ -136,10 +136,10 @@ async def _serve(
 async def _serve_http(app: Any, host: str, port: int) -> None:
     import uvicorn
 
-    from accord.app.server import listen
-    from accord.config.settings import Server
+    from accord.server.http_server import listen
+    from accord.server.settings import ServerSettings
 
-    listening = listen(Server(host=host, port=port))  # before anything claims to listen
+    listening = listen(ServerSettings(host=host, port=port))  # before anything claims to listen
     typer.echo(f"MCP at http://{f'[{host}]' if ':' in host else host}:{port}/mcp", err=True)
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=GRACE_SECONDS)
     await uvicorn.Server(config).serve(sockets=[listening])
@@ -149,14 +149,14 @@ async def _serve_http(app: Any, host: str, port: int) -> None:
 
 
 @asynccontextmanager
-async def _local_agents(application: "Application") -> AsyncIterator[list["Exposed"]]:
+async def _local_agents(application: "Application") -> AsyncIterator[list["ExposedAgent"]]:
     """Run agents in this process; their tasks are in the store, as if they were served."""
-    from accord.bindings.mcp import Exposed
     from accord.client.client import in_process
+    from accord.http.mcp import ExposedAgent
 
     async with application.lifespan():
         yield [
-            Exposed(
+            ExposedAgent(
                 name=agent.profile.name,
                 agent=in_process(application.host.services[agent.profile.name]),
                 description=agent.profile.description,
@@ -167,11 +167,11 @@ async def _local_agents(application: "Application") -> AsyncIterator[list["Expos
 
 
 @asynccontextmanager
-async def _remote_agents(reach: ConnectionOptions) -> AsyncIterator[list["Exposed"]]:
+async def _remote_agents(reach: ConnectionOptions) -> AsyncIterator[list["ExposedAgent"]]:
     """Connect to an agent, or to all agents of a server."""
-    from accord.bindings.mcp import Exposed
     from accord.cli.connection import connect_client
     from accord.client.transports import Unreachable
+    from accord.http.mcp import ExposedAgent
 
     async with AsyncExitStack() as stack:
         found = []
@@ -179,7 +179,7 @@ async def _remote_agents(reach: ConnectionOptions) -> AsyncIterator[list["Expose
             client = await stack.enter_async_context(connect_client(reach._replace(agent=address)))
             card = client.card
             found.append(
-                Exposed(
+                ExposedAgent(
                     name=card.name,
                     agent=client,
                     description=card.description,

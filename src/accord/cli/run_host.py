@@ -21,9 +21,9 @@ from accord.cli.tables import OutputFormat
 from accord.cli.workflow_files import WorkflowFile, plan_run, report_findings
 
 if TYPE_CHECKING:
-    from accord.config.load import Loaded
-    from accord.config.settings import Settings
     from accord.model import Task
+    from accord.server.settings import Settings
+    from accord.server.settings_loader import LoadedSettings
     from accord.service.host import Host
     from accord.workflows.agent import WorkflowAgent
     from accord.workflows.run_request import RunRequest
@@ -39,9 +39,9 @@ class RunCommand:
         self.run_id: str | None = None
 
     @cached_property
-    def loaded(self) -> "Loaded":
+    def loaded(self) -> "LoadedSettings":
         """What this process is to work with."""
-        from accord.config.load import load
+        from accord.server.settings_loader import load
 
         config = os.environ.get("ACCORD_CONFIG")
         return load(Path(config) if config else None, os.environ, {"store": self.store})
@@ -74,8 +74,8 @@ def resume_run(
 
 def _execute(going: RunCommand, work: Callable[[], Coroutine[Any, Any, Exit]]) -> None:
     """Do the work and exit; what somebody can mend is a line, and whoever breaks off is told how to go on."""
-    from accord.config.files import BadSettings
     from accord.errors import AccordError
+    from accord.server.settings_loader import BadSettings
     from accord.storage.address import BadAddress
     from accord.storage.store import StoreRefused, StoreUnavailable
     from accord.telemetry.logs import LineFormatter
@@ -129,21 +129,21 @@ def _interrupted(going: RunCommand) -> None:
 async def _host_new_run(going: RunCommand, flow: WorkflowFile, wish: "RunRequest") -> Exit:
     import msgspec
 
-    from accord.app import workflows
+    from accord.server import workflow_runs
 
     if wish.previous_run is not None:
         await _check_earlier(going, flow, wish, wish.previous_run)
     agent = await _agent(going, flow, vars=wish.vars)
-    async with workflows.hosting(agent, going.settings, os.environ) as host:
-        task = await workflows.begin(host, agent, msgspec.to_builtins(wish))
+    async with workflow_runs.host_workflow(agent, going.settings, os.environ) as host:
+        task = await workflow_runs.start_run(host, agent, msgspec.to_builtins(wish))
         going.run_id = task.id
-        return await _watch_run(going, host, workflows.OWNER.tenant)
+        return await _watch_run(going, host, workflow_runs.LOCAL_CALLER.tenant)
 
 
 async def _check_earlier(going: RunCommand, flow: WorkflowFile, wish: "RunRequest", run_id: str) -> None:
     """Refuse to take over from a run that cannot be taken over from, before anything is begun or stored."""
-    from accord.app.workflows import OWNER
     from accord.cli.database import open_existing_store
+    from accord.server.workflow_runs import LOCAL_CALLER
     from accord.storage.store import StoreRefused
     from accord.workflows import stored_run
     from accord.workflows.run_request import carry_over_records
@@ -153,7 +153,7 @@ async def _check_earlier(going: RunCommand, flow: WorkflowFile, wish: "RunReques
             found = await stored_run.load_stored_run(store, run_id)
     except StoreRefused as error:  # there is no database yet, and so no run
         raise _refusal(error) from None
-    owned = found is not None and (found.task.tenant, found.task.owner) == (OWNER.tenant, OWNER.owner)
+    owned = found is not None and (found.task.tenant, found.task.owner) == (LOCAL_CALLER.tenant, LOCAL_CALLER.owner)
     if found is None or not owned or found.origin.name != flow.document.name:
         raise _refusal(f"There is no earlier run {run_id} of {flow.document.name}")
     try:
@@ -170,9 +170,9 @@ def _refusal(why: object) -> typer.Exit:
 async def _agent(going: RunCommand, flow: WorkflowFile, **more: Any) -> "WorkflowAgent":
     """Return a document as an agent; it cannot be one if a key of its agents is missing."""
     from accord.agents.command_environment import Environment, close_process
-    from accord.app.workflows import agent_of
     from accord.cli.credential_places import user_keys
     from accord.client.credentials import KeyManagementError
+    from accord.server.workflow_runs import agent_of
 
     try:
         keys = user_keys()
@@ -293,7 +293,7 @@ def _rerun_request(found: "StoredRun", wish: "RunRequest") -> "RunRequest":
 
 async def _host_stored_run(going: RunCommand, found: "StoredRun", wish: "RunRequest") -> Exit:
     """Host the workflow of a run that has not ended, as it was when that began."""
-    from accord.app import workflows
+    from accord.server import workflow_runs
     from accord.workflows.run_request import RunRequest
 
     if wish != RunRequest():
@@ -301,5 +301,5 @@ async def _host_stored_run(going: RunCommand, found: "StoredRun", wish: "RunRequ
         raise typer.BadParameter(said, param_hint="--resume")
     going.run_id = found.task.task_id
     agent = await _agent(going, _stored_document(found), vars=found.origin.vars, name=found.task.agent)
-    async with workflows.hosting(agent, going.settings, os.environ) as host:
+    async with workflow_runs.host_workflow(agent, going.settings, os.environ) as host:
         return await _watch_run(going, host, found.task.tenant)

@@ -17,10 +17,10 @@ import typer
 from accord.cli.failures import Exit
 
 if TYPE_CHECKING:
-    from accord.app.application import Application
-    from accord.app.granian import Watched
-    from accord.config.load import Loaded
-    from accord.config.settings import Settings
+    from accord.server.application import Application
+    from accord.server.http_server import WatchedFiles
+    from accord.server.settings import Settings
+    from accord.server.settings_loader import LoadedSettings
 
 
 VARIABLE = "ACCORD_SERVED"
@@ -42,27 +42,27 @@ class ServeRequest(msgspec.Struct, frozen=True, kw_only=True):
     config: str | None = None
     flags: dict[str, Any] = {}
 
-    def load(self) -> "Loaded":
+    def load(self) -> "LoadedSettings":
         """Read the settings."""
-        from accord.config.load import load
+        from accord.server.settings_loader import load
 
         return load(Path(self.config) if self.config else None, os.environ, self.flags)
 
     def application(self) -> "Application":
         """Put everything together."""
         from accord.agents.loader import load as load_agent
-        from accord.app.application import Application
-        from accord.app.serving import environment_of
+        from accord.server.application import Application
+        from accord.server.startup import environment_of
 
         loaded = self.load()
         settings, env = loaded.settings, environment_of(loaded, os.environ)
         agents = [load_agent(target, env) for target in self.targets]
         if settings.agents:
-            from accord.app.agents import agents_of
+            from accord.server.agents import agents_of
 
             agents += agents_of(loaded, env)
         if settings.remotes:
-            from accord.app.remotes import remote_agents
+            from accord.server.agents import remote_agents
 
             agents += remote_agents(settings, env)
         return Application(agents or [load_agent("accord.agents.echo:echo")], settings, env=env)
@@ -76,7 +76,7 @@ def application() -> "Application":
     """Return the application of a process that was started by the command."""
     from accord.agents.command_environment import close_process
     from accord.agents.loader import NotAnAgent, traceback_of
-    from accord.app.server import be_worker
+    from accord.server.http_server import prepare_worker
     from accord.telemetry.logs import configure_logging
 
     close_process()
@@ -93,7 +93,7 @@ def application() -> "Application":
     # When agents are there: one that says itself what becomes of records is obeyed.
     configure_logging(made.settings.telemetry.log_format.value, made.settings.telemetry.level(LOG_LEVEL))
     close_process(made.env)
-    be_worker(made)
+    prepare_worker(made)
     return made
 
 
@@ -232,7 +232,7 @@ def _serve_request(given: Mapping[str, Any]) -> ServeRequest:
 def application_of(served: ServeRequest) -> "Application":
     """Put together what a command was told, or say what is wrong with it."""
     from accord.agents.loader import NotAnAgent, traceback_of
-    from accord.config.files import BadSettings
+    from accord.server.settings_loader import BadSettings
     from accord.storage.address import BadAddress
 
     try:
@@ -247,9 +247,9 @@ def application_of(served: ServeRequest) -> "Application":
 def run_here(application: "Application", level: str = LOG_LEVEL) -> None:
     """Serve in this process until a signal comes, and show where everything is."""
     from accord.agents.command_environment import close_process
-    from accord.app import server
-    from accord.app.application import NOT_STARTED
     from accord.cli.startup_panel import announce_server
+    from accord.server import http_server
+    from accord.server.application import START_ERRORS
     from accord.telemetry.logs import configure_logging
 
     telemetry = application.settings.telemetry
@@ -258,8 +258,8 @@ def run_here(application: "Application", level: str = LOG_LEVEL) -> None:
     try:
         with announce_server(application) as say:
             application.on_start.append(say)
-            server.run(application)
-    except (server.CannotListen, *NOT_STARTED) as error:
+            http_server.run(application)
+    except (http_server.CannotListen, *START_ERRORS) as error:
         _exit_unable(application, error)
 
 
@@ -267,10 +267,10 @@ def _run(application: "Application", served: ServeRequest, *, reload: bool) -> N
     import asyncio
 
     from accord.agents.command_environment import close_process
-    from accord.app import server
-    from accord.app.application import NOT_STARTED
     from accord.cli.startup_panel import announce_server
-    from accord.config.settings import HttpServer
+    from accord.server import http_server
+    from accord.server.application import START_ERRORS
+    from accord.server.settings import HttpServer
     from accord.telemetry.logs import configure_logging
 
     settings = application.settings
@@ -284,14 +284,14 @@ def _run(application: "Application", served: ServeRequest, *, reload: bool) -> N
         served.leave()
         watched = _watched(served, settings) if reload else None
         with announce_server(application) as say:
-            server.run_workers(settings, WORKER, say, watched=watched)
-    except (server.CannotListen, *NOT_STARTED) as error:
+            http_server.run_workers(settings, WORKER, say, watched=watched)
+    except (http_server.CannotListen, *START_ERRORS) as error:
         _exit_unable(application, error)
 
 
 def _exit_unable(application: "Application", error: Exception) -> NoReturn:
     """Say why there is no server, as everything else is said, and end."""
-    from accord.config.settings import LogFormat
+    from accord.server.settings import LogFormat
 
     if application.settings.telemetry.log_format is LogFormat.JSON:
         log.error("cannot start", extra={"reason": str(error)})
@@ -299,18 +299,18 @@ def _exit_unable(application: "Application", error: Exception) -> NoReturn:
     fail(str(error))
 
 
-def _watched(served: ServeRequest, settings: "Settings") -> "Watched":
+def _watched(served: ServeRequest, settings: "Settings") -> "WatchedFiles":
     """Return which files a server is started anew for: modules here and beside every agent that is a file, and those
     that are agents by themselves."""
     from accord.agents.loader import FILE_SUFFIXES
-    from accord.app.granian import Watched
+    from accord.server.http_server import WatchedFiles
 
     said = [said if isinstance(said, str) else str(said.get("target", "")) for said in settings.agents.values()]
     targets = (*served.targets, *said)
     modules = [target.rpartition(":")[0] for target in targets]
     files = [target for target in targets if Path(target).suffix in FILE_SUFFIXES]
     folders = {str(Path(file).parent) for file in (*files, *modules) if file in files or file.endswith(".py")}
-    return Watched(sorted({".", *folders}), sorted({Path(file).name for file in files}))
+    return WatchedFiles(sorted({".", *folders}), sorted({Path(file).name for file in files}))
 
 
 # --- what may be served ---------------------------------------------------------------------------------------------
@@ -318,20 +318,23 @@ def _watched(served: ServeRequest, settings: "Settings") -> "Watched":
 
 def refuse(application: "Application") -> None:
     """Refuse a server that would start and then not work, or that strangers could use, and say what to do instead."""
-    from accord.app.serving import danger, mistake
+    from accord.server.startup import configuration_problem, exposure_problem
 
-    if (said := mistake(application.settings, application.address) or danger(application.settings)) is not None:
+    if (
+        said := configuration_problem(application.settings, application.address)
+        or exposure_problem(application.settings)
+    ) is not None:
         fail(said)
 
 
 def _remotes(given: list[str] | None) -> dict[str, dict[str, str]] | None:
-    from accord.config.settings import NAME, NAMES_ARE
+    from accord.server.settings import REMOTE_NAME, REMOTE_NAME_RULE
 
     found: dict[str, dict[str, str]] = {}
     for pair in given or ():
         name, separator, url = pair.partition("=")
-        if not separator or not url.strip() or not NAME.fullmatch(name.strip()):
-            raise typer.BadParameter(f"{pair!r} is not NAME=URL; {NAMES_ARE}", param_hint="--remote")
+        if not separator or not url.strip() or not REMOTE_NAME.fullmatch(name.strip()):
+            raise typer.BadParameter(f"{pair!r} is not NAME=URL; {REMOTE_NAME_RULE}", param_hint="--remote")
         found[name.strip()] = {"url": url.strip()}
     return found or None
 

@@ -1,6 +1,6 @@
 """Commands about settings: `accord config`, `doctor`, `init` and `hash-password`.
 
-Nothing is served or changed, except that `init` writes the files of a new project. `app.doctor` has the checks.
+Nothing is served or changed, except that `init` writes the files of a new project. `server` has the checks.
 """
 
 import shlex
@@ -14,9 +14,8 @@ from accord.cli.failures import Exit, shell_command
 from accord.cli.tables import OutputFormat, echo_json, print_rows, printable
 
 if TYPE_CHECKING:
-    from accord.app.doctor.findings import Finding
-    from accord.config.files import Found
-    from accord.config.load import Loaded
+    from accord.server.doctor_checks import CheckFinding
+    from accord.server.settings_loader import LoadedSettings, SettingsFile
     from accord.storage.address import Address
 
 
@@ -43,7 +42,7 @@ def show_(
 
     Secrets are not shown.
     """
-    from accord.config.shown import DEFAULT, listed
+    from accord.server.settings_report import DEFAULT_SOURCE, list_settings
 
     loaded, file = _load_settings(arguments or [])
     rows = [
@@ -52,8 +51,8 @@ def show_(
             "value": one.value if json else _text(one.value),
             "source": _source_of(one.name, one.source, file),
         }
-        for one in listed(loaded)
-        if not changed or one.source != DEFAULT
+        for one in list_settings(loaded)
+        if not changed or one.source != DEFAULT_SOURCE
     ]
     print_rows(rows, ("name", "value", "source"), OutputFormat.JSON if json else OutputFormat.TEXT)
 
@@ -68,9 +67,9 @@ def check(arguments: ServeArguments = None) -> None:
     from contextlib import redirect_stdout
 
     from accord.agents.loader import NotAnAgent, traceback_of
-    from accord.app.serving import danger, mistake
     from accord.cli.serve import parse_serve_arguments
-    from accord.config.files import BadSettings
+    from accord.server.settings_loader import BadSettings
+    from accord.server.startup import configuration_problem, exposure_problem
     from accord.storage.address import BadAddress
 
     loaded, file = _load_settings(arguments or [], Exit.FAILED)
@@ -78,7 +77,7 @@ def check(arguments: ServeArguments = None) -> None:
         address = _check_store_address(loaded)
     except BadAddress as error:
         _fail(str(loaded.bad("store", error)), Exit.FAILED)
-    if said := mistake(loaded.settings, address) or danger(loaded.settings):
+    if said := configuration_problem(loaded.settings, address) or exposure_problem(loaded.settings):
         _fail(said, Exit.FAILED)
     try:
         with redirect_stdout(sys.stderr):  # agents are imported, which may print anything
@@ -92,19 +91,19 @@ def check(arguments: ServeArguments = None) -> None:
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of the file of settings, for editors; it knows the kinds of agents that are installed."""
-    from accord.config.schema import document, every_kind
+    from accord.server.settings_schema import all_agent_types, schema_document
 
-    typer.echo(document(every_kind()), nl=False)
+    typer.echo(schema_document(all_agent_types()), nl=False)
 
 
-def _load_settings(arguments: list[str], exit: Exit = Exit.MISUSED) -> "tuple[Loaded, Found | None]":
+def _load_settings(arguments: list[str], exit: Exit = Exit.MISUSED) -> "tuple[LoadedSettings, SettingsFile | None]":
     """Read the settings, and find the file that they are in."""
     from accord.cli.serve import parse_serve_arguments
-    from accord.config.files import BadSettings, find
+    from accord.server.settings_loader import BadSettings, find_file
 
     served = parse_serve_arguments(arguments)
     try:
-        file = find(Path(served.config) if served.config else None)
+        file = find_file(Path(served.config) if served.config else None)
     except BadSettings as error:
         _fail(str(error), exit)
     try:
@@ -115,16 +114,16 @@ def _load_settings(arguments: list[str], exit: Exit = Exit.MISUSED) -> "tuple[Lo
         _fail("\n".join([str(error), *_other_mistakes(str(error), file)]), exit)
 
 
-def _other_mistakes(first: str, file: "Found | None") -> list[str]:
+def _other_mistakes(first: str, file: "SettingsFile | None") -> list[str]:
     """Return what else is wrong in the file and in variables, so that nobody mends them one mistake at a time."""
     import os
 
-    from accord.config.mistakes import mistakes
+    from accord.server.settings_report import find_mistakes
 
-    return [one for one in mistakes(file, os.environ) if one != first]
+    return [one for one in find_mistakes(file, os.environ) if one != first]
 
 
-def _read_tables(loaded: "Loaded") -> None:
+def _read_tables(loaded: "LoadedSettings") -> None:
     """Read the tables of agents that say of which kind they are, each as its kind does."""
     from accord.agents.agent_types import KINDS
     from accord.entries import NotRegistered, Unusable
@@ -138,7 +137,7 @@ def _read_tables(loaded: "Loaded") -> None:
             loaded.read(f"agents.{name}", kind.options)
 
 
-def _check_store_address(loaded: "Loaded") -> "Address":
+def _check_store_address(loaded: "LoadedSettings") -> "Address":
     import os
 
     from accord.storage.address import default_address, parse_address
@@ -146,7 +145,7 @@ def _check_store_address(loaded: "Loaded") -> "Address":
     return parse_address(loaded.settings.store) if loaded.settings.store else default_address(os.environ)
 
 
-def _source_of(name: str, source: str, file: "Found | None") -> str:
+def _source_of(name: str, source: str, file: "SettingsFile | None") -> str:
     """Return where a value came from, with the line of a file."""
     if file is None or source != file.source:
         return source
@@ -185,10 +184,10 @@ def doctor(
     import os
     from contextlib import redirect_stdout
 
-    from accord.app.doctor.examination import examine
-    from accord.app.doctor.findings import Status, failed
     from accord.cli.serve import parse_serve_arguments
-    from accord.config.files import BadSettings
+    from accord.server.doctor import examine
+    from accord.server.doctor_checks import CheckStatus, failed
+    from accord.server.settings_loader import BadSettings
 
     served = parse_serve_arguments(arguments or [])
     try:
@@ -198,7 +197,7 @@ def doctor(
     else:
         with redirect_stdout(sys.stderr):  # agents are imported, which may print anything
             found = asyncio.run(examine(loaded, served.targets, os.environ, timeout))
-    is_well = all(one.status is not Status.FAILED for one in found)
+    is_well = all(one.status is not CheckStatus.FAILED for one in found)
     if json:
         echo_json({"isWell": is_well, "checks": found})
     else:
@@ -206,7 +205,7 @@ def doctor(
     raise typer.Exit(Exit.DONE if is_well else Exit.FAILED)
 
 
-def _print_checks(found: "list[Finding]") -> None:
+def _print_checks(found: "list[CheckFinding]") -> None:
     for one in found:
         typer.echo(f"{one.status.value:<{STATUS_WIDTH}}{printable(one.check)}: {printable(one.detail)}")
         if one.remedy:
@@ -225,10 +224,10 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
 ) -> None:
     """Write a file of settings with comments, and an agent to begin with; nothing is replaced without --force."""
-    from accord.config.schema import FILE, document, every_kind
+    from accord.server.settings_schema import SCHEMA_FILE, all_agent_types, schema_document
 
     files = {name: _starter(name) for name in STARTER}
-    files[f"{FOLDER}/{FILE}"] = document(every_kind())
+    files[f"{FOLDER}/{SCHEMA_FILE}"] = schema_document(all_agent_types())
     _refuse_second(folder)
     taken = [name for name in files if (folder / name).exists()]
     if taken and not force:
@@ -252,11 +251,11 @@ def _starter(name: str) -> str:
 
 def _refuse_second(folder: Path) -> None:
     """Refuse a folder whose project has settings already: `accord serve` would not know which to take."""
-    from accord.config.files import PROJECT, BadSettings, in_project
+    from accord.server.settings_loader import PROJECT_FILE, BadSettings, read_project_file
 
-    project = folder / PROJECT
+    project = folder / PROJECT_FILE
     try:
-        if project.is_file() and in_project(project) is not None:
+        if project.is_file() and read_project_file(project) is not None:
             _fail_init(f"{project} has settings already, in its table [tool.accord]")
     except BadSettings as error:
         _fail_init(str(error))

@@ -14,16 +14,16 @@ from urllib.parse import urlsplit
 
 from accord import __version__
 from accord.auth.scheme_settings import AnyScheme, ApiKeys, Basic, Header, Hmac, Jwt, Mtls, Plugin
-from accord.config.settings import LogFormat, Settings
 from accord.console import PAGES
 from accord.engine.agent import Agent, AgentWithMembers
 from accord.protocol import http_headers
 from accord.protocol.operations import DialectName
+from accord.server.settings import LogFormat, Settings
 from accord.storage.address import SqliteAddress
 from accord.telemetry.logs import SERVER_LOGGER
 
 if TYPE_CHECKING:
-    from accord.app.application import Application
+    from accord.server.application import Application
 
 
 FIRST_MESSAGE = "hello accord"
@@ -143,7 +143,7 @@ def _workflow(hooks: str, agent: Agent) -> Iterator[tuple[str, str]]:
     """Yield what there is to say of an agent that is a workflow: what it does, and what begins it by itself."""
     if not isinstance(agent, AgentWithMembers):
         return
-    from accord.app.triggers import flow_of
+    from accord.server.workflow_triggers import flow_of
 
     flow = flow_of(agent)
     if flow is None:

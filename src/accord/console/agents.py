@@ -11,8 +11,6 @@ import msgspec
 from msgspec import Struct
 
 from accord.a2a import Caller
-from accord.bindings.origins import asked as request_origin
-from accord.bindings.origins import moved
 from accord.client.interfaces import CardHostTrust as Naming
 from accord.client.interfaces import keep_usable_interfaces
 from accord.console.exchanges import fetch_in_process
@@ -22,6 +20,7 @@ from accord.console.views import AgentList, AgentRow, AgentView, Finding, Health
 from accord.engine.agent import Agent
 from accord.engine.ids import RANDOM_BYTES, uuid7
 from accord.errors import AccordError, InvalidParams, TaskNotFound
+from accord.http.cards import card_at_origin, request_origin
 from accord.model import AgentCard, AgentSkill
 from accord.protocol.cards import decode_card, encode_card
 from accord.protocol.operations import DialectName, Operation
@@ -228,7 +227,7 @@ class AgentsApi:
         """Show an agent: its card in every dialect, and what is to be said about it."""
         caller, slug = asked.known, self._named(asked)
         origin = request_origin(asked.scope) or self._house.url
-        card = moved(self._house.card_of(slug), origin)
+        card = card_at_origin(self._house.card_of(slug), origin)
         served = await fetch_in_process(self._house.served.site_as(slug, caller), "GET", CARD, asked.scope)
         cards = {PUBLIC: msgspec.json.decode(served.body)} | self._dialects(card)
         about = card_findings(

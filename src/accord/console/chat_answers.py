@@ -11,12 +11,12 @@ from contextlib import aclosing
 import msgspec
 from msgspec.structs import replace
 
-from accord.bindings.streams import HEADERS, KEEP_ALIVE_SECONDS
 from accord.console import ui_messages, ui_stream
 from accord.console.server_context import ServerContext
 from accord.console.ui_stream import AnswerInfo, Chunk, UiStreamEncoder
 from accord.engine.agent import Agent
 from accord.errors import TaskNotFound
+from accord.http.sse import KEEP_ALIVE_SECONDS, STREAM_HEADERS
 from accord.model import Event
 from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
@@ -25,7 +25,7 @@ from accord.storage.commands import chats, tasks
 from accord.storage.commands.chats import ASSISTANT, Chat, ChatMessage
 from accord.storage.store import StoreUnavailable
 
-STREAM = [*HEADERS, (b"x-vercel-ai-ui-message-stream", b"v1")]
+STREAM = [*STREAM_HEADERS, (b"x-vercel-ai-ui-message-stream", b"v1")]
 """The headers of a UI message stream."""
 
 UNSURE_MS = 60_000

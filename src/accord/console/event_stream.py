@@ -1,16 +1,16 @@
 """`GET /api/events`: the live feed as server-sent events."""
 
-from accord.bindings import streams
-from accord.bindings.http import Headers
 from accord.console import EVENTS
 from accord.console.routing import ApiReply, ApiRequest, ApiRoute
 from accord.console.server_context import ServerContext
 from accord.errors import InvalidParams
+from accord.http import sse
+from accord.http.asgi import Headers
 
 TOPIC = "task:"
 MAX_TOPICS = 50
 
-HEADERS: Headers = [(name, value) for name, value in streams.HEADERS if name != b"cache-control"]
+HEADERS: Headers = [(name, value) for name, value in sse.STREAM_HEADERS if name != b"cache-control"]
 """What every answer of the console says by itself is left out."""
 
 
@@ -27,7 +27,7 @@ class EventsApi:
 
     async def listen(self, asked: ApiRequest) -> ApiReply:
         """Tell what happens, after the event in `Last-Event-ID` or `after`, and of `topics` every growth of a log."""
-        after = streams.last_seen(asked.scope)
+        after = sse.last_event_id(asked.scope)
         topics = [topic for given in asked.query.get("topics", []) for topic in given.split(",") if topic]
         if len(topics) > MAX_TOPICS or not all(topic.startswith(TOPIC) and topic.isprintable() for topic in topics):
             raise InvalidParams(f"Topics are up to {MAX_TOPICS} tasks, as task:ID,task:ID")

@@ -10,7 +10,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from accord.bindings.http import App, Receive, Scope
+from accord.http.asgi import App, Receive, Scope
 from accord.outbound import HostUnreachable, Outbound, TargetRefused
 from accord.registry.availability import AskPort, ServerAnswer
 

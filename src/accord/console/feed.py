@@ -14,10 +14,10 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from accord.a2a import Caller
-from accord.bindings.streams import KEEP_ALIVE_SECONDS
 from accord.console.feed_subscribers import FeedEvent, FeedSubscriber, FeedSubscribers, frame
 from accord.console.task_rows import TaskVisibility, chat_row, task_row, updated_row
 from accord.console.views import TaskRow
+from accord.http.sse import KEEP_ALIVE_SECONDS
 from accord.model.base import timestamp_ms
 from accord.protocol.sse import KEEP_ALIVE
 from accord.service.host import Host

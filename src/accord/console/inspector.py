@@ -15,7 +15,6 @@ import msgspec
 from msgspec import Meta, Struct
 
 from accord.a2a import Caller
-from accord.bindings.streams import HEADERS, KEEP_ALIVE_SECONDS
 from accord.console.exchanges import (
     ExchangeEnd,
     ResponseHead,
@@ -31,6 +30,7 @@ from accord.console.server_context import ServerContext
 from accord.console.views import Template, TemplateList, View
 from accord.engine.ids import new_id
 from accord.errors import AccordError, InvalidParams, PermissionDenied, TaskNotFound
+from accord.http.sse import KEEP_ALIVE_SECONDS, STREAM_HEADERS
 from accord.model import (
     CancelRequest,
     CardRequest,
@@ -284,7 +284,7 @@ class InspectorApi:
         _check_inspection(wish)
         exchange = self._here(wish, asked) if wish.agent is not None else self._elsewhere(wish, asked.known)
         about = wish.agent or "/".join(re.split("[/?]", wish.url or "")[:3])  # of an address only whose it is
-        return ApiReply(stream=self._told(exchange), headers=HEADERS, about=about[:MAX_ABOUT])
+        return ApiReply(stream=self._told(exchange), headers=STREAM_HEADERS, about=about[:MAX_ABOUT])
 
     # --- to whom it goes ----------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """OpenAPI 3.1 documents of APIs, made from their routes.
 
 The words are the docstrings of the handlers and structures. A2A's HTTP+JSON binding has a document of its own
-(`bindings.openapi`).
+(`http.openapi`).
 """
 
 import re

@@ -23,26 +23,6 @@ from accord.a2a import Caller
 from accord.auth.audit import OK, Audit, entry
 from accord.auth.authentication import OpenStreams, Presented
 from accord.auth.rate_limits import Bucket, CallerUsage, Quotas
-from accord.bindings.bodies import read_request
-from accord.bindings.http import (
-    JSON,
-    QUOTAS,
-    Admit,
-    Document,
-    Headers,
-    Receive,
-    Scope,
-    Send,
-    address_of,
-    check_head,
-    error_headers,
-    header,
-    presented,
-    publish,
-    respond,
-    until_gone,
-)
-from accord.bindings.outgoing import OUTGOING, PIECE, ClientGone, account_of
 from accord.errors import (
     AccordError,
     AgentUnavailable,
@@ -54,6 +34,26 @@ from accord.errors import (
     RateLimited,
     UnsupportedMediaType,
 )
+from accord.http.asgi import (
+    JSON,
+    QUOTAS,
+    Admit,
+    CachedDocument,
+    Headers,
+    Receive,
+    Scope,
+    Send,
+    address_of,
+    cancel_when_gone,
+    check_head,
+    error_headers,
+    header,
+    presented,
+    respond,
+    respond_with_document,
+)
+from accord.http.request_bodies import read_request
+from accord.http.response_bodies import PIECE, RESPONSE_BODIES, ClientGone, account_of
 from accord.model.base import timestamp_ms
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
@@ -276,7 +276,7 @@ class ApiApplication:
         await send({"type": "http.response.start", "status": reply.status, "headers": said})
         task = asyncio.current_task()
         assert task is not None  # ASGI is called by nothing else
-        gone = asyncio.create_task(until_gone(receive, task))
+        gone = asyncio.create_task(cancel_when_gone(receive, task))
         kept = self._standing.kept(reply.stream, None if caller is None else caller.ticket)
         try:
             async with aclosing(reply.stream), aclosing(kept) as pieces:  # type: ignore[type-var]  # they are generators
@@ -285,8 +285,8 @@ class ApiApplication:
                         await send({"type": "http.response.body", "body": piece, "more_body": True})
                         continue
                     account = account_of(caller)
-                    with OUTGOING.hold(piece, account, self._quotas, shares=True) as pending:
-                        await OUTGOING.write(send, pending, more=True)
+                    with RESPONSE_BODIES.hold(piece, account, self._quotas, shares=True) as pending:
+                        await RESPONSE_BODIES.write(send, pending, more=True)
         except (RateLimited, AgentUnavailable) as error:
             log.info(
                 "stream refused: too much is unread", extra={"reason": error.row.reason}
@@ -399,7 +399,7 @@ async def _reply(
 ) -> None:
     if reply.document is not None:
         changed = datetime.fromtimestamp((reply.changed_ms or 0) / 1000, UTC)
-        await publish(scope, send, Document.of(reply.document, changed, headers))
+        await respond_with_document(scope, send, CachedDocument.of(reply.document, changed, headers))
         return
     if reply.data is not None or reply.stream is not None:
         data, kind = reply.data or b"", Headers()

@@ -1,6 +1,6 @@
 """The server as the console sees it: agents, services, visibility, feed and settings.
 
-`app.console` fills it in; each part of the API is made with it.
+`server.console` fills it in; each part of the API is made with it.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,11 +10,11 @@ from msgspec import Struct
 
 from accord.a2a import Caller, HostedAgent
 from accord.auth.rate_limits import Quotas
-from accord.bindings.http import App
 from accord.console import ConsoleSettings
 from accord.console.feed import Feed
 from accord.console.task_rows import TaskVisibility
 from accord.engine.agent import Agent
+from accord.http.asgi import App
 from accord.model import AgentCard
 from accord.outbound import Outbound
 from accord.protocol.operations import DialectName

@@ -23,9 +23,9 @@ from accord.auth.api_keys import PREFIX
 from accord.auth.authentication import Access, Presented, challenge
 from accord.auth.recent import ExpiringCache
 from accord.auth.scheme_settings import AnyScheme, ApiKeys, Basic, Grant, Header, Jwt, SignIn
-from accord.bindings.http import Admit, Headers
-from accord.bindings.sites import OWN_SITES, SAFE, is_ours, is_own
 from accord.errors import AgentUnavailable, AuthenticationFailed, PermissionDenied
+from accord.http.asgi import Admit, Headers
+from accord.http.cross_origin import OWN_SITES, SAFE_METHODS, is_origin_of_host, is_same_origin
 from accord.storage.commands import authentication
 from accord.storage.commands.authentication import NewSession, StoredSession
 from accord.storage.store import Store, StoreUnavailable
@@ -99,7 +99,7 @@ class PendingSignIn(Struct, frozen=True, kw_only=True, array_like=True):
 
 def check_origin(presented: Presented, *, is_public: bool = False) -> None:
     """Refuse what a page of another origin has a browser send; with `is_public` such pages may read."""
-    is_read = presented.method in SAFE
+    is_read = presented.method in SAFE_METHODS
     is_fine = (is_public or _may_read(presented)) if is_read else _may_write(presented)
     if not is_fine:
         raise PermissionDenied("This comes from a page of another origin")
@@ -109,13 +109,13 @@ def _may_read(presented: Presented) -> bool:
     """Whether an answer may be had: links from elsewhere lead here, but no page looks at what is behind them."""
     origin = presented.header("origin")
     if origin is not None:
-        return is_own(origin, presented)
+        return is_origin_of_host(origin, presented)
     site = presented.header("sec-fetch-site") or "none"
     return site in OWN_SITES or presented.header("sec-fetch-mode") == "navigate"
 
 
 def _may_write(presented: Presented) -> bool:
-    stated = is_ours(presented)
+    stated = is_same_origin(presented)
     # Every browser that has cookies says where they come from.
     return SESSION_COOKIE.read(presented) is None if stated is None else stated
 

@@ -17,8 +17,6 @@ from accord.auth.audit import OK, Audit, entry
 from accord.auth.authentication import Access, Identity, Presented
 from accord.auth.rate_limits import Bucket
 from accord.auth.schemes import FetchError
-from accord.bindings import origins
-from accord.bindings.http import Admit, Headers, Scope, address_of
 from accord.console import PAGES, SESSIONS, SIGNIN
 from accord.console.routing import ApiReply, ApiRequest, ApiRoute
 from accord.console.sessions import (
@@ -36,6 +34,8 @@ from accord.console.sessions import (
 )
 from accord.console.views import SessionView, Way
 from accord.errors import AgentUnavailable, AuthenticationFailed, InvalidParams, RateLimited
+from accord.http import cards
+from accord.http.asgi import Admit, Headers, Scope, address_of
 from accord.protocol import codec
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class SessionApi:
             roles=sorted(caller.roles or ()) if caller else [],
             ways=self._ways(scope.get("accord.mount", "")),
             version=self._version,
-            url=origins.at(self._url, origins.asked(scope)),
+            url=cards.url_at_origin(self._url, cards.request_origin(scope)),
             features=dict(self._features),
         )
 
@@ -280,7 +280,8 @@ class IssuersApi:
 
     def _redirect(self, asked: ApiRequest) -> str:
         """Return the address that an issuer sends browsers back to, at the host that was asked if ours is local."""
-        return f"{origins.at(self._url, origins.asked(asked.scope))}{SESSIONS}/oidc/{asked.parts['name']}/callback"
+        url = cards.url_at_origin(self._url, cards.request_origin(asked.scope))
+        return f"{url}{SESSIONS}/oidc/{asked.parts['name']}/callback"
 
     def _failed(self, asked: ApiRequest, reason: str, code: str = FAILED) -> ApiReply:
         log.warning("somebody could not sign in", extra={"issuer": asked.parts["name"], "reason": reason})

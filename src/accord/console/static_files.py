@@ -14,9 +14,9 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from accord.bindings.compression import SMALLEST, wanted
-from accord.bindings.http import App, Headers, Receive, Scope, Send, header, respond
 from accord.console import PAGES
+from accord.http.asgi import App, Headers, Receive, Scope, Send, header, respond
+from accord.http.compression import MIN_COMPRESSED_BYTES, choose_encoding
 
 INDEX = "index.html"
 ASSETS = "assets/"
@@ -78,7 +78,7 @@ class StaticFile(NamedTuple):
     @classmethod
     def of(cls, body: bytes, kind: str) -> "StaticFile":
         """Return a file of these bytes."""
-        packed = gzip.compress(body, mtime=0) if len(body) >= SMALLEST else body
+        packed = gzip.compress(body, mtime=0) if len(body) >= MIN_COMPRESSED_BYTES else body
         etag = f'"{sha256(body).hexdigest()[:32]}"'
         return cls(body, packed if len(packed) < len(body) else None, etag, kind)
 
@@ -166,7 +166,10 @@ def _with_base_path(page: bytes, mount: str) -> bytes:
 
 
 async def _send_file(scope: Scope, send: Send, file: StaticFile, caching: bytes) -> None:
-    etag, packed = file.etag, file.packed if wanted(header(scope, b"accept-encoding") or "", ("gzip",)) else None
+    etag, packed = (
+        file.etag,
+        file.packed if choose_encoding(header(scope, b"accept-encoding") or "", ("gzip",)) else None,
+    )
     said = [*SECURITY_HEADERS, (b"cache-control", caching), (b"etag", etag.encode()), (b"vary", b"Accept-Encoding")]
     if etag in (header(scope, b"if-none-match") or ""):
         await respond(send, 304, b"", said)

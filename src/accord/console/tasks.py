@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from accord.a2a import Caller
 from accord.auth.roles import SKILL_KEYS
-from accord.bindings.files import download
 from accord.console import task_details
 from accord.console.routing import ApiReply, ApiRequest, ApiRoute
 from accord.console.server_context import ServerContext
@@ -33,6 +32,7 @@ from accord.console.views import (
 )
 from accord.engine.messages import text_of
 from accord.errors import InvalidParams, PermissionDenied, TaskNotFound, UnsupportedOperation
+from accord.http.files import download
 from accord.model import (
     ArtifactUpdate,
     CancelRequest,

@@ -12,22 +12,11 @@ import msgspec
 
 from accord.a2a import A2A, Caller
 from accord.auth.rate_limits import Bucket, Quotas
-from accord.bindings.bodies import read_request, stranger
-from accord.bindings.http import (
-    JSON,
-    Admit,
-    Receive,
-    Scope,
-    Send,
-    check_head,
-    error_headers,
-    header,
-    presented,
-    respond,
-)
-from accord.bindings.outgoing import ClientGone
 from accord.console import HOOKS
 from accord.errors import AccordError, AgentUnavailable, InternalError, PermissionDenied, RateLimited, TaskNotFound
+from accord.http.asgi import JSON, Admit, Receive, Scope, Send, check_head, error_headers, header, presented, respond
+from accord.http.request_bodies import identify_nobody, read_request
+from accord.http.response_bodies import ClientGone
 from accord.model import Message, SendConfiguration, SendRequest, Task
 from accord.storage.commands import authentication
 from accord.storage.store import Store, StoreUnavailable
@@ -120,7 +109,7 @@ class WorkflowWebhooks:
         if hook.secret is None and header(scope, b"origin") is not None:
             # A page of any origin can make its reader's browser send this (CSRF); senders of webhooks are not pages.
             raise PermissionDenied("Webhooks are not for pages")
-        identify = self._admit if hook.secret is None else stranger
+        identify = self._admit if hook.secret is None else identify_nobody
         caller, body = await read_request(scope, receive, identify, self._quotas)
         called = triggers.WebhookCall(presented(scope, body).target, _headers(scope), body)
         if hook.secret is None:

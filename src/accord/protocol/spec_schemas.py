@@ -1,7 +1,7 @@
 """JSON Schemas of the structures of A2A 1.0, made from the model.
 
 They have the names of the specification and describe what is written and what should be sent. Members that the model
-has for other dialects are left out, and so is what readers tolerate beyond that. `bindings.openapi` publishes them.
+has for other dialects are left out, and so is what readers tolerate beyond that. `http.openapi` publishes them.
 """
 
 from collections.abc import Iterator

@@ -86,7 +86,7 @@ class FlowReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class FlowReports:
-    """Takes in what flows report; for `bindings.receiver`, as `Remotes` does what agents report."""
+    """Takes in what flows report; for `http.webhooks`, as `Remotes` does what agents report."""
 
     def __init__(self, remotes: RemoteTasks) -> None:
         """Report to the tasks of `remotes`."""

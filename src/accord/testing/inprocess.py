@@ -11,12 +11,9 @@ from typing import Any
 
 from accord.a2a import A2A, Caller
 from accord.agents.loader import as_agent
-from accord.app.application import Application
 from accord.client import Client
 from accord.client.client import PendingClient
 from accord.client.text import Said
-from accord.config.load import settings_of
-from accord.config.settings import Settings
 from accord.engine.agent import Agent
 from accord.engine.clock import SYSTEM
 from accord.engine.messages import parts_of, text_of
@@ -39,6 +36,9 @@ from accord.model import (
 )
 from accord.protocol import lifecycle
 from accord.protocol.operations import DialectName
+from accord.server.application import Application
+from accord.server.settings import Settings
+from accord.server.settings_loader import settings_of
 from accord.storage import schema
 from accord.testing.asgi import AsgiTransport
 from accord.testing.clock import MovableClock
@@ -164,7 +164,7 @@ async def running(
     """Run agents, or functions as agents; the first is talked to, and `ctx.call` finds the others by name.
 
     With a `store`, the path of a SQLite file or an address, everything is kept there, so that another block goes on
-    with it. `settings` are those of `accord.config`, by section: `running(agent, limits={"rate": 1})`.
+    with it. `settings` are those of `accord.server`, by section: `running(agent, limits={"rate": 1})`.
     """
     async with AsyncExitStack() as stack:
         if clock is not None:

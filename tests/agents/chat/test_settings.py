@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from accord.agents.chat import ChatAgent
-from accord.app.agents import agents_of
-from accord.config.files import BadSettings
-from accord.config.load import load
 from accord.engine.agent import Agent
+from accord.server.agents import agents_of
+from accord.server.settings_loader import BadSettings, load
 from accord.testing import running, text_in
 from tests.agents.chat.server import Models
 from tests.core.conftest import bounded

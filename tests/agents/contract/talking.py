@@ -11,7 +11,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from accord.a2a import A2A, Caller
-from accord.app.agents import described
 from accord.client import Client
 from accord.engine.messages import parts_of
 from accord.model import (
@@ -28,6 +27,7 @@ from accord.model import (
     TaskState,
 )
 from accord.protocol import lifecycle
+from accord.server.agents import redescribe
 from accord.testing import running
 from tests.agents.contract.subjects import PACKAGE, Subject, called
 from tests.environments import interpreter
@@ -108,7 +108,7 @@ async def in_process(subject: Subject, behaviour: str, scratch: Path) -> AsyncIt
     agent = subject.make("slow" if behaviour == HURRIED else behaviour, scratch)
     assert agent.profile.crash is subject.crash
     if behaviour == HURRIED:
-        agent = described(agent, partial(replace, timeout=TIMEOUT_SECONDS))
+        agent = redescribe(agent, partial(replace, timeout=TIMEOUT_SECONDS))
     async with running(agent) as a2a:
         yield Talk(a2a.service, a2a.caller, scratch)
 

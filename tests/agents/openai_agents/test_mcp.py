@@ -10,7 +10,7 @@ from agents.mcp import MCPServerStdio
 
 from accord.agents.agent_types import Given
 from accord.agents.openai_agents import OpenAIAgent, OpenAIAgentsOptions
-from accord.config.files import BadSettings
+from accord.server.settings_loader import BadSettings
 from accord.testing import running
 from tests.agents.openai_agents.models import Scripted, calls, returned
 from tests.core.conftest import bounded

@@ -16,10 +16,10 @@ from accord.a2a import Caller
 from accord.agents.agent_types import Given
 from accord.agents.command_supervisor import descendants
 from accord.agents.process import ProcessAgent, ProcessOptions
-from accord.app.application import Application
-from accord.config.settings import Server, Settings
 from accord.engine.node import Limits
 from accord.model import Message, Part, Role, Task, TaskState
+from accord.server.application import Application
+from accord.server.settings import ServerSettings, Settings
 from accord.testing.inprocess import Running
 
 CLIS = Path(__file__).parent / "clis"
@@ -78,7 +78,7 @@ def making(tmp_path: Path) -> Making:
 async def another(making: Making, store: str, **said: Any) -> AsyncIterator[Running]:
     """Another node of the same store, with the same agent."""
     limits = Limits(lease_seconds=1.5, poll_seconds=0.1)
-    app = Application([making(**said)], Settings(store=store, server=Server(grace_seconds=0), engine=limits))
+    app = Application([making(**said)], Settings(store=store, server=ServerSettings(grace_seconds=0), engine=limits))
     async with app.lifespan():
         yield Running(app, Caller(), BOUND_SECONDS)
 

@@ -13,17 +13,17 @@ import msgspec
 from accord.a2a import Caller
 from accord.agents.agent_types import Given
 from accord.agents.process import ProcessAgent, ProcessOptions
-from accord.app.application import Application
-from accord.config.settings import Server, Settings
 from accord.engine.node import Limits
 from accord.model import Message, Part, Role, SendConfiguration, SendRequest, Task
+from accord.server.application import Application
+from accord.server.settings import ServerSettings, Settings
 
 
 async def main() -> None:
     options = msgspec.json.decode(sys.argv[1], type=ProcessOptions)
     agent = ProcessAgent(Given(options=options, name="coder", env=os.environ))
     limits = Limits(lease_seconds=1.5, poll_seconds=0.1)
-    app = Application([agent], Settings(store=sys.argv[2], server=Server(grace_seconds=0), engine=limits))
+    app = Application([agent], Settings(store=sys.argv[2], server=ServerSettings(grace_seconds=0), engine=limits))
     async with app.lifespan():
         message = Message(message_id="first", role=Role.USER, parts=(Part(text=sys.argv[3]),))
         request = SendRequest(message=message, configuration=SendConfiguration(return_immediately=True))

@@ -4,9 +4,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from accord.app.agents import agents_of
-from accord.config.load import load
 from accord.model import TaskState
+from accord.server.agents import agents_of
+from accord.server.settings_loader import load
 from accord.testing import running
 from tests.agents.process.conftest import completed, sent, status
 

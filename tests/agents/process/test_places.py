@@ -80,7 +80,7 @@ async def test_it_works_in_a_directory_that_it_is_given_and_leaves_it_clean(maki
 
 
 async def test_a_directory_that_is_not_there_is_refused_at_the_start(making: Making, tmp_path: Path) -> None:
-    from accord.config.files import BadSettings
+    from accord.server.settings_loader import BadSettings
 
     with pytest.raises(BadSettings, match="is no directory"):
         async with running(making(command="pwd", directory=str(tmp_path / "none"))):

@@ -330,7 +330,7 @@ async def _card(port: int) -> dict[str, Any]:
 
 def test_a_program_may_not_open_it_to_all() -> None:
     from accord import RelayA2AAdapter, serve_agent
-    from accord.app.server import CannotListen
+    from accord.server.http_server import CannotListen
 
     with pytest.raises(CannotListen, match="Anybody could use this server"):
         serve_agent(RelayA2AAdapter("rk"), host="0.0.0.0", store="sqlite://:memory:")

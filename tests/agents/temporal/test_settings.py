@@ -8,11 +8,10 @@ import pytest
 from accord.agents import agent_types
 from accord.agents.temporal import KIND, TemporalOptions
 from accord.agents.temporal.agent import TemporalAgent
-from accord.app.agents import agents_of
-from accord.config.files import BadSettings
-from accord.config.load import load
 from accord.engine.agent import Crash
 from accord.model import TaskState
+from accord.server.agents import agents_of
+from accord.server.settings_loader import BadSettings, load
 from accord.testing import running
 from accord.testing.inprocess import text_in
 from tests.agents.temporal.conftest import agent_of

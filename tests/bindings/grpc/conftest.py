@@ -11,7 +11,7 @@ from a2a.types import a2a_pb2_grpc
 from google.rpc import error_details_pb2, status_pb2
 
 from accord.a2a import A2A, Caller
-from accord.bindings.grpc import Grpc, Tls
+from accord.http.grpc import GrpcBinding, GrpcTls
 from accord.model import Event
 from accord.protocol.operations import Operation
 from tests.core.conftest import hosting, postgres
@@ -60,8 +60,8 @@ async def serving() -> AsyncIterator[Serving]:
     """A function that serves something and returns the address."""
     async with AsyncExitStack() as stack:
 
-        async def serve(service: A2A, *, tls: Tls | None = None, **options: Any) -> str:
-            server = Grpc(service, **options)
+        async def serve(service: A2A, *, tls: GrpcTls | None = None, **options: Any) -> str:
+            server = GrpcBinding(service, **options)
             port = await server.start("127.0.0.1:0", tls=tls)
             stack.push_async_callback(server.stop, 0)
             return f"127.0.0.1:{port}"

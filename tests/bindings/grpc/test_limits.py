@@ -13,8 +13,8 @@ import pytest
 from a2a.types import a2a_pb2 as new
 
 from accord.auth.rate_limits import Quotas
-from accord.bindings.grpc import Grpc
-from accord.bindings.http import QUOTAS
+from accord.http.asgi import QUOTAS
+from accord.http.grpc import GrpcBinding
 from accord.model import Event, Task, TaskState, TaskStatus
 from tests.bindings.grpc.conftest import STUBS, Serving, Told, failing
 from tests.core.doubles import until
@@ -170,19 +170,19 @@ async def test_calls_beyond_the_limit_are_refused_and_taken_again_later(serving:
 async def test_a_port_that_is_taken_is_refused_and_not_shared(serving: Serving) -> None:
     address = await serving(Told(TASK))
     with pytest.raises(OSError, match=address):
-        await Grpc(Told(TASK)).start(address)
+        await GrpcBinding(Told(TASK)).start(address)
 
 
 async def test_processes_that_say_so_share_a_port(serving: Serving, dial: Any) -> None:
     address = await serving(Told(TASK), shares_port=True)
-    beside = Grpc(Told(TASK), shares_port=True)
+    beside = GrpcBinding(Told(TASK), shares_port=True)
     assert await beside.start(address) == int(address.rpartition(":")[2])
     assert (await STUBS["v1"](dial(address)).GetTask(new.GetTaskRequest(id="t-1"))).id == "t-1"
     await beside.stop(0)
 
 
 async def test_a_server_that_never_listened_can_be_stopped_and_one_that_stopped_can_listen_again(dial: Any) -> None:
-    server = Grpc(Told(TASK))
+    server = GrpcBinding(Told(TASK))
     await server.stop()
     for _ in range(2):
         port = await server.start("127.0.0.1:0")
@@ -197,7 +197,7 @@ async def test_a_server_that_never_listened_can_be_stopped_and_one_that_stopped_
 @pytest.fixture
 def without_the_binding() -> Iterator[None]:
     """Forget the binding's modules, and put them back afterwards."""
-    places = ("accord.bindings.grpc", "accord.protocol.protobuf")
+    places = ("accord.http.grpc", "accord.protocol.protobuf")
     ours = {name: module for name, module in sys.modules.items() if name.startswith(places)}
     for name in ours:
         del sys.modules[name]
@@ -219,4 +219,4 @@ def test_who_lacks_the_extra_is_told_how_to_get_it(missing: str, monkeypatch: py
 
     monkeypatch.setattr(builtins, "__import__", importing)
     with pytest.raises(ImportError, match=r"pip install 'accord\[grpc\]'"):
-        importlib.import_module("accord.bindings.grpc")
+        importlib.import_module("accord.http.grpc")

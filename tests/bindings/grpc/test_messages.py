@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from accord.bindings.grpc.messages import from_json
 from accord.errors import InvalidAgentResponse, InvalidParams, ParseError
+from accord.http.grpc.calls import encode_message
 from accord.model import (
     Event,
     GetRequest,
@@ -83,7 +83,7 @@ def test_every_answer_can_be_read_as_it_would_be_over_json(path: str, data: st.D
     method = METHODS[path]
     request = sayable(data.draw(strategies.requests[method.operation.name]), method.dialect.name)
     json = method.dialect.encode_result(method.operation, data.draw(RESULTS[method.operation]))
-    sent = from_json(method.response, json)
+    sent = encode_message(method.response, json)
     assert method.response.FromString(sent) == json_format.Parse(json, method.response(), ignore_unknown_fields=False)
     if method.operation is Operation.LIST:
         return  # protobuf leaves out zeros, and for a page they mean that nobody counted
@@ -107,7 +107,7 @@ def test_every_event_can_be_read_as_it_would_be_over_json(path: str, event: Even
     frame = method.dialect.encode_event(event)
     assert (frame is None) == isinstance(event.body, MessageUpdate)
     if frame is not None:
-        sent = from_json(method.response, frame.data)
+        sent = encode_message(method.response, frame.data)
         over_grpc = method.dialect.decode_event(Frame(data=to_json(method.response, sent)))
         assert plain(over_grpc) == plain(method.dialect.decode_event(frame))
 
@@ -180,7 +180,7 @@ def test_a_part_holds_what_was_set_even_if_it_is_empty(sent: dict, part: Part | 
     expected = part or Part(url="https://example.com/a", filename="a", media_type="text/plain")
     request = received(sending(parts=[sent]))
     assert request.message.parts == (expected,)
-    answer = from_json(a2a_pb2.Message, msgspec.json.encode(request.message))
+    answer = encode_message(a2a_pb2.Message, msgspec.json.encode(request.message))
     (again,) = a2a_pb2.Message.FromString(answer).parts
     assert again.WhichOneof("content") == next(iter(sent))
     assert again.raw == (expected.raw or b"")
@@ -237,7 +237,7 @@ def test_what_is_nested_a_lot_goes_both_ways() -> None:
     found = received(sending(parts=[part])).message
     assert found.parts == (Part(data=nested(25)),)
     task = {"id": "t", "status": {"state": "TASK_STATE_COMPLETED"}, "history": [found]}
-    again = a2a_pb2.Task.FromString(from_json(a2a_pb2.Task, msgspec.json.encode(task)))
+    again = a2a_pb2.Task.FromString(encode_message(a2a_pb2.Task, msgspec.json.encode(task)))
     assert json_format.MessageToDict(again)["history"][0]["parts"] == [{"data": nested(25)}]
 
 
@@ -252,5 +252,5 @@ def test_a_request_that_is_nested_too_deeply_is_refused() -> None:
 def test_an_answer_that_no_client_could_read_is_not_sent(levels: int, caplog: pytest.LogCaptureFixture) -> None:
     task = msgspec.json.encode({"id": "t", "status": {"state": "TASK_STATE_COMPLETED"}, "metadata": nested(levels)})
     with pytest.raises(InvalidAgentResponse, match="nested too deeply"):
-        from_json(a2a_pb2.Task, task)
+        encode_message(a2a_pb2.Task, task)
     assert "no protobuf form" in caplog.text

@@ -12,8 +12,8 @@ from a2a.types import a2a_pb2 as new
 
 from accord.a2a import Caller
 from accord.auth.authentication import Access, Identity, Presented
-from accord.bindings.grpc import Grpc
 from accord.errors import AuthenticationFailed
+from accord.http.grpc import GrpcBinding
 from accord.model import Event, SecurityScheme, Task, TaskState, TaskStatus
 from accord.protocol.operations import DialectName
 from tests.bindings.grpc.conftest import STUBS, Serving, Told, all_of, failing
@@ -91,7 +91,7 @@ async def test_the_address_of_a_caller_is_plain_in_ipv6_too(dial: Any) -> None:
         seen.append(presented.peer)
         return Caller()
 
-    server = Grpc(Told(TASK), admit=admit)
+    server = GrpcBinding(Told(TASK), admit=admit)
     try:
         port = await server.start("[::1]:0")
     except OSError:

@@ -9,8 +9,8 @@ from a2a.types import a2a_pb2 as new
 
 from accord.a2a import Caller
 from accord.auth.rate_limits import Quotas
-from accord.bindings.grpc import Grpc
-from accord.bindings.grpc.calls import UNREAD
+from accord.http.grpc import GrpcBinding
+from accord.http.grpc.calls import UNREAD_MESSAGES
 from accord.model import Artifact, ArtifactUpdate, Event, GetRequest, Part, Task, TaskState, TaskStatus
 from tests.bindings.grpc.conftest import STUBS, Serving, Told, failing
 from tests.bindings.grpc.hosted import Gate, hosted
@@ -83,11 +83,11 @@ async def test_who_does_not_read_is_given_up_and_told_so(serving: Serving, dial:
 
 
 async def _is_full() -> bool:
-    return UNREAD.held > 4_000_000
+    return UNREAD_MESSAGES.held > 4_000_000
 
 
 async def _is_empty() -> bool:
-    return UNREAD.held == 0
+    return UNREAD_MESSAGES.held == 0
 
 
 async def test_unread_large_messages_are_bounded(serving: Serving, dial: Any) -> None:
@@ -124,7 +124,7 @@ async def test_a_slow_reader_gets_everything(serving: Serving, dial: Any) -> Non
 
 async def test_a_server_that_stops_ends_its_streams_after_a_while(dial: Any) -> None:
     service = Endless()
-    server = Grpc(service)
+    server = GrpcBinding(service)
     port = await server.start("127.0.0.1:0")
     call = STUBS["v1"](dial(f"127.0.0.1:{port}")).SubscribeToTask(SUBSCRIBE)
     await call.read()
@@ -142,7 +142,7 @@ async def test_a_server_that_stops_lets_calls_finish(dial: Any) -> None:
             await go.wait()
             return TASK
 
-    server = Grpc(Slow())
+    server = GrpcBinding(Slow())
     port = await server.start("127.0.0.1:0")
     stub = STUBS["v1"](dial(f"127.0.0.1:{port}"))
     call = stub.GetTask(new.GetTaskRequest(id="t-1"))

@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 
 from accord.a2a import Caller
 from accord.auth.authentication import Presented
-from accord.bindings.grpc import Tls
+from accord.http.grpc import GrpcTls
 from accord.model import Task, TaskState, TaskStatus
 from tests.bindings.grpc.conftest import STUBS, Serving, Told, failing
 
@@ -68,7 +68,7 @@ def client() -> Paper:
 
 @pytest.mark.proves("GRPC-SVC-003", "AUTH-TLS-001")
 async def test_calls_are_encrypted_and_nothing_else_is_taken(server: Paper, serving: Serving, dial: Any) -> None:
-    address = await serving(Told(TASK), tls=Tls(certificate=server.certificate, key=server.key))
+    address = await serving(Told(TASK), tls=GrpcTls(certificate=server.certificate, key=server.key))
     stub = STUBS["v1"](dial(address, grpc.ssl_channel_credentials(server.certificate)))
     assert (await stub.GetTask(GET)).id == "t-1"
     plain = STUBS["v1"](dial(address))
@@ -86,7 +86,7 @@ async def test_the_gate_sees_the_client_s_certificate(
         seen.append(presented.certificate)
         return Caller(owner="client")
 
-    tls = Tls(certificate=server.certificate, key=server.key, client_ca=client.certificate)
+    tls = GrpcTls(certificate=server.certificate, key=server.key, client_ca=client.certificate)
     address = await serving(Told(TASK), tls=tls, admit=admit)
     known = grpc.ssl_channel_credentials(server.certificate, client.key, client.certificate)
     assert (await STUBS["v1"](dial(address, known)).GetTask(GET)).id == "t-1"

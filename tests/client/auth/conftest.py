@@ -12,13 +12,13 @@ import pytest
 import uvicorn
 from aiohttp import web
 
-from accord.app.application import to_a2a
 from accord.client.auth import AuthDriver, ClientAuth
 from accord.client.exchange import HttpExchange
 from accord.client.transports import HttpReply, HttpRequest
 from accord.client.transports.aiohttp import AiohttpTransport
 from accord.model import AgentCard
 from accord.protocol.cards import decode_card
+from accord.server.application import to_a2a
 from tests.app.conftest import echo, rpc, said
 from tests.core.schemes.issuer import Issuer, key
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from accord.cli.credentials import KINDS
 from accord.client.credentials import Credential, KeyManager
 from accord.client.credentials.credential import OWN_NAMES, OWN_OAUTH, kinds_of
-from accord.config.load import load
-from accord.config.variables import CREDENTIALS
+from accord.server.settings_loader import CREDENTIALS, load
 
 TEXT = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "credentials.md").read_text(encoding="utf-8")
 

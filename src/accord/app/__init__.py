@@ -1,1 +1,0 @@
-"""From settings and agents to a running server."""

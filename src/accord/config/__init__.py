@@ -1,1 +1,0 @@
-"""Settings: what can be set, and where values come from."""

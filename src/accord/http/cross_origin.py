@@ -1,0 +1,87 @@
+"""Requests of pages of other origins, and their refusal by open local servers.
+
+Browsers send cookies, certificates and remembered passwords for any page, and reach servers on this machine for it.
+They say of which origin the page is; programs do not. A page whose own name resolves to this machine (DNS rebinding)
+still names its own host.
+"""
+
+from collections.abc import Awaitable, Set
+from functools import lru_cache
+
+from accord.auth.authentication import Presented
+from accord.http.asgi import (
+    MAX_HOST_NAMES,
+    App,
+    Headers,
+    Receive,
+    Scope,
+    Send,
+    authority,
+    header,
+    headers_of,
+    presented,
+    respond,
+)
+from accord.protocol import urls
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+OWN_SITES = frozenset({"same-origin", "none"})
+"""What `Sec-Fetch-Site` says of a page of this origin, and of somebody who typed the address."""
+
+_PORTS = {"http": ":80", "https": ":443"}
+
+
+def is_same_origin(presented: Presented) -> bool | None:
+    """Whether a page of this very origin sends something, or somebody who typed the address; None if nothing says."""
+    origin = presented.header("origin")
+    if origin is not None:
+        return is_origin_of_host(origin, presented)
+    site = presented.header("sec-fetch-site")
+    return None if site is None else site in OWN_SITES
+
+
+def is_origin_of_host(origin: str, presented: Presented) -> bool:
+    """Whether an `Origin` is that of the host that was asked.
+
+    The scheme is compared only where this server knows that TLS was used: behind a proxy that it was not told of, it
+    does not see it.
+    """
+    parts = urls.split_url(origin)
+    if parts.scheme not in _PORTS or (presented.secure and parts.scheme != "https"):
+        return False
+    port = _PORTS[parts.scheme]
+    asked = (presented.header("host") or "").lower()
+    return bool(asked) and parts.netloc.lower().removesuffix(port) == asked.removesuffix(port)
+
+
+_TEXT: Headers = [(b"content-type", b"text/plain; charset=utf-8")]
+
+
+class LocalOnly:
+    """An ASGI application that answers to local names, and to those it is given."""
+
+    def __init__(self, inner: App, names: Set[str] = frozenset()) -> None:
+        """Wrap `inner`."""
+        self._inner = inner
+        self._names = names
+        self._is_known = lru_cache(MAX_HOST_NAMES)(self._is_local)
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Answer one request."""
+        if scope["type"] == "http":
+            if not self._is_known(authority(scope)) and header(scope, b"host") is not None:
+                return respond(send, 421, b"This server answers only to local names: it has no authentication\n", _TEXT)
+            if scope["method"] not in SAFE_METHODS and _is_cross_origin(scope):
+                return respond(send, 403, b"This comes from a page of another origin\n", _TEXT)
+        return self._inner(scope, receive, send)
+
+    def _is_local(self, asked: str | None) -> bool:
+        name = urls.host_of(asked or "")
+        return name in self._names or urls.is_loopback(name)
+
+
+def _is_cross_origin(scope: Scope) -> bool:
+    """Whether a page of another origin sends this; most requests are a program's, which says nothing of pages."""
+    given = headers_of(scope)
+    says = b"origin" in given or b"sec-fetch-site" in given
+    return says and is_same_origin(presented(scope, b"")) is False

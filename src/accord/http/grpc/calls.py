@@ -1,0 +1,357 @@
+"""Calls over gRPC: a protobuf message in, messages or a status out.
+
+A call is authenticated from its metadata before its message is read, where that is possible: strangers get little time
+and little room for a message that does not come. The dialect decodes and encodes, the service does the work. Errors are
+a status with google.rpc details in the trailing metadata (10.6), bounded because it has to fit into HTTP/2 headers.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from contextlib import aclosing, contextmanager
+from functools import partial
+from typing import Any, NamedTuple, NoReturn, TypeVar
+from urllib.parse import unquote
+
+import grpc
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2, status_pb2
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accord.a2a import A2A, Caller, streaming_operations, unary_operations
+from accord.auth.authentication import BodyNeeded
+from accord.auth.rate_limits import Quotas
+from accord.errors import (
+    AccordError,
+    AgentUnavailable,
+    InternalError,
+    InvalidAgentResponse,
+    InvalidRequest,
+    RateLimited,
+    RequestTimeout,
+)
+from accord.http.asgi import (
+    QUOTAS,
+    Admit,
+    Headers,
+    Scope,
+    activated_extensions,
+    address_of,
+    declared_extensions,
+    error_headers,
+    header,
+    idempotency_key,
+    presented,
+)
+from accord.http.files import FileLinks, large_file_linker
+from accord.http.response_bodies import PIECE, ResponseBodies, account_of
+from accord.http.sse import last_event_id
+from accord.model import Event, Request
+from accord.protocol import protobuf
+from accord.protocol.dialects.base import Dialect
+from accord.protocol.dialects.v1 import error_details
+from accord.protocol.negotiation import VERSION_HEADER, check_version
+from accord.protocol.protobuf import GrpcMethod, to_json
+
+log = logging.getLogger("accord.grpc")
+
+
+def encode_message(kind: type[Message], json: bytes) -> bytes:
+    """Return an answer as protobuf."""
+    try:
+        return protobuf.from_json(kind, json)
+    except protobuf.NoProtobuf as error:
+        log.warning("an answer has no protobuf form", extra={"reason": str(error)[:500]})
+        raise InvalidAgentResponse("The answer is nested too deeply for gRPC; JSON-RPC and HTTP+JSON have it") from None
+
+
+_STRANGERS = object()
+
+
+class GrpcReader:
+    """Reads the messages of all calls of a server, and counts those that have not come."""
+
+    def __init__(self, quotas: Quotas, max_calls: int) -> None:
+        """Of `max_calls`, a quarter may wait for messages of one caller or address, half for those of all strangers.
+
+        Whoever is known has the time that the largest body may take over HTTP: how much of it has come, gRPC does not
+        tell. Strangers have that of a body that brings nothing.
+        """
+        self._seconds = quotas.body_seconds
+        self._known_seconds = quotas.body_seconds + quotas.body / max(quotas.body_rate, 1)
+        self._of_one, self._of_strangers = -(-max_calls // 4), -(-max_calls // 2)
+        self._unread: Counter[Hashable] = Counter()
+
+    async def read(self, scope: Scope, context: Any, admit: Admit) -> tuple[Caller, bytes]:
+        """Return who makes a call, and its message."""
+        caller = await _authenticate_from_metadata(scope, admit)
+        if caller is not None and caller.owner:
+            with self._room(caller.account, self._of_one):
+                return caller, await _read_message(context, self._known_seconds)
+        with self._room(_STRANGERS, self._of_strangers), self._room(address_of(scope), self._of_one):
+            body = await _read_message(context, self._seconds)
+        return caller or await admit(presented(scope, body)), body
+
+    @contextmanager
+    def _room(self, who: Hashable, most: int) -> Iterator[None]:
+        if self._unread[who] >= most:
+            raise RateLimited("Too many calls wait for their messages", retry_after=1, metadata={"limit": "unread"})
+        self._unread[who] += 1
+        try:
+            yield
+        finally:
+            self._unread[who] -= 1
+            if not self._unread[who]:
+                del self._unread[who]
+
+
+async def _authenticate_from_metadata(scope: Scope, admit: Admit) -> Caller | None:
+    """Return who makes a call, if that can be told without its message."""
+    try:
+        return await admit(presented(scope, None))
+    except BodyNeeded:
+        return None
+
+
+async def _read_message(context: Any, seconds: float) -> bytes:
+    """Return the first message. There should be no other: whatever comes after it is not read, as gRPC has it."""
+    try:
+        async with asyncio.timeout(seconds):
+            message = await context.read()
+    except TimeoutError:
+        raise RequestTimeout("The message did not arrive in time") from None
+    if message is grpc.aio.EOF:
+        raise InvalidRequest("The call has no message")
+    found: bytes = message
+    return found
+
+
+Metadata = tuple[tuple[str, str | bytes], ...]
+
+DETAILS_KEY = "grpc-status-details-bin"
+
+MAX_SENTENCE_BYTES = 800
+MAX_DETAILS_BYTES = 3000
+"""Clients refuse metadata over 8 kB, and these travel three times (percent-encoded) and 4/3 times (base64) as long."""
+
+KNOWN = (error_details_pb2.ErrorInfo, error_details_pb2.BadRequest, error_details_pb2.RetryInfo)
+"""The messages in `details`: protobuf finds them by their names, once they have been imported."""
+
+
+class GrpcStatus(NamedTuple):
+    """What a call is ended with."""
+
+    code: grpc.StatusCode
+    sentence: str
+    metadata: Metadata
+
+
+def status_of(error: AccordError, dialect: Dialect) -> GrpcStatus:
+    """Return the status of an error."""
+    code: grpc.StatusCode = grpc.StatusCode[error.row.grpc]
+    sentence = dialect.encode_error(error).message.encode()[:MAX_SENTENCE_BYTES].decode(errors="ignore")
+    said = _rpc_status(code, sentence, error_details(error))
+    if said.ByteSize() > MAX_DETAILS_BYTES:  # what the caller must have is the reason
+        said = _rpc_status(code, sentence, error_details(type(error)()))
+    return GrpcStatus(code, sentence, ((DETAILS_KEY, said.SerializeToString()), *as_metadata(error_headers(error))))
+
+
+def as_metadata(headers: Headers) -> Metadata:
+    """Return headers as metadata, without what HTTP/2 does not have (RFC 9113, 8.2.2)."""
+    return tuple((name.decode(), value.decode("latin-1")) for name, value in headers if name != b"connection")
+
+
+def _rpc_status(code: grpc.StatusCode, sentence: str, stated: list[dict[str, Any]]) -> Any:
+    return ParseDict({"code": code.value[0], "message": sentence, "details": stated}, status_pb2.Status())
+
+
+BINDING = "grpc"
+
+LAST_EVENT_KEY = "last-event-id"
+"""As in HTTP, what a caller saw last; a stream says it of its first event in front, and of its last one at the end."""
+
+LARGE_BYTES = 64 * 1024
+"""What is longer is converted in a thread: 16 MB of small values take seconds, in which others want to be served."""
+
+UNREAD_MESSAGES = ResponseBodies()
+"""Large messages that clients have not read, apart from those over HTTP: gRPC cannot disconnect one call."""
+
+T = TypeVar("T")
+
+
+class GrpcRequest(Struct, frozen=True):
+    """A call that may be made: what it asks, who makes it, and what the answer says in its metadata."""
+
+    request: Request
+    caller: Caller
+    after: int | None
+    said: Metadata
+
+
+class GrpcCalls:
+    """Answers the calls to one agent."""
+
+    def __init__(
+        self,
+        service: A2A,
+        *,
+        reader: GrpcReader,
+        admit: Admit,
+        extensions: frozenset[str],
+        quotas: Quotas = QUOTAS,
+        links: FileLinks | None = None,
+    ) -> None:
+        """Answer for `service` to whom `admit` lets in; `extensions` are those of the agent's card.
+
+        `links` gives large files addresses.
+
+        One message waits for `quotas.unread_seconds` at most for a client that does not read.
+        """
+        self._answering = unary_operations(service)
+        self._streaming = streaming_operations(service)
+        self._reader = reader
+        self._admit = admit
+        self._extensions = extensions
+        self._quotas = quotas
+        self._links = links
+
+    async def _understand(self, method: GrpcMethod, context: Any) -> GrpcRequest:
+        scope = _scope(method, context)
+        caller, body = await self._reader.read(scope, context, self._admit)
+        check_version(header(scope, VERSION_HEADER.encode()), method.dialect.name)
+        after = last_event_id(scope) if method.streams else None
+        params = await _convert_aside(partial(to_json, method.request), body)
+        request = method.dialect.decode_request(method.operation, params)
+        known = replace(
+            caller,
+            origin=method.dialect.name.value,
+            binding=BINDING,
+            extensions=declared_extensions(scope),
+            idempotency_key=idempotency_key(scope),
+            files_at=None if self._links is None else "",
+        )
+        return GrpcRequest(request, known, after, as_metadata(activated_extensions(scope, self._extensions)))
+
+    def _shortening(self, understood: GrpcRequest) -> Callable[[T], T]:
+        return large_file_linker(self._links, understood.request, understood.caller, self._quotas.inline_files)
+
+    # --- one answer -----------------------------------------------------------------------------------------------
+
+    async def answer(self, method: GrpcMethod, context: Any) -> None:
+        """Answer a call that is answered once."""
+        try:
+            understood = await self._understand(method, context)
+            await self._write(context, await self._result(method, understood, context), understood.caller)
+            return
+        except AccordError as error:
+            failure = error
+        except Exception:  # whatever it is, the caller learns nothing of it and the log everything
+            log.exception("call failed", extra={"method": method.path})
+            failure = InternalError()
+        await end_call(context, method, failure)
+
+    async def _result(self, method: GrpcMethod, understood: GrpcRequest, context: Any) -> bytes:
+        """Return an answer as it is on the wire; what it was made of may be large, and is not held while it is read."""
+        result = await self._answering[method.operation](understood.request, understood.caller)
+        json = method.dialect.encode_result(method.operation, result)
+        if len(json) > self._quotas.inline_files:
+            json = method.dialect.encode_result(method.operation, self._shortening(understood)(result))
+        del result
+        answer = await _convert_aside(partial(encode_message, method.response), json)
+        context.set_trailing_metadata(understood.said)
+        return answer
+
+    # --- streams --------------------------------------------------------------------------------------------------
+
+    async def stream(self, method: GrpcMethod, context: Any) -> None:
+        """Answer a call that is answered with a stream; whoever goes away has it cancelled by gRPC."""
+        try:
+            understood = await self._understand(method, context)
+            follow = self._streaming[method.operation]
+            events = follow(understood.request, understood.caller, understood.after)
+            async with aclosing(events):  # type: ignore[type-var]  # every service stream is an async generator
+                await self._write_all(events, method, understood, context)
+            return
+        except AccordError as error:
+            failure = error
+        except Exception:  # as in answer
+            log.exception("stream failed", extra={"method": method.path})
+            failure = InternalError()
+        await end_call(context, method, failure)
+
+    async def _write_all(
+        self, events: AsyncIterator[Event], method: GrpcMethod, understood: GrpcRequest, context: Any
+    ) -> None:
+        is_begun = False
+        async for event in events:
+            numbered = (*understood.said, (LAST_EVENT_KEY, str(event.seq)))
+            if not is_begun:
+                await context.send_initial_metadata(numbered)
+                is_begun = True
+            context.set_trailing_metadata(numbered)
+            encoding = self._event(method, understood, event)
+            del event  # as in _result
+            await self._write(context, await encoding, understood.caller)
+
+    async def _event(self, method: GrpcMethod, understood: GrpcRequest, event: Event) -> bytes | None:
+        """Return an event as it is on the wire, or None for one that its dialect does not have."""
+        frame = method.dialect.encode_event(event)
+        if frame is not None and len(frame.data) > self._quotas.inline_files:
+            frame = method.dialect.encode_event(self._shortening(understood)(event))
+        del event
+        return None if frame is None else await _convert_aside(partial(encode_message, method.response), frame.data)
+
+    async def _write(self, context: Any, message: bytes | None, caller: Caller) -> None:
+        """Write a message, and wait until gRPC has sent it.
+
+        A client that does not read is given up, unless the message is large: gRPC keeps what it was given until the
+        client reads or leaves, so a large message counts against the limits for so long.
+        """
+        quotas = self._quotas
+        if message is None:
+            return
+        if len(message) > PIECE:
+            with UNREAD_MESSAGES.hold(message, account_of(caller), quotas, is_written=False) as pending:
+                del message
+                await context.write(pending.body.data)
+            return
+        try:
+            async with asyncio.timeout(quotas.unread_seconds):
+                await context.write(message)
+        except TimeoutError:
+            raise AgentUnavailable(f"The answer was not read for {quotas.unread_seconds:g} seconds") from None
+
+
+async def end_call(context: Any, method: GrpcMethod, error: AccordError) -> NoReturn:
+    """End a call with an error; what a stream has said in its metadata stays said."""
+    status = status_of(error, method.dialect)
+    await context.abort(status.code, status.sentence, (*status.metadata, *(context.trailing_metadata() or ())))
+    raise AssertionError("abort raises")
+
+
+async def _convert_aside(convert: Callable[[bytes], T], data: bytes) -> T:
+    return convert(data) if len(data) <= LARGE_BYTES else await asyncio.to_thread(convert, data)
+
+
+def _scope(method: GrpcMethod, context: Any) -> Scope:
+    """Return a call as the HTTP request that it is."""
+    stated = context.invocation_metadata() or ()
+    pem = context.auth_context().get("x509_pem_cert")
+    certificate = ssl.PEM_cert_to_DER_cert(pem[0].decode()) if pem else None
+    return {
+        "method": "POST",
+        "path": method.path,
+        "headers": [(key.encode(), value if isinstance(value, bytes) else value.encode()) for key, value in stated],
+        "client": (_address(context.peer()), 0),
+        "state": {"client_certificate": certificate},
+    }
+
+
+def _address(peer: str) -> str:
+    """Return the address in `ipv4:127.0.0.1:5000` or `ipv6:%5B::1%5D:5000`."""
+    family, _, address = unquote(peer).partition(":")
+    return address.rpartition(":")[0].strip("[]") if family in ("ipv4", "ipv6") else ""

@@ -1,0 +1,360 @@
+"""The MCP server: lists agents or skills as tools and answers their calls, over stdio or HTTP.
+
+A call sends a message and follows the task until its turn ends, with progress. A call that the client gives up cancels
+its task. A question of the agent is a form where the client has one, otherwise a result that says how to continue.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing
+from typing import Any
+
+import anyio
+from mcp.server import Server, ServerRequestContext
+from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    ElicitResult,
+    InputRequiredResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    Tool,
+    ToolAnnotations,
+)
+from mcp_types.version import is_version_at_least
+from msgspec import Struct
+
+from accord.a2a import A2A, Caller
+from accord.engine.messages import text_of
+from accord.errors import AccordError
+from accord.http.mcp.conversion import (
+    ANSWER_FIELD,
+    InvalidArguments,
+    ToolArguments,
+    form_arguments,
+    form_of,
+    message_of,
+    read_arguments,
+    refusal_result,
+    result_of,
+)
+from accord.model import (
+    AgentSkill,
+    ArtifactUpdate,
+    CancelRequest,
+    Event,
+    EventBody,
+    GetRequest,
+    Message,
+    SendRequest,
+    StatusUpdate,
+    SubscribeRequest,
+    Task,
+    TaskState,
+)
+from accord.protocol import lifecycle
+
+MAX_NAME = 64
+"""Characters of a tool's name: MCP allows 128, but models and their interfaces often half as many."""
+
+MAX_SKILLS = 20
+"""Skills that a description lists; it is read by a model, with every call."""
+
+INPUT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "message": {"type": "string", "description": "What to say to the agent, or the answer to what it asked."},
+        "data": {"description": "Structured data to send along: any JSON value."},
+        "files": {
+            "type": "array",
+            "description": "Files to send along.",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string"},
+                    "media_type": {"type": "string"},
+                    "content": {"type": "string", "description": "The bytes, as base64."},
+                    "url": {"type": "string", "description": "Where the agent gets it, instead of its content."},
+                },
+            },
+        },
+        "task_id": {
+            "type": "string",
+            "description": "A task of this agent to go on with. Without a message, it is looked what became of it.",
+        },
+        "context_id": {"type": "string", "description": "A conversation with this agent to go on with."},
+    },
+}
+
+OUTPUT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "state": {"type": "string", "description": "completed, or input-required: answer with the task's id."},
+        "task_id": {"type": "string"},
+        "context_id": {"type": "string"},
+        "text": {"type": "string", "description": "What the agent said."},
+        "data": {"description": "Structured data of the answer; a list if there is more than one."},
+    },
+    "required": ["state"],
+}
+
+
+class ExposedAgent(Struct, frozen=True, kw_only=True):
+    """An agent to be offered, and as whom it is called; `unreachable` is what it raises if it is not there."""
+
+    name: str
+    agent: A2A
+    description: str = ""
+    skills: tuple[AgentSkill, ...] = ()
+    caller: Caller = Caller()
+    unreachable: tuple[type[Exception], ...] = ()
+
+
+class OfferedTool(Struct, frozen=True, kw_only=True):
+    """A tool, and what calling it means; a `skill` is asked for by its id."""
+
+    tool: Tool
+    exposed: ExposedAgent
+    skill: str | None = None
+
+
+def offer_tools(agents: Iterable[ExposedAgent], *, by_skill: bool = False) -> dict[str, OfferedTool]:
+    """Return the tools of agents by name."""
+    found: dict[str, OfferedTool] = {}
+    for one in agents:
+        if by_skill and one.skills:
+            for skill in one.skills:
+                name = _unique_name(f"{one.name}_{skill.id}", found)
+                tool = _tool(
+                    name, skill.name, _tool_description(skill.description or one.description, (), skill.examples)
+                )
+                found[name] = OfferedTool(tool=tool, exposed=one, skill=skill.id)
+        else:
+            name = _unique_name(one.name, found)
+            tool = _tool(name, one.name, _tool_description(one.description, one.skills, ()))
+            found[name] = OfferedTool(tool=tool, exposed=one)
+    return found
+
+
+def _tool(name: str, title: str, description: str) -> Tool:
+    return Tool(
+        name=name,
+        title=title,
+        description=description,
+        input_schema=INPUT_SCHEMA,
+        output_schema=OUTPUT_SCHEMA,
+        annotations=ToolAnnotations(title=title, open_world_hint=True),
+    )
+
+
+def _tool_description(description: str, skills: tuple[AgentSkill, ...], examples: Iterable[str]) -> str:
+    lines = [description]
+    lines += [f"- {skill.name}: {skill.description}" for skill in skills[:MAX_SKILLS] if skill.description]
+    lines += [f"Example: {example}" for example in examples]
+    return "\n".join(filter(None, lines))
+
+
+def _unique_name(name: str, taken: dict[str, OfferedTool]) -> str:
+    """Return a name as it may be called, and that no other tool has."""
+    safe = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:MAX_NAME] or "agent"
+    number, free = 1, safe
+    while free in taken:
+        number += 1
+        free = f"{safe[: MAX_NAME - len(str(number)) - 1]}_{number}"
+    return free
+
+
+CANCEL_SECONDS = 5.0
+"""How long an agent may take to hear that nobody waits any more."""
+
+FORMS_AS_RESULTS = "2026-07-28"
+"""The version of MCP since when what a server asks is a result, and the answer another call."""
+
+TURN_END_STATES = lifecycle.ENDED | lifecycle.INTERRUPTED
+
+log = logging.getLogger("accord.mcp")
+
+Context = ServerRequestContext[Any, Any]
+
+
+class ToolCalls:
+    """Answers calls of tools."""
+
+    def __init__(self, wait_seconds: float | None = None) -> None:
+        """Let a call wait for its agent so long, or until it rests."""
+        self._wait_seconds = wait_seconds
+
+    async def answer(
+        self, called: OfferedTool, ctx: Context, params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        """Answer one call."""
+        try:
+            return await self._answer(called, ctx, params)
+        except InvalidArguments as error:
+            return refusal_result(str(error))
+        except AccordError as error:
+            log.info("call refused", extra={"tool": called.tool.name, "reason": error.message})
+            return refusal_result(error.message)
+        except called.exposed.unreachable as error:
+            log.warning("agent not reached", extra={"tool": called.tool.name, "reason": str(error)})
+            return refusal_result("The agent cannot be reached")
+
+    async def _answer(
+        self, called: OfferedTool, ctx: Context, params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        says = _resumed_arguments(params) or read_arguments(params.arguments)
+        while True:
+            said = await _ToolCall(called.exposed, ctx).within(self._wait_seconds, says, called.skill)
+            if not isinstance(said, Task) or said.status.state is not TaskState.INPUT_REQUIRED or not _has_forms(ctx):
+                return result_of(said)
+            form = form_of(said)
+            if is_version_at_least(ctx.protocol_version, FORMS_AS_RESULTS):
+                if params.request_state == said.id and says.says_nothing:
+                    return result_of(said)  # the form was not filled in: it is not shown again
+                return InputRequiredResult(input_requests={ANSWER_FIELD: form}, request_state=said.id)
+            answer = form_arguments(said.id, await ctx.session.send_request(form, ElicitResult))
+            if answer is None:
+                return result_of(said)
+            says = answer
+
+
+def _resumed_arguments(params: CallToolRequestParams) -> ToolArguments | None:
+    """Return what a call says that brings the answer to a form; one that was not filled in only looks at its task."""
+    form = (params.input_responses or {}).get(ANSWER_FIELD)
+    if params.request_state is None or not isinstance(form, ElicitResult):
+        return None
+    return form_arguments(params.request_state, form) or ToolArguments(task_id=params.request_state)
+
+
+def _has_forms(ctx: Context) -> bool:
+    """Whether the client can show a form; one that says nothing about modes can."""
+    capabilities = ctx.session.client_capabilities
+    elicitation = None if capabilities is None else capabilities.elicitation
+    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
+
+
+class _ToolCall:
+    """What is said and heard in one turn."""
+
+    def __init__(self, exposed: ExposedAgent, ctx: Context) -> None:
+        self._agent = exposed.agent
+        self._caller = exposed.caller
+        self._refusals: tuple[type[Exception], ...] = (AccordError, *exposed.unreachable)
+        self._ctx = ctx
+        self._now: Task | Message | None = None
+        self._heard = 0
+
+    async def within(self, seconds: float | None, says: ToolArguments, skill: str | None) -> Task | Message:
+        """Say something, or just look, and return what came of it where it rests, or after a while."""
+        events = self._events(says, skill)
+        try:
+            async with asyncio.timeout(seconds), aclosing(events):  # type: ignore[type-var]  # they are generators
+                async for event in events:
+                    await self._hear(event.body)
+                    if self._rests():
+                        break
+        except TimeoutError:
+            if not isinstance(self._now, Task):
+                raise InvalidArguments("The agent did not answer in time") from None
+        except asyncio.CancelledError:
+            await self._give_up()
+            raise
+        if self._now is None:
+            raise InvalidArguments("The agent did not answer")
+        return self._now
+
+    async def _events(self, says: ToolArguments, skill: str | None) -> AsyncIterator[Event]:
+        """Yield what comes of what is said, or of a task that is only looked at."""
+        if not says.says_nothing:
+            source = self._agent.stream(SendRequest(message=message_of(says, skill)), self._caller)
+        else:
+            task = await self._agent.get(GetRequest(id=says.task_id or ""), self._caller)
+            yield Event(seq=0, body=task)
+            if task.status.state in TURN_END_STATES:
+                return
+            source = self._agent.subscribe(SubscribeRequest(id=task.id), self._caller)
+        async with aclosing(source) as events:  # type: ignore[type-var]  # every stream is a generator
+            async for event in events:
+                yield event
+
+    async def _hear(self, body: EventBody) -> None:
+        """Take in what happened, and tell whoever waits."""
+        if isinstance(body, Task | Message):
+            self._now = body
+        elif isinstance(self._now, Task):
+            self._now = lifecycle.apply(self._now, body)
+        if text := _progress_text(body):
+            self._heard += 1
+            await self._ctx.session.report_progress(self._heard, None, text)
+
+    def _rests(self) -> bool:
+        return isinstance(self._now, Message) or (self._now is not None and self._now.status.state in TURN_END_STATES)
+
+    async def _give_up(self) -> None:
+        """Cancel a task that nobody waits for any more."""
+        if not isinstance(self._now, Task):
+            return
+        about = {"task_id": self._now.id}
+        with anyio.move_on_after(CANCEL_SECONDS, shield=True):
+            try:
+                await self._agent.cancel(CancelRequest(id=self._now.id), self._caller)
+                log.info("task cancelled", extra=about)
+            except self._refusals as error:
+                log.warning("task was not cancelled", extra=about | {"reason": str(error)})
+
+
+def _progress_text(body: EventBody) -> str:
+    """Return what an agent says on its way."""
+    match body:
+        case StatusUpdate(status=status) if status.message is not None and status.state is TaskState.WORKING:
+            return text_of(status.message.parts)
+        case ArtifactUpdate(artifact=artifact):
+            return text_of(artifact.parts)
+    return ""
+
+
+SERVER_NAME = "accord"
+
+INSTRUCTIONS = (
+    "Each tool is an agent. It may take a while and say how far it is. One that asks something answers with a task_id:"
+    " call the same tool again with the answer as message and that task_id. To talk on with an agent about the same"
+    " thing, pass the context_id of its last answer."
+)
+
+
+def make_server(
+    agents: Iterable[ExposedAgent], *, by_skill: bool = False, wait_seconds: float | None = None, version: str = ""
+) -> Server[Any]:
+    """Return a server whose tools are these agents; `version` is what it says of itself."""
+    tools = offer_tools(agents, by_skill=by_skill)
+    calls = ToolCalls(wait_seconds)
+
+    async def list_tools(ctx: ServerRequestContext[Any], params: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(tools=[one.tool for one in tools.values()])
+
+    async def call_tool(
+        ctx: ServerRequestContext[Any], params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        if params.name not in tools:
+            raise MCPError(code=INVALID_PARAMS, message=f"There is no tool called {params.name!r}")
+        return await calls.answer(tools[params.name], ctx, params)
+
+    return Server(
+        SERVER_NAME, version=version, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
+    )
+
+
+async def serve_stdio(server: Server[Any]) -> None:
+    """Talk over standard input and output until the other side is gone."""
+    async with stdio_server() as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+def http_app(server: Server[Any], *, host: str) -> Any:
+    """Return the ASGI application that serves it; pages of other origins are kept out where `host` is this machine."""
+    return server.streamable_http_app(streamable_http_path="/mcp", host=host)

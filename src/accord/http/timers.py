@@ -1,0 +1,58 @@
+"""Coarse timers for timeouts that almost never fire.
+
+Setting and clearing one costs a dictionary entry. They fire up to `TICK_SECONDS` late; code that needs the moment asks
+the loop.
+"""
+
+from asyncio import AbstractEventLoop, TimerHandle
+from collections.abc import Callable
+from itertools import count
+
+TICK_SECONDS = 0.25
+
+TimerCallback = Callable[[], None]
+
+
+class CoarseTimers:
+    """The alarms of one event loop; while none is set it does not wake the loop."""
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        """Ring in `loop`."""
+        self.loop = loop
+        self._numbers = count()
+        self._set: dict[int, tuple[float, TimerCallback]] = {}
+        self._tick: TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._set)
+
+    def set(self, seconds: float, ring: TimerCallback) -> int:
+        """Call `ring` after a while, unless `clear` is called with the number that this returns."""
+        number = next(self._numbers)
+        self._set[number] = (self.loop.time() + seconds, ring)
+        if self._tick is None:
+            self._tick = self.loop.call_later(TICK_SECONDS, self._look)
+        return number
+
+    def clear(self, number: int) -> None:
+        """Forget an alarm, whether it has rung or not."""
+        self._set.pop(number, None)
+
+    def _look(self) -> None:
+        now = self.loop.time()
+        for number, (at, ring) in list(self._set.items()):
+            if at <= now and number in self._set:  # one that rang before may have cleared it
+                del self._set[number]
+                ring()
+        self._tick = self.loop.call_later(TICK_SECONDS, self._look) if self._set else None
+
+
+_last: CoarseTimers | None = None
+
+
+def timers_of(loop: AbstractEventLoop) -> CoarseTimers:
+    """Return the alarms of a loop; a process has one, but for its tests."""
+    global _last  # noqa: PLW0603  # what is found here is only saved a search
+    if _last is None or _last.loop is not loop:
+        _last = CoarseTimers(loop)
+    return _last

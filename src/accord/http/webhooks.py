@@ -1,0 +1,317 @@
+"""Webhooks over HTTP: deliveries that are sent, and reports of remote agents that come in.
+
+A delivery is one POST in the dialect of its subscriber. Any 2xx is success, 410 is final, and all else is retried by
+`core.push`. A report is answered with 204, or with 400 invalid, 401 not this task's token, 404 signed but unknown, 413
+too large, 429 too many or 503 try again. Without a known token no body is read. `core.remotes` and `core.callbacks`
+have the meaning of reports.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
+from typing import Protocol
+
+from accord.a2a import Caller
+from accord.auth.authentication import Presented
+from accord.auth.rate_limits import Bucket, Quotas
+from accord.engine import tracing
+from accord.engine.tracing import UNTRACED, ReportSpan, Span
+from accord.engine.webhook_delivery import Exchange, ExchangeSide, NotDelivered, WebhookDelivery
+from accord.errors import AccordError, AuthenticationFailed, InvalidParams, RateLimited
+from accord.http.asgi import QUOTAS, Receive, Scope, Send, error_headers, header, query, respond
+from accord.http.files import FileLinks
+from accord.http.request_bodies import identify_nobody, read_request
+from accord.http.response_bodies import ClientGone
+from accord.model import PushConfig, PushFormat
+from accord.outbound import HostUnreachable, Outbound, OutboundReply, TargetRefused
+from accord.protocol import http_headers
+from accord.protocol.codec import invalid_field
+from accord.protocol.dialects import DIALECTS, Dialect
+from accord.protocol.operations import DialectName
+from accord.remote.tasks import ReportCredentials, ReportSender
+
+GONE_STATUS = 410
+"""The one status that asks not to be called again. All others are retried: an ingress says 404, 403 or 302 for minutes
+while what is behind it is replaced, and giving up would also keep back everything that happens to the task later."""
+
+
+MAX_SHOWN_BYTES = 4096
+"""Bytes of a body that are kept to be shown."""
+
+SHOWN_SECONDS = 1.0
+"""How long the body of an answer is waited for: only its status counts."""
+
+OPEN_HEADERS = frozenset(
+    {"content-type", "content-length", "date", "location", "retry-after", "server", "user-agent", "x-request-id"}
+    | {"x-a2a-task-id", "x-a2a-event-id", "traceparent", "tracestate"}
+)
+"""Headers whose values are shown. Any other may be a secret: of an `Authorization` nobody would doubt it, but receivers
+have their own names for tokens."""
+
+
+class HttpWebhookSender:
+    """Posts deliveries to their webhooks."""
+
+    def __init__(
+        self,
+        outbound: Outbound,
+        *,
+        keys: Sequence[str] = (),
+        links: FileLinks | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Post through `outbound`, signed with what the server's `keys` give its receiver, and with its token.
+
+        `links` gives files addresses, for dialects that need some.
+        """
+        self._outbound = outbound
+        self._links = links
+        self._keys = tuple(keys)
+        self._clock = clock
+
+    def check(self, config: PushConfig) -> None:
+        """Raise InvalidParams for a webhook that could never be called: for whoever sets it to know at once."""
+        http_headers.check_push_config(config)
+        try:
+            self._outbound.check(config.url)
+        except TargetRefused as refused:
+            raise invalid_field("url", str(refused)) from None
+
+    def form(self, dialect: str) -> PushFormat:
+        """Return what bodies hold in a dialect, of webhooks that ask for nothing else."""
+        return _dialect(dialect).push_format
+
+    async def send(self, delivery: WebhookDelivery) -> Exchange:
+        """Deliver, or raise NotDelivered."""
+        config, dialect = delivery.config, _dialect(delivery.dialect)
+        event, task = delivery.event, delivery.task
+        if self._links is not None and dialect.links_files:
+            event, task = self._links.linked(event, delivery.tenant), self._links.linked(task, delivery.tenant)
+        body = dialect.encode_push(event, task, config.payload_format)
+        headers = self._headers(delivery, body) | {"Content-Type": _media_type(dialect, config), **tracing.headers()}
+        asked = _exchange_side(headers, body)
+        try:
+            self.check(config)
+            answer = await self._outbound.request(
+                "POST", config.url, headers=headers, body=body, max_bytes=MAX_SHOWN_BYTES, body_seconds=SHOWN_SECONDS
+            )
+        except (InvalidParams, TargetRefused) as refused:
+            raise NotDelivered(str(refused), is_final=True, sent=Exchange(request=asked)) from None
+        except HostUnreachable as failure:
+            raise NotDelivered(str(failure), sent=Exchange(request=asked)) from None
+        sent = Exchange(request=asked, response=_exchange_side(answer.headers, answer.body), status=answer.status)
+        if not 200 <= answer.status < 300:
+            raise NotDelivered(
+                f"The webhook answers {answer.status}",
+                is_final=answer.status == GONE_STATUS,
+                retry_after=self._retry_after(answer),
+                sent=sent,
+            )
+        return sent
+
+    def _headers(self, delivery: WebhookDelivery, body: bytes) -> dict[str, str]:
+        config = delivery.config
+        found = http_headers.push_headers(config, delivery.task.id, delivery.event.seq)
+        keys = [http_headers.receiver_key(key, config.url, delivery.tenant) for key in self._keys]
+        if keys := [*keys, *([config.token] if config.token else ())]:
+            found[http_headers.SIGNATURE_HEADER] = http_headers.sign_webhook(body, int(self._clock()), keys)
+        return found
+
+    def _retry_after(self, answer: OutboundReply) -> float | None:
+        """Return how many seconds the receiver asks to wait: a number, or a date (RFC 9110, 10.2.3)."""
+        stated = answer.headers.get("Retry-After", "").strip()
+        if stated.isascii() and stated.isdecimal():
+            return float(stated)
+        try:
+            return parsedate_to_datetime(stated).timestamp() - self._clock()
+        except (ValueError, OverflowError):
+            return None
+
+
+def _dialect(name: str) -> Dialect:
+    """Return the dialect of a webhook; one that was set within the process has none, and gets the model's own."""
+    return DIALECTS[DialectName(name) if name else DialectName.V1]
+
+
+def _media_type(dialect: Dialect, config: PushConfig) -> str:
+    return "application/json" if config.payload_format is PushFormat.SIMPLE else dialect.push_media_type
+
+
+def _exchange_side(headers: Mapping[str, str], body: bytes) -> ExchangeSide:
+    """Return what people may see of one side of an exchange."""
+    told = {name: value[:200] if name.lower() in OPEN_HEADERS else "***" for name, value in headers.items()}
+    return ExchangeSide(headers=told, body=body[:MAX_SHOWN_BYTES].decode(errors="replace"))
+
+
+MAX_REPORTS = 1000
+"""Reports that are worked on at a time: what a store commits within a second. More would only wait, and time out."""
+
+MAX_UNPROVEN_REPORTS = 64
+"""The same for who has only a signature, of which nobody can tell before the whole body is here, however slowly."""
+
+RETRY_SECONDS = 1
+
+TEXT = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
+
+
+class ReportSink(Protocol):
+    """Where reports go; either method raises what is wrong."""
+
+    async def admit(self, evidence: ReportCredentials) -> ReportSender:
+        """Say whose report it is, before its body is read."""
+
+    async def take(self, sender: ReportSender, body: bytes) -> None:
+        """Take it in."""
+
+
+log = logging.getLogger("accord.receiver")
+
+_TOKEN, _SIGNATURE, _EVENT_ID = (
+    name.lower().encode() for name in (http_headers.TOKEN, http_headers.SIGNATURE_HEADER, http_headers.EVENT_ID)
+)
+
+
+_LOOKED_UP, _KNOWN, _UNPROVEN = "looked up", "known", "unproven"
+
+
+class WebhookEndpoint:
+    """An ASGI application for one address."""
+
+    def __init__(
+        self,
+        reports: ReportSink,
+        *,
+        reads: Callable[[Scope], ReportCredentials] | None = None,
+        quotas: Quotas = QUOTAS,
+        rate: float | None = None,
+        most: int = MAX_REPORTS,
+        most_unproven: int = MAX_UNPROVEN_REPORTS,
+    ) -> None:
+        """Hand reports on: at most `rate` a second from one address, and `most` at a time from all.
+
+        `most_unproven` of those may be by senders of whom nothing is known before their body is. `reads` says what a
+        request brings to show whose report it is.
+        """
+        self._reports = reports
+        self._reads = reads or report_credentials
+        self._quotas = quotas
+        self._bucket = None if rate is None else Bucket(rate, round(rate))
+        self._most = {_LOOKED_UP: most, _KNOWN: most, _UNPROVEN: most_unproven}
+        self._waiting = Counter[str]()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["method"] != "POST":
+            await respond(send, 405, b"", [(b"allow", b"POST")])
+            return
+        try:
+            await self._answer(scope, receive)
+        except ClientGone:
+            return
+        except AccordError as error:
+            status = error.row.http
+            log.info("webhook refused", extra={"status": status, "reason": error.message, "peer": _peer_address(scope)})
+            await respond(send, status, error.message.encode() + b"\n", [*TEXT, *error_headers(error)])
+        else:
+            await respond(send, 204, b"")
+
+    async def _answer(self, scope: Scope, receive: Receive) -> None:
+        wait = self._bucket.take(_peer_address(scope)) if self._bucket is not None else 0
+        if wait:
+            raise _too_many(wait)
+        with self._place(_LOOKED_UP):
+            sender = await self._reports.admit(self._reads(scope))
+        with self._place(_KNOWN if sender.is_known else _UNPROVEN), _traced(scope, sender):
+            identify = _identify_as_known if sender.is_known else identify_nobody
+            _, body = await read_request(scope, receive, identify, self._quotas)
+            await self._reports.take(sender, body)
+
+    @contextmanager
+    def _place(self, kind: str) -> Iterator[None]:
+        """Take one of the places that there are for a kind of senders."""
+        if self._waiting[kind] >= self._most[kind]:
+            raise _too_many()
+        self._waiting[kind] += 1
+        try:
+            yield
+        finally:
+            self._waiting[kind] -= 1
+
+
+async def _identify_as_known(_presented: Presented) -> Caller | None:
+    return Caller()
+
+
+@contextmanager
+def _traced(scope: Scope, sender: ReportSender) -> Iterator[None]:
+    """Trace that a report is taken in, as a part of what its sender does.
+
+    Who turns out to have no right to report leaves no span: one that does not end is not recorded.
+    """
+    span: Span = UNTRACED if tracing.tracer is None else tracing.tracer.begin(_span_start(scope, sender))
+    try:
+        with span.current():
+            yield
+        span.note(status=204)
+    except AuthenticationFailed:
+        raise
+    except Exception as error:
+        _note_failure(span, error)
+        span.end()
+        raise
+    span.end()
+
+
+def _note_failure(span: Span, error: Exception) -> None:
+    status = error.row.http if isinstance(error, AccordError) else None
+    span.note(status=status)
+    if isinstance(error, ClientGone) or (status is not None and status < 500):
+        span.refused(tracing.failure(error))
+    else:
+        span.note(error=tracing.failure(error))
+
+
+def _span_start(scope: Scope, sender: ReportSender) -> ReportSpan:
+    parent, state = (header(scope, name.encode()) for name in (http_headers.TRACEPARENT, http_headers.TRACESTATE))
+    link = sender.link
+    return ReportSpan(
+        path=scope["path"],
+        agent=None if link is None else link.agent,
+        task_id=None if link is None else link.task_id,
+        trace=http_headers.join_trace(parent, state),
+    )
+
+
+def _too_many(wait: float = 0) -> RateLimited:
+    return RateLimited("Too many reports at once; try again", retry_after=max(RETRY_SECONDS, round(wait)))
+
+
+def report_credentials(scope: Scope) -> ReportCredentials:
+    """Return what a request brings to say whose report it is."""
+    return ReportCredentials(
+        token=header(scope, _TOKEN) or _bearer(header(scope, b"authorization")),
+        signature=header(scope, _SIGNATURE),
+        event_id=header(scope, _EVENT_ID),
+    )
+
+
+def query_credentials(scope: Scope) -> ReportCredentials:
+    """Return the token that is in the address, where that is all that can be told to a sender; else that of a header.
+
+    An address ends up in logs more easily, so a token in a header is as good.
+    """
+    found = report_credentials(scope)
+    return ReportCredentials(token=query(scope, "token") or found.token)
+
+
+def _bearer(authorization: str | None) -> str | None:
+    scheme, _, credentials = (authorization or "").partition(" ")
+    return credentials.strip() or None if scheme.lower() == "bearer" else None
+
+
+def _peer_address(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else ""

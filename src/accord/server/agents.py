@@ -1,0 +1,248 @@
+"""The agents of a server: from settings to agents, local and remote, in a node that runs.
+
+It only puts together what `agents`, `agents.remote` and `core.remotes` do. The modules of remote agents are imported
+when settings name one.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from accord.agents import agent_types, loader
+from accord.agents.agent_types import KINDS, Given, Kind
+from accord.agents.loader import NotAnAgent
+from accord.engine.agent import Agent, AgentWithMembers, Living, Node, Profile
+from accord.engine.node import Engine
+from accord.entries import NotRegistered, Unusable
+from accord.http.asgi import App
+from accord.http.webhooks import WebhookEndpoint, query_credentials
+from accord.remote import flow_reports
+from accord.remote.flow_reports import WEBHOOK
+from accord.remote.tasks import ContactPort, Redact, RemoteAgentPort, RemoteTasks, WebhookKeys
+from accord.server.settings import REMOTE_NAME, REMOTE_NAME_RULE, RemoteSettings, Settings
+from accord.server.settings_loader import BadSettings, LoadedSettings
+
+if TYPE_CHECKING:
+    from accord.agents.remote.agent import RemoteAgent
+    from accord.agents.remote.connection import RemotePeer
+
+
+Redescribe = Callable[[Profile], Profile]
+"""From what an agent says of itself to what is said of it."""
+
+
+def agents_of(loaded: LoadedSettings, env: Mapping[str, str]) -> list[Agent]:
+    """Return the agents that settings describe."""
+    return [agent_of(name, loaded, env) for name in loaded.settings.agents]
+
+
+def agent_of(name: str, loaded: LoadedSettings, env: Mapping[str, str]) -> Agent:
+    """Return the agent that settings describe under a name; raises BadSettings with the reason why it is none."""
+    said = loaded.settings.agents[name]
+    at = f"agents.{name}"
+    try:
+        if isinstance(said, str):
+            return _plain_agent(name, loader.load_object(said), said, env)
+        target = loader.load_object(str(said["target"])) if "target" in said else None
+        kind = _agent_type(said, target)
+        given = Given(options=loaded.read(at, kind.options), name=name, target=target, env=env)
+        if loader.is_agent(target):
+            return redescribe(target, partial(agent_types.with_options, given=given))
+        return loader.make_agent(kind, given)
+    except (NotAnAgent, NotRegistered, Unusable) as error:
+        raise loaded.bad(at, error) from error
+
+
+def _plain_agent(name: str, target: Any, spec: str, env: Mapping[str, str]) -> Agent:
+    """Return an agent of which nothing is said but what it is called and made of."""
+    if loader.is_agent(target):
+        return redescribe(target, partial(replace, name=name))
+    kind = loader.find_type(target, spec)
+    return loader.make_agent(kind, Given(options=kind.options(), name=name, target=target, env=env))
+
+
+def _agent_type(said: Mapping[str, Any], target: Any) -> Kind:
+    """Return the kind that a table names, or that its target is of."""
+    stated = said.get("type")
+    if stated is None:
+        if target is None:
+            raise NotAnAgent('say what it is made of (target = "module:name") or which kind of agent it is (type)')
+        return KINDS.load("function") if loader.is_agent(target) else loader.find_type(target, said["target"])
+    kind = KINDS.load(str(stated))
+    if kind.recognises is not None and target is None:
+        raise NotAnAgent(f'an agent of the kind {kind.name} is made of something: say target = "module:name"')
+    if kind.recognises is None and target is not None:
+        raise NotAnAgent(f"an agent of the kind {kind.name} is made of nothing else: leave out the target")
+    if loader.is_agent(target) and kind.name != "function":
+        raise NotAnAgent(f"{said['target']} is an agent already: leave out the type")
+    if kind.recognises is not None and not loader.is_agent(target) and not kind.recognises(target):
+        raise NotAnAgent(f"{said['target']} is nothing of the kind {kind.name}, but {type(target).__name__}")
+    return kind
+
+
+class RedescribedAgent:
+    """An agent that is described otherwise than it does itself, whatever it may come to say."""
+
+    def __init__(self, agent: Agent, restate: Redescribe) -> None:
+        """Have `agent` work under another profile."""
+        self.agent = agent
+        self._restate = restate
+        self._own, self._stated = agent.profile, restate(agent.profile)
+        self.run = agent.run
+        if isinstance(agent, Living):
+            self.start, self.stop = agent.start, agent.stop
+        if isinstance(agent, AgentWithMembers):
+            self.members = agent.members
+        if isinstance(agent, RemoteAgentPort):
+            self.trust, self.prepare, self.join, self.leave = agent.trust, agent.prepare, agent.join, agent.leave
+        if isinstance(agent, ContactPort):
+            self.url, self.contact, self.check = agent.url, agent.contact, agent.check
+
+    @property
+    def profile(self) -> Profile:
+        """Who it is: one that works elsewhere says so only when it was asked."""
+        if self.agent.profile is not self._own:
+            self._own = self.agent.profile
+            self._stated = self._restate(self._own)
+        return self._stated
+
+
+def redescribe(agent: Agent, restate: Redescribe) -> Agent:
+    """Return an agent under another profile, if it is another."""
+    stated = restate(agent.profile)
+    if (
+        isinstance(agent, AgentWithMembers) and stated.name != agent.profile.name
+    ):  # its members and parts go by its name
+        raise NotAnAgent(f"it has members and is called {agent.profile.name!r}: name it where it is made")
+    if (
+        isinstance(agent, RemoteAgentPort) and stated.name != agent.profile.name
+    ):  # its tasks are linked to it by its name
+        raise NotAnAgent(f"it works elsewhere and is called {agent.profile.name!r}: only it can say otherwise")
+    return agent if stated == agent.profile else RedescribedAgent(agent, restate)
+
+
+async def start_agents(agents: Iterable[Agent], node: Node, stack: AsyncExitStack) -> None:
+    """Start the agents that hold something, until the stack is left; one that is served twice is started once."""
+    held = {agent.start: agent for agent in agents if isinstance(agent, Living)}
+    for start, agent in held.items():
+        try:
+            await start(node)
+        except (OSError, ValueError, ImportError) as error:
+            raise BadSettings(f"The agent {agent.profile.name} cannot start: {error}") from error
+        stack.push_async_callback(agent.stop)
+
+
+def remote_agents(settings: Settings, env: Mapping[str, str]) -> list["RemoteAgent"]:
+    """Return the agents elsewhere that the settings name; nobody is asked anything yet."""
+    from accord.agents.remote import RemoteTerms
+    from accord.agents.remote.agent import RemoteAgent
+
+    found = []
+    for name, remote in settings.remotes.items():
+        if not REMOTE_NAME.fullmatch(name):
+            raise BadSettings(f"remotes.{name}: {REMOTE_NAME_RULE}")
+        terms = RemoteTerms(
+            mode=remote.mode,
+            sla_seconds=remote.sla_seconds,
+            answer_seconds=remote.answer_seconds,
+            streams=remote.streams,
+        )
+        trust = WebhookKeys(keys=remote.signing_keys, redact=_redact_function(name, remote))
+        connect = _connector(name, remote, settings, env)
+        found.append(RemoteAgent(remote.url, name=name, terms=terms, trust=trust, connect=connect))
+    return found
+
+
+def _connector(name: str, remote: RemoteSettings, settings: Settings, env: Mapping[str, str]) -> Callable[[], Any]:
+    @asynccontextmanager
+    async def connect() -> AsyncIterator["RemotePeer"]:
+        from accord.agents.remote.isek import open_bridge
+        from accord.client.auth import Bearer
+        from accord.client.client import Client
+        from accord.server.credentials import own_keys
+        from accord.server.registry import name_resolver
+
+        options: dict[str, Any] = {
+            "auth": Bearer(remote.token) if remote.token else None,
+            "keys": await own_keys(settings, env),
+            "service": remote.key,
+            "headers": remote.headers,
+            "timeout": remote.answer_seconds,
+            "dialect": remote.dialect,
+            "binding": remote.binding,
+            "allow_hosts": remote.allow_hosts,
+        }
+        target: Any = remote.url
+        if remote.p2p_address:
+            target, options["transport"] = await open_bridge(name, remote.url, remote.p2p_address)
+        async with (
+            name_resolver(env, store=settings.store) as resolve,
+            Client.connect(target, resolve=resolve, **options) as client,
+        ):
+            yield client
+
+    return connect
+
+
+def _redact_function(name: str, remote: RemoteSettings) -> Redact | None:
+    if remote.redact is None:
+        return None
+    from accord.agents.loader import ObjectNotFound, import_object
+
+    try:
+        found: Redact = import_object(remote.redact)
+    except ObjectNotFound as error:
+        raise BadSettings(f"remotes.{name}.redact: {error}") from error
+    return found
+
+
+# --- in a node --------------------------------------------------------------------------------------------------------
+
+
+async def prepare_remote_agents(agents: Iterable[Agent], stack: AsyncExitStack) -> list[RemoteAgentPort]:
+    """Return the remote agents after each was asked for its card; leaving the stack closes their connections.
+
+    That also happens if the node then cannot start, before any of them has joined it.
+    """
+    found: list[RemoteAgentPort] = [agent for agent in agents if isinstance(agent, RemoteAgentPort)]
+    for agent in found:
+        stack.push_async_callback(agent.leave)
+    await asyncio.gather(*(agent.prepare() for agent in found))
+    return found
+
+
+async def join_remote_agents(
+    agents: Iterable[RemoteAgentPort], engine: Engine, settings: Settings, url: str, stack: AsyncExitStack
+) -> dict[str, App]:
+    """Let agents elsewhere work until the stack is left; return what takes their reports in, by its path."""
+    names = {agent.profile.name: agent for agent in agents}
+    if not names:
+        return {}
+    trust = {name: agent.trust for name, agent in names.items()}
+    token_seconds = settings.receiver.token_seconds
+    remotes = RemoteTasks(
+        engine.archive, trust=trust, ttl_seconds=token_seconds, hooks=engine.hooks, now_ms=engine.now_ms
+    )
+    webhook = webhook_of(settings, url)
+    for agent in names.values():
+        await agent.join(remotes, webhook)
+        stack.push_async_callback(agent.leave)
+    limits: dict[str, Any] = {"quotas": settings.limits, "rate": settings.receiver.rate}
+    return {
+        WEBHOOK: WebhookEndpoint(remotes, **limits),
+        flow_reports.PATH: WebhookEndpoint(flow_reports.FlowReports(remotes), reads=query_credentials, **limits),
+    }
+
+
+def webhook_of(settings: Settings, url: str) -> str | None:
+    """Return where agents elsewhere report; None if their tokens would travel there in the clear."""
+    from accord.agents.remote import is_safe_url
+
+    stated = settings.receiver.url
+    if stated is not None and not is_safe_url(stated):
+        raise BadSettings("receiver.url: It must be an https address; http is only for this machine itself")
+    return stated or (url + WEBHOOK if is_safe_url(url + WEBHOOK) else None)

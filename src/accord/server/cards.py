@@ -1,0 +1,160 @@
+"""Agent cards, derived from what a server really serves.
+
+The addresses, capabilities and authentication of a card are derived. The provider and the documentation come from the
+settings. `protocol.cards` encodes cards in each dialect.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from accord.a2a import A2A, Caller
+from accord.auth.schemes import CardSecurity
+from accord.engine.agent import Agent, Profile
+from accord.model import (
+    AgentCapabilities,
+    AgentCard,
+    AgentExtension,
+    AgentInterface,
+    AgentProvider,
+    CardRequest,
+    SecurityRequirement,
+    SecurityScheme,
+)
+from accord.protocol.extensions import IDEMPOTENT_SEND, NUMBERED_EVENTS
+from accord.protocol.operations import DialectName
+from accord.protocol.urls import slug
+from accord.server.settings import CardSettings, Settings
+from accord.server.settings_loader import BadSettings
+from accord.service.service import Offers
+
+AGENTS_PATH = "/agents/"
+"""Where the agents of a host are, by name; the first of them is at the root as well."""
+
+VERSIONS = {DialectName.V1: "1.0", DialectName.V03: "0.3"}
+"""The protocol versions that a card can name, in order of preference."""
+
+OWN_EXTENSIONS = (
+    AgentExtension(uri=IDEMPOTENT_SEND, description="The same message sent again is the same task"),
+    AgentExtension(uri=NUMBERED_EVENTS, description="Streams go on after the event that Last-Event-ID names"),
+)
+"""What every agent served here keeps, for clients that lost a connection."""
+
+
+class Endpoints(NamedTuple):
+    """Where an agent listens: `url` without a slash at its end, `grpc` as `host:port`."""
+
+    url: str
+    grpc: str | None = None
+
+
+class CardFacts(NamedTuple):
+    """What a server knows about all its cards."""
+
+    dialects: frozenset[DialectName]
+    schemes: Mapping[str, SecurityScheme]
+    requirements: tuple[SecurityRequirement, ...] = ()
+    provider: AgentProvider | None = None
+    documentation_url: str | None = None
+    icon_url: str | None = None
+    extensions: tuple[AgentExtension, ...] = ()
+
+
+def card_facts(settings: Settings, security: CardSecurity) -> CardFacts:
+    """Return what the settings, and the schemes that are enforced, say about all cards."""
+    card = settings.card
+    provider = card.provider
+    schemes, requirements = security
+    return CardFacts(
+        dialects=frozenset(settings.server.dialects),
+        schemes=schemes,
+        requirements=requirements,
+        provider=AgentProvider(organization=provider.organization, url=provider.url) if provider else None,
+        documentation_url=card.documentation_url,
+        icon_url=card.icon_url,
+        extensions=card_extensions(card),
+    )
+
+
+def card_extensions(card: CardSettings) -> tuple[AgentExtension, ...]:
+    """Return the extensions of all cards: those of the settings, and what every server promises."""
+    stated = (
+        AgentExtension(uri=one.uri, description=one.description, required=one.required, params=one.params)
+        for one in card.extensions
+    )
+    return (*stated, *OWN_EXTENSIONS)
+
+
+def describe_agent(profile: Profile, endpoints: Endpoints, offers: Offers, facts: CardFacts) -> AgentCard:
+    """Return the card of an agent."""
+    return AgentCard(
+        name=profile.name,
+        description=profile.description,
+        version=profile.version,
+        supported_interfaces=card_interfaces(endpoints, facts.dialects),
+        capabilities=AgentCapabilities(
+            streaming=offers.streaming,
+            push_notifications=offers.push,
+            extended_agent_card=offers.extended_card,
+            extensions=facts.extensions,
+        ),
+        default_input_modes=profile.input_modes,
+        default_output_modes=profile.output_modes,
+        skills=profile.skills,
+        provider=facts.provider,
+        documentation_url=facts.documentation_url,
+        icon_url=facts.icon_url,
+        security_schemes=dict(facts.schemes),
+        security_requirements=facts.requirements,
+    )
+
+
+def extended_card(card: AgentCard, profile: Profile) -> AgentCard:
+    """Return the card for those who have said who they are: with the skills that are not shown to everybody."""
+    return replace(card, skills=(*card.skills, *profile.extended_skills))
+
+
+def by_slug(agents: Sequence[Agent]) -> dict[str, Agent]:
+    """Return agents by the name in their path, or refuse those that would be at the same one."""
+    found: dict[str, Agent] = {}
+    for agent in agents:
+        other = found.setdefault(slug(agent.profile.name), agent)
+        if other is not agent:
+            names = " and ".join(repr(one.profile.name) for one in (other, agent))
+            raise BadSettings(f"Two agents cannot both be at {AGENTS_PATH}{slug(agent.profile.name)}: {names}")
+    if not found:
+        raise BadSettings("There is no agent to serve")
+    return found
+
+
+def card_interfaces(endpoints: Endpoints, enabled: frozenset[DialectName]) -> tuple[AgentInterface, ...]:
+    """Return an interface for each binding and version; dialects without a version of their own read 0.3's."""
+    versions = [version for dialect, version in VERSIONS.items() if dialect in enabled] or [VERSIONS[DialectName.V03]]
+    rest = [version for dialect, version in VERSIONS.items() if dialect in enabled]
+    places = [(endpoints.url + "/", "JSONRPC", versions), (endpoints.url, "HTTP+JSON", rest)]
+    if endpoints.grpc is not None:
+        places.append((endpoints.grpc, "GRPC", rest))
+    return tuple(
+        AgentInterface(url=url, protocol_binding=binding, protocol_version=version)
+        for url, binding, spoken in places
+        for version in spoken
+    )
+
+
+class PlacedAgent:
+    """An `A2A` whose cards name the interfaces of one place."""
+
+    def __init__(self, agent: A2A, interfaces: tuple[AgentInterface, ...]) -> None:
+        """Pass on to `agent` what is asked where `interfaces` are."""
+        self._agent = agent
+        self._interfaces = interfaces
+        self.send, self.stream = agent.send, agent.stream
+        self.get, self.list, self.cancel, self.subscribe = agent.get, agent.list, agent.cancel, agent.subscribe
+        self.push_set, self.push_get = agent.push_set, agent.push_get
+        self.push_list, self.push_delete = agent.push_list, agent.push_delete
+
+    async def extended_card(self, request: CardRequest, caller: Caller) -> AgentCard:
+        """Read the card for authenticated callers."""
+        card = await self._agent.extended_card(request, caller)
+        return replace(card, supported_interfaces=self._interfaces)

@@ -1,0 +1,487 @@
+"""Compose a server: settings and agents in, a running host and its paths out.
+
+Nothing is decided here that a layer below could decide. `application` starts, stops and routes.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accord import __version__
+from accord.a2a import A2A, Caller, HostedAgent
+from accord.auth.audit import Audit
+from accord.auth.authentication import Access, Look, OpenStreams, Presented, Revocable
+from accord.auth.rate_limits import CallerUsage, counting
+from accord.auth.roles import Roles
+from accord.auth.schemes import Ports, build_scheme, security_of
+from accord.console import API, CONSOLE, EVENTS, PAGES, RUNS
+from accord.console.sessions import KIND as SESSION
+from accord.console.sessions import BrowserSessions, SignInMethods
+from accord.console.static_files import RootRedirect, StaticFiles
+from accord.engine.agent import Agent, AgentWithMembers, Node, Profile, with_members
+from accord.engine.clock import SYSTEM, Clock
+from accord.engine.hooks import Hooks
+from accord.engine.retention import RetentionLoop
+from accord.engine.subscriptions import Hub
+from accord.engine.task_store import TaskStore
+from accord.engine.webhook_secrets import SealPort
+from accord.http.asgi import Admit, App
+from accord.http.cards import CARD_PATH, CATALOG_PATH, CardPage, CatalogPage, SignCard
+from accord.http.files import FILES_PATH, LINK_KEY_PURPOSE, FileLinks, FilePage
+from accord.http.jsonrpc import JsonRpcBinding
+from accord.http.openapi import ApiDocuments
+from accord.http.operator_endpoints import HEALTH_PATH, METRICS_PATH, READY_PATH, HealthPage, MetricsPage
+from accord.http.rest import RestBinding
+from accord.http.webhooks import HttpWebhookSender
+from accord.model import AgentCard
+from accord.outbound import Outbound, Policy
+from accord.remote.tasks import RemoteAgentPort
+from accord.server import agents, cards
+from accord.server.agents import start_agents
+from accord.server.cards import PlacedAgent
+from accord.server.grace_period import GracePeriod
+from accord.server.optional_services import (
+    Instruments,
+    card_signer,
+    grpc_server,
+    inspector_outbound,
+    key_fetcher,
+    trusted_signers,
+)
+from accord.server.registry import Gates, PublishedAgents, catalog_of
+from accord.server.settings import Capability, Settings
+from accord.server.settings_loader import BadSettings
+from accord.server.sites import AgentSite, CardAndDocuments, LazyApplication, RenewedSite, choose_by_method
+from accord.service.guard import GuardedService
+from accord.service.host import Host
+from accord.service.service import Offers, Service
+from accord.service.storage_quotas import StorageQuotas, measuring
+from accord.storage import schema
+from accord.storage.address import Address, SqliteAddress, open_store
+from accord.storage.blobs import Blobs, LargeParts, open_blobs
+from accord.storage.store import Store, StoreUnavailable
+from accord.telemetry.exposition import Exposition, StoreFigures
+from accord.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from accord.server.console import Console
+
+
+PACKAGE = Path(__file__).parent.parent
+BUILT, FALLBACK = PACKAGE / "_web", PACKAGE / "console" / "fallback"
+"""The console's pages, as the front end is built into the package, and what stands in for them."""
+
+ROOT_PLACE = ""
+"""The place of the first agent, besides that of its name: no agent's name in its path is empty."""
+
+STORE_SECONDS = 2.0
+"""How long the store may take to answer before it counts as away: those who ask usually wait no longer themselves."""
+
+
+class RunningServer(NamedTuple):
+    """What answers: agents by the name in their path, the first of them at the root, and pages of the whole host.
+
+    `links` gives files addresses there, if somebody calls this node.
+    """
+
+    host: Host
+    sites: Mapping[str, App]
+    default: App
+    pages: dict[str, App]
+    links: FileLinks | None
+
+
+class AccessRules(Struct, frozen=True):
+    """Who may come in and what they may do, the same for every agent."""
+
+    access: Access
+    roles: Roles
+    sign: SignCard | None
+    ways: SignInMethods
+
+
+class Composition:
+    """What a server is made of."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        address: Address,
+        agents: Mapping[str, Agent],
+        url: str,
+        env: Mapping[str, str],
+        clock: Clock = SYSTEM,
+    ) -> None:
+        """Put together `agents`, by the name in their path, for callers who use `url`, over the store at `address`."""
+        self._settings = settings
+        self._address = address
+        self._agents = agents
+        self._url = url
+        self._env = env
+        self._clock = clock
+
+    async def check(self) -> None:
+        """Do what may fail because of the settings, and let go of it again."""
+        async with AsyncExitStack() as stack:
+            store = await self._store(stack, Hub())
+            self._published(store, self._rules(store, stack))
+
+    async def run(self, stack: AsyncExitStack, grace: GracePeriod) -> RunningServer:
+        """Start everything; leaving `stack` stops it, in what is left of a `grace`."""
+        hub = Hub()
+        store = await self._store(stack, hub)
+        rules = self._rules(store, stack)
+        audit = Audit(store, self._settings.audit, now_ms=self._clock.now_ms, clock=self._clock.monotonic)
+        audit.start()
+        stack.push_async_callback(audit.stop)
+        everybody = with_members(self._agents.values())
+        observed = Instruments(self._settings.telemetry, [agent.profile.name for agent in everybody], self._env, stack)
+        elsewhere = await agents.prepare_remote_agents(everybody, stack)
+        blobs = open_blobs(self._settings.blobs, store, self._env)
+        stack.push_async_callback(blobs.close)
+        parts = await LargeParts.open(store, blobs)
+        links = self._links(parts)
+        host = self._hosted(self._archive(store, parts, links), blobs, links, hub, observed.hooks, stack)
+        receivers = await agents.join_remote_agents(elsewhere, host.engine, self._settings, self._url, stack)
+        credential = await self._credentials(everybody)
+        node = Node(
+            store=store,
+            url=self._url,
+            wake=host.default.wake,
+            env=self._env,
+            credential=credential,
+            clock=self._clock,
+            approvals=self._settings.approvals,
+            files=self._address.files,
+        )
+        await start_agents(everybody, node, stack)
+        await host.start()
+        stack.push_async_callback(lambda: host.stop(grace.left()))
+        grace.at_end.append(host.engine.dismiss)
+        usage = CallerUsage(self._settings.limits, count=counting(store), clock=self._clock.monotonic)
+        storage = StorageQuotas(self._settings.limits, measuring(store), self._clock.monotonic)
+        has_console = self._settings.console.enabled and bool(self._url)
+        hours = self._settings.console.session_hours
+        sessions = BrowserSessions(store, rules.ways.grounds, hours) if has_console else None
+        standing = self._standing(rules.access, sessions, stack)
+        required = frozenset(one.uri for one in self._settings.card.extensions if one.required)
+        guard = partial(
+            GuardedService, roles=rules.roles, access=rules.access, usage=usage, storage=storage, audit=audit
+        )
+        guard = partial(guard, required=required, standing=standing)
+        guarded: dict[str, HostedAgent] = {}
+        for name, agent in self._agents.items():
+            gate = guard(self._service(host, agent.profile), name)
+            guarded[name] = observed.agent(gate, agent.profile.name)
+        admit = observed.admit(rules.access, audit)
+        published = self._published(store, rules)
+        placed = self._placed(guarded)
+        running = self._addressed(host, links, placed, rules, admit, published)
+        running.pages.update(receivers)
+        running.pages[METRICS_PATH] = self._metrics_page(observed.metrics, store, rules.access, admit)
+        gates = Gates(rules.access, admit, usage, audit, sessions, standing)
+        if published is not None:
+            running.pages[API] = published.served(gates, stack)
+        running.pages.update(await self._triggers(host, guarded, rules, gates, stack))
+        if has_console:
+            await self._add_console(running, guarded, rules, gates, stack)
+        if self._settings.server.grpc_port is not None:
+            await grpc_server(stack, grace, self._settings, placed, admit, links)
+        return running
+
+    async def _triggers(
+        self, host: Host, guarded: Mapping[str, A2A], rules: AccessRules, gates: Gates, stack: AsyncExitStack
+    ) -> dict[str, App]:
+        """Let runs of workflows begin by themselves, unless nobody calls this node: that one does what it is told."""
+        if not self._url or not any(isinstance(agent, AgentWithMembers) for agent in self._agents.values()):
+            return {}
+        from accord.server.workflow_triggers import WorkflowTriggers
+
+        triggers = WorkflowTriggers(self._agents, host, self._settings)
+        triggers.start(stack)
+        return await triggers.pages(guarded, rules.roles, gates, self._env)
+
+    async def _add_console(
+        self,
+        running: RunningServer,
+        guarded: Mapping[str, HostedAgent],
+        rules: AccessRules,
+        gates: Gates,
+        stack: AsyncExitStack,
+    ) -> None:
+        """Add the pages for people, and what they ask; nothing of that is loaded before somebody looks."""
+        until_end = await stack.enter_async_context(AsyncExitStack())
+
+        async def opened() -> App:
+            await asyncio.to_thread(import_module, "accord.server.console")
+            return self._console(running, guarded, rules, until_end).opened(gates, rules.ways, until_end)
+
+        pages, api, files = running.pages, LazyApplication(opened), StaticFiles(BUILT, FALLBACK)
+        pages |= {"/": RootRedirect(running.default), PAGES: files, PAGES.rstrip("/"): files, CONSOLE: api}
+        pages.pop(RUNS, None)  # what was there is part of it
+        given = pages.get(EVENTS)
+        pages[EVENTS] = api if given is None else choose_by_method(GET=api, HEAD=api, rest=given)
+
+    def _console(
+        self, running: RunningServer, guarded: Mapping[str, HostedAgent], rules: AccessRules, stack: AsyncExitStack
+    ) -> "Console":
+        from accord.console.server_context import EndpointInfo
+        from accord.server.console import Console
+
+        facts = cards.card_facts(self._settings, security_of(rules.access))
+
+        def card_of(name: str) -> AgentCard:
+            profile = self._agents[name].profile
+            endpoints = cards.Endpoints(self._url + cards.AGENTS_PATH + name)
+            return cards.describe_agent(profile, endpoints, running.host.services[profile.name].offers, facts)
+
+        def site_as(name: str, caller: Caller) -> App:
+            async def admit(_presented: Presented) -> Caller:
+                return caller
+
+            service = running.host.services[self._agents[name].profile.name]
+            card = card_of(name)
+            here = PlacedAgent(guarded[name], card.supported_interfaces)
+            return self._site(here, service, self._described(card, rules.sign), facts, admit, running.links)
+
+        served = EndpointInfo(
+            dialects=frozenset(self._settings.server.dialects),
+            site_as=site_as,
+            schemes=frozenset(facts.schemes),
+            is_open=rules.access.is_open,
+            trust=trusted_signers(self._settings.registry),
+            outbound=inspector_outbound(self._settings, stack),
+        )
+        return Console(self._settings, self._agents, running.host, guarded, card_of, served, rules.roles, self._url)
+
+    # --- behind the paths -----------------------------------------------------------------------------------------
+
+    async def _store(self, stack: AsyncExitStack, hub: Hub) -> Store:
+        """Open the store; an empty or a local one gets this version's schema, one that nodes share is upgraded on
+        purpose."""
+        store = await stack.enter_async_context(open_store(self._address, hub.heard))
+        if isinstance(self._address, SqliteAddress) or not await store.read(schema.schema_version):
+            await schema.upgrade_schema(store)
+        else:
+            await schema.check_schema(store)
+        return store
+
+    def _rules(self, store: Store, stack: AsyncExitStack) -> AccessRules:
+        auth = self._settings.auth
+        issuers = Outbound(Policy(allow_private=True))  # the operator names them, and they may well be next door
+        stack.push_async_callback(issuers.close)
+        with _naming_setting("auth"):
+            ports = Ports(store=store, fetch=key_fetcher(issuers), now=self._clock.now, clock=self._clock.monotonic)
+            access = Access(build_scheme(auth.schemes, ports), is_optional=auth.is_open)
+            roles = Roles(auth.roles, default=auth.default_role)
+            ways = SignInMethods(auth.schemes)
+        with _naming_setting("card.signing_key"):
+            return AccessRules(access, roles, card_signer(self._settings.card), ways)
+
+    def _standing(self, access: Access, sessions: BrowserSessions | None, stack: AsyncExitStack) -> OpenStreams:
+        """Return what looks after those who stay: whether their keys and sessions are good still."""
+        looks: dict[str, Look] = {
+            scheme.name: scheme.is_good for scheme in access.schemes if isinstance(scheme, Revocable)
+        }
+        if sessions is not None:
+            looks[SESSION] = sessions.is_good
+        standing = OpenStreams(looks, self._clock.now_ms)
+        stack.push_async_callback(standing.stop)
+        return standing
+
+    def _links(self, parts: LargeParts) -> FileLinks | None:
+        hours = self._settings.server.file_hours
+        return FileLinks(parts.key(LINK_KEY_PURPOSE), self._url, hours * 3600, self._clock.now) if self._url else None
+
+    def _archive(self, store: Store, parts: LargeParts, links: FileLinks | None) -> TaskStore:
+        archive = TaskStore(store, parts, self._seals())
+        archive.linker, archive.inline_files = None if links is None else links.link, self._settings.limits.inline_files
+        return archive
+
+    def _hosted(
+        self, archive: TaskStore, blobs: Blobs, links: FileLinks | None, hub: Hub, hooks: Hooks, stack: AsyncExitStack
+    ) -> Host:
+        settings = self._settings
+        push = settings.push
+        outbound = Outbound(Policy(allow_private=push.allow_private, allow_hosts=frozenset(push.allow_hosts)))
+        stack.push_async_callback(outbound.close)
+        return Host(
+            archive,
+            hub,
+            with_members(self._agents.values()),
+            limits=settings.engine,
+            hooks=hooks,
+            sender=HttpWebhookSender(outbound, keys=push.signing_keys, links=links, clock=self._clock.now),
+            offers=self._offers(),
+            upkeep=RetentionLoop(archive.store, blobs, settings.retention),
+            clock=self._clock,
+        )
+
+    def _seals(self) -> SealPort | None:
+        """Return what seals the secrets of webhooks, if there are keys."""
+        if not (self._settings.credentials.keys or self._settings.credentials.key_file):
+            return None
+        from accord.client.credentials import KeyManagementError
+        from accord.server.credentials import seals_of
+
+        try:
+            return seals_of(self._settings.credentials)
+        except KeyManagementError as error:
+            raise BadSettings(f"credentials.keys: {error}") from None
+
+    async def _credentials(self, agents: Sequence[Agent]) -> Callable[[str], Any]:
+        """Return what looks up the credentials of this server, for those who have agents elsewhere as members."""
+        if not any(isinstance(agent, AgentWithMembers) for agent in agents):
+            return lambda _: None
+        from accord.server.credentials import own_keys
+
+        return (await own_keys(self._settings, self._env)).find
+
+    def _offers(self) -> Offers:
+        chosen = self._settings.server.capabilities
+        if chosen is None:
+            return Offers()
+        return Offers(
+            streaming=Capability.STREAMING in chosen,
+            push=Capability.PUSH in chosen,
+            extended_card=Capability.EXTENDED_CARD in chosen,
+        )
+
+    def _service(self, host: Host, profile: Profile) -> Service:
+        """Return an agent's service, which unless the settings say otherwise offers what the agent has."""
+        service = host.services[profile.name]
+        if self._settings.server.capabilities is None:
+            service.offers = replace(service.offers, extended_card=bool(profile.extended_skills))
+        return service
+
+    # --- at the paths ---------------------------------------------------------------------------------------------
+
+    def _published(self, store: Store, rules: AccessRules) -> PublishedAgents | None:
+        settings = self._settings.registry
+        return PublishedAgents(settings, store, rules.roles, self._url) if settings.enabled else None
+
+    def _addressed(
+        self,
+        host: Host,
+        links: FileLinks | None,
+        placed: Mapping[str, A2A],
+        rules: AccessRules,
+        admit: Admit,
+        published: PublishedAgents | None,
+    ) -> RunningServer:
+        facts = cards.card_facts(self._settings, security_of(rules.access))
+        places = self._places()
+
+        def card_of(place: str) -> AgentCard:
+            profile = self._at(place).profile
+            return cards.describe_agent(profile, places[place], host.services[profile.name].offers, facts)
+
+        def extended(name: str) -> AgentCard:
+            return cards.extended_card(card_of(name), self._agents[name].profile)
+
+        def site_of(place: str) -> App:
+            def described() -> CardAndDocuments:
+                return self._described(card_of(place), rules.sign)
+
+            agent = self._at(place)
+            site = self._site(placed[place], host.services[agent.profile.name], described(), facts, admit, links)
+            return RenewedSite(agent, site, described) if isinstance(agent, RemoteAgentPort) else site
+
+        for name, agent in self._agents.items():
+            host.services[agent.profile.name].extended = partial(extended, name)
+        sites = {name: site_of(name) for name in self._agents}
+
+        def listed() -> dict[str, AgentCard]:
+            return {f"{places[name].url}{CARD_PATH}": card_of(name) for name in self._agents}
+
+        pages: dict[str, App] = {
+            HEALTH_PATH: HealthPage({}),
+            READY_PATH: HealthPage(
+                {"store": _store_check(host.engine.store)}, {"store": lambda: host.engine.losses.note}
+            ),
+            CATALOG_PATH: CatalogPage(listed(), published=catalog_of(listed, published, rules.access)),
+        }
+        if links is not None:
+            pages[FILES_PATH] = FilePage(host.engine.archive, links, self._settings.limits)
+        return RunningServer(host, sites, site_of(ROOT_PLACE), pages, links)
+
+    def _metrics_page(self, metrics: Metrics, store: Store, access: Access, admit: Admit) -> App:
+        """Return the page with measurements; of several processes each has its own, so they say which they are."""
+        names = [agent.profile.name for agent in with_members(self._agents.values())]
+        worker = str(os.getpid()) if self._settings.server.workers > 1 else None
+        page = Exposition(metrics, StoreFigures(store, names), version=__version__, worker=worker)
+        return MetricsPage(page, admit=None if access.is_open else admit)
+
+    def _at(self, place: str) -> Agent:
+        return self._agents.get(place, next(iter(self._agents.values())))
+
+    def _placed(self, guarded: Mapping[str, A2A]) -> dict[str, A2A]:
+        """Return agents by their places; at each, all cards name the same addresses."""
+        dialects = frozenset(self._settings.server.dialects)
+        first = next(iter(guarded.values()))
+        return {
+            place: PlacedAgent(guarded.get(place, first), cards.card_interfaces(endpoints, dialects))
+            for place, endpoints in self._places().items()
+        }
+
+    def _places(self) -> dict[str, cards.Endpoints]:
+        """Return where agents are: each by its name, the first at the root as well, and alone with a gRPC port."""
+        port, name = self._settings.server.grpc_port, urlsplit(self._url).hostname or ""
+        grpc = f"{f'[{name}]' if ':' in name else name}:{port}" if port is not None else None
+        named = {name: cards.Endpoints(self._url + cards.AGENTS_PATH + name) for name in self._agents}
+        return {ROOT_PLACE: cards.Endpoints(self._url, grpc), **named}
+
+    def _described(self, card: AgentCard, sign: SignCard | None) -> CardAndDocuments:
+        enabled = frozenset(self._settings.server.dialects)
+        return CardPage(card, enabled=enabled, sign=sign), ApiDocuments(card, enabled=enabled)
+
+    def _site(  # what an agent is served with
+        self,
+        agent: A2A,
+        service: Service,
+        described: CardAndDocuments,
+        facts: cards.CardFacts,
+        admit: Admit,
+        links: FileLinks | None,
+    ) -> AgentSite:
+        enabled = frozenset(self._settings.server.dialects)
+        known = frozenset(one.uri or "" for one in facts.extensions)
+        quotas = self._settings.limits
+        shared: dict[str, Any] = {"enabled": enabled, "admit": admit, "extensions": known, "quotas": quotas}
+        card, documents = described
+        return AgentSite(
+            card=card,
+            documents=documents,
+            rpc=JsonRpcBinding(agent, origin=service.origin, links=links, agent=service.agent, **shared),
+            rest=RestBinding(agent, links=links, **shared),
+        )
+
+
+@contextmanager
+def _naming_setting(name: str) -> Iterator[None]:
+    """Say which setting it is that cannot work."""
+    try:
+        yield
+    except ValueError as error:
+        raise BadSettings(f"{name}: {error}") from None
+
+
+def _store_check(store: Store) -> Callable[[], Awaitable[str | None]]:
+    async def check() -> str | None:
+        try:
+            async with asyncio.timeout(STORE_SECONDS):
+                await store.read(schema.schema_version)
+        except (StoreUnavailable, TimeoutError):
+            return "unavailable"
+        return None
+
+    return check

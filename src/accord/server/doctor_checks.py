@@ -1,0 +1,473 @@
+"""Findings of `accord doctor`, and its checks of the store, of agents and of clocks.
+
+A database is looked at and not written to, and agents are made and not started. `doctor` has the other checks and runs
+all of them.
+"""
+
+import asyncio
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
+
+from msgspec import Struct, field
+
+from accord.agents.loader import NotAnAgent, load
+from accord.auth.rate_limits import Quotas
+from accord.client.interfaces import CardHostTrust, keep_usable_interfaces
+from accord.engine.agent import Agent
+from accord.errors import AccordError
+from accord.protocol.cards import decode_card, encode_card
+from accord.protocol.urls import slug
+from accord.server import cards
+from accord.server.agents import agent_of
+from accord.server.settings import Settings
+from accord.server.settings_loader import BadSettings, LoadedSettings
+from accord.service.service import Offers
+from accord.storage import schema
+from accord.storage.address import (
+    MOUNTS,
+    Address,
+    PostgresAddress,
+    SqliteAddress,
+    file_system,
+    open_store,
+    refuse_network,
+)
+from accord.storage.blobs.blob_store import TABLE, open_backend
+from accord.storage.commands import monitoring
+from accord.storage.commands.monitoring import StoredTotal
+from accord.storage.store import Store, StoreRefused, StoreUnavailable, Tx
+
+
+class CheckStatus(Enum):
+    """How it is: fine, worth a thought, or in the way."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+class CheckFinding(Struct, frozen=True, kw_only=True):
+    """One thing that was looked at: how it is, and what to do about it if it is not fine."""
+
+    check: str
+    status: CheckStatus
+    detail: str
+    remedy: str | None = None
+
+
+class ExaminedServer(Struct, frozen=True, kw_only=True):
+    """A server as it would be started.
+
+    `dates` has how far the clocks of others are ahead of ours, in seconds, and `named` the agents by their paths.
+    """
+
+    loaded: LoadedSettings
+    targets: tuple[str, ...]
+    address: Address
+    url: str
+    env: Mapping[str, str]
+    dates: dict[str, float] = field(default_factory=dict)
+    named: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> Settings:
+        """Its settings."""
+        return self.loaded.settings
+
+
+class ServerCheck(NamedTuple):
+    """Something to look at by itself: what it is called, and how."""
+
+    name: str
+    look: Callable[[ExaminedServer], Awaitable[list[CheckFinding]]]
+
+
+def ok(check: str, detail: str) -> CheckFinding:
+    """Return that something is fine."""
+    return CheckFinding(check=check, status=CheckStatus.OK, detail=_line(detail))
+
+
+def warning(check: str, detail: str, remedy: str) -> CheckFinding:
+    """Return that something is worth a thought."""
+    return CheckFinding(check=check, status=CheckStatus.WARNING, detail=_line(detail), remedy=_line(remedy))
+
+
+def failed(check: str, detail: object, remedy: str) -> CheckFinding:
+    """Return that something is in the way."""
+    return CheckFinding(check=check, status=CheckStatus.FAILED, detail=_line(detail), remedy=_line(remedy))
+
+
+def netloc_of(url: str) -> str:
+    """Return the host of an address, with its port."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def _line(text: Any) -> str:
+    return " ".join(str(text).split())
+
+
+T = TypeVar("T")
+
+
+async def run_in_daemon_thread(work: Callable[[], T]) -> T:
+    """Do what may take for ever in a thread that nobody waits for when the process ends."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if done.done():
+            return  # it took too long
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)  # type: ignore[arg-type]  # there is one where there is no error
+
+    def run() -> None:
+        result, raised = None, None
+        try:
+            result = work()
+        except BaseException as error:  # it is raised where it is waited for
+            raised = error
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, result, raised)
+
+    threading.Thread(target=run, name="accord-doctor", daemon=True).start()
+    return await done
+
+
+CLOCK_OFF_SECONDS = 5.0
+"""More than a request takes, and than a `Date` that has no fractions leaves open."""
+
+CLOCK_WRONG_SECONDS = 30.0
+"""What tokens are allowed to be off by, unless the settings say otherwise."""
+
+CLOCK_FIX = "let something keep the time (chrony, systemd-timesyncd), here or there"
+
+
+def compare_clocks(patient: ExaminedServer) -> list[CheckFinding]:
+    """Return how the clocks are that somebody has told us of; if nobody has, there is nothing to say."""
+    far = {name: skew for name, skew in patient.dates.items() if abs(skew) > CLOCK_OFF_SECONDS}
+    if not far:
+        return [ok("clock", f"agrees with {', '.join(sorted(patient.dates))}")] if patient.dates else []
+    return [_clock_finding(name, skew) for name, skew in sorted(far.items())]
+
+
+def _clock_finding(name: str, skew: float) -> CheckFinding:
+    detail = f"{name} is {abs(skew):.0f} seconds {'ahead of' if skew > 0 else 'behind'} this machine"
+    return (
+        failed("clock", detail, CLOCK_FIX) if abs(skew) > CLOCK_WRONG_SECONDS else warning("clock", detail, CLOCK_FIX)
+    )
+
+
+SLOW_MS = 50.0
+"""A commit that takes longer than a spinning disk: every message waits for one."""
+
+MiB = 1024 * 1024
+ROOM, LITTLE_ROOM = 1024 * MiB, 100 * MiB
+"""Free space below which to think, and below which a server will soon stand still."""
+
+QUOTA_WARNING = 0.8
+"""The part of a quota from which on its operator should know."""
+
+MAX_OWNERS = 10_000
+"""Owners whose storage is compared with their quotas, those who store most."""
+
+FLEETING_FILE_SYSTEMS = {
+    "tmpfs": "it is in memory, and gone when the machine restarts: choose a disk",
+    "ramfs": "it is in memory, and gone when the machine restarts: choose a disk",
+    "overlay": "it is in a container's own layer, and gone with the container: mount a volume",
+}
+"""Kinds of file systems that do not keep what is on them."""
+
+DURABILITY_SETTINGS = ("fsync", "full_page_writes", "synchronous_commit")
+"""Settings of PostgreSQL without which what was answered for may be lost."""
+
+
+def store_checks(patient: ExaminedServer) -> Iterator[ServerCheck]:
+    """Yield what to look at."""
+    if isinstance(patient.address, PostgresAddress):
+        yield ServerCheck("store", _postgres)
+    else:
+        yield ServerCheck("store", _sqlite)
+    if urlsplit(patient.settings.blobs).scheme in ("", "dir"):
+        yield ServerCheck("files", _files)
+    elif patient.settings.blobs != TABLE:
+        yield ServerCheck("files", _shelf)
+
+
+async def _sqlite(patient: ExaminedServer) -> list[CheckFinding]:
+    address = patient.address
+    assert isinstance(address, SqliteAddress)
+    if address.path is None:
+        remedy = "name a file or a database with --store"
+        return [warning("store", "everything is forgotten when the server stops: it is in memory", remedy)]
+    path = address.path.absolute()
+    try:
+        refuse_network(path)
+        if not await asyncio.to_thread(path.exists):
+            return await asyncio.to_thread(_missing_database, path, own=address.own_directory)
+        async with open_store(address, read_only=True) as store:
+            found = [await _schema(store, address), *await _quota_findings(store, patient.settings.limits)]
+    except (StoreRefused, StoreUnavailable) as error:
+        return [failed("store", f"{address}: {error}", "choose another with --store, or restore it from a backup")]
+    return [*found, *await asyncio.to_thread(_disk, path.parent)]
+
+
+def _missing_database(path: Path, *, own: bool) -> list[CheckFinding]:
+    """Say whether a database that is not there can be made; the directory of the default one is made with it."""
+    folder = _existing_folder(path.parent) if own else path.parent
+    if not folder.is_dir():
+        return [failed("store", f"There is no directory {folder}", f"make it: mkdir -p {folder}")]
+    return [ok("store", f"{path} is made when the server starts"), *_disk(folder)]
+
+
+def _existing_folder(folder: Path) -> Path:
+    """Return a directory, or where it would be made."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+async def _schema(store: Store, address: Any) -> CheckFinding:
+    engine, found = await store.read(schema.database_version), await store.read(schema.schema_version)
+    told = f"{address}: {engine}, schema {found}"
+    try:
+        await schema.check_schema(store)
+    except schema.SchemaTooOld as error:
+        if found and isinstance(address, PostgresAddress):
+            return failed("store", f"{told}: {error}", "run `accord db upgrade`")
+        return ok("store", f"{told}, which becomes {schema.known_migrations()[-1].number} when the server starts")
+    except schema.SchemaTooNew as error:
+        return failed("store", f"{told}: {error}", "install the version of accord that upgraded it")
+    return ok("store", told)
+
+
+async def _quota_findings(store: Store, quotas: Quotas) -> list[CheckFinding]:
+    """Compare what owners and tenants store with their quotas."""
+    try:
+        await schema.check_schema(store)
+    except (schema.SchemaTooOld, schema.SchemaTooNew):
+        return []  # said beside it
+    total = await store.read(monitoring.stored_total, None, None)
+    told = f"{total.tasks} tasks store {_size(total.bytes)}"
+    limits = {
+        "owner": StoredTotal(tasks=quotas.owner_tasks, bytes=quotas.owner_bytes),
+        "tenant": StoredTotal(tasks=quotas.tenant_tasks, bytes=quotas.tenant_bytes),
+    }
+    if not any(limit.tasks or limit.bytes for limit in limits.values()):
+        return [ok("storage", f"{told}; no quota is set (limits.owner_bytes, limits.tenant_bytes)")]
+    accounts: dict[tuple[str, str], StoredTotal] = {}
+    for one in await store.read(monitoring.stored_by_owner, None, MAX_OWNERS):
+        accounts["owner", f"{one.owner or '(no name)'} of tenant {one.tenant or '(none)'}"] = one
+        tenant = "tenant", one.tenant or "(none)"
+        before = accounts.get(tenant, StoredTotal(tasks=0, bytes=0))
+        accounts[tenant] = StoredTotal(tasks=before.tasks + one.tasks, bytes=before.bytes + one.bytes)
+    near = [
+        warning("storage", f"{kind} {name} stores {used}", "delete tasks sooner (retention), or raise the quota")
+        for (kind, name), stored in accounts.items()
+        if (used := _nearly_used(stored, limits[kind]))
+    ]
+    return near or [ok("storage", f"{told}; no owner or tenant is near its quota")]
+
+
+def _nearly_used(stored: StoredTotal, limit: StoredTotal) -> str | None:
+    """Return what is stored of a limit, once that is most of it."""
+    if limit.tasks and stored.tasks >= QUOTA_WARNING * limit.tasks:
+        return f"{stored.tasks} tasks of {limit.tasks}"
+    if limit.bytes and stored.bytes >= QUOTA_WARNING * limit.bytes:
+        return f"{_size(stored.bytes)} of {_size(limit.bytes)}"
+    return None
+
+
+def _size(count: int) -> str:
+    return f"{count / MiB / 1024:.1f} GiB" if count >= ROOM else f"{count / MiB:.1f} MiB"
+
+
+# --- its disk ---------------------------------------------------------------------------------------------------------
+
+
+def _disk(folder: Path) -> list[CheckFinding]:
+    return [_time_disk(folder, "store"), _room(folder, "store"), *_fleeting_findings(folder)]
+
+
+def _time_disk(folder: Path, check: str) -> CheckFinding:
+    """Measure a write that is there for good, in a file that is not."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".accord-doctor-") as file:
+            file.write(bytes(4096))
+            file.flush()
+            before = time.perf_counter()
+            os.fsync(file.fileno())
+            took = (time.perf_counter() - before) * 1000
+    except OSError as error:
+        remedy = "give it to the user who runs the server, and see that the disk is not full or read-only"
+        return failed(check, f"{folder} cannot be written to: {error.strerror}", remedy)
+    return _commit_finding(took, check)
+
+
+def _commit_finding(took: float, check: str) -> CheckFinding:
+    told = f"a write is on the disk after {took:.1f} ms"
+    return (
+        warning(check, told, "choose a faster disk: every message waits for one") if took > SLOW_MS else ok(check, told)
+    )
+
+
+def _room(folder: Path, check: str) -> CheckFinding:
+    free = shutil.disk_usage(folder).free
+    told = f"{free / MiB / 1024:.1f} GiB are free at {folder}"
+    if free >= ROOM:
+        return ok(check, told)
+    remedy = "make room, or keep ended tasks for fewer days (keep_days)"
+    return warning(check, told, remedy) if free >= LITTLE_ROOM else failed(check, told, remedy)
+
+
+def _fleeting_findings(folder: Path) -> Iterator[CheckFinding]:
+    """Say if a file system does not keep what is on it; SQLite's log is beside the database."""
+    try:
+        kind = file_system(folder.resolve(), MOUNTS.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return  # only Linux says it this way
+    if kind in FLEETING_FILE_SYSTEMS:
+        detail, _, remedy = FLEETING_FILE_SYSTEMS[kind].rpartition(": ")
+        yield warning("store", f"{folder} is on {kind}: {detail}", remedy)
+
+
+async def _files(patient: ExaminedServer) -> list[CheckFinding]:
+    return await asyncio.to_thread(_folder, Path(urlsplit(patient.settings.blobs).path))
+
+
+def _folder(folder: Path) -> list[CheckFinding]:
+    """Look at the directory for large files, or at where it is made when the server starts."""
+    there = _existing_folder(folder)
+    return [_time_disk(there, "files"), _room(there, "files")]
+
+
+async def _shelf(patient: ExaminedServer) -> list[CheckFinding]:
+    """Look for something that is not there: a place that says so can be reached, and lets us in."""
+    try:
+        shelf = open_backend(patient.settings.blobs, patient.env)
+        try:
+            await shelf.read("accord/doctor/nothing")
+        finally:
+            await shelf.close()
+    except (StoreRefused, StoreUnavailable) as error:
+        return [failed("files", error, "see that the place for large parts is there, and its credentials are right")]
+    return [ok("files", f"the place for large parts answers: {urlsplit(patient.settings.blobs).netloc}")]
+
+
+# --- PostgreSQL -------------------------------------------------------------------------------------------------------
+
+
+async def _postgres(patient: ExaminedServer) -> list[CheckFinding]:
+    address = patient.address
+    assert isinstance(address, PostgresAddress)
+    try:
+        async with open_store(replace(address, listen=False, signals=()), read_only=True) as store:
+            found = [await _schema(store, address), *await _durability_findings(store)]
+            found += await _quota_findings(store, patient.settings.limits)
+            before = time.time()
+            at = await store.read(_database_ms)
+            patient.dates["the database"] = at / 1000 - (before + time.time()) / 2
+            return found
+    except (StoreRefused, StoreUnavailable) as error:
+        return [failed("store", error, "see that PostgreSQL runs, and that address and password are right")]
+
+
+async def _durability_findings(store: Store) -> list[CheckFinding]:
+    """Say whether what PostgreSQL has committed is there for good, and how long that takes."""
+    settings = await store.read(_postgres_settings)
+    if settings["pg_is_in_recovery"] == "true":
+        return [failed("store", "the database is a replica, which takes no writes", "name the primary")]
+    found = [
+        warning("store", f"{name} is off: what was answered for may be lost in a crash", f"set {name} = on")
+        for name in DURABILITY_SETTINGS
+        if settings[name] == "off"
+    ]
+    before = time.perf_counter()
+    await store.do(_log_message)
+    return [*found, _commit_finding((time.perf_counter() - before) * 1000, "store")]
+
+
+async def _postgres_settings(tx: Tx) -> dict[str, str]:
+    row = await tx.one(
+        "SELECT "
+        + ", ".join(f"current_setting('{name}')" for name in DURABILITY_SETTINGS)
+        + ", pg_is_in_recovery()::text"
+    )
+    return dict(zip((*DURABILITY_SETTINGS, "pg_is_in_recovery"), row or (), strict=True))
+
+
+async def _log_message(tx: Tx) -> None:
+    """Write a message that nobody reads: it changes no table, and its commit waits for the disk like any other."""
+    await tx.one("SELECT pg_logical_emit_message(true, 'accord', '')")
+
+
+async def _database_ms(tx: Tx) -> int:
+    row = await tx.one("SELECT {now}")
+    return int(row[0]) if row else 0
+
+
+INSTALL_COMMAND = "pip install"
+
+
+def agent_checks(patient: ExaminedServer) -> Iterator[ServerCheck]:
+    """Yield what to look at: one agent each, as importing one may take for ever."""
+    for target in patient.targets:
+        yield ServerCheck(
+            f"agent {target}", partial(_make_agent, f"agent {target}", partial(load, target, patient.env))
+        )
+    for name in patient.settings.agents:
+        yield ServerCheck(
+            f"agent {name}", partial(_make_agent, f"agent {name}", partial(agent_of, name, patient.loaded, patient.env))
+        )
+    if not patient.targets and not patient.settings.agents and not patient.settings.remotes:
+        yield ServerCheck("agents", _no_agents)
+
+
+async def _no_agents(_: ExaminedServer) -> list[CheckFinding]:
+    remedy = "name one in [agents], or as module:name after `accord serve`"
+    return [warning("agents", "none is named: an echo is served", remedy)]
+
+
+async def _make_agent(check: str, make: Callable[[], Agent], patient: ExaminedServer) -> list[CheckFinding]:
+    try:
+        agent = await run_in_daemon_thread(make)
+    except (NotAnAgent, BadSettings) as error:
+        said = str(error)
+        at = said.find(INSTALL_COMMAND)
+        return [failed(check, error, said[at:] if at >= 0 else "mend what it says, or leave the agent out")]
+    return [_card_finding(check, agent, patient)]
+
+
+def _card_finding(check: str, agent: Agent, patient: ExaminedServer) -> CheckFinding:
+    """Say whether an agent has a path to itself, and its card is one that clients can use."""
+    profile, server = agent.profile, patient.settings.server
+    path = cards.AGENTS_PATH + slug(profile.name)
+    if (other := patient.named.setdefault(path, check)) != check:
+        return failed(check, f"{profile.name!r} would be at {path}, as {other} is", "give one of them another name")
+    place = cards.Endpoints(patient.url + path)
+    facts = cards.CardFacts(dialects=frozenset(server.dialects), schemes={})
+    card = cards.describe_agent(profile, place, Offers(), facts)
+    try:
+        decode_card(encode_card(card, facts.dialects))
+    except AccordError as error:
+        wrong = "; ".join(f"{field}: {why}" for field, why in error.violations)
+        return failed(check, f"its card is not valid: {wrong or error}", "mend what the agent says about itself")
+    kept, found = keep_usable_interfaces(card, place.url, CardHostTrust())
+    if not kept.supported_interfaces:
+        return failed(check, f"its card: {'; '.join(map(str, found))}", "mend server.url")
+    if found:
+        return warning(check, f"its card: {'; '.join(map(str, found))}", "mend what the agent says about itself")
+    skills = ", ".join(skill.name for skill in profile.skills)
+    return ok(check, f"{profile.name} {profile.version}: {skills}")

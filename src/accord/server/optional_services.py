@@ -1,0 +1,251 @@
+"""Telemetry, outgoing requests, signing of cards and gRPC, as the settings ask for them.
+
+Each is imported when it is used, so that a server without it starts as fast as before.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from accord.a2a import A2A, HostedAgent
+from accord.auth.audit import Audit, watched
+from accord.auth.authentication import Access
+from accord.auth.scheme_settings import Mtls
+from accord.auth.schemes import Fetch, FetchError
+from accord.engine.hooks import Detail, Hook, Hooks, TaskFinished
+from accord.http.asgi import Admit
+from accord.http.cards import SignCard
+from accord.http.files import FileLinks
+from accord.outbound import HostUnreachable, Outbound, Policy, TargetRefused
+from accord.registry.availability import AskPort, ForbiddenAddress, ServerAnswer, UnreachableServer
+from accord.registry.trust import TrustedKeys
+from accord.server import cards
+from accord.server.grace_period import GracePeriod
+from accord.server.settings import CardSettings, LogFormat, RegistrySettings, Settings, TelemetrySettings
+from accord.server.settings_loader import BadSettings
+from accord.telemetry import logs
+from accord.telemetry.metrics import Metrics
+from accord.telemetry.request_metrics import MeasuredA2A
+
+if TYPE_CHECKING:
+    from accord.http.grpc import GrpcTls
+    from accord.telemetry.tracing import Tracing
+
+
+TRACE_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+"""The variables that say where traces go, and so that there are any."""
+
+
+class Instruments:
+    """What watches the agents of one process."""
+
+    def __init__(
+        self, settings: TelemetrySettings, agents: Iterable[str], env: Mapping[str, str], stack: AsyncExitStack
+    ) -> None:
+        """Watch `agents`; what was seen last is sent when `stack` is left."""
+        self.metrics = Metrics(agents)
+        self._tracing = start_tracing(settings, env)
+        notes: dict[type[Detail], Callable[[Any], None]] = {**self.metrics.notes, TaskFinished: self._ended}
+        hooks: list[Hook] = []
+        if settings.log_format is LogFormat.JSON:
+            hooks.append(logs.log_context_hook)
+        if self._tracing is not None:
+            hooks.append(self._tracing.hear)
+            stack.push_async_callback(self._tracing.flush)
+        self.hooks = Hooks(tuple(hooks), notes)
+
+    def _ended(self, detail: TaskFinished) -> None:
+        self.metrics.notes[TaskFinished](detail)
+        logs.log_task_end(detail)
+
+    def agent(self, inner: HostedAgent, name: str) -> HostedAgent:
+        """Return an agent whose use is seen."""
+        if self._tracing is None:
+            return MeasuredA2A(inner, name, self.metrics)
+        from accord.telemetry.tracing import TracedA2A
+
+        return TracedA2A(inner, name, self.metrics, self._tracing)
+
+    def admit(self, access: Access, audit: Audit) -> Admit:
+        """Return a way in that is seen, and those whom it refuses, if it refuses anybody."""
+        counted = access.admit if not access.schemes else self.metrics.watched(watched(access.admit, audit))
+        return counted if self._tracing is None else self._tracing.watched(counted)
+
+
+def start_tracing(settings: TelemetrySettings, env: Mapping[str, str]) -> "Tracing | None":
+    """Return what traces, if that is wanted; to want it without having it is a mistake only in a setting of ours."""
+    if settings.traces is False or (settings.traces is None and not any(map(env.get, TRACE_VARIABLES))):
+        return None
+    try:
+        from accord.telemetry.tracing import EXPORTERS, start
+    except ImportError as error:
+        if settings.traces is None:
+            return None
+        raise BadSettings("telemetry.traces: traces need OpenTelemetry: pip install 'accord[otel]'") from error
+    try:
+        return start()
+    except ValueError as error:
+        raise BadSettings(f"{EXPORTERS}: {error}") from None
+
+
+log = logging.getLogger("accord.grpc")
+
+MAX_KEYS_BYTES = 1024 * 1024
+"""Bytes of a document with an issuer's keys."""
+
+MAX_CARDS_BYTES = 4 * 1024 * 1024
+"""Bytes of a card, or of a page of them."""
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+def key_fetcher(outbound: Outbound) -> Fetch:
+    """Return how documents with keys are read."""
+
+    async def fetch(url: str) -> bytes:
+        try:
+            answer = await outbound.request(
+                "GET", url, headers={"Accept": "application/json"}, max_bytes=MAX_KEYS_BYTES
+            )
+        except (TargetRefused, HostUnreachable) as error:
+            raise FetchError(str(error)) from None
+        if answer.status != 200 or not answer.is_whole:
+            raise FetchError(f"{url} answers {answer.status}")
+        return answer.body
+
+    return fetch
+
+
+def token_poster(outbound: Outbound) -> Callable[[str, Mapping[str, str], bytes], Awaitable[ServerAnswer]]:
+    """Return how issuers are asked for tokens."""
+
+    async def post(url: str, headers: Mapping[str, str], body: bytes) -> ServerAnswer:
+        try:
+            answer = await outbound.request("POST", url, headers=headers, body=body, max_bytes=MAX_KEYS_BYTES)
+        except (TargetRefused, HostUnreachable) as error:
+            raise FetchError(str(error)) from None
+        return ServerAnswer(status=answer.status, body=answer.body)
+
+    return post
+
+
+def registry_requester(outbound: Outbound, headers: Mapping[str, str] = NO_HEADERS) -> AskPort:
+    """Return how registries and published agents are asked, always with these headers."""
+    always = {"Accept": "application/json", **headers}
+
+    async def ask(method: str, url: str, body: bytes | None = None) -> ServerAnswer:
+        sent = always if body is None else always | {"Content-Type": "application/json"}
+        try:
+            answer = await outbound.request(method, url, headers=sent, body=body, max_bytes=MAX_CARDS_BYTES)
+        except TargetRefused as error:
+            raise ForbiddenAddress(str(error)) from None
+        except HostUnreachable as error:
+            raise UnreachableServer(str(error)) from None
+        if not answer.is_whole:
+            raise UnreachableServer(f"The answer is larger than {MAX_CARDS_BYTES} bytes")
+        return ServerAnswer(status=answer.status, body=answer.body)
+
+    return ask
+
+
+def inspector_outbound(settings: Settings, stack: AsyncExitStack) -> Callable[[str], Outbound]:
+    """Return what asks the servers that people look into, until the stack is left.
+
+    Wherever the operator's own agents elsewhere are, they may be asked there; others are as webhooks are.
+    """
+    push = settings.push
+    strangers = Outbound(Policy(allow_private=push.allow_private, allow_hosts=frozenset(push.allow_hosts)))
+    own = Outbound(Policy(allow_private=True))
+    origins = {urlsplit(remote.url)[:2] for remote in settings.remotes.values()}
+    for outbound in (strangers, own):
+        stack.push_async_callback(outbound.close)
+
+    def chosen(url: str) -> Outbound:
+        try:
+            return own if urlsplit(url)[:2] in origins else strangers
+        except ValueError:
+            return strangers  # which says what is wrong with it
+
+    return chosen
+
+
+def trusted_signers(settings: RegistrySettings) -> TrustedKeys:
+    """Return whose signatures on cards count: the keys themselves, or the name of a file that holds them."""
+    if settings.signers is None:
+        if settings.signed_only:
+            raise BadSettings("registry.signed_only: There are no registry.signers that a card could be signed by")
+        return TrustedKeys()
+    given = settings.signers.strip()
+    try:
+        return TrustedKeys.reading(given.encode() if given.startswith("{") else Path(given).read_bytes())
+    except (OSError, ValueError) as error:
+        raise BadSettings(f"registry.signers: {error}") from None
+
+
+def card_signer(card: CardSettings) -> SignCard | None:
+    """Return what signs cards, if there is a key for it: the key itself, or the name of a file that holds it."""
+    if card.signing_key is None:
+        return None
+    from functools import partial
+
+    from accord.protocol.card_signatures import read_signing_key, sign_card
+
+    given = card.signing_key.strip()
+    try:
+        text = given.encode() if given.startswith("{") else Path(given).read_bytes()
+    except (OSError, ValueError):  # not repeated: it may be the key itself in some other form
+        raise ValueError("It is neither a JSON Web Key nor the name of a file that can be read") from None
+    return partial(sign_card, key=read_signing_key(text, card.signing_key_url))
+
+
+async def grpc_server(
+    stack: AsyncExitStack,
+    grace: GracePeriod,
+    settings: Settings,
+    agents: Mapping[str, A2A],
+    admit: Admit,
+    links: FileLinks | None,
+) -> None:
+    """Listen for gRPC until the stack is left; of `agents`, the first is for those who name none.
+
+    Calls that go on then end with the `grace`.
+    """
+    try:
+        from accord.http.grpc import GrpcBinding
+    except ImportError as error:
+        raise BadSettings(f"server.grpc_port: {error}") from None
+
+    server = settings.server
+    first = next(iter(agents.values()))
+    grpc = GrpcBinding(
+        first,
+        agents=agents,
+        enabled=frozenset(server.dialects),
+        admit=admit,
+        extensions=frozenset(one.uri or "" for one in cards.card_extensions(settings.card)),
+        quotas=settings.limits,
+        shares_port=server.workers > 1,
+        links=links,
+    )
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    tls = _tls(settings)
+    others = sorted({str(one.__struct_config__.tag) for one in settings.auth.schemes if not isinstance(one, Mtls)})
+    if tls is not None and tls.client_ca is not None and others:
+        # The card says what it takes, for all its addresses; and HTTP does take them without a certificate.
+        log.warning("gRPC takes nobody without a client certificate", extra={"schemes": others})
+    await grpc.start(f"{host}:{server.grpc_port}", tls=tls)
+    stack.push_async_callback(lambda: grpc.stop(grace.left()))
+
+
+def _tls(settings: Settings) -> "GrpcTls | None":
+    from accord.http.grpc import GrpcTls
+
+    server = settings.server
+    if not server.tls_cert or not server.tls_key:
+        return None
+    ca = Path(server.tls_client_ca).read_bytes() if server.tls_client_ca else None
+    return GrpcTls(certificate=Path(server.tls_cert).read_bytes(), key=Path(server.tls_key).read_bytes(), client_ca=ca)

@@ -1,0 +1,497 @@
+"""Loads settings: flags, else the environment, else the settings file, else defaults.
+
+The file is `accord.toml`, or the table `[tool.accord]` of a project's `pyproject.toml`. Every value remembers its
+source. An unknown name, or an unknown variable that begins with `ACCORD_`, is an error with the nearest known name.
+"""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin
+
+import msgspec
+
+from accord.server.settings import CredentialSettings, RegistrySettings, Settings
+from accord.server.settings_validation import (
+    UnknownSetting,
+    check_names,
+    explain_error,
+    is_struct,
+    setting_names,
+    type_at,
+)
+
+PREFIX = "ACCORD_"
+CONFIG_VARIABLE = "ACCORD_CONFIG"
+"""The variable that names the file of settings."""
+
+ALIASES = {"ACCORD_REGISTRY_URL": "registry.url"}
+"""Shorter variables of ours that mean a setting; the one of its own name counts more."""
+
+CREDENTIALS = tuple(f"{PREFIX}{kind}_" for kind in ("KEY", "TOKEN", "OAUTH", "BASIC", "HMAC", "HOSTS"))
+"""How variables begin that are credentials for agents elsewhere (`client.keys.variables`): any id follows."""
+
+OTHER_VARIABLES = {
+    CONFIG_VARIABLE: "the file of settings",
+    "ACCORD_KEYS": "the key file of commands and servers",
+    "ACCORD_REGISTRY_KEY": "the key that a registry elsewhere wants",
+    "ACCORD_AGENT_CARD": "`--agent-card` of commands that ask an agent",
+    "ACCORD_BEARER": "`--bearer` of these commands",
+    "ACCORD_API_KEY": "`--api-key` of these commands",
+    "ACCORD_PUSH_TOKEN": "`--token` of `accord task push set`",
+    "ACCORD_PUSH_AUTH": "`--auth` of `accord task push set`",
+    "ACCORD_SERVED": "what `accord serve` tells its own processes; only it sets this",
+    "ACCORD_REQUIRE_UI": "`1` where the package is built: fail rather than leave out the pages of the console",
+}
+"""Variables that are no settings, and what they mean."""
+
+NEAR = 0.85
+"""How alike a variable must be to one of ours to be called a misspelling of it."""
+
+_VARIABLE = re.compile(r"ACCORD_[A-Z0-9_]+")
+_KUBERNETES_VARIABLE = re.compile(
+    r"ACCORD_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)", re.ASCII
+)
+"""What Kubernetes says of a service that is called accord, or accord and more."""
+
+_KUBERNETES_VALUE = re.compile(r"(tcp|udp|sctp)://")
+"""What it puts into `ACCORD_SERVER_PORT` where a service is called accord-server."""
+
+
+class UnknownVariable(NamedTuple):
+    """A variable that nothing reads, and those that were perhaps meant."""
+
+    name: str
+    meant: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Say what is wrong, and what to do."""
+        if self.meant:
+            return f"{self.name}: there is no such setting; did you mean {' or '.join(self.meant)}?"
+        remedy = "unset it, or call a variable of your own something else"
+        return f"{self.name}: there is no such setting, and nothing else of accord reads it: {remedy}"
+
+
+def variable_of(name: str) -> str:
+    """Return what the variable of a setting is called."""
+    return PREFIX + name.replace(".", "__").upper()
+
+
+def path_of(variable: str) -> list[str] | None:
+    """Return the path of the setting that a variable is, if it is one of a setting."""
+    if not _VARIABLE.fullmatch(variable) or _is_other(variable):
+        return None
+    path = variable.removeprefix(PREFIX).lower().split("__")
+    return path if type_at(Settings, path) is not None else None
+
+
+def unknown_variables(env: Mapping[str, str], named: Collection[str]) -> Iterator[UnknownVariable]:
+    """Yield the variables that begin like ours and that nothing reads; settings refer to those that are `named`."""
+    for variable, text in sorted(env.items()):
+        if (
+            not variable.startswith(PREFIX)
+            or variable in named
+            or _is_other(variable)
+            or _is_of_kubernetes(variable, text)
+        ):
+            continue
+        if path_of(variable) is None:
+            yield UnknownVariable(variable, tuple(_similar_variables(variable.removeprefix(PREFIX).lower())))
+
+
+def _is_other(variable: str) -> bool:
+    return variable in ALIASES or variable in OTHER_VARIABLES or variable.startswith(CREDENTIALS)
+
+
+def _is_of_kubernetes(variable: str, text: str) -> bool:
+    if "__" in variable:
+        return False
+    return _KUBERNETES_VARIABLE.fullmatch(variable) is not None or (
+        variable.endswith("_PORT") and _KUBERNETES_VALUE.match(text) is not None
+    )
+
+
+def _similar_variables(spelled: str) -> list[str]:
+    """Return what is spelled nearly so: settings whose last part it is, else any variable, else any last part."""
+    paths = list(setting_names(Settings))
+    lasts = {path[-1] for path in paths}
+    whole = ["__".join(path) for path in paths] + [
+        name.removeprefix(PREFIX).lower() for name in (*ALIASES, *OTHER_VARIABLES)
+    ]
+    if spelled not in lasts and (near := difflib.get_close_matches(spelled, whole, 1, NEAR)):
+        return [PREFIX + near[0].upper()]
+    last = difflib.get_close_matches(spelled, lasts, 1, NEAR)
+    return [variable_of(".".join(path)) for path in paths if path[-1] in last]
+
+
+OWN_FILE, PROJECT_FILE = "accord.toml", "pyproject.toml"
+TABLE = ("tool", "accord")
+"""Where a project's file has our settings."""
+
+
+class BadSettings(ValueError):
+    """The settings are wrong: what, where, and what to write instead."""
+
+
+class SettingsFile(NamedTuple):
+    """A file of settings: its table, and its text for whoever wants to know lines."""
+
+    path: Path
+    table: Mapping[str, Any]
+    text: str
+
+    @property
+    def source(self) -> str:
+        """What it is called where a value came from."""
+        return f"{self.path} [{'.'.join(TABLE)}]" if self.path.name == PROJECT_FILE else str(self.path)
+
+    def line(self, name: str) -> int | None:
+        """Return in which line a setting is, by its dotted name."""
+        before = f"{'.'.join(TABLE)}." if self.path.name == PROJECT_FILE else ""
+        return setting_lines(self.text).get(before + name)
+
+
+def find_file(file: Path | None = None) -> SettingsFile | None:
+    """Return the named file, else that of the working directory; there, two files with settings are an error."""
+    if file is not None:
+        found = read_project_file(file) if file.name == PROJECT_FILE else _read_own_file(file)
+        if found is None:
+            raise BadSettings(f"{file} has no settings: they are in its table [{'.'.join(TABLE)}]")
+        return found
+    own, project = Path(OWN_FILE), Path(PROJECT_FILE)
+    beside = read_project_file(project) if project.is_file() else None
+    if not own.is_file():
+        return beside
+    if beside is not None:
+        raise BadSettings(
+            f"Both {OWN_FILE} and [{'.'.join(TABLE)}] of {PROJECT_FILE} have settings: keep one of them, or name one"
+            " with --config or ACCORD_CONFIG"
+        )
+    return _read_own_file(own)
+
+
+def _read_own_file(path: Path) -> SettingsFile:
+    text = _read_text(path)
+    return SettingsFile(path, _parse_toml(path, text), text)
+
+
+def read_project_file(path: Path) -> SettingsFile | None:
+    """Return what a project's file says about us; one that does not mention us may be as broken as it likes."""
+    text = _read_text(path)
+    if TABLE[-1] not in text:
+        return None
+    table: Any = _parse_toml(path, text)
+    for name in TABLE:
+        table = table.get(name) if isinstance(table, dict) else None
+    return SettingsFile(path, table, text) if isinstance(table, dict) else None
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadSettings(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise BadSettings(f"{path} is not TOML: {error}") from None
+
+
+def _parse_toml(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadSettings(f"{path} is not TOML: {error}") from None
+
+
+# --- lines ------------------------------------------------------------------------------------------------------------
+
+
+def setting_lines(text: str) -> dict[str, int]:
+    """Return the line of each value of a file, and of each table, by its dotted name.
+
+    Python's reader knows no lines, but whether a statement is whole: its first line is what is wanted.
+    """
+    found: dict[str, int] = {}
+    header: tuple[str, ...] = ()
+    for number, statement, said in _statements(text):
+        if statement.lstrip().startswith("["):
+            *_, header = _value_paths(said)
+            found.setdefault(".".join(header), number)
+        else:
+            for path in _value_paths(said):
+                found.setdefault(".".join((*header, *path)), number)
+    return found
+
+
+def _statements(text: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Yield where each statement begins, its text and what it says by itself."""
+    begun, pending = 0, ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if not pending:
+            begun = number
+        pending += line + "\n"
+        try:
+            said = tomllib.loads(pending)
+        except tomllib.TOMLDecodeError:
+            continue  # it goes on in the next line
+        if said:
+            yield begun, pending, said
+        pending = ""
+
+
+def _value_paths(said: Any, *before: str) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of all values of a statement, and of its tables; lists are values."""
+    if before:
+        yield before
+    inner = said[0] if isinstance(said, list) and said and isinstance(said[0], dict) and not said[0] else said
+    for name, value in inner.items() if isinstance(inner, dict) else ():
+        yield from _value_paths(value, *before, name)
+
+
+REFERENCE_PREFIX = "env:"
+"""How a text setting refers to a variable of the environment, so that files hold no secrets."""
+
+FLAGS = {"auth.schemes": "--auth", "remotes": "--remote", "receiver.url": "--webhook-url"}
+"""The flags that are not called like their setting."""
+
+FOREIGN_VARIABLES = {
+    "AGENTVAULT_REGISTRY_URL": "registry.url",
+    "A2A_AGENT_URL": "remotes.orchestrator.url",
+    "A2A_WEBHOOK_URL": "receiver.url",
+    "A2A_WEBHOOK_TOKEN_TTL": "receiver.token_seconds",
+    "NEXT_PUBLIC_A2A_ENABLED": "console.a2a",
+}
+"""Variables of other systems that mean a setting; one of ours counts more."""
+
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+SourcedTable = tuple[str, Mapping[str, Any]]
+"""Where settings come from, and a table of them."""
+
+
+class LoadedSettings(NamedTuple):
+    """Settings, the source of each set value by its dotted name, and `written` values that refer to the environment."""
+
+    settings: Settings
+    sources: dict[str, str]
+    written: Mapping[str, Any] = NO_VARIABLES
+
+    @property
+    def referred(self) -> frozenset[str]:
+        """The variables of the environment that the settings refer to."""
+        return frozenset(variable for value in self.written.values() for variable in references(value))
+
+    def read(self, name: str, kind: type[S]) -> S:
+        """Read the table at a dotted name as the settings of somebody else, such as one kind of agent."""
+        table: Any = self.settings
+        for part in name.split("."):
+            table = table[part] if isinstance(table, dict) else getattr(table, part)
+        try:
+            check_names(kind, table, name)
+            return msgspec.convert(table, kind, strict=False)
+        except UnknownSetting as error:
+            raise BadSettings(f"{_source_prefix(name, self.sources)}{error}") from None
+        except msgspec.ValidationError as error:
+            path, reason = explain_error(error, kind, table)
+            raise self.bad(name + path, reason) from None
+
+    def bad(self, name: str, reason: object) -> BadSettings:
+        """Return the refusal of a setting, which says where it came from."""
+        return BadSettings(f"{_source_prefix(name, self.sources)}{name}: {reason}")
+
+
+def load(
+    file: Path | None = None, env: Mapping[str, str] | None = None, flags: Mapping[str, Any] | None = None
+) -> LoadedSettings:
+    """Read settings; without a `file`, the one in the working directory is used if there is one.
+
+    Flags that are None were not given. The names in `flags` are dotted.
+    """
+    env = env or NO_VARIABLES
+    given = [*_from_file(file), *from_env(env), *_from_flags(flags or {})]
+    for mistake in unknown_variables(env, referenced_variables(given)):
+        raise BadSettings(str(mistake))
+    return merge_sources(given, env)
+
+
+def settings_of(table: Mapping[str, Any], source: str, env: Mapping[str, str] = NO_VARIABLES) -> Settings:
+    """Return the settings that a program states; of the environment, only the variables that it refers to."""
+    return merge_sources([(source, table)], env).settings
+
+
+def store_of(env: Mapping[str, str]) -> str | None:
+    """Return the store that the file of settings names; what else it says does not matter to who only needs this."""
+    for source, table in _from_file(Path(env[CONFIG_VARIABLE]) if env.get(CONFIG_VARIABLE) else None):
+        found = _resolve_references({"store": table.get("store")}, env, {"store": source})["store"]
+        if found is not None and not isinstance(found, str):
+            raise BadSettings(f"{source}: store: Expected `str`")
+        return found
+    return None
+
+
+def registry_of(env: Mapping[str, str]) -> RegistrySettings:
+    """Return the settings of the registry, for commands that need only these; what else is set does not matter."""
+    return _section_settings("registry", env).registry
+
+
+def credentials_of(env: Mapping[str, str]) -> CredentialSettings:
+    """Return how credentials are sealed, for commands that need only this."""
+    return _section_settings("credentials", env).credentials
+
+
+def _section_settings(section: str, env: Mapping[str, str]) -> Settings:
+    given = [*_from_file(Path(env[CONFIG_VARIABLE]) if env.get(CONFIG_VARIABLE) else None), *from_env(env)]
+    begins = f"{variable_of(section)}_"
+    for mistake in unknown_variables(env, referenced_variables(given)):
+        if any(variable.startswith(begins) for variable in (mistake.name, *mistake.meant)):
+            raise BadSettings(str(mistake))
+    only = [(source, {section: table[section]}) for source, table in given if section in table]
+    return merge_sources(only, env).settings
+
+
+def merge_sources(given: Iterable[SourcedTable], env: Mapping[str, str]) -> LoadedSettings:
+    """Return the settings of several sources, of which each counts more than those before it."""
+    merged: dict[str, Any] = {}
+    stated: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for source, table in given:
+        try:
+            check_names(Settings, table)
+            leaves = list(_leaves(table))
+        except UnknownSetting as error:
+            raise BadSettings(f"{source}: {error}") from None
+        for name, value in leaves:
+            _set_value(merged, name, value)
+            stated[name], sources[name] = value, source
+    values = _resolve_references(merged, env, sources)
+    try:
+        settings = msgspec.convert(values, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        path, reason = explain_error(error, Settings, values)
+        name = path.removeprefix(".")
+        raise BadSettings(f"{_source_prefix(name, sources)}{name or 'settings'}: {reason}") from None
+    return LoadedSettings(settings, sources, {name: stated[name] for name in sources if has_references(stated[name])})
+
+
+def _from_file(file: Path | None) -> Iterator[SourcedTable]:
+    found = find_file(file)
+    if found is not None:
+        yield found.source, found.table
+
+
+def _aliased(aliases: Mapping[str, str], env: Mapping[str, str]) -> Iterator[SourcedTable]:
+    for variable, name in aliases.items():
+        if env.get(variable):
+            path = name.split(".")
+            yield variable, _nested(path, _parse_variable(type_at(Settings, path), variable, env[variable]))
+
+
+def from_env(env: Mapping[str, str]) -> Iterator[SourcedTable]:
+    """Yield the settings that variables are, each as a table of its own."""
+    yield from _aliased(FOREIGN_VARIABLES, env)
+    yield from _aliased(ALIASES, env)
+    for variable, text in sorted(env.items()):
+        path = path_of(variable)
+        if path is not None:
+            yield variable, _nested(path, _parse_variable(type_at(Settings, path), variable, text))
+
+
+def _from_flags(flags: Mapping[str, Any]) -> Iterator[SourcedTable]:
+    for name, value in flags.items():
+        if value is not None:
+            yield flag_of(name), _nested(name.split("."), value)
+
+
+def flag_of(name: str) -> str:
+    """Return what the flag of a setting is called, if it has one."""
+    return FLAGS.get(name) or f"--{name.rpartition('.')[2].replace('_', '-')}"
+
+
+def _nested(path: list[str], value: Any) -> dict[str, Any]:
+    for part in reversed(path):
+        value = {part: value}
+    return dict(value)
+
+
+def _parse_variable(kind: Any, variable: str, text: str) -> Any:
+    """Read a variable: JSON where the setting is a list or a table (a list also with commas), else the text itself."""
+    is_list = get_origin(kind) in (tuple, frozenset)
+    if is_list and not text.lstrip().startswith("["):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    may_be_table = _is_table(kind) or (text.lstrip().startswith("{") and any(map(_is_table, get_args(kind))))
+    if not is_list and not may_be_table:
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise BadSettings(f"{variable} is not JSON: {error}") from None
+
+
+def _leaves(table: Mapping[str, Any], *before: str) -> Iterator[tuple[str, Any]]:
+    """Yield the settings of a table by their dotted names: tables are added to, everything else is replaced."""
+    for key, value in table.items():
+        path = (*before, key)
+        if "." in key:
+            raise UnknownSetting(f"{'.'.join(before)}: {key!r} has a dot, and names have none")
+        if _is_table(type_at(Settings, path)):
+            yield from _leaves(value, *path)
+        else:
+            yield ".".join(path), value
+
+
+def _set_value(merged: dict[str, Any], name: str, value: Any) -> None:
+    *sections, last = name.split(".")
+    for section in sections:
+        merged = merged.setdefault(section, {})
+    merged[last] = value
+
+
+def _is_table(kind: Any) -> bool:
+    return is_struct(kind) or get_origin(kind) is dict
+
+
+def _resolve_references(value: Any, env: Mapping[str, str], sources: Mapping[str, str], name: str = "") -> Any:
+    """Put the values of the environment in place of what refers to them."""
+    if isinstance(value, dict):
+        return {
+            key: _resolve_references(part, env, sources, f"{name}.{key}".lstrip(".")) for key, part in value.items()
+        }
+    if isinstance(value, list):
+        return [_resolve_references(part, env, sources, name) for part in value]
+    if isinstance(value, str) and value.startswith(REFERENCE_PREFIX):
+        variable = value.removeprefix(REFERENCE_PREFIX)
+        if variable not in env:
+            raise BadSettings(f"{_source_prefix(name, sources)}{name} refers to {variable}, which is not set")
+        return env[variable]
+    return value
+
+
+def has_references(value: Any) -> bool:
+    """Whether a value, or something in it, is taken from the environment."""
+    return next(references(value), None) is not None
+
+
+def references(value: Any) -> Iterator[str]:
+    """Yield the variables that a value, or something in it, is taken from."""
+    if isinstance(value, str) and value.startswith(REFERENCE_PREFIX):
+        yield value.removeprefix(REFERENCE_PREFIX)
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from references(part)
+
+
+def referenced_variables(given: Iterable[SourcedTable]) -> set[str]:
+    """Return the variables that settings refer to."""
+    return {variable for _, table in given for variable in references(table)}
+
+
+def _source_prefix(name: str, sources: Mapping[str, str]) -> str:
+    """Return where a setting, or the group or the value that it belongs to, came from; or what is in it."""
+    plain = re.sub(r"\[[^\]]*\]", "", name)
+    around = [known for known in sources if f"{plain}.".startswith(f"{known}.")]
+    inside = [known for known in sources if known.startswith(f"{plain}.")]
+    found = max(around, key=len, default=None) or next(iter(inside), None)
+    return f"{sources[found]}: " if found else ""
