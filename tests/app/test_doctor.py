@@ -137,6 +137,12 @@ async def test_an_address_that_is_none_fails() -> None:
     assert found.failed == ["configuration"]
 
 
+@pytest.mark.parametrize("server", [{"behind_proxy": True}, {"url": "https://127.0.0.1.evil.invalid"}])
+async def test_an_open_server_that_others_reach_fails(server: dict[str, Any]) -> None:
+    status, detail = (await examined(server=server)).one("configuration")
+    assert (status, detail.startswith("Anybody could use this server: ")) == (FAILED, True)
+
+
 def test_slow_and_full_disks_are_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert doctor_checks._commit_finding(1.0, "store").status is OK
     assert doctor_checks._commit_finding(80.0, "store").status is WARNING

@@ -41,8 +41,8 @@ async def test_a_page_from_elsewhere_cannot_ask(host: str, status: int) -> None:
     "settings",
     [
         {"auth": {"schemes": [{"type": "api-keys"}]}},
-        {"server": {"behind_proxy": True}},
         {"server": {"url": "https://evil.example"}},
+        {"server": {"url": "https://evil.example", "behind_proxy": True}},
     ],
 )
 async def test_a_server_that_is_meant_for_others_answers_to_its_names(settings: dict) -> None:
@@ -50,6 +50,41 @@ async def test_a_server_that_is_meant_for_others_answers_to_its_names(settings: 
     app.keep_local()
     async with app:
         assert (await call(app, method="GET", path=CARD, headers={"host": "evil.example"})).status == 200
+
+
+PUBLIC = "https://pub.example"
+PROXIED = [
+    ({"host": "pub.example"}, 200),
+    ({"host": "localhost:8000", "x-forwarded-host": "pub.example", "x-forwarded-proto": "https"}, 200),
+    ({"host": "localhost:8000", "origin": PUBLIC}, 200),
+    ({"host": "localhost:8000", "origin": f"{PUBLIC}:443", "x-forwarded-host": "pub.example"}, 200),
+    ({"host": "evil.example"}, 421),
+    ({"host": "evil.example", "x-forwarded-host": "localhost"}, 421),  # of a page whose name is bent to this machine
+    ({"host": "evil.example", "x-forwarded-host": "pub.example"}, 421),
+    ({"host": "localhost:8000", "x-forwarded-host": "evil.example"}, 421),  # of one whose name is bent to the proxy
+    ({"host": "localhost:8000", "origin": "https://evil.example", "sec-fetch-site": "cross-site"}, 403),
+    ({"host": "localhost:8000", "sec-fetch-site": "cross-site"}, 403),
+    ({"host": "pub.example", "origin": "https://evil.example", "x-forwarded-proto": "https"}, 403),
+    ({"host": "pub.example", "origin": "http://pub.example", "x-forwarded-proto": "https"}, 403),
+]
+
+
+@pytest.mark.parametrize(("headers", "status"), PROXIED)
+async def test_an_open_server_behind_a_proxy_keeps_its_guards(headers: dict[str, str], status: int) -> None:
+    app = to_a2a(echo, server={"behind_proxy": True, "url": PUBLIC, "trusted_proxies": ["*"]})
+    app.keep_local()
+    call_one = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "x"}}
+    json_type = {"content-type": "application/json", "a2a-version": "1.0"}
+    async with app:
+        assert (await call(app, call_one, headers=json_type | headers)).status == status
+
+
+async def test_an_open_server_behind_a_proxy_without_a_url_is_local() -> None:
+    app = to_a2a(echo, server={"behind_proxy": True})
+    app.keep_local()
+    async with app:
+        for host, status in (("evil.example", 421), ("localhost:8000", 200)):
+            assert (await call(app, method="GET", path=CARD, headers={"host": host})).status == status
 
 
 async def test_a_mounted_application_is_called_by_any_name() -> None:

@@ -203,7 +203,7 @@ def test_files_are_fetched_from_where_the_user_wants_them(odd: Callable[[Answer]
 
 
 def test_a_card_may_name_hosts_that_the_user_trusts(tmp_path: Path) -> None:
-    with running(tmp_path, AGENT, "--url", "https://agents.invalid") as server:
+    with running(tmp_path, AGENT, "--url", "https://agents.invalid", "--auth", "api-keys") as server:
         refused = accord(tmp_path, "card", "get", server.url)
         assert refused.returncode == Exit.FAILED
         assert refused.stderr.count("does not speak for agents.invalid") == 1
@@ -211,5 +211,5 @@ def test_a_card_may_name_hosts_that_the_user_trusts(tmp_path: Path) -> None:
         trusted = accord(tmp_path, "card", "get", server.url, "--trust-host", "agents.invalid")
         assert (trusted.returncode, trusted.stderr) == (Exit.DONE, "")
         assert "Interface: JSONRPC 1.0 https://agents.invalid/" in trusted.stdout
-        sent = accord(tmp_path, "send", server.url, "hi", "--trust-host", "agents.invalid")
+        sent = accord(tmp_path, "send", server.url, "hi", "--trust-host", "agents.invalid", "--api-key", "k3y")
         assert sent.returncode == Exit.UNREACHABLE, "it is called where the card leads to, and there is nobody"

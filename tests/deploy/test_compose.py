@@ -299,7 +299,12 @@ def test_nginx_itself_does_so(tmp_path: Path) -> None:
     whole += f"http {{\naccess_log off;\n{temp}{conf}\n}}\n"
     (tmp_path / "nginx.conf").write_text(whole)
     target = f"{ROOT / 'tests' / 'serve' / 'agents.py'}:halting"
-    command = [ACCORD, "serve", target, "--behind-proxy"]
+    settings = tmp_path / "own.toml"
+    settings.write_text(
+        '[[auth.schemes]]\ntype = "header"\nname = "X-Secret"\n'
+        '[[auth.schemes.secrets]]\nsecret = "0123456789abcdef"\nowner = "me"\n'
+    )
+    command = [ACCORD, "serve", target, "--behind-proxy", "--config", str(settings)]
     with served(tmp_path, [[*command, "--port", str(node_port)]], {}, [node_port]):
         assert NGINX is not None
         proxy = subprocess.Popen([NGINX, "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")])
@@ -310,7 +315,7 @@ def test_nginx_itself_does_so(tmp_path: Path) -> None:
             reached(url, verify)
             with httpx.Client(verify=verify, timeout=BOUND_SECONDS) as http:
                 card = http.get(f"{url}.well-known/agent-card.json").json()
-                with http.stream("POST", url, json=body, headers=V1) as response:
+                with http.stream("POST", url, json=body, headers=V1 | {"X-Secret": "0123456789abcdef"}) as response:
                     for _, event in events(response):
                         seen.append(event)
                         if "artifactUpdate" in event:

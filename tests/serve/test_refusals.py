@@ -57,6 +57,33 @@ def test_an_open_address_is_refused_with_the_remedy(tmp_path: Path) -> None:
     assert "curl" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "reason", "remedy"),
+    [
+        (["--behind-proxy"], "the proxy of --behind-proxy passes on", "or leave --behind-proxy out."),
+        (
+            ["--behind-proxy", "--url", "https://pub.example"],
+            "the proxy of --behind-proxy",
+            "leave --behind-proxy out.",
+        ),
+        (["--url", "https://pub.example"], "callers use it at https://pub.example", "or leave --url out."),
+        (["--url", "http://192.0.2.1:8000"], "callers use it at http://192.0.2.1:8000", "or leave --url out."),
+    ],
+)
+@pytest.mark.parametrize("is_extended", [False, True])
+def test_an_open_server_that_others_reach_is_refused(
+    refuse: Any, tmp_path: Path, arguments: list[str], reason: str, remedy: str, is_extended: bool
+) -> None:
+    if is_extended:
+        (tmp_path / "accord.toml").write_text(
+            '[auth]\nrequired_for = "extended-card"\n[[auth.schemes]]\ntype = "api-keys"'
+        )
+    code, said = refuse(*arguments)
+    assert (code, "Anybody could use this server: " in said) == (1, True)
+    for part in (reason, "--auth api-keys", remedy):
+        assert part in said
+
+
 @pytest.mark.proves("2-01", "4-22", "AUTH-TLS-001")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "box.example"])
 def test_credentials_in_the_clear_are_refused_with_the_remedy(refuse: Any, host: str) -> None:

@@ -61,7 +61,7 @@ def test_the_panel_holds_what_a_newcomer_needs(server: Server, tmp_path: Path) -
 
 
 def test_a_server_that_is_called_otherwise_says_where_it_listens(server: Server, tmp_path: Path) -> None:
-    with running(tmp_path, "--url", "https://agents.example") as behind:
+    with running(tmp_path, "--url", "https://agents.example", "--auth", "api-keys") as behind:
         rows = dict(re.findall(r"│ (\w+) +(\S.*?) +│", behind.all_shown))
         assert (rows["agent"], rows["listens"]) == ("https://agents.example/", f"127.0.0.1:{behind.port}")
     assert "listens" not in server.all_shown
@@ -146,12 +146,8 @@ def test_a_line_says_what_to_bring(scheme: dict[str, Any], shown: str) -> None:
     assert authentication_text(settings) == scheme["type"]
 
 
-def test_a_proxy_lets_in_others_than_this_machine() -> None:
+def test_an_open_server_says_that_it_is_for_this_machine() -> None:
     assert authentication_text(Settings()) == "none: loopback only"
-    assert (
-        authentication_text(settings_of({"server": {"behind_proxy": True}}, "test"))
-        == "none: whoever gets past the proxy"
-    )
 
 
 def test_a_terminal_without_such_lines_gets_others(tmp_path: Path) -> None:

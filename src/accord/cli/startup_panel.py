@@ -164,7 +164,7 @@ def authentication_text(settings: Settings) -> str:
     schemes: list[Any] = list(settings.auth.schemes)
     if schemes:
         return ", ".join(one.name if isinstance(one, Plugin) else str(one.__struct_config__.tag) for one in schemes)
-    return "none: whoever gets past the proxy" if settings.server.behind_proxy else "none: loopback only"
+    return "none: loopback only"
 
 
 def curl_command(url: str, settings: Settings) -> str:

@@ -54,16 +54,26 @@ def is_origin_of_host(origin: str, presented: Presented) -> bool:
     return bool(asked) and parts.netloc.lower().removesuffix(port) == asked.removesuffix(port)
 
 
+def origin_of(url: str) -> str | None:
+    """Return the origin of a URL as browsers write it, or None if it is not a web address."""
+    parts = urls.split_url(url)
+    if parts.scheme not in _PORTS or not parts.hostname:
+        return None
+    name = parts.netloc.rpartition("@")[2].lower()
+    return f"{parts.scheme}://{name.removesuffix(_PORTS[parts.scheme])}"
+
+
 _TEXT: Headers = [(b"content-type", b"text/plain; charset=utf-8")]
 
 
 class LocalOnly:
     """An ASGI application that answers to local names, and to those it is given."""
 
-    def __init__(self, inner: App, names: Set[str] = frozenset()) -> None:
-        """Wrap `inner`."""
+    def __init__(self, inner: App, names: Set[str] = frozenset(), url: str | None = None) -> None:
+        """Wrap `inner`; pages at `url` are its own, by whatever name a proxy asks for them."""
         self._inner = inner
         self._names = names
+        self._origin = origin_of(url or "")
         self._is_known = lru_cache(MAX_HOST_NAMES)(self._is_local)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
@@ -71,7 +81,7 @@ class LocalOnly:
         if scope["type"] == "http":
             if not self._is_known(authority(scope)) and header(scope, b"host") is not None:
                 return respond(send, 421, b"This server answers only to local names: it has no authentication\n", _TEXT)
-            if scope["method"] not in SAFE_METHODS and _is_cross_origin(scope):
+            if scope["method"] not in SAFE_METHODS and self._is_cross_origin(scope):
                 return respond(send, 403, b"This comes from a page of another origin\n", _TEXT)
         return self._inner(scope, receive, send)
 
@@ -79,9 +89,10 @@ class LocalOnly:
         name = urls.host_of(asked or "")
         return name in self._names or urls.is_loopback(name)
 
-
-def _is_cross_origin(scope: Scope) -> bool:
-    """Whether a page of another origin sends this; most requests are a program's, which says nothing of pages."""
-    given = headers_of(scope)
-    says = b"origin" in given or b"sec-fetch-site" in given
-    return says and is_same_origin(presented(scope, b"")) is False
+    def _is_cross_origin(self, scope: Scope) -> bool:
+        """Whether a page of another origin sends this; most requests are a program's, which says nothing of pages."""
+        given = headers_of(scope)
+        if b"origin" not in given and b"sec-fetch-site" not in given:
+            return False
+        is_of_url = self._origin is not None and self._origin == origin_of(header(scope, b"origin") or "")
+        return not is_of_url and is_same_origin(presented(scope, b"")) is False

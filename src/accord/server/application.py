@@ -237,14 +237,16 @@ class Application:
         return _page(running, path)(scope, receive, send)
 
     def keep_local(self) -> None:
-        """Answer only to local names, unless callers have to say who they are or a proxy is in front.
+        """Answer only to local names and that of `server.url`, unless callers have to authenticate.
 
-        For whoever listens: an application that is mounted is called by whatever name its host has.
+        For whoever listens: an application that is mounted is called by whatever name its host has. Behind a proxy
+        both what arrives and what the proxy passes on are checked: each can have a name that is not this server's.
         """
         server = self.settings.server
-        if self.settings.auth.is_open and not server.behind_proxy:
-            names = {server.host, urls.host_of(server.url or "") or server.host}
-            self._app = LocalOnly(self._app, names)
+        if self.settings.auth.is_open:
+            names = frozenset({server.host, urls.host_of(server.url or "") or server.host})
+            inner = LocalOnly(self._route, names, server.url) if server.behind_proxy else self._route
+            self._app = LocalOnly(self._wrapped(inner), names, server.url)
 
     def _wrapped(self, app: App) -> App:
         server = self.settings.server

@@ -67,7 +67,8 @@ class ServerSettings(Section, frozen=True, kw_only=True):
     """The port to listen on."""
 
     url: str | None = None
-    """The address that callers use, where that is not the one listened on; cards name it."""
+    """The address that callers use, where that is not the one listened on; cards name it. Any but a loopback
+    address needs authentication."""
 
     server: HttpServer = HttpServer.UVICORN
     """What listens: `uvicorn` is best at few connections, `granian` (an extra) at many streams and for HTTP/2."""
@@ -95,7 +96,7 @@ class ServerSettings(Section, frozen=True, kw_only=True):
     without one; gRPC and granian demand one of everybody, whatever else they bring."""
 
     behind_proxy: bool = False
-    """Whether a proxy ends TLS and says who called."""
+    """Whether a proxy ends TLS and says who called; needs authentication."""
 
     trusted_proxies: tuple[str, ...] = ("127.0.0.0/8", "::1")
     """The networks of proxies whose `X-Forwarded-*` headers are believed, behind a proxy."""
@@ -127,12 +128,12 @@ class AuthSettings(Section, frozen=True, kw_only=True):
     """Who is let in, and what they may do."""
 
     schemes: tuple[AnyScheme, ...] = ()
-    """Ways to authenticate: whoever satisfies one is let in. Without any the server is open, which only a loopback
-    address may be."""
+    """Ways to authenticate: whoever satisfies one is let in. Without any the server is open, which only a server on a
+    loopback address may be that is not behind a proxy and has no public `server.url`."""
 
     required_for: RequiredFor = RequiredFor.ALL
-    """What callers must authenticate for: `all`, or `extended-card` alone. With the latter the server is open, which
-    only a loopback address may be; credentials that a caller presents still have to be valid."""
+    """What callers must authenticate for: `all`, or `extended-card` alone. With the latter the server is open,
+    as without any of `auth.schemes`; credentials that a caller presents still have to be valid."""
 
     roles: tuple[CallerRole, ...] = ()
     """Roles besides the built-in ones; one of the same name replaces it."""

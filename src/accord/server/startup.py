@@ -148,20 +148,31 @@ def _tls_problem(server: ServerSettings) -> str | None:
 def exposure_problem(settings: Settings) -> str | None:
     """Return why nobody should start a server, and what to do instead: strangers could use it, or read its secrets."""
     server = settings.server
-    if urls.is_loopback(server.host):
-        return None
-    is_clear = not server.tls_cert and not server.behind_proxy
-    if settings.auth.is_open:
+    is_local = urls.is_loopback(server.host)
+    is_clear = not is_local and not server.tls_cert and not server.behind_proxy
+    if settings.auth.is_open and (found := _opening(server)) is not None:
+        reason, instead = found
         return (
-            f"Anybody could use this server: {server.host} is not a loopback address, and nobody has to say who they"
+            f"Anybody could use this server: {reason}, and nobody has to say who they"
             " are.\nRequire API keys with --auth api-keys (make one with `accord apikeys create`), set up other ways in"
-            f" accord.toml, or listen on 127.0.0.1.{f' Credentials also need TLS. {_TLS_FIX}' if is_clear else ''}"
+            f" accord.toml, or {instead}.{f' Credentials also need TLS. {_TLS_FIX}' if is_clear else ''}"
         )
     if is_clear:
         return (
             f"Credentials would travel in the clear: {server.host} is not a loopback address, and there is no TLS.\n"
             f"{_TLS_FIX}"
         )
+    return None
+
+
+def _opening(server: ServerSettings) -> tuple[str, str] | None:
+    """Return which setting lets other machines call a server, and how to do without it."""
+    if not urls.is_loopback(server.host):
+        return f"{server.host} is not a loopback address", "listen on 127.0.0.1"
+    if server.behind_proxy:
+        return "the proxy of --behind-proxy passes on requests of other machines", "leave --behind-proxy out"
+    if server.url and not urls.is_loopback(urls.host_of(server.url)):
+        return f"callers use it at {server.url}, which is not a loopback address", "leave --url out"
     return None
 
 
