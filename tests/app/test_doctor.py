@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import socket
+import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -102,6 +103,14 @@ async def test_a_file_that_is_no_database_fails() -> None:
     write("accord.db", "this is no database, but a text of some length" * 100)
     found = await examined()
     assert found.failed == ["store"]
+
+
+async def test_a_file_of_another_program_fails() -> None:
+    with closing(sqlite3.connect("accord.db")) as connection:
+        connection.execute("CREATE TABLE customer (id INTEGER)")
+    found = await examined()
+    assert found.failed == ["store"]
+    assert "belongs to another program, as it has tables (customer)" in found.one("store")[1]
 
 
 async def test_a_directory_that_is_not_there_fails() -> None:

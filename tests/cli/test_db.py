@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,6 +72,18 @@ def test_a_file_is_looked_at_made_and_found_up_to_date(accord: Accord, tmp_path:
     assert "pending" not in after.out
     again = accord("upgrade", *store)
     assert (again.code, "up to date" in again.out, "applied" in again.out) == (0, True, False)
+
+
+def test_a_file_of_another_program_is_refused_in_one_line(accord: Accord, tmp_path: Path) -> None:
+    file = tmp_path / "other.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE task (id INTEGER)")
+    before = file.read_bytes()
+    for command in ("upgrade", "status"):
+        said = accord(command, "--store", f"sqlite:///{file}")
+        assert (said.code, len(said.err.splitlines())) == (1, 1)
+        assert "belongs to another program, as it has tables (task)" in said.err
+    assert (file.read_bytes(), files(tmp_path)) == (before, ["other.db"])
 
 
 def test_an_empty_file_is_shown_as_it_is(accord: Accord, tmp_path: Path) -> None:

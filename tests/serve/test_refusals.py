@@ -1,6 +1,7 @@
 """What is not served: what strangers could use or read, and what could not work; each with the remedy."""
 
 import socket
+import sqlite3
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -278,6 +279,21 @@ def test_what_cannot_start_says_why_in_one_line_and_ends(tmp_path: Path, setting
     assert (done.returncode, done.stdout) == (1, "")
     (said,) = done.stderr.splitlines()
     assert reason in said
+
+
+@pytest.mark.parametrize("command", [["serve", "--port", "1"], ["run", "flow.yaml"]])
+def test_a_database_of_another_program_is_refused_in_one_line(tmp_path: Path, command: list[str]) -> None:
+    file = tmp_path / "other.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE task (id INTEGER)")
+    before = file.read_bytes()
+    steps = "[{name: a, type: deterministic, command: 'true'}]"
+    flow = f"version: '1'\nname: f\nswarm: {{pattern: dag}}\nworkflows: [{{name: main, steps: {steps}}}]\n"
+    (tmp_path / "flow.yaml").write_text(flow)
+    done = accord(tmp_path, *command, "--store", f"sqlite:///{file}")
+    (said,) = done.stderr.splitlines()
+    assert (done.returncode, "belongs to another program" in said) == (1, True)
+    assert file.read_bytes() == before
 
 
 @several

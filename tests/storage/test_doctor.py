@@ -61,6 +61,13 @@ async def test_postgresql_with_an_older_schema_fails(database: str) -> None:
     assert "accord db upgrade" in detail
 
 
+async def test_a_schema_of_another_program_fails(database: str) -> None:
+    await _run(database, "CREATE TABLE customer (id int)")
+    status, detail = (await examined(store=database)).one("store")
+    assert (status, "belongs to another program" in detail) == (FAILED, True)
+    await dropped(database)
+
+
 async def _older(tx: Any) -> None:
     await tx.run("DELETE FROM schema_version WHERE number > 1")
 

@@ -3,15 +3,18 @@
 import asyncio
 import os
 import socket
+import sqlite3
 import stat
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from accord.storage import address, schema
 from accord.storage.address import SqliteAddress, default_address, file_system, open_store
 from accord.storage.postgres import connections
 from accord.storage.store import StoreRefused, StoreUnavailable, Tx
+from tests.databases import dropped
 from tests.storage.conftest import Heard
 
 BOUND_SECONDS = 60
@@ -40,7 +43,7 @@ async def test_a_file_is_opened_by_its_url_and_closed_at_the_end(tmp_path: Path,
     assert heard == ["made"]
     with pytest.raises(StoreUnavailable, match="closed"):
         await store.do(make)
-    async with open_store(f"sqlite:///{tmp_path}/accord.db") as store:
+    async with open_store(f"sqlite:///{tmp_path}/accord.db", read_only=True) as store:
         assert await store.read(names) == ["thing"]
 
 
@@ -231,3 +234,66 @@ async def test_where_mounts_are_unknown_nothing_is_refused(tmp_path: Path, monke
     monkeypatch.setattr(address, "MOUNTS", tmp_path / "nothing")
     async with open_store(f"sqlite:///{tmp_path}/accord.db") as store:
         await store.do(make)
+
+
+FOREIGN = [
+    "CREATE TABLE customer (id INTEGER PRIMARY KEY); INSERT INTO customer VALUES (1)",
+    "CREATE TABLE task (id INTEGER PRIMARY KEY, title TEXT)",
+    "CREATE TABLE schema_version (version TEXT)",
+    "CREATE TABLE a (x INTEGER); CREATE TABLE b (x INTEGER); CREATE TABLE c (x INTEGER); CREATE TABLE d (x INTEGER)",
+    "CREATE TABLE schema_version (number INTEGER, at INTEGER); CREATE TABLE customer (id INTEGER)",
+]
+
+
+def make_foreign(file: Path, statements: str) -> None:
+    connection = sqlite3.connect(file)
+    connection.executescript(statements)
+    connection.close()
+
+
+@pytest.mark.parametrize("statements", FOREIGN)
+async def test_a_file_of_another_program_is_left_as_it_is(tmp_path: Path, statements: str) -> None:
+    file = tmp_path / "other.db"
+    make_foreign(file, statements)
+    before = file.read_bytes()
+    with pytest.raises(schema.ForeignDatabase, match=r"other\.db: The database belongs to another program"):
+        async with open_store(f"sqlite:///{file}"):
+            pass
+    async with open_store(f"sqlite:///{file}", read_only=True) as store:
+        with pytest.raises(schema.ForeignDatabase):
+            await schema.check_schema(store)
+    assert file.read_bytes() == before
+    assert files(tmp_path) == ["other.db"]
+
+
+@pytest.mark.parametrize("statements", FOREIGN)
+async def test_a_schema_of_another_program_is_left_as_it_is(postgres: str, statements: str) -> None:
+    connection = await asyncpg.connect(await dropped(postgres))
+    tables = "SELECT string_agg(tablename, ' ' ORDER BY tablename) FROM pg_tables WHERE schemaname = 'public'"
+    try:
+        await connection.execute(statements)
+        before = await connection.fetchval(tables)
+        async with open_store(f"{postgres}&listen=off") as store:
+            for bring in (schema.upgrade_schema, schema.check_schema):
+                with pytest.raises(schema.ForeignDatabase, match="belongs to another program"):
+                    await bring(store)
+        assert await connection.fetchval(tables) == before
+    finally:
+        await connection.close()
+        await dropped(postgres)
+
+
+async def test_tables_of_an_extension_are_nobodys(postgres: str) -> None:
+    connection = await asyncpg.connect(await dropped(postgres))
+    try:
+        await connection.execute(
+            "CREATE TABLE spatial (id int); INSERT INTO pg_depend (classid, objid, objsubid, refclassid, refobjid,"
+            " refobjsubid, deptype) SELECT 'pg_class'::regclass, 'spatial'::regclass, 0, 'pg_extension'::regclass,"
+            " oid, 0, 'e' FROM pg_extension LIMIT 1"
+        )
+        async with open_store(f"{postgres}&listen=off") as store:
+            assert await store.read(schema.schema_version) == 0
+    finally:
+        await connection.execute("DELETE FROM pg_depend WHERE objid = 'spatial'::regclass AND deptype = 'e'")
+        await connection.close()
+        await dropped(postgres)

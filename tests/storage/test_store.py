@@ -141,7 +141,7 @@ async def test_closing_finishes_what_was_accepted(tmp_path: Path) -> None:
     await asyncio.sleep(0)
     await first.close()
     await asyncio.gather(*writing)
-    second = SqliteStore(tmp_path / "accord.db")
+    second = SqliteStore(tmp_path / "accord.db", read_only=True)
     assert len(await second.read(names)) == 500
     await second.close()
 

@@ -380,6 +380,10 @@ async def _postgres(patient: ExaminedServer) -> list[CheckFinding]:
             at = await store.read(_database_ms)
             patient.dates["the database"] = at / 1000 - (before + time.time()) / 2
             return found
+    except schema.ForeignDatabase as error:
+        return [
+            failed("store", f"{address}: {error}", "choose another with --store, or give accord a schema of its own")
+        ]
     except (StoreRefused, StoreUnavailable) as error:
         return [failed("store", error, "see that PostgreSQL runs, and that address and password are right")]
 

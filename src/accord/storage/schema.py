@@ -21,6 +21,12 @@ LOCK_TIMEOUT = "2s"
 """How long a change waits for a table that somebody uses: whoever comes after it waits as well, and nodes give a
 statement up after ten seconds."""
 
+VERSION_TABLES = ("schema_version", "schema_overlap")
+"""What is in the database before the first migration."""
+
+MAX_SHOWN = 3
+"""Tables of another program that a refusal names."""
+
 _NAME = re.compile(r"(?P<number>\d{4})_(?P<title>\w+)\.sql")
 _OVERLAPS = re.compile(r"^-- overlaps: (\d+)$", re.MULTILINE)
 
@@ -55,6 +61,10 @@ class SchemaTooOld(StoreRefused):
     """The database has not been migrated; run `accord db upgrade`."""
 
 
+class ForeignDatabase(StoreRefused):
+    """The database belongs to another program."""
+
+
 def known_migrations() -> list[Migration]:
     """Return the migrations that this version has, in order."""
     found = []
@@ -71,11 +81,36 @@ async def database_version(tx: Tx) -> str:
 
 
 async def schema_version(tx: Tx) -> int:
-    """Return the number of the last migration that the database has seen; 0 for an empty one."""
-    if await tx.one("SELECT name FROM {tables} WHERE name = 'schema_version'") is None:
+    """Return the number of the last migration of the database; 0 for an empty one.
+
+    A database that has tables and no migration of ours is refused: another program uses it.
+    """
+    if found := await _recorded(tx):
+        return found
+    names = [str(row[0]) for row in await tx.all("SELECT name FROM {own_tables} ORDER BY name")]
+    own = VERSION_TABLES if await _has_own_versions(tx) else ()
+    if not (others := [name for name in names if name not in own]):
+        return 0
+    if found := await _recorded(tx):  # another node has migrated the database since the first look
+        return found
+    shown = ", ".join(others[:MAX_SHOWN]) + (", ..." if len(others) > MAX_SHOWN else "")
+    raise ForeignDatabase(
+        f"The database belongs to another program, as it has tables ({shown}) and no schema version of accord: name"
+        " another database with --store"
+    )
+
+
+async def _recorded(tx: Tx) -> int:
+    """Return the number of the last migration that is recorded, or 0."""
+    if not await _has_own_versions(tx):
         return 0
     row = await tx.one("SELECT max(number) FROM schema_version")
     return int(row[0]) if row and row[0] is not None else 0
+
+
+async def _has_own_versions(tx: Tx) -> bool:
+    """Whether `schema_version` is ours: other programs have tables of that name."""
+    return {"number", "at"} <= {str(row[0]) for row in await tx.all("SELECT name FROM {version_columns}")}
 
 
 async def oldest_compatible_schema(tx: Tx, number: int) -> int:

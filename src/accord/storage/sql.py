@@ -46,6 +46,18 @@ MACROS: Mapping[str, tuple[str, str]] = {
         "(SELECT name FROM sqlite_schema WHERE type = 'table') AS found",
         "(SELECT relname::text AS name FROM pg_class WHERE relkind = 'r' AND pg_table_is_visible(oid)) AS found",
     ),
+    "own_tables": (
+        "(SELECT name FROM sqlite_schema WHERE type = 'table' AND substr(name, 1, 7) <> 'sqlite_') AS found",
+        "(SELECT relname::text AS name FROM pg_class WHERE relkind IN ('r', 'p', 'f')"
+        " AND relnamespace = to_regnamespace(quote_ident(current_schema())) AND NOT EXISTS"
+        " (SELECT 1 FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = pg_class.oid AND deptype = 'e'))"
+        " AS found",
+    ),
+    "version_columns": (
+        "(SELECT name FROM pragma_table_info('schema_version')) AS found",
+        "(SELECT attname::text AS name FROM pg_attribute"
+        " WHERE attrelid = to_regclass('schema_version') AND attnum > 0 AND NOT attisdropped) AS found",
+    ),
     "on_postgres": ("--", ""),
     "on_sqlite": ("", "SELECT 1 --"),
     "for_update": ("", "FOR UPDATE"),
@@ -61,7 +73,9 @@ MACROS: Mapping[str, tuple[str, str]] = {
 byte in both engines, which keeps order equal and survives upgrades of the system's collations. `hot` is for tables
 whose rows change often, `clustered` for those that are read in key order. `{each} :list {end}` are the integers of a
 JSON array, `{pairs} :object {end}` the keys and texts of a JSON object. `engine` is the database and its version,
-`tables` the tables there are. A line after `on_postgres` is a comment to SQLite, one after `on_sqlite` to PostgreSQL.
+`tables` the tables there are, `own_tables` those of the current schema that neither the engine nor an extension made,
+`version_columns` the columns of `schema_version`. A line after `on_postgres` is a comment to SQLite, one after
+`on_sqlite` to PostgreSQL.
 `open`, `amiss`, `terminal` and `ended` are the conditions of indexes of tasks, which neither engine uses for others:
 SQLite knows them by their words, and for a list it would fill a table with every task that is written (decision 14).
 """

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import apsw
 
+from accord.storage import schema
 from accord.storage.commands import task_lifecycle, tasks, workflow_runs
 from accord.storage.sqlite.transaction import SqliteTx, run_coroutine, store_error
 from accord.storage.sqlite.write_ahead_log import WriteAheadLog
@@ -386,6 +387,8 @@ class SqliteStore:
             connection = apsw.Connection(":memory:" if self._path is None else str(self._path), flags=flags)
             connection.set_busy_timeout(BUSY_MS)
             if self._path is not None and not self._read_only:
+                if writes:
+                    _refuse_foreign(connection)
                 _use_log(connection)
             connection.pragma("foreign_keys", 1)
             connection.pragma("temp_store", "memory")  # what savepoints keep to undo them would go through files
@@ -397,6 +400,8 @@ class SqliteStore:
             raise StoreUnavailable(f"SQLite cannot open {self._path}: {error}; {remedy}") from error
         except apsw.Error as error:
             raise store_error(error, self._path) from error
+        except schema.ForeignDatabase as error:
+            raise schema.ForeignDatabase(f"{self._path}: {error}") from None
         return connection
 
 
@@ -430,6 +435,15 @@ def _snapshot(connection: apsw.Connection, start: Callable[[SqliteTx], Coroutine
                 connection.execute("ROLLBACK")
     except apsw.Error as error:
         raise store_error(error) from error
+
+
+def _refuse_foreign(connection: apsw.Connection) -> None:
+    """Refuse a file of another program before anything is written to it, its journal's mode included."""
+    try:
+        run_coroutine(schema.schema_version(SqliteTx(connection)))
+    except schema.ForeignDatabase:
+        connection.close()
+        raise
 
 
 def _use_log(connection: apsw.Connection) -> None:
