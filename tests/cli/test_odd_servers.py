@@ -202,6 +202,41 @@ def test_files_are_fetched_from_where_the_user_wants_them(odd: Callable[[Answer]
         assert "it answers 302" in accord(tmp_path, *trusting, moved, "--to", "moved").stderr
 
 
+def test_a_link_that_is_refused_keeps_no_other_file_from_being_saved(
+    odd: Callable[[Answer], Odd], tmp_path: Path
+) -> None:
+    def artifact(number: int, **part: str) -> dict[str, Any]:
+        return {"artifactId": f"a-{number}", "parts": [{"filename": f"{number}.txt", **part}]}
+
+    def made(to: Handler, _: str) -> None:
+        request = json.loads(to.rfile.read(int(to.headers["Content-Length"])))
+        links = ["http://169.254.169.254/secret", f"{there.url}/missing"]
+        artifacts = [artifact(at, url=url) for at, url in enumerate(links)] + [artifact(2, text="kept")]
+        task = {
+            "id": "t-1",
+            "contextId": "c-1",
+            "status": {"state": "TASK_STATE_COMPLETED"},
+            "artifacts": artifacts,
+        }
+        answer = {"jsonrpc": "2.0", "id": request["id"], "result": task}
+        to.say(200, json.dumps(answer), Content_Type="application/json")
+
+    there = odd(lambda to: to.say(404))
+    server = odd(serving(made))
+    download = ("task", "download", server.url, "t-1", "--allow-host", "127.0.0.1")
+    done = accord(tmp_path, *download, "--to", "made")
+    assert done.returncode == Exit.FAILED
+    refused, missing = done.stderr.splitlines()
+    assert "http://169.254.169.254/secret cannot be fetched" in refused
+    assert "/missing cannot be fetched: it answers 404" in missing
+    assert done.stdout == "Saved: made/2.txt (application/octet-stream, 4 bytes)\n"
+    assert [path.name for path in (tmp_path / "made").iterdir()] == ["2.txt"]
+    done = accord(tmp_path, *download, "--to", "again", "-o", "json")
+    document = json.loads(done.stdout)
+    assert (done.returncode, [file["path"] for file in document["files"]]) == (Exit.FAILED, ["again/2.txt"])
+    assert document["error"]["message"].count("cannot be fetched") == 2
+
+
 def test_a_card_may_name_hosts_that_the_user_trusts(tmp_path: Path) -> None:
     with running(tmp_path, AGENT, "--url", "https://agents.invalid", "--auth", "api-keys") as server:
         refused = accord(tmp_path, "card", "get", server.url)

@@ -14,6 +14,7 @@ from mimetypes import guess_extension
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
+import typer
 from msgspec import UNSET
 from msgspec import json as msgspec_json
 
@@ -141,6 +142,10 @@ SILENT_SECONDS = 60.0
 """How long a file may bring nothing."""
 
 
+class NotFetched(Exception):
+    """A file that an artifact links to cannot be fetched."""
+
+
 async def download(
     reach: ConnectionOptions,
     client: "Client",
@@ -151,22 +156,36 @@ async def download(
     force: bool,
     hosts: Iterable[str],
 ) -> None:
-    """Save what a task made; files may come from these `hosts` even on a private network."""
+    """Save the artifacts of a task; files may come from these `hosts` even on a private network.
+
+    If a link cannot be fetched, the other files are still saved, and the command fails at the end.
+    """
     places = choose_paths(files_of(task.artifacts), folder, force=force)
     policy = Policy(allow_hosts=_own_hosts(client.card, [found.url for found, _ in places if found.url]) | {*hosts})
     saved: list[dict[str, Any]] = []
+    unfetched: list[str] = []
     async with Outbound(policy) as outbound:
         for found, path in places:
-            with open_for_saving(path, force=force) as file:
-                if found.content is not None:
-                    size = file.write(found.content)
-                else:
-                    size = await _fetch(outbound, found.url or "", file)
+            try:
+                with open_for_saving(path, force=force) as file:
+                    if found.content is not None:
+                        size = file.write(found.content)
+                    else:
+                        size = await _fetch(outbound, found.url or "", file)
+            except NotFetched as error:
+                progress.stop()
+                unfetched.append(agent_output.line(error))
+                agent_output.tell(f"accord: {unfetched[-1]}")
+                continue
             progress.stop()
             saved.append(_file_report(reach, found, path, size))
     progress.stop()
+    failure = command_error("; ".join(unfetched)).failure if unfetched else None
     if reach.is_json:
-        agent_output.write(agent_output.compact({"files": saved}) + "\n")
+        document = {"files": saved} | (failure.document() if failure else {})
+        agent_output.write(agent_output.compact(document) + "\n")
+    if failure:
+        raise typer.Exit(failure.exit)
     if not places:
         agent_output.tell("The task has made nothing")
 
@@ -183,14 +202,16 @@ async def _fetch(outbound: Outbound, url: str, file: BinaryIO) -> int:
     try:
         async with outbound.open("GET", url) as answer, asyncio.timeout(SILENT_SECONDS) as silence:
             if answer.status != 200:
-                raise command_error(f"{url} cannot be fetched: it answers {answer.status}")
+                raise NotFetched(f"{url} cannot be fetched: it answers {answer.status}")
             async for piece in answer.pieces():
                 size += file.write(piece)
                 if size > MAX_BYTES:
-                    raise command_error(f"{url} cannot be fetched: it is larger than {MAX_BYTES} bytes")
+                    raise NotFetched(f"{url} cannot be fetched: it is larger than {MAX_BYTES} bytes")
                 silence.reschedule(asyncio.get_running_loop().time() + SILENT_SECONDS)
     except (TargetRefused, HostUnreachable) as error:
-        raise command_error(f"{url} cannot be fetched: {error}") from None
+        raise NotFetched(f"{url} cannot be fetched: {error}") from None
+    except TimeoutError:
+        raise NotFetched(f"{url} cannot be fetched: nothing came for {SILENT_SECONDS:g} seconds") from None
     return size
 
 
