@@ -5,7 +5,7 @@ from accord.telemetry.logs import EVENTS
 HEAD = """# Events in the log
 
 This page is written by [generate.py](generate.py) from the table that the log uses,
-[`telemetry.events`](../../src/accord/telemetry/events.py).
+[`telemetry.logs`](../../src/accord/telemetry/logs.py).
 
 Every record that a server writes has a name, `event` in [JSON](../how-to/operations.md#what-is-written-down). A
 sentence may be improved; its name stays. Two sentences may have one name. `%s` stands for what is filled in.

@@ -45,7 +45,7 @@ _HOMES = {
     ".server.application": ("to_a2a",),
     ".server.startup": ("serve_agent",),
     ".client": ("BlockingClient", "Client", "RemoteTask", "Said"),
-    ".core.context": ("Context", "Failed", "Rejected"),
+    ".engine.context": ("Context", "Failed", "Rejected"),
 }
 """Module -> the public names that are at home there."""
 

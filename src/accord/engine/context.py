@@ -39,10 +39,7 @@ CONVERSATION_TASKS = 50
 
 
 class Suspended(BaseException):
-    """The run ends here and is begun again when what it waits for is there.
-
-    It is no `Exception`: an agent that catches everything must not catch this.
-    """
+    """The execution is suspended. Not an `Exception`: an agent that catches everything must not catch this."""
 
 
 class Rejected(Exception):

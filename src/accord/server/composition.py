@@ -174,10 +174,8 @@ class Composition:
         sessions = BrowserSessions(store, rules.ways.grounds, hours) if has_console else None
         standing = self._standing(rules.access, sessions, stack)
         required = frozenset(one.uri for one in self._settings.card.extensions if one.required)
-        guard = partial(
-            GuardedService, roles=rules.roles, access=rules.access, usage=usage, storage=storage, audit=audit
-        )
-        guard = partial(guard, required=required, standing=standing)
+        guard = partial(GuardedService, roles=rules.roles, access=rules.access, usage=usage, storage=storage)
+        guard = partial(guard, audit=audit, required=required, standing=standing)
         guarded: dict[str, HostedAgent] = {}
         for name, agent in self._agents.items():
             gate = guard(self._service(host, agent.profile), name)
