@@ -1,6 +1,6 @@
 """Message parts as model input, and agent output as one streamed answer.
 
-It converts values and keeps nothing. What an agent may do is `core.context`; the agent types stand above.
+It converts values and keeps nothing. What an agent may do is `engine.context`; the agent types stand above.
 """
 
 import base64

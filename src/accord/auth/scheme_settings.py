@@ -187,7 +187,7 @@ class Header(Settings, frozen=True, kw_only=True, tag_field="type", tag="header"
 class Hmac(Settings, frozen=True, kw_only=True, tag_field="type", tag="hmac"):
     """Signed requests, by the name of the key.
 
-    How they are signed is in `protocol.signing`.
+    How they are signed is in `protocol.http_headers`.
     """
 
     keys: dict[str, Secret]

@@ -62,7 +62,7 @@ SIGNED = (
     """| openssl dgst -sha256 -hmac "$SECRET" | sed 's/.* //'); """
     """%(curl)s -d "$BODY")"""
 )
-"""How a shell signs what it sends (`protocol.signing`), without leaving its variables behind."""
+"""How a shell signs what it sends (`protocol.http_headers`), without leaving its variables behind."""
 
 
 log = logging.getLogger(SERVER_LOGGER)

@@ -3,7 +3,7 @@
     async with Client.connect("https://agents.example/trips") as client:
         reply = await client.send_text("a weekend in Lisbon")
 
-It has the same interface as the service of a local agent (`core.interface.A2A`), with texts and handles added.
+It has the same interface as the service of a local agent (`a2a.A2A`), with texts and handles added.
 `in_process` makes a client of any object with that interface: nothing is encoded, sent or authenticated.
 """
 

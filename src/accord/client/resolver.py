@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 ResolveAgent = Callable[[str], Awaitable["str | AgentCard"]]
-"""Turns an agent's name into its address, or into its card; or raises `UnknownName` (`core.registry.names`)."""
+"""Turns an agent's name into its address, or into its card; or raises `UnknownName` (`registry.names`)."""
 
 
 class DefaultResolver:

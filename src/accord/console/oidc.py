@@ -1,6 +1,6 @@
 """OpenID Connect sign-in: the authorization code flow with PKCE.
 
-The issuer's ID token is verified like any of its tokens (`core.schemes.jwt`). Only servers with such an issuer import
+The issuer's ID token is verified like any of its tokens (`auth.jwt`). Only servers with such an issuer import
 this module, because the verification of signatures takes a tenth of a second to import.
 """
 

@@ -1,6 +1,6 @@
 """The registry API of AgentVault's clients: `/api/v1/agent-cards`, `/developers`, `/utils`.
 
-`core.registry` decides who may do what. Members that AgentVault does not have (`human_readable_id`, `visibility`,
+`registry.directory` decides who may do what. Members that AgentVault does not have (`human_readable_id`, `visibility`,
 `signature`, `health`) are added to its own. There is no sign-up: developers are callers of the server.
 """
 

@@ -1,6 +1,6 @@
 """Views of workflow runs: rows, steps, attempts and lanes of the timeline.
 
-They are made from the run as `workflows.standing` reads it. Nothing is read here.
+They are made from the run as `workflows.stored_run` reads it. Nothing is read here.
 """
 
 from collections import Counter

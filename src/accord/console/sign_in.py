@@ -1,6 +1,6 @@
 """Sign-in and sign-out: with a key, a password or an issuer.
 
-The server's own schemes check credentials (`core.access`). `oidc` has the flow with an OpenID Connect issuer.
+The server's own schemes check credentials (`auth.authentication`). `oidc` has the flow with an OpenID Connect issuer.
 """
 
 import logging

@@ -28,7 +28,7 @@ class NoKey(Exception):
 
 
 class SealPort(Protocol):
-    """Keys that seal and open: the newest seals, all open (`client.keys.sealing`)."""
+    """Keys that seal and open: the newest seals, all open (`client.credentials.sealed`)."""
 
     newest: str
 

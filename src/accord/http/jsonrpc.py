@@ -1,6 +1,6 @@
 """The JSON-RPC binding: one HTTP body in, one response or event stream out.
 
-`protocol.negotiate` finds the dialect, the dialect decodes and encodes, the service does the work. Every refusal is a
+`protocol.negotiation` finds the dialect, the dialect decodes and encodes, the service does the work. Every refusal is a
 JSON-RPC error object; the HTTP status is 200 but for those that `errors.TABLE` says otherwise.
 """
 

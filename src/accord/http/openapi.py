@@ -1,7 +1,7 @@
 """The OpenAPI description of the HTTP+JSON binding, and JSON Schemas of all structures.
 
-The operations are rows of `protocol.operations`, the structures those of `protocol.structures`; name and authentication
-come from the agent's card.
+The operations are rows of `protocol.operations`, the structures those of `protocol.spec_schemas`; name and
+authentication come from the agent's card.
 """
 
 from collections.abc import Iterator

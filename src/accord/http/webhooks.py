@@ -1,9 +1,9 @@
 """Webhooks over HTTP: deliveries that are sent, and reports of remote agents that come in.
 
 A delivery is one POST in the dialect of its subscriber. Any 2xx is success, 410 is final, and all else is retried by
-`core.push`. A report is answered with 204, or with 400 invalid, 401 not this task's token, 404 signed but unknown, 413
-too large, 429 too many or 503 try again. Without a known token no body is read. `core.remotes` and `core.callbacks`
-have the meaning of reports.
+`engine.webhook_delivery`. A report is answered with 204, or with 400 invalid, 401 not this task's token, 404 signed but
+unknown, 413 too large, 429 too many or 503 try again. Without a known token no body is read. `remote.tasks` and
+`remote.flow_reports` have the meaning of reports.
 """
 
 import logging

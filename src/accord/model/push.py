@@ -1,6 +1,6 @@
 """Where and how task updates are delivered to a webhook.
 
-Delivery itself (retries, signatures, address checks) is `core.push`; the payload's shape is a dialect's.
+Delivery itself (retries, signatures, address checks) is `engine.webhook_delivery`; the payload's shape is a dialect's.
 """
 
 from accord.model.base import A2AModel, Choice, NonEmpty

@@ -35,8 +35,9 @@ AddressInfo = tuple[Any, ...]
 """Family, type, protocol, name and socket address, as `socket.getaddrinfo` gives them."""
 
 THREADS = 256
-"""Names looked up at once: as many as there are deliveries of webhooks (`core.push.CLAIM`), so that slow names of one
-caller take no thread from another. They start as needed, apart from the threads that agents and files share."""
+"""Names looked up at once: as many as there are deliveries of webhooks (`engine.webhook_delivery.CLAIM`), so that slow
+names of one caller take no thread from another. They start as needed, apart from the threads that agents and files
+share."""
 
 
 class SystemResolver:

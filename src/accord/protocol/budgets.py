@@ -1,7 +1,7 @@
 """Usage and budgets of tasks: tokens and cost.
 
 These are pure values, and the one way in which a caller states a budget: `{"maxTokens", "maxCost", "deadline"}` in the
-metadata of a message. Sums are stored by `storage.commands.usage`, executions report to `core.budgets`.
+metadata of a message. Sums are stored by `storage.commands.steps`, executions report to `engine.budgets`.
 """
 
 from datetime import datetime

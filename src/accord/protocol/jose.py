@@ -1,7 +1,7 @@
 """Keys and signatures of JOSE (RFC 7515, 7517, 8725).
 
 A signature's own header never chooses how it is verified: its algorithm must be one that was allowed, and a key is used
-only with the algorithms that it is for. Bearer tokens are in `core.schemes`, agent cards in `card_signatures`.
+only with the algorithms that it is for. Bearer tokens are in `auth.schemes`, agent cards in `card_signatures`.
 """
 
 import base64

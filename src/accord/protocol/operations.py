@@ -1,7 +1,7 @@
 """Every operation of A2A in one table: its types, its names in each dialect and its REST routes.
 
 JSON-RPC, REST, gRPC, the client, negotiation and the docs loop over these rows; the absence of a name is what says
-that a dialect does not have an operation. What an operation means is `core.service`.
+that a dialect does not have an operation. What an operation means is `service.service`.
 """
 
 import re

@@ -27,7 +27,7 @@ MAX_URL = 2048
 ONLY_TLS = "Only https is safe, except on this machine itself (http://localhost)"
 
 _GRPC_TLS, _GRPC_CLEAR = ("https", "grpcs"), ("http", "grpc")
-"""How addresses for gRPC that have a scheme begin, as `client.links.grpc.addresses` reads them."""
+"""How addresses for gRPC that have a scheme begin, as `client.grpc_link` reads them."""
 
 _LINKS = ("documentationUrl", "iconUrl", "privacyPolicyUrl", "termsOfServiceUrl")
 _document = Decoder(dict[str, Any])

@@ -1,6 +1,6 @@
 """The agents of a server: from settings to agents, local and remote, in a node that runs.
 
-It only puts together what `agents`, `agents.remote` and `core.remotes` do. The modules of remote agents are imported
+It only puts together what `agents`, `agents.remote` and `remote.tasks` do. The modules of remote agents are imported
 when settings name one.
 """
 

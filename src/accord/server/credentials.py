@@ -1,7 +1,7 @@
 """Credentials of a server for remote agents: key file, variables, and sealed ones in its store.
 
-It reads the files that settings and variables name; `client.keys` looks up, seals and opens. It is imported only where
-there are remote agents.
+It reads the files that settings and variables name; `client.credentials` looks up, seals and opens. It is imported only
+where there are remote agents.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """The registry of a server, and the registry that a client or a command asks.
 
-`core.registry` does the work, `console.listings.api` is its API. Clients and commands ask a remote registry if one is
+`registry.directory` does the work, `console.registry` is its API. Clients and commands ask a remote registry if one is
 set, else the one in the store, both in the same way.
 """
 

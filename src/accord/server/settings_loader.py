@@ -32,7 +32,7 @@ ALIASES = {"ACCORD_REGISTRY_URL": "registry.url"}
 """Shorter variables of ours that mean a setting; the one of its own name counts more."""
 
 CREDENTIALS = tuple(f"{PREFIX}{kind}_" for kind in ("KEY", "TOKEN", "OAUTH", "BASIC", "HMAC", "HOSTS"))
-"""How variables begin that are credentials for agents elsewhere (`client.keys.variables`): any id follows."""
+"""How variables begin that are credentials for agents elsewhere (`client.credentials.credential`): any id follows."""
 
 OTHER_VARIABLES = {
     CONFIG_VARIABLE: "the file of settings",

@@ -137,7 +137,7 @@ class ScriptedAgent:
 
 
 def scripted(*moves: Move, name: str = "scripted", **profile: Any) -> ScriptedAgent:
-    """Return an agent that makes moves; `profile` is what else is to be said of it (`core.agent.Profile`)."""
+    """Return an agent that makes moves; `profile` is what else is to be said of it (`engine.agent.Profile`)."""
     skill = AgentSkill(id=name, name=name, description="Does what a test says", tags=("testing",))
     stated = {"description": "Does what a test says", "skills": (skill,), "crash": Crash.RESUME, **profile}
     return ScriptedAgent(Profile(name=name, **stated), moves)

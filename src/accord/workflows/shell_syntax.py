@@ -2,7 +2,7 @@
 
 The parser accepts what POSIX shells and bash read alike: simple commands, lists, pipes, `if`, loops, groups,
 redirections to files, quotes, `$NAME` and `$(..)`. A command with templates that contains anything else is refused, so
-a value is only ever a quoted part of an argument or of a variable. `agents.programs` lists the commands that may
+a value is only ever a quoted part of an argument or of a variable. `agents.command_safety` lists the commands that may
 receive values.
 """
 
@@ -78,7 +78,7 @@ _PLAIN = frozenset(
         "wait",
     ]
 )
-"""These run no file, like `agents.programs.PROGRAMS`."""
+"""These run no file, like `agents.command_safety.PROGRAMS`."""
 
 _ENDS = " \t\n;&|()<>"
 _REDIRECT = re.compile(r"[0-9]*(?:(?P<copy>[<>]&(?:[0-9]+|-)(?=[\s;&|)]|\Z))|(?:>>|>\||<>|>|<)(?![<>&(|]))")

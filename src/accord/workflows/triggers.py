@@ -1,10 +1,10 @@
 """Triggers of runs: cron schedules and webhook endpoints of a document.
 
-Every node checks the schedules by itself and sends the same message at the same time; the idempotency of `core.intake`
-starts one run of it. A time that was missed while no node ran is made up for once. Calls of webhooks are authenticated
-by the kind of signature that their endpoint names:
+Every node checks the schedules by itself and sends the same message at the same time; the idempotency of
+`service.submission` starts one run of it. A time that was missed while no node ran is made up for once. Calls of
+webhooks are authenticated by the kind of signature that their endpoint names:
 
-    timestamp   X-A2A-Signature: t=...,n=...,v1=...   as requests of callers are signed (`protocol.signing`)
+    timestamp   X-A2A-Signature: t=...,n=...,v1=...   as requests of callers are signed (`protocol.http_headers`)
     timestamp   webhook-id, webhook-timestamp, webhook-signature: v1,...   (standardwebhooks.com)
     github      X-Hub-Signature-256: sha256=...   of the body alone
 

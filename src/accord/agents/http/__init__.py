@@ -1,8 +1,8 @@
 """Flows behind a webhook, such as n8n's, as agents.
 
 A message of the caller is posted, and the flow's answer is the agent's. A flow may ask the caller something, take and
-return files. A flow that takes long acknowledges the message and reports to an address of its task (`core.callbacks`);
-such a task is suspended meanwhile.
+return files. A flow that takes long acknowledges the message and reports to an address of its task
+(`remote.flow_reports`); such a task is suspended meanwhile.
 """
 
 import logging

@@ -2,7 +2,7 @@
 
 A `Saver` is made for one execution and writes under its fence: writes of a node that lost the task are refused. A step
 and the writes of its nodes are one commit (`PendingWrites`). An execution need not read what it has written
-(`LatestSteps`). The bytes go to `storage.commands.checkpoints`.
+(`LatestSteps`). The bytes go to `storage.commands.conversation_state`.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Updates of a remote task, by webhook, stream or polling.
 
-It never sends a caller's message and never ends the task: what the agent answers goes through `core.remotes`, like its
+It never sends a caller's message and never ends the task: what the agent answers goes through `remote.tasks`, like its
 reports.
 """
 
