@@ -1,7 +1,7 @@
-"""What goes by a name in settings and files, and may come from another package: kinds of agents, types of steps ...
+"""Families of plugins: things that settings and files name, ours or from other packages.
 
-A `Group` is one such family: what is ours is a row of its table, what is not an entry point of an installed package.
-It loads a thing when its name is used and nothing before; what a thing is, and what is done with it, is its family's.
+A `Group` is one family. Our things are rows of its table, other things are entry points of installed packages. A thing
+is loaded when its name is used. Each family defines its things and uses them.
 """
 
 import difflib

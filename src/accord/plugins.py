@@ -1,4 +1,4 @@
-"""What another package may add to accord, and everything that it needs for that: one place to import from.
+"""Extension points for other packages, in one place to import from.
 
     [project.entry-points."accord.steps"]
     digest = "acme_accord.steps:DIGEST"

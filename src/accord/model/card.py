@@ -1,6 +1,6 @@
-"""What an agent says about itself.
+"""Agent cards.
 
-The fields are A2A 1.0's, checked leniently because cards are read from strangers. What only other dialects ask for sits
+The fields are A2A 1.0's, checked leniently because cards come from strangers. Members of other dialects are
 in `CardProfile`, `AgentSkill.input_schema` and `output_schema`, which a strict 1.0 card leaves out.
 """
 

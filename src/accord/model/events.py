@@ -1,4 +1,4 @@
-"""What happens to a task, as entries of its one log.
+"""Events of a task, as entries of its event log.
 
 An event's `seq` is gapless per task and starts at 1; a task that begins a stream has the `seq` of the last event it
 includes, 0 if none. It is the `id:` of server-sent events and never part of a dialect's own objects. How an event

@@ -1,6 +1,6 @@
-"""What agents say and make: parts, the messages that carry them and the artifacts that keep them.
+"""Parts, messages and artifacts.
 
-These are values without behaviour beyond checking themselves; how they change over time is `protocol.lifecycle`.
+They are values that check themselves. Their changes over time are in `protocol.lifecycle`.
 """
 
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Where and how task updates are delivered to a webhook.
+"""Webhook configurations: address, authentication and events of a webhook.
 
 Delivery itself (retries, signatures, address checks) is `engine.webhook_delivery`; the payload's shape is a dialect's.
 """

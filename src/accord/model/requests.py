@@ -1,6 +1,6 @@
-"""What callers ask for: the request of each A2A operation, and the pages that answer lists.
+"""Requests of the A2A operations, and the pages that answer lists.
 
-They say what is wanted, not what it means: meaning and authorisation are `service.service`.
+Their meaning and authorization are in `service.service`.
 """
 
 from typing import Annotated, Any

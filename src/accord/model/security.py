@@ -1,6 +1,6 @@
-"""How a card says that callers must authenticate, in A2A 1.0's form.
+"""Security schemes and requirements of a card, in A2A 1.0's form.
 
-Enforcing it is `auth.authentication`, satisfying it is `client`; the two other spellings are the dialects'.
+`auth.authentication` enforces them, `client` satisfies them. Dialects have two other spellings.
 """
 
 from accord.model.base import A2AModel, NonEmpty

@@ -1,4 +1,4 @@
-"""How a task changes: which state may follow which, and what each event does to it.
+"""The lifecycle of a task: the states that may follow each other, and the effect of each event.
 
 Pure functions of task and event; nothing is stored, sent or timed here. The engine commits what these return, clients
 fold the streams they read with them, and the documentation's diagram is drawn from `TRANSITIONS`.

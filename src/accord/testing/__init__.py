@@ -1,4 +1,4 @@
-"""What we ship for users' tests: agents in process and behind sockets, scripts, a clock, webhooks, cassettes.
+"""Test kit for users: agents in process and behind sockets, scripts, a clock, webhooks, cassettes.
 
 `accord.testing.plugin` has them as fixtures for pytest; `accord.testing.conformance` is the agent that public
 conformance kits talk to. Each name is imported when it is used.

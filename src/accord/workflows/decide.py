@@ -1,4 +1,4 @@
-"""What happens next in a run: who begins, who ends without having been done, when to look again, and how all ended.
+"""Decides the next steps of a run: which steps start, are skipped or retried, and how the run ends.
 
 A function of the plan, the records and the time alone: it does nothing, waits for nothing and knows no value of a step
 but the answer to its `if`. The driver of a run stands above, does what is decided here and writes it down.

@@ -1,4 +1,4 @@
-"""What a run is asked for, its origin, and the records it reuses.
+"""The request of a run: its input, its origin, and the records that it reuses.
 
 Callers give an input, values of declared inputs and the name of a workflow. Runs, schedules, webhooks and commands give
 a whole `RunRequest`, which may name an earlier run: steps that completed there are not executed again.

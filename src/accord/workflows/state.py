@@ -1,7 +1,7 @@
-"""Where a run stands: an index over its plan and its records, kept so that each record costs only its own edges.
+"""The state of a run: an index over its plan and its records.
 
-It knows what has happened and who is touched by that, not what should happen: that is `decide`, which stands above. It
-has no clock and does no I/O, and the same records come to the same in any order, also when some come twice.
+Adding a record costs only the record's own edges. `decide` uses the state to choose the next steps. There is no clock
+and no I/O here; the same records give the same state in any order, also when some are added twice.
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""What stands for `{{...}}` in a run: the input, variables, what steps have said, the item of a map.
+"""Values of templates in a run: the input, variables, results of steps, the item of a map.
 
 Nothing is looked up anywhere else, and no value becomes part of a command's text: `argv` makes arguments of values, and
 `shell` variables of the environment. The language between the braces is `expressions`; who runs steps makes a `Values`
