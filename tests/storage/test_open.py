@@ -275,8 +275,15 @@ async def test_a_schema_of_another_program_is_left_as_it_is(postgres: str, state
         before = await connection.fetchval(tables)
         async with open_store(f"{postgres}&listen=off") as store:
             for bring in (schema.upgrade_schema, schema.check_schema):
-                with pytest.raises(schema.ForeignDatabase, match="belongs to another program"):
+                with pytest.raises(schema.ForeignDatabase, match="belongs to another program") as refused:
                     await bring(store)
+                assert "schema_overlap" not in str(refused.value), "the upgrade itself had just made it"
+        await connection.execute("CREATE SCHEMA accord")
+        try:
+            async with open_store(f"{postgres}&listen=off&search_path=accord") as store:
+                await schema.upgrade_schema(store)
+        finally:
+            await connection.execute("DROP SCHEMA accord CASCADE")
         assert await connection.fetchval(tables) == before
     finally:
         await connection.close()

@@ -88,7 +88,7 @@ async def schema_version(tx: Tx) -> int:
     if found := await _recorded(tx):
         return found
     names = [str(row[0]) for row in await tx.all("SELECT name FROM {own_tables} ORDER BY name")]
-    own = VERSION_TABLES if await _has_own_versions(tx) else ()
+    own = VERSION_TABLES if await _has_own_versions(tx) else VERSION_TABLES[1:]
     if not (others := [name for name in names if name not in own]):
         return 0
     if found := await _recorded(tx):  # another node has migrated the database since the first look
