@@ -188,7 +188,9 @@ def test_parts_are_sent_in_their_order(ask: Asking) -> None:
 
 
 def test_a_terminal_is_not_at_the_mercy_of_an_agent(ask: Asking) -> None:
-    assert ask.text("send", "-q", "evil") == ["a?[31mred?"]
+    assert "a?[31mred?" in ask.text("send", "evil")
+    piped = accord(ask.folder, "send", "-q", "evil", ACCORD_AGENT_CARD=ask.server.url)
+    assert piped.stdout == "a\x1b[31mred\x07\n"
     assert json.loads(ask("send", "-o", "json", "evil").stdout)["task"]["artifacts"][0]["parts"][0]["text"].startswith(
         "a\x1b"
     )

@@ -1,5 +1,6 @@
 """Answers as text: the same labels always, nothing that a terminal obeys, and streams that say everything once."""
 
+import io
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -270,6 +271,17 @@ def test_only_the_text_of_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "Which day?\n"
     show(PlainTextPrinter(Progress()), [message("just", " this")])
     assert capsys.readouterr().out == "just this\n"
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "printed"), [(False, "a\r\n\x1b[31mred\x00\u202e\r\nb\rc\n"), (True, "a\n?[31mred?\nb?c\n")]
+)
+def test_text_is_escaped_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch, is_terminal: bool, printed: str) -> None:
+    stdout = io.TextIOWrapper(io.BytesIO(), "utf-8", newline="")
+    monkeypatch.setattr(stdout, "isatty", lambda: is_terminal)
+    monkeypatch.setattr("sys.stdout", stdout)
+    show(PlainTextPrinter(Progress()), [message("a\r\n\x1b[31mred\x00\u202e\r\n", "b\rc")])
+    assert stdout.buffer.getvalue().decode() == printed
 
 
 def test_a_line_of_json_for_each_event(capsys: pytest.CaptureFixture[str]) -> None:

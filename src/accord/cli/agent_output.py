@@ -76,6 +76,11 @@ def safe(text: str) -> str:
     return text.replace("\r\n", "\n").translate(_REPLACED)
 
 
+def answer_text(text: str) -> str:
+    """Return an agent's text for standard output: unchanged in a pipe or a file, escaped on a terminal."""
+    return safe(text) if sys.stdout.isatty() else text
+
+
 def line(value: object) -> str:
     """Return a value in one line."""
     return " ".join(safe(str(value)).split())

@@ -214,7 +214,7 @@ class PlainTextPrinter:
     def _print(self, pieces: Iterable[str]) -> None:
         for piece in pieces:
             self._progress.stop()
-            agent_output.write(agent_output.safe(piece))
+            agent_output.write(agent_output.answer_text(piece))
             self._last = piece[-1]
 
 

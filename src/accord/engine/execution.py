@@ -177,7 +177,7 @@ class Execution:
                 await self.status(TaskState.WORKING, None, None)
             ended = await self._work()
         except Fenced as error:
-            log.info("run lost its claim", extra={"task_id": self.job.key, "reason": str(error)})
+            log.debug("run lost its claim", extra={"task_id": self.job.key, "reason": str(error)})
         except BaseException:  # `Parked`, or a group around it
             if not self._writer.is_closed:
                 raise
