@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from accord.lazy import lazily
 
 if TYPE_CHECKING:
-    from accord.client.blocking import BlockingClient, BlockingTask
+    from accord.client.blocking_client import BlockingClient, BlockingTask
     from accord.client.client import Client, in_process
     from accord.client.discovery import BadCard, CardNotFound
     from accord.client.interfaces import NoWay
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    ".blocking": ("BlockingClient", "BlockingTask"),
+    ".blocking_client": ("BlockingClient", "BlockingTask"),
     ".client": ("Client", "in_process"),
     ".discovery": ("BadCard", "CardNotFound"),
     ".interfaces": ("NoWay",),
