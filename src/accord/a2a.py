@@ -95,7 +95,7 @@ class Caller(Struct, frozen=True, kw_only=True):
 
     @property
     def account(self) -> tuple[str | None, str]:
-        """The tenant and owner that rate limits and quotas count. The tenant of a caller that `roams` is None."""
+        """The tenant and owner for rate limits and quotas, without the tenant if the caller `roams`."""
         return None if self.roams else self.tenant, self.owner
 
     @property

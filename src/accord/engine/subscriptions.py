@@ -131,7 +131,7 @@ class LogChannel:
     def look(self, length: int | None, known: int) -> None:
         """Compare the length of the log with `known`, the count of known events before the read.
 
-        `length` is None if the task is gone. Its readers get an error.
+        None as `length` means that the task is gone. Its readers get an error.
         """
         if length is not None and length < known:
             self.rewind()

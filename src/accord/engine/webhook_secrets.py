@@ -14,7 +14,7 @@ from accord.storage.commands import webhooks
 from accord.storage.store import Store
 
 SEALED = "\x01"
-"""First character of a sealed secret: `push_headers.check` refuses it in a secret of a caller."""
+"""First character of a sealed secret: `http_headers.check_push_config` refuses it in a caller's secret."""
 
 PURPOSE = "webhook"
 """First part of the place that a sealed secret is bound to."""
