@@ -33,7 +33,7 @@ class Admission(Struct, frozen=True, kw_only=True):
     """The API key, token or session that authenticated a caller, if it can end while the caller is connected.
 
     `kind` is the type of admission and `id` identifies it within that type. `until` is its expiry in milliseconds since
-    the epoch. `key_id` is the API key that it is or was made from.
+    the epoch. `key_id` is the API key, also for a session that it opened.
     """
 
     kind: str

@@ -1,6 +1,6 @@
 """API keys: `ak_<id>_<secret>`, in a header of their own or as a bearer token.
 
-The store has a SHA-256 of the secret. A slow hash is for secrets that people choose; this one has 256 random bits.
+The store has a SHA-256 of the secret. A slow hash is for secrets that people choose. This one has 256 random bits.
 """
 
 import hashlib

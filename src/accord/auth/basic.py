@@ -58,7 +58,7 @@ log = logging.getLogger("accord.access")
 class Attempts:
     """Counts pending and wrong passwords by client address and account.
 
-    An account at an address where it has signed in is isolated from other clients: it has reserved places, and only its
+    An account at an address where it has signed in is isolated from other clients. It has reserved places, and only its
     own failures there count.
     """
 

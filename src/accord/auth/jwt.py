@@ -39,7 +39,7 @@ STALE_SECONDS = 24 * 3600.0
 """Age at which keys are dropped. An issuer that is unreachable for a day may have withdrawn them."""
 
 AGAIN_SECONDS = 10.0
-"""Minimum interval between requests to an issuer, whatever keys the tokens name."""
+"""Minimum seconds between requests to an issuer, regardless of the keys that tokens name."""
 
 FETCH_SECONDS = 30.0
 MAX_BYTES = 1024 * 1024

@@ -33,7 +33,8 @@ class Quotas(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Requests of one caller at once after a pause."""
 
     open_rate: Some | None = None
-    """Requests per second of all anonymous callers together. Only a server open to its own machine has any."""
+    """Requests per second of all anonymous callers together. Only a server open to its own machine has any.
+    Unlimited by default."""
 
     streams: Many = 1000
     """Concurrent streams of one caller. Each is a connection, and a process has some thousands."""
@@ -102,7 +103,7 @@ class Quotas(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     clients accept as one event and which is the largest request body."""
 
     body_seconds: Some = 20.0
-    """Seconds for an empty request body, and maximum pause between its bytes."""
+    """Seconds that a request body may take besides the time for its bytes, and maximum pause between them."""
 
     body_rate: Many = 16 * KiB
     """Bytes of a request body that extend its time by a second, and minimum bytes per second at which clients read

@@ -75,13 +75,13 @@ class Agent(Protocol):
 
 
 class Approvals(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who may decide workflow approvals whose step names no approver."""
+    """Server-wide rules for workflow approvals, in addition to those of a step."""
 
     approvers: tuple[str, ...] = ()
     """Roles that may decide an approval whose step names none. One of them is enough. By default the owner decides."""
 
     not_by_starter: bool = False
-    """Whether owners may not decide approvals of their own runs."""
+    """Forbid owners to decide approvals of their own runs."""
 
 
 class Node(Struct, frozen=True, kw_only=True):

@@ -110,7 +110,7 @@ class Context:
         return self._run.task.history
 
     async def conversation(self, limit: int = CONVERSATION_TASKS) -> tuple[Task, ...]:
-        """Return the earlier ended tasks of this conversation, oldest first; with more than `limit`, the latest ones.
+        """Return the latest ended tasks of this conversation, oldest first, at most `limit`.
 
         They belong to the same caller and agent. Tasks of other callers under the same context ID are left out.
         """

@@ -192,7 +192,7 @@ class Execution:
             self.rest.tell(ended)
 
     async def traced(self, tracer: Tracer) -> None:
-        """Execute within the task's trace, on any node."""
+        """Execute as a span of the task's trace, which may have started on another node."""
         running = ExecutionSpan(
             agent=self.agent.profile.name,
             task_id=self.job.key,
@@ -301,7 +301,7 @@ class Execution:
             await self.artifact(nothing, append=True, last_chunk=True)
 
     async def has_ended(self) -> bool:
-        """Whether the task has ended, here or on another node."""
+        """Whether the task has ended, by this execution or otherwise."""
         head = await self.patiently(lambda: self._store.read(tasks.read_head, self.tenant, self.job.key))
         return head is None or head.state in TERMINAL
 

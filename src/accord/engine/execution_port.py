@@ -78,7 +78,7 @@ class ExecutionPort(Protocol):
         """Wait until all output is committed."""
 
     async def has_ended(self) -> bool:
-        """Whether the task has ended, here or on another node."""
+        """Whether the task has ended, by this execution or otherwise."""
 
     def recall(self, key: str) -> str | None:
         """Return the result of a step."""

@@ -129,7 +129,7 @@ def last_state(bodies: Sequence[EventBody]) -> TaskState | None:
 
 
 MAX_BUFFER = 256
-"""Events that may be uncommitted before the agent has to wait. A higher limit delays the commits of other tasks."""
+"""Uncommitted events after which an agent has to wait. Commits of other tasks wait for them as well."""
 
 BREATH = 64
 """Events after which an agent that never waits yields to the event loop."""
@@ -137,7 +137,7 @@ BREATH = 64
 EARLY = frozenset({2, 4, 8, 16, 32})
 """Events after which an agent yields early, so that subscribers soon get the first output.
 
-An agent with a single event is committed at once.
+1 is left out, so that a single event and the end are committed together.
 """
 
 log = logging.getLogger("accord.run")
@@ -234,7 +234,7 @@ class LogWriter:
             await self.quiesce()
 
     async def quiesce(self) -> None:
-        """Wait for the commit under way. Cancelling the waiter does not cancel it."""
+        """Wait for the commit under way. Canceling the waiter does not cancel it."""
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
@@ -357,7 +357,7 @@ class LogWriter:
         return None if is_same else (known, known - 1)
 
     async def append(self, bodies: list[EventBody], *, parks: bool = False, ends: bool = False) -> Append:
-        """Return the command input that commits these events, with a snapshot if one is due."""
+        """Return the request that commits these events, with a snapshot if one is due."""
         self.check_open()
         archive, fresh = self._desk.archive, self.known.snapshot(bodies, parks=parks, ends=ends)
         self.known.taken = bodies

@@ -45,7 +45,7 @@ class Losses:
 
     @property
     def note(self) -> str | None:
-        """The warning for operators; None without any loss."""
+        """The warning for operators, or None without any loss."""
         if not self._found_ms:
             return None
         tasks = f"{len(self._tasks)} of this node's running tasks lost events"

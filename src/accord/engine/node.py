@@ -234,7 +234,7 @@ class Engine:
     def place(self, agent: str) -> SlotReservation:
         """Return a slot reservation for an execution whose task is being stored.
 
-        It yields this node, or None without room or if an older job waits. Any node may then claim the job.
+        It yields this node, or None with `tenant_runs`, without room or behind an older job. Any node may then claim.
         """
         if self.limits.tenant_runs is not None or self._has_backlog or not self.room(agent):
             self._has_backlog = True

@@ -30,7 +30,7 @@ class Retention(Struct, frozen=True, kw_only=True):
 
 
 class RetentionLoop:
-    """Runs retention on one node."""
+    """Applies the retention periods on one node."""
 
     def __init__(self, store: Store, blobs: Blobs | None = None, keep: Retention | None = None) -> None:
         """Apply the periods `keep` to `store`, and delete unreferenced `blobs`."""
@@ -60,7 +60,7 @@ class RetentionLoop:
                 log.exception("upkeep failed")
 
     async def once(self) -> None:
-        """Run one pass."""
+        """Compact, purge and sweep once."""
         store, keep = self._store, self._keep
         await _until_done(lambda: store.do(retention.compact, round(keep.compact_after * 1000), BATCH))
         if keep.purge_after is not None:

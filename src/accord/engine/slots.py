@@ -1,4 +1,4 @@
-"""Slots reserved for executions that are about to start."""
+"""Slot reservations for executions that are about to start."""
 
 import asyncio
 import logging

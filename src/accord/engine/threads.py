@@ -41,7 +41,7 @@ _idle: list[_Worker] = []
 
 
 def _leaves(worker: _Worker) -> bool:
-    """Return whether an idle worker may end. False if a caller has just taken it."""
+    """Remove an idle worker, so that it can end. Return false if a caller has just taken it."""
     try:
         _idle.remove(worker)
     except ValueError:

@@ -349,8 +349,8 @@ class WebhookDispatcher:
     ) -> tuple[Event, Task] | None:
         """Return the event that a webhook gets and the task after it, or None if it gets none.
 
-        If artifacts lack their last chunk when the task pauses or ends, a webhook that gets complete artifacts gets the
-        whole task instead of its status.
+        An artifact may lack its last chunk when the task pauses or ends. A webhook that gets complete artifacts then
+        gets the whole task instead of its status.
         """
         in_wholes = wants_complete_artifacts(due.config, self._sender.form(due.dialect))
         if not (is_subscribed(event, due.config) or (in_wholes and is_last_chunk(event))):

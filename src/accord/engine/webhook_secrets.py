@@ -43,7 +43,7 @@ class WebhookSecrets:
     """Seals and opens the secrets of webhooks."""
 
     def __init__(self, seals: SealPort | None = None) -> None:
-        """Create the seal. Without `seals` secrets are stored in plain text."""
+        """Seal with `seals`. Without them secrets are stored in plain text."""
         self._seals = seals
 
     def seal(self, tenant: str, config: PushConfig) -> PushConfig:
