@@ -75,7 +75,7 @@ def is_subscribed(event: Event, config: PushConfig) -> bool:
 
 
 def wants_complete_artifacts(config: PushConfig, form: PushFormat) -> bool:
-    """Whether a webhook gets complete artifacts only. `form` is the body format of its dialect."""
+    """Whether a webhook gets artifacts once they are complete. `form` is the body format of its dialect."""
     return not config.events and config.payload_format is None and form is PushFormat.EVENT
 
 
