@@ -30,10 +30,10 @@ from accord.protocol.operations import Operation
 
 
 class Admission(Struct, frozen=True, kw_only=True):
-    """What a caller came in with, where that may end while it is here: at a time, or by the hand of somebody.
+    """The API key, token or session that authenticated a caller, if it can end while the caller is connected.
 
-    `id` is what those of its `kind` know it by, and `until` the time in milliseconds until when it is good. `key_id` is
-    the API key that it is, or rests on.
+    `kind` is the type of admission and `id` identifies it within that type. `until` is its expiry in milliseconds since
+    the epoch. `key_id` is the API key, also for a session that it opened.
     """
 
     kind: str
@@ -43,51 +43,72 @@ class Admission(Struct, frozen=True, kw_only=True):
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """Who asks.
-
-    One that `roams` may name another tenant in its request. `roles` say what it may do, None that it may do everything.
-    `origin` is the edge's own note of how it came in, which the service keeps with new tasks; `extensions` are those
-    that it declared, and `idempotency_key` is its own name for what it sends. One that `wants_task` is shown the task
-    behind an answer that is a message alone, and one that `sees_all` reads and changes what others of its tenant have
-    as if it were its own. `ticket` is what may end while it is here. `scheme` and `peer`, the way it authenticated and
-    the address it came from, are for the audit log, `binding` is for the metrics, and `trace` the context of a trace
-    that its request brought, where requests are traced.
-    """
+    """The authenticated sender of a request, and how the request arrived."""
 
     tenant: str = ""
+    """The tenant whose tasks the caller works on."""
+
     owner: str = ""
+    """The name under which the caller owns tasks."""
+
     origin: str | None = None
+    """The edge's note of how the caller arrived. It is stored with new tasks."""
+
     roams: bool = False
+    """Whether a request may name another tenant."""
+
     roles: frozenset[str] | None = None
+    """The roles of the caller. None allows everything."""
+
     extensions: frozenset[str] = frozenset()
+    """The A2A extensions that the request declared."""
+
     idempotency_key: str | None = None
+    """The caller's idempotency key for the message that it sends."""
+
     wants_task: bool = False
+    """Whether the caller gets the task behind a reply that is a message alone."""
+
     sees_all: bool = False
+    """Whether the caller reads and changes the tasks of every owner in its tenant."""
+
     ticket: Admission | None = None
+    """The admission to check while the caller stays connected."""
+
     scheme: str | None = None
+    """The scheme that authenticated the caller, for the audit log."""
+
     peer: str | None = None
+    """The address that the request came from, for the audit log."""
+
     binding: str | None = None
+    """The binding that the request used, for metrics."""
+
     trace: str | None = None
+    """The trace context of the request, if requests are traced."""
+
     files_at: str | None = None
-    """The origin at which the caller can fetch files too large for an answer, "" for the server's own; None sends all
-    bytes in the answer."""
+    """The origin where the caller fetches files too large for a reply, "" for the server's own.
+
+    None sends all bytes in the reply.
+    """
 
     @property
     def account(self) -> tuple[str | None, str]:
-        """As whom it is counted: one that roams is the same in every tenant that it names, which is None."""
+        """The tenant and owner for rate limits and quotas, without the tenant if the caller `roams`."""
         return None if self.roams else self.tenant, self.owner
 
     @property
     def is_of_server(self) -> bool:
-        """Whether it is of the server itself, and not of one tenant of it: what all have in common is not that one's.
+        """Whether the caller belongs to the server rather than to one tenant.
 
-        Whether it may look at that is a matter of its roles.
+        A caller of one tenant does not see what all tenants share. For a caller of the server, its roles decide.
         """
         return self.roams or not self.tenant
 
     @property
     def reach(self) -> str | None:
-        """Whose tasks it gets to see: its own, or with None everybody's."""
+        """The owner whose tasks the caller sees. None means every owner."""
         return None if self.sees_all else self.owner
 
 
@@ -95,16 +116,16 @@ class A2A(Protocol):
     """The operations of A2A."""
 
     async def send(self, request: SendRequest, caller: Caller) -> Task | Message:
-        """Send a message and answer with the task, once it ended or waits, or at once if asked so."""
+        """Send a message. Return the task once it ends or waits, or at once if the request asks for that."""
 
     def stream(self, request: SendRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
-        """Send a message and follow what comes of it; the first event is the task.
+        """Send a message and yield the events of its task. The first event is the task.
 
-        Whoever sends the same message again may say `after` which event: what it saw is not repeated.
+        A caller that repeats a message can pass the last event it got as `after`. Earlier events are not sent again.
         """
 
     async def get(self, request: GetRequest, caller: Caller) -> Task:
-        """Read one task."""
+        """Return one task."""
 
     async def list(self, request: TaskFilter, caller: Caller) -> TaskPage:
         """List tasks, newest status first."""
@@ -113,47 +134,48 @@ class A2A(Protocol):
         """Cancel one task."""
 
     def subscribe(self, request: SubscribeRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
-        """Follow a task that has not ended; the first event is the task as it is now.
+        """Subscribe to a task that has not ended. The first event is the current task.
 
-        With `after`, the number of the last event that the caller saw, what came later follows, of an ended task too.
+        With `after`, the number of the last event that the caller got, only later events are sent. This also works for
+        an ended task.
         """
 
     async def push_set(self, request: PushConfig, caller: Caller) -> PushConfig:
         """Create or replace a webhook."""
 
     async def push_get(self, request: PushGetRequest, caller: Caller) -> PushConfig:
-        """Read a webhook."""
+        """Return a webhook."""
 
     async def push_list(self, request: PushListRequest, caller: Caller) -> PushPage:
-        """List a task's webhooks."""
+        """Return a page of a task's webhooks."""
 
     async def push_delete(self, request: PushDeleteRequest, caller: Caller) -> int:
-        """Remove webhooks and say how many there were."""
+        """Delete webhooks and return their number."""
 
     async def extended_card(self, request: CardRequest, caller: Caller) -> AgentCard:
-        """Read the card for authenticated callers."""
+        """Return the card for authenticated callers."""
 
 
 @runtime_checkable
 class HeldTasks(Protocol):
-    """What has tasks that were held when they were made, for who is to decide when they begin."""
+    """An agent with held tasks, which start when their caller executes them."""
 
     async def execute(self, task_id: str, caller: Caller) -> Task:
-        """Let a task of the caller's begin that was held, and return it; one that has begun is left alone."""
+        """Start a held task of the caller and return it. A task that has started is returned unchanged."""
 
 
 class HostedAgent(A2A, HeldTasks, Protocol):
-    """An agent that is served here: it can be asked what A2A knows, and whatever is held here begun."""
+    """An agent on this server: the A2A operations and held tasks."""
 
 
-# --- the operations by name: each is one row away from the method that does it --------------------------------------
+# --- operations by name, each one row away from its method ----------------------------------------------------------
 
 Answering = Callable[[Any, Caller], Awaitable[Any]]
 Streaming = Callable[[Any, Caller, int | None], AsyncIterator[Event]]
 
 
 def unary_operations(agent: A2A) -> dict[Operation, Answering]:
-    """Return the operations that answer once."""
+    """Return the operations with a single reply."""
     return {
         Operation.SEND: agent.send,
         Operation.GET: agent.get,
@@ -168,5 +190,5 @@ def unary_operations(agent: A2A) -> dict[Operation, Answering]:
 
 
 def streaming_operations(agent: A2A) -> dict[Operation, Streaming]:
-    """Return the operations that answer with a stream; the last argument is the event after which it goes on."""
+    """Return the streaming operations. Their last argument is the number of the last event that the caller got."""
     return {Operation.STREAM: agent.stream, Operation.SUBSCRIBE: agent.subscribe}

@@ -1,6 +1,6 @@
 """API keys: `ak_<id>_<secret>`, in a header of their own or as a bearer token.
 
-The store has a SHA-256 of the secret. A slow hash is for secrets that people choose; this one has 256 random bits.
+The store has a SHA-256 of the secret. A slow hash is for secrets that people choose. This one has 256 random bits.
 """
 
 import hashlib
@@ -24,13 +24,13 @@ from accord.storage.commands.authentication import KEY_ID_LENGTH, MAX_KEY_GENERA
 from accord.storage.store import Store, StoreUnavailable
 
 PREFIX = "ak_"
-"""What every key begins with, so that people and scanners for leaked secrets know one when they see it."""
+"""Prefix of every key, recognizable for people and for scanners of leaked secrets."""
 
 KNOWN, UNKNOWN = 10_000, 10_000
-"""Keys that are remembered, and ids that belong to none. They are apart: guessing must not push out real keys."""
+"""Cache sizes for known keys and for unknown IDs. They are separate, so that guessed IDs do not evict real keys."""
 
 USED_MS = 3600 * 1000
-"""How exactly it is noted when a key was last used: more often would make every request a write."""
+"""Resolution of a key's last use. A finer one would make every request a write."""
 
 RETRY_SECONDS = 1
 
@@ -43,7 +43,7 @@ log = logging.getLogger("accord.access")
 
 
 class NewSecret(NamedTuple):
-    """A key as its holder gets it, once, and what is kept of it."""
+    """A new key: the text that its holder gets once, its ID and the stored hash."""
 
     key: str
     id: str
@@ -54,7 +54,7 @@ class NewSecret(NamedTuple):
 
 
 def new_key(of: str = "") -> NewSecret:
-    """Make a key, or one `of` another, which it is not good without; there are only so many in a row."""
+    """Create a key, or a child key `of` another, which is invalid without its parent. The nesting is limited."""
     if len(of) >= KEY_ID_LENGTH * MAX_KEY_GENERATIONS:
         raise PermissionDenied("A key of this one would come from too many others: make it with one of those")
     id, secret = of + secrets.token_hex(KEY_ID_LENGTH // 2), secrets.token_urlsafe(32)
@@ -66,12 +66,12 @@ def _hash(secret: str) -> str:
 
 
 class ApiKeyAccess:
-    """Callers with a key of the store."""
+    """API key authentication with keys of the store."""
 
     name = "api-keys"
 
     def __init__(self, settings: ApiKeys, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
-        """Look keys up in `store`, and remember what was found for a moment."""
+        """Look keys up in `store`, and cache them for `remember_seconds`."""
         self._header = settings.header
         self._store = store
         self._known: ExpiringCache[str, StoredApiKey] = ExpiringCache(KNOWN, settings.remember_seconds, clock)
@@ -80,16 +80,16 @@ class ApiKeyAccess:
 
     @property
     def security(self) -> Mapping[str, SecurityScheme]:
-        """A key in a header."""
+        """The A2A scheme: a key in a header."""
         return {"apiKey": SecurityScheme(api_key_security_scheme=ApiKeyScheme(location="header", name=self._header))}
 
     @property
     def challenge(self) -> str:
-        """A key is a bearer token as well, and only that has a challenge."""
+        """The challenge of a bearer token, because a header scheme has none."""
         return challenge("Bearer")
 
     async def identify(self, presented: Presented) -> Identity | None:
-        """Return who holds the key that a request brings."""
+        """Return the holder of the request's key, or None without a key."""
         text = presented.header(self._header)
         if text is None:
             text = presented.credentials("bearer")
@@ -99,7 +99,7 @@ class ApiKeyAccess:
         if match is None:
             raise self._refused("not a key")
         key = await self._find(match["id"])
-        # An unknown id is compared as well, so that it is refused on the same path as a wrong secret.
+        # Hash the secret for unknown IDs too, so that both refusals take the same path.
         is_right = hmac.compare_digest(_hash(match["secret"]), key.hash if key else _NOBODY)
         if key is None or not is_right:
             raise self._refused("no such key")
@@ -110,7 +110,7 @@ class ApiKeyAccess:
         return Identity(owner=key.owner, tenant=key.tenant, roles=frozenset(key.roles), ticket=ticket)
 
     async def is_good(self, id: str) -> bool:
-        """Whether a key has been neither revoked nor forgotten."""
+        """Whether a key exists and is neither revoked nor expired."""
         key = await self._find(id)
         return key is not None and key.is_live
 
@@ -129,7 +129,7 @@ class ApiKeyAccess:
         return found
 
     async def _note(self, id: str) -> None:
-        """Note now and then that a key is in use; that it could not be noted is no reason to refuse it."""
+        """Record the use of a key from time to time. A failure to record does not refuse the key."""
         if self._noted.get(id):
             return
         self._noted.put(id, True)

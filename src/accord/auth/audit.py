@@ -1,6 +1,6 @@
-"""The audit log: entries written in batches after the requests that they describe.
+"""The audit log, written in batches after the requests that its entries describe.
 
-An entry has names, ids and reasons, never content or secrets.
+An entry has names, IDs and reasons, never content or secrets.
 """
 
 import asyncio
@@ -23,34 +23,34 @@ from accord.storage.commands.monitoring import AuditEntry
 from accord.storage.store import Store, StoreUnavailable
 
 OK, ABANDONED = "ok", "ABANDONED"
-"""Outcomes that are no error's reason: it was done; the caller left before it was."""
+"""Outcomes besides error reasons: success, and a caller that disconnected early."""
 
 AUTHENTICATE = "Authenticate"
-"""The operation of whoever was not let in."""
+"""The operation of a refused authentication."""
 
 REGISTRY = ("PublishAgent", "ChangeAgent", "RemoveAgent", "MakeKey", "EndKey")
-"""The operations of the registry, which A2A does not have."""
+"""The operations of the registry, which are not part of A2A."""
 
 MAX_WAITING = 10_000
-"""Entries that wait to be written: some megabytes, and more than a second of full load."""
+"""Maximum number of unwritten entries: some megabytes, and more than a second of full load."""
 
 BATCH = 500
-"""Entries in one transaction."""
+"""Entries per transaction."""
 
 LINGER_SECONDS = 0.25
-"""How long the first entry waits for more: on a busy server a few transactions a second write all of them."""
+"""Delay of the first entry of a batch. A busy server then needs a few transactions a second."""
 
 RETRY_SECONDS = 2.0
-"""When writing is tried again after the store was away."""
+"""Delay before a retry when the store was unavailable."""
 
 STOP_SECONDS = 5.0
-"""How long the last entries may take when the server stops."""
+"""Time for the last entries when the server stops."""
 
 NOISE_RATE, NOISE_BURST = 1.0, 20
-"""Entries a second, and at once, about one caller or address that is refused for its sheer number of requests."""
+"""Entries per second and burst for one caller or address that is refused for its number of requests."""
 
 MAX_TEXT = 512
-"""Characters of a name or an id that was made up by a caller."""
+"""Maximum characters of a name or ID chosen by a caller."""
 
 _NOISY = frozenset(error().row.reason for error in (RateLimited, StorageQuotaExceeded, AuthenticationFailed))
 
@@ -58,7 +58,7 @@ log = logging.getLogger("accord.audit")
 
 
 class Audited(Choice):
-    """What is worth an entry: everything, what changes something or is refused, or nothing."""
+    """The operations to audit: all, only writes and refusals, or none."""
 
     ALL = "all"
     WRITES = "writes"
@@ -68,13 +68,13 @@ class Audited(Choice):
 WRITES = frozenset(
     {Operation.SEND, Operation.STREAM, Operation.CANCEL, Operation.PUSH_SET, Operation.PUSH_DELETE},
 )
-"""The operations that change something."""
+"""The operations that change data."""
 
 _WANTED = {Audited.ALL: frozenset(Operation), Audited.WRITES: WRITES, Audited.NONE: frozenset[Operation]()}
 
 
 class Audit:
-    """Collects entries and writes them."""
+    """Collects audit entries and writes them."""
 
     def __init__(
         self,
@@ -84,10 +84,10 @@ class Audit:
         now_ms: Callable[[], int] = SYSTEM.now_ms,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Write to `store` what is `audited`."""
+        """Write entries for the `audited` operations to `store`."""
         self.now_ms = now_ms
         self.lost = 0
-        """Entries that were not written, since the start."""
+        """Number of lost entries since the start."""
         self._store = store
         self.is_on = audited is not Audited.NONE
         self._wanted = _WANTED[audited]
@@ -100,13 +100,13 @@ class Audit:
     # --- collecting -----------------------------------------------------------------------------------------------
 
     def wants(self, operation: Operation, outcome: str) -> bool:
-        """Whether something is worth an entry; what is refused always is."""
+        """Whether an outcome of an operation is audited. Errors always are, unless the audit is off."""
         return operation in self._wanted or (self.is_on and outcome != OK)
 
     def note(self, entry: AuditEntry) -> None:
-        """Take an entry; it is written soon."""
+        """Add an entry, which is written soon."""
         if entry.outcome in _NOISY and self._noise.take((entry.tenant, entry.owner, entry.peer)):
-            return  # the first ones tell it all, and a flood must not wash away everything else
+            return  # the first ones suffice, and a flood must not displace other entries
         if len(self._waiting) >= MAX_WAITING:
             self._lose(1)
             return
@@ -114,7 +114,7 @@ class Audit:
         self._news.set()
 
     def refused(self, presented: Presented) -> None:
-        """Take note of somebody who was not let in."""
+        """Add an entry for a failed authentication."""
         if self.is_on:
             outcome = AuthenticationFailed().row.reason
             at, peer = self.now_ms(), presented.peer or None
@@ -125,11 +125,11 @@ class Audit:
     # --- startup, loop, shutdown ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start to write entries."""
         self._loop = asyncio.create_task(self._work(), name="audit")
 
     async def stop(self) -> None:
-        """Write what is left, if that is possible soon."""
+        """Write the remaining entries, for a limited time."""
         self._stopping.set()
         self._news.set()
         if self._loop is not None:
@@ -153,14 +153,14 @@ class Audit:
                 self._news.set()
 
     async def _write(self) -> bool:
-        """Write what waits; false if the store is away."""
+        """Write the waiting entries. Return false if the store is unavailable."""
         while batch := list(islice(self._waiting, BATCH)):
             try:
                 await self._store.do(monitoring.append_audit, batch)
             except StoreUnavailable as error:
                 log.warning("audit waits for the store", extra={"reason": str(error), "waiting": len(self._waiting)})
                 return False
-            except Exception:  # what cannot be written must not keep the rest from being written
+            except Exception:  # entries that cannot be written must not block the others
                 log.exception("audit entries cannot be written", extra={"entries": len(batch)})
                 self._lose(len(batch))
             for _ in batch:
@@ -169,7 +169,7 @@ class Audit:
         return True
 
     async def _pause(self, seconds: float) -> None:
-        """Wait, unless it is time to stop."""
+        """Sleep, or return early on stop."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
@@ -188,7 +188,7 @@ class Audit:
 def entry(
     operation: Operation | str, caller: Caller, agent: str, task_id: str | None, outcome: str, at: int
 ) -> AuditEntry:
-    """Return the entry of what a caller asked of an agent, or of the registry about one."""
+    """Return the entry of a caller's operation on an agent or in the registry."""
     return AuditEntry(
         tenant=_printable_id(caller.tenant),
         at=at,
@@ -207,7 +207,7 @@ _NAMES = {operation: operation.value for operation in Operation}
 
 
 def watched(admit: Callable[[Presented], Awaitable[Caller]], audit: Audit) -> Callable[[Presented], Awaitable[Caller]]:
-    """Return the same way in, with an entry for everybody who is refused."""
+    """Return `admit` with an audit entry for each failed authentication."""
 
     async def admit_or_note(presented: Presented) -> Caller:
         try:
@@ -220,7 +220,7 @@ def watched(admit: Callable[[Presented], Awaitable[Caller]], audit: Audit) -> Ca
 
 
 def _printable_id(text: str) -> str:
-    """Return text that every store can keep: a caller may ask for a task by any name."""
+    """Return text that every store accepts, since callers choose task IDs freely."""
     if text.isascii() and len(text) <= MAX_TEXT and "\0" not in text:
         return text
     return text[:MAX_TEXT].replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()

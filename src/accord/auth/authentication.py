@@ -1,6 +1,6 @@
-"""Authenticates requests by the schemes that a server enforces.
+"""Authentication of requests by the schemes that a server enforces.
 
-A stream ends when the key, session or token ends that it was opened with.
+A stream ends with the key, session or token that opened it.
 """
 
 import asyncio
@@ -18,19 +18,19 @@ from accord.model import SecurityScheme
 REALM = "accord"
 
 MAX_NAME = 256
-"""Characters of an owner or a tenant: both are keys in the store, whose length is limited."""
+"""Maximum characters of an owner or tenant. Both are keys in the store, whose length is limited."""
 
 
 class BodyNeeded(Exception):
-    """Who sends a request can only be said with its body, which has not been read yet: ask again with it."""
+    """Authentication needs the request body, which has not been read yet. Repeat it with the body."""
 
 
 class Presented(Struct, frozen=True, kw_only=True):
-    """What a request brings to say who sends it: header names are lower-case, `target` is the path with its query.
+    """The parts of a request that authenticate its sender.
 
-    `certificate` is the client's own in DER, as the server that ended TLS saw it, and `peer` the address it came from;
-    `proxy` is the address of a trusted proxy that told it; `secure` is whether it came over TLS. `body` is None where a
-    binding has not read it yet.
+    Header names are lower-case. `target` is the path with its query. `certificate` is the client certificate in DER, as
+    the TLS server received it. `peer` is the client address, and `proxy` the trusted proxy that reported it. `secure`
+    is true for TLS. `body` stays None until a binding has read it.
     """
 
     headers: Iterable[tuple[bytes, bytes]] = ()
@@ -43,24 +43,24 @@ class Presented(Struct, frozen=True, kw_only=True):
     secure: bool = False
 
     def __repr__(self) -> str:
-        return f"Presented(method={self.method!r}, peer={self.peer!r})"  # everything else may be a secret
+        return f"Presented(method={self.method!r}, peer={self.peer!r})"  # all other fields may contain secrets
 
     def header(self, name: str) -> str | None:
-        """Return the only value of a header; one that is repeated says nothing."""
+        """Return the value of a header, or None if it is missing or repeated."""
         wanted = name.lower().encode("latin-1")
         found = [value for key, value in self.headers if key == wanted]
         return found[0].decode("latin-1") if len(found) == 1 else None
 
     def credentials(self, scheme: str) -> str | None:
-        """Return what `Authorization` holds for an HTTP authentication scheme, whose name has no case."""
+        """Return the credentials in `Authorization` for an HTTP scheme, whose name is case-insensitive, or None."""
         stated, _, credentials = (self.header("authorization") or "").partition(" ")
         return credentials.strip() if stated.lower() == scheme.lower() else None
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """Who somebody turned out to be; without a `tenant` of its own it may name any in its requests.
+    """An authenticated owner. Without a `tenant` the caller may name any tenant in its requests.
 
-    `ticket` is what it was found out by, if that may end before what was asked for does.
+    `ticket` is the admission that authenticated it, if that can end before the request.
     """
 
     owner: str
@@ -69,58 +69,61 @@ class Identity(Struct, frozen=True, kw_only=True):
     ticket: Admission | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a nameless owner: that is whom everybody is where nobody has to say who they are."""
+        """Refuse an empty owner, which stands for anonymous callers."""
         if not self.owner or max(len(self.owner), len(self.tenant or "")) > MAX_NAME:
             raise ValueError(f"The names of an owner and a tenant have up to {MAX_NAME} characters")
 
 
 class Scheme(Protocol):
-    """One way to authenticate."""
+    """An authentication scheme."""
 
     @property
     def name(self) -> str:
-        """What logs and the audit call it."""
+        """The name in logs and the audit log."""
 
     @property
     def security(self) -> Mapping[str, SecurityScheme]:
-        """How the card describes it: alternatives by name; with none, by its name and what it asks for."""
+        """The scheme's entries on the card, as alternatives by name. If empty, the card uses name and challenge."""
 
     @property
     def challenge(self) -> str:
-        """The value of `WWW-Authenticate` that asks for it."""
+        """The `WWW-Authenticate` challenge of the scheme."""
 
     async def identify(self, presented: Presented) -> Identity | None:
-        """Return who sends the request, or None if it brings nothing for this scheme.
+        """Return the sender of a request, or None without credentials for this scheme.
 
-        What it brings and is wrong is `AuthenticationFailed`, in words that tell nothing about what would be right; it
-        may have a challenge of its own. What cannot be told without a body that is still to come is `BodyNeeded`.
+        Raises AuthenticationFailed for wrong credentials, without details and optionally with its own challenge. Raises
+        BodyNeeded if the scheme needs the request body.
         """
 
 
 @runtime_checkable
 class Revocable(Protocol):
-    """A scheme with something that can be taken back; its tickets are of the kind of its name."""
+    """A scheme whose admissions can be revoked. The `kind` of its admissions is the name of the scheme."""
 
     @property
     def name(self) -> str:
-        """What logs and the audit call it."""
+        """The name in logs and the audit log."""
 
     async def is_good(self, id: str) -> bool:
-        """Whether what a ticket names is good still, as far as is known for a moment."""
+        """Whether an admission is still valid. The result may be cached for a moment."""
 
 
 class Access:
-    """The schemes that a server enforces; with none, everybody is the same nameless caller who may do everything."""
+    """The schemes that a server enforces. Without any, all callers are anonymous and may do everything."""
 
     def __init__(self, schemes: Sequence[Scheme] = (), *, is_optional: bool = False) -> None:
-        """Enforce `schemes`: a caller must satisfy one; if `is_optional`, a caller without credentials is anonymous."""
+        """Enforce `schemes`: a caller must satisfy one.
+
+        With `is_optional`, a caller without credentials is anonymous.
+        """
         self.schemes = tuple(schemes)
         self.is_optional = bool(self.schemes) and is_optional
         self.is_open = not self.schemes or is_optional
         """Whether callers may send without credentials."""
 
     async def admit(self, presented: Presented) -> Caller:
-        """Return the caller, or raise AuthenticationFailed with what could have been brought."""
+        """Return the caller. Raises AuthenticationFailed with the challenges of all schemes."""
         caller = await self.visit(presented) if self.schemes else None
         if caller is None and self.is_open:
             return _anonymous(presented)
@@ -129,21 +132,21 @@ class Access:
         return caller
 
     def failure(self) -> AuthenticationFailed:
-        """Return the refusal of a caller without credentials."""
+        """Return the error for a caller without credentials."""
         failure = AuthenticationFailed()
         failure.challenges = tuple(dict.fromkeys(scheme.challenge for scheme in self.schemes))
         return failure
 
     async def visit(self, presented: Presented) -> Caller | None:
-        """Do the same where strangers may look at something: None is somebody who brings nothing at all."""
+        """Return the caller like `admit`, or None without credentials, for pages with public content."""
         if not self.schemes:
             return _anonymous(presented)
         failure: AuthenticationFailed | None = None
-        challenges: dict[str, None] = {}  # in order, each once: RFC 9110 allows several
+        challenges: dict[str, None] = {}  # ordered and unique: RFC 9110 allows several
         for scheme in self.schemes:
             try:
                 identity = await scheme.identify(presented)
-            except AuthenticationFailed as error:  # what is wrong for one may be right for the next
+            except AuthenticationFailed as error:  # another scheme may accept the credentials
                 failure = failure or error
                 challenges |= dict.fromkeys(error.challenges or (scheme.challenge,))
                 continue
@@ -167,7 +170,7 @@ def _quoted(text: str) -> str:
 
 
 def _anonymous(presented: Presented) -> Caller:
-    """Return whom everybody is where nobody has to say who they are."""
+    """Return the anonymous caller."""
     return Caller(roams=True, peer=presented.peer or None)
 
 
@@ -184,7 +187,7 @@ def _caller(identity: Identity, scheme: str, peer: str) -> Caller:
 
 
 LOOK_SECONDS = 2.0
-"""How often it is asked: a person who ends something sees it end, and a stream of hours costs a lookup now and then."""
+"""Seconds between checks of admissions: revocation takes effect soon, and a long stream costs few lookups."""
 
 MESSAGE = "What this was opened with is not good any more"
 
@@ -193,48 +196,48 @@ log = logging.getLogger("accord.access")
 T = TypeVar("T")
 
 Look = Callable[[str], Awaitable[bool]]
-"""Finds out whether what somebody came with is good still, by its id."""
+"""Checks whether an admission is still valid, by its ID."""
 
 
 class OpenStream:
-    """One stream, from when it is read in a task; `is_waiting` while that waits for what comes next."""
+    """A stream that is read in a task. `is_waiting` is true while the task waits for the next item."""
 
     __slots__ = ("_is_cancelled", "_task", "is_over", "is_waiting")
 
     def __init__(self) -> None:
-        """Begin in the task that reads it."""
+        """Start in the current task, which reads the stream."""
         self._task = asyncio.current_task()
         self._is_cancelled = False
         self.is_over = False
         self.is_waiting = True
 
     def end(self) -> None:
-        """End it where it waits, or else when it would wait again: what its reader does meanwhile is not disturbed."""
+        """End the stream now if it waits, otherwise at its next wait. The reader's own work is not interrupted."""
         self.is_over = True
         if self.is_waiting and not self._is_cancelled and self._task is not None:
             self._is_cancelled = self._task.cancel()
 
     def was_ended(self) -> bool:
-        """Whether that was why its task was cancelled, which is taken back then; others may have had reasons too."""
+        """Whether `end` canceled the task. If so, the cancellation is taken back, unless there are others."""
         return self._is_cancelled and self._task is not None and not self._task.uncancel()
 
 
 class OpenStreams:
-    """Those who stay, by what they came with."""
+    """Open streams by the admission that opened them."""
 
     def __init__(self, looks: Mapping[str, Look] | None = None, now_ms: Callable[[], int] = SYSTEM.now_ms) -> None:
-        """Ask `looks`, by the kinds of tickets; others end by their time alone."""
+        """Check admissions with `looks`, by kind. Others end only by expiry."""
         self._looks = looks or {}
         self._now_ms = now_ms
         self._stays: dict[Admission, set[OpenStream]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def kept(self, items: AsyncIterator[T], ticket: Admission | None) -> AsyncIterator[T]:
-        """Return a stream that ends with AuthenticationFailed when a ticket does; where there is none, as it is."""
+        """Return the stream so that it raises AuthenticationFailed when the admission ends. Unchanged without one."""
         return items if ticket is None else self._kept(items, ticket)
 
     async def stop(self) -> None:
-        """Ask no more."""
+        """Stop the checks."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -245,7 +248,7 @@ class OpenStreams:
             while True:
                 held = [await anext(items)]
                 stay.is_waiting = False
-                yield held.pop()  # which may be large, and is not held while its reader takes its time
+                yield held.pop()  # release the item, which may be large, while the reader handles it
                 if stay.is_over:
                     raise AuthenticationFailed(MESSAGE)
                 stay.is_waiting = True
@@ -285,7 +288,7 @@ class OpenStreams:
         look = self._looks.get(ticket.kind)
         try:
             return look is None or await look(ticket.id)
-        except AgentUnavailable:  # nobody knows at the moment: it is asked again
+        except AgentUnavailable:  # unknown at the moment: check again later
             return True
         except Exception:
             log.exception("a credential could not be looked up again", extra={"scheme": ticket.kind})

@@ -27,28 +27,28 @@ from accord.protocol.urls import network_of
 
 MAX_CREDENTIALS = 1024
 AT_ONCE = 2
-"""Passwords that are hashed at the same time; each takes a core and tens of megabytes."""
+"""Passwords hashed at the same time. Each takes a core and tens of megabytes."""
 
 WAITING = 64
-"""Passwords that may be checked or wait for it: a flood of wrong ones must not become a queue of minutes."""
+"""Passwords being checked or waiting for it. A flood of wrong ones must not queue for minutes."""
 
 RESERVED = 16
-"""Places among them for accounts at addresses from which they have signed in."""
+"""Places among them for accounts at addresses where they have signed in before."""
 
 WAITING_PER_ADDRESS = 8
-"""Places among the others for one address."""
+"""Maximum number of the other places for one address."""
 
 PAIR = 1 / 6, 10
-"""Failures per second, and at once, of one account from one address: as many as the console's sign-in page allows."""
+"""Failures per second and burst of one account at one address, as on the console's sign-in page."""
 
 ADDRESS = 1 / 2, 60
-"""Failures of all accounts from one address: an office behind one address mistypes as well."""
+"""Failures per second and burst of all accounts at one address. Users of a shared address mistype too."""
 
 ACCOUNT = 1 / 6, 100
-"""Failures of one account from all addresses from which it has not signed in: NIST SP 800-63B allows 100 in a row."""
+"""Failures per second and burst of one account at all unknown addresses. NIST SP 800-63B allows 100 in a row."""
 
 KNOWN_SECONDS = 86_400.0
-"""How long an address is remembered from which an account has signed in."""
+"""How long an address is remembered where an account has signed in."""
 
 REMEMBERED = 10_000
 
@@ -56,10 +56,10 @@ log = logging.getLogger("accord.access")
 
 
 class Attempts:
-    """Passwords that are being checked or were wrong, by client address and account.
+    """Counts pending and wrong passwords by client address and account.
 
-    An account at an address from which it has signed in is not affected by what others do: it has reserved places, and
-    only its own failures there count.
+    An account at an address where it has signed in is isolated from other clients. It has reserved places, and only its
+    own failures there count.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -70,7 +70,7 @@ class Attempts:
         self._strangers = self._all = 0
 
     async def check(self, address: str, account: str, checking: Callable[[], Awaitable[bool]]) -> bool:
-        """Check a password and count it if it is wrong, or raise RateLimited without checking it."""
+        """Check a password and count a failure. Raises RateLimited, without a check, beyond the limits."""
         pair = address, account
         is_known = bool(self._known.get(pair))
         limits = [(self._pairs, pair), *([] if is_known else [(self._addresses, address), (self._accounts, account)])]
@@ -95,7 +95,7 @@ class Attempts:
             raise RateLimited("Too many passwords to check at once", retry_after=1)
 
     def _count(self, limits: Sequence[tuple[Bucket, Hashable]]) -> None:
-        """Count a failure before it is one, so that attempts at the same moment are counted too."""
+        """Count the attempt as a failure in advance, so that concurrent attempts count too."""
         for position, (bucket, key) in enumerate(limits):
             if wait := bucket.take(key):
                 for before, its_key in limits[:position]:
@@ -114,34 +114,34 @@ class Attempts:
 
 
 class BasicAccess:
-    """Callers with a name and a password."""
+    """Authentication with a user name and password."""
 
     name = "basic"
     challenge = challenge("Basic", charset="UTF-8")
 
     def __init__(self, settings: Basic, clock: Callable[[], float] = time.monotonic) -> None:
-        """Let in the users of the settings."""
+        """Accept the users of the settings."""
         if not settings.users or any(":" in name or not name for name in settings.users):
             raise ValueError("Basic authentication needs users, whose names are not empty and have no colon")
         self._users = {
             name: (passwords.read(user.password), user.identity(name)) for name, user in settings.users.items()
         }
-        # Whoever is unknown is checked against somebody who is not: refusing takes as long for one as for the other.
+        # Unknown users are checked against a real hash, so that both refusals take the same time.
         self._somebody = next(iter(self._users.values()))[0]
         self._right: ExpiringCache[bytes, Identity] = ExpiringCache(REMEMBERED, settings.remember_seconds, clock)
         self._key = os.urandom(32)
-        # Threads of its own: hashing goes on when a caller gives up, and agents and files need those that all share.
+        # Separate threads: hashing continues when a caller disconnects, and agents and files need the shared ones.
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="accord-passwords")
         self._attempts = Attempts(clock)
         self._checking: dict[bytes, asyncio.Task[bool]] = {}
 
     @property
     def security(self) -> Mapping[str, SecurityScheme]:
-        """HTTP's own scheme."""
+        """The HTTP Basic scheme."""
         return {"basic": SecurityScheme(http_auth_security_scheme=HttpAuthScheme(scheme="Basic"))}
 
     async def identify(self, presented: Presented) -> Identity | None:
-        """Return the user whose password a request brings."""
+        """Return the user of the request's password, or None without one."""
         credentials = presented.credentials("basic")
         if credentials is None:
             return None
@@ -152,7 +152,7 @@ class BasicAccess:
         name, password = _read(credentials)
         hash, identity = self._users.get(name, (self._somebody, None))
         checking = self._checking.get(digest)
-        if checking is None:  # a client that sends many requests at once has its password hashed once
+        if checking is None:  # concurrent requests of a client share one hash
             checking = asyncio.create_task(
                 self._attempts.check(network_of(presented.peer), name, partial(self._hashed, hash, password, identity))
             )

@@ -15,12 +15,12 @@ log = logging.getLogger("accord.access")
 
 
 class HeaderAccess:
-    """Callers that know a secret."""
+    """Authentication with a shared secret in a header."""
 
     name = "header"
 
     def __init__(self, settings: Header) -> None:
-        """Let in who knows one of the secrets."""
+        """Accept the secrets of the settings."""
         if not settings.name or not settings.secrets:
             raise ValueError("A header for authentication needs a name and secrets")
         self._header = settings.name
@@ -28,21 +28,21 @@ class HeaderAccess:
 
     @property
     def security(self) -> Mapping[str, SecurityScheme]:
-        """To A2A, a key in a header."""
+        """The A2A scheme: a key in a header."""
         return {"header": SecurityScheme(api_key_security_scheme=ApiKeyScheme(location="header", name=self._header))}
 
     @property
     def challenge(self) -> str:
-        """There is no registered scheme for it; this says at least which header."""
+        """A challenge that names the header, because HTTP has no registered scheme for it."""
         return challenge("ApiKey", header=self._header)
 
     async def identify(self, presented: Presented) -> Identity | None:
-        """Return who has the secret that a request brings."""
+        """Return the owner of the request's secret, or None without one."""
         stated = presented.header(self._header)
         if stated is None:
             return None
         given = _digest(stated)
-        # Every secret is compared, by digests of one length: the time says neither which one was near nor how near.
+        # Compare with every secret, as digests of one length, so that the time reveals nothing about them.
         found = [identity for digest, identity in self._secrets if hmac.compare_digest(digest, given)]
         if not found:
             log.info("refused", extra={"scheme": self.name, "reason": "no such secret"})

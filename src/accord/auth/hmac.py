@@ -1,4 +1,4 @@
-"""Requests signed with a shared secret (HMAC), each accepted once and for a few minutes."""
+"""Authentication with HMAC-signed requests, each accepted once and for a few minutes."""
 
 import logging
 import os
@@ -16,17 +16,17 @@ from accord.storage.commands import authentication
 from accord.storage.store import Store, StoreUnavailable
 
 KEPT_WINDOWS = 3
-"""How long a signature is kept: from a window before its time to one after it, and one more for clocks that differ."""
+"""Windows for which a signature is stored: one before its time, one after it, and one for clock differences."""
 
 RETRY_SECONDS = 1
 
 REMEMBERED = 100_000
-"""Signatures of one key that are remembered: at 64 bytes and the set around them, some 15 MB."""
+"""Signatures of one key to remember. At 64 bytes and set overhead, about 15 MB."""
 
 SIGNATURE = ApiKeyScheme(
     location="header", name=http_headers.SIGNATURE_HEADER, description=http_headers.SIGNATURE_DESCRIPTION
 )
-"""A2A has no word for signatures; a key in a header is nearest, and its description says the rest."""
+"""The scheme on the card. A2A has none for signatures, so it is a header key with a description."""
 
 _NOBODY = os.urandom(32)
 
@@ -34,14 +34,14 @@ log = logging.getLogger("accord.access")
 
 
 class UsedSignatures:
-    """The signatures of one key that were used, bounded, and safe when it is full.
+    """The used signatures of one key, in bounded memory.
 
-    Signatures are kept by their time. When there is no more room the oldest times are given up, and from then on what
-    is as old counts as seen: no request is let in twice, but late ones may have to be signed again.
+    Signatures are grouped by their time. When memory is full the oldest times are dropped, and all signatures as old
+    are refused. No request is accepted twice, but late ones may have to be signed again.
     """
 
     def __init__(self, size: int, window: int) -> None:
-        """Remember `size` signatures that are at most `window` seconds off."""
+        """Remember `size` signatures within `window` seconds of now."""
         self._size = size
         self._window = window
         self._count = 0
@@ -49,7 +49,7 @@ class UsedSignatures:
         self._floor = self._swept_at = 0
 
     def add(self, timestamp: int, digest: str, now: int) -> bool:
-        """Note a signature; false if it was seen or may have been."""
+        """Add a signature. Return false if it was used, or may have been."""
         self._sweep(now)
         if timestamp <= self._floor or digest in self._by_time.get(timestamp, ()):
             return False
@@ -61,7 +61,7 @@ class UsedSignatures:
         return True
 
     def _sweep(self, now: int) -> None:
-        """Forget what is too old to be accepted again, once in a second."""
+        """Drop expired signatures, once a second."""
         if now != self._swept_at:
             self._swept_at = now
             for old in [at for at in self._by_time if at < now - self._window]:
@@ -72,7 +72,7 @@ class UsedSignatures:
 
 
 class HmacAccess:
-    """Callers that sign their requests."""
+    """Authentication with signed requests."""
 
     name = "hmac"
     security: Mapping[str, SecurityScheme] = MappingProxyType(
@@ -81,7 +81,7 @@ class HmacAccess:
     challenge = challenge(http_headers.SIGNATURE_HEADER)
 
     def __init__(self, settings: Hmac, now: Callable[[], float] = time.time, store: Store | None = None) -> None:
-        """Let in who signs with one of the keys of the settings; without a store, a process knows what it saw only."""
+        """Accept signatures by the keys of the settings. Without a store, replays are detected per process only."""
         if not settings.keys:
             raise ValueError("Signed requests need keys")
         self._window = settings.window_seconds
@@ -94,7 +94,7 @@ class HmacAccess:
         self._only = next(iter(self._keys)) if len(self._keys) == 1 else ""
 
     async def identify(self, presented: Presented) -> Identity | None:
-        """Return who signed a request."""
+        """Return the signer of a request, or None without a signature."""
         stated = presented.header(http_headers.SIGNATURE_HEADER)
         if stated is None:
             return None
@@ -106,7 +106,7 @@ class HmacAccess:
         if presented.body is None:
             raise BodyNeeded
         request = http_headers.SignedRequest(method=presented.method, target=presented.target, nonce=signature.nonce)
-        # A key that does not exist is computed with as well, so that it is refused on the same path as a wrong one.
+        # Compute with an unknown key too, so that both refusals take the same path.
         secret, identity, seen = self._keys.get(signature.key_id or self._only, (_NOBODY, None, None))
         digest = http_headers.find_digest(signature, presented.body, (secret,), request=request)
         if digest is None or identity is None or seen is None:
@@ -116,7 +116,7 @@ class HmacAccess:
         return identity
 
     async def _use(self, digest: str) -> bool:
-        """Note a signature for all nodes; false if one of them has seen it."""
+        """Record a signature for all nodes. Return false if one of them has used it."""
         if self._store is None:
             return True
         try:

@@ -1,4 +1,4 @@
-"""Bearer tokens of an issuer: JSON Web Tokens (RFC 7519, 8725, 9068) and the keys that verify them."""
+"""Authentication with JSON Web Tokens of an issuer (RFC 7519, 8725, 9068), and the keys that verify them."""
 
 import asyncio
 import hashlib
@@ -33,13 +33,13 @@ from accord.protocol import jose
 from accord.protocol.jose import BadSignature
 
 FRESH_SECONDS = 600.0
-"""After that keys are asked for again, while those that are known are used."""
+"""Age at which keys are fetched again, while the known ones stay in use."""
 
 STALE_SECONDS = 24 * 3600.0
-"""After that keys are no longer used: an issuer that cannot be reached for a day may have withdrawn them."""
+"""Age at which keys are dropped. An issuer that is unreachable for a day may have withdrawn them."""
 
 AGAIN_SECONDS = 10.0
-"""Between two questions to an issuer, whatever tokens name."""
+"""Minimum seconds between requests to an issuer, regardless of the keys that tokens name."""
 
 FETCH_SECONDS = 30.0
 MAX_BYTES = 1024 * 1024
@@ -56,17 +56,17 @@ _discovered = Decoder(_Discovered)
 
 
 def discovery_url(issuer: str) -> str:
-    """Return where an issuer describes itself (OpenID Connect Discovery 1.0, 4)."""
+    """Return the discovery URL of an issuer (OpenID Connect Discovery 1.0, 4)."""
     return f"{issuer.rstrip('/')}/.well-known/openid-configuration"
 
 
 class Jwks:
-    """The keys of one issuer."""
+    """The signing keys of one issuer."""
 
     def __init__(
         self, fetch: Fetch, issuer: str, url: str | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Find the keys of `issuer`, at `url` if that is known."""
+        """Fetch the keys of `issuer`, from `url` or by discovery."""
         self._fetch = fetch
         self._issuer = issuer
         self._url = url
@@ -76,7 +76,7 @@ class Jwks:
         self._asking: asyncio.Task[None] | None = None
 
     async def find(self, alg: str, kid: str | None) -> Key | None:
-        """Return the key that may verify a signature, or raise AgentUnavailable if no keys can be had."""
+        """Return the key for a signature, or None. Raises AgentUnavailable if no keys are available."""
         age = self._clock() - self._loaded_at
         if age >= STALE_SECONDS:
             await self._ask()
@@ -94,10 +94,10 @@ class Jwks:
         return self._keys
 
     async def _ask(self) -> None:
-        """Wait for an answer to a question that is being asked, or may be asked now."""
+        """Wait for a pending request, or for a new one if its interval has passed."""
         asking = self._begin()
         if asking is not None:
-            await asyncio.shield(asking)  # others wait for it too, and go on if this caller goes away
+            await asyncio.shield(asking)  # other callers wait for the request too, and need it if this one disconnects
 
     def _begin(self) -> asyncio.Task[None] | None:
         now = self._clock()
@@ -115,7 +115,7 @@ class Jwks:
             self._asking = None
 
     async def read(self) -> tuple[Key, ...]:
-        """Ask for the keys, and return them or raise why there are none: NotFetched, an OSError or BadSignature."""
+        """Fetch and return the keys. Raises FetchError, OSError or BadSignature."""
         async with asyncio.timeout(FETCH_SECONDS):
             keys = jose.read_keys(await self._read(self._url or await self._discover()))
         if not keys:
@@ -141,20 +141,20 @@ class Jwks:
 
 
 MAX_TOKEN = 16 * 1024
-"""Characters of a token; the largest that identity providers make are near 8 KiB."""
+"""Maximum characters of a token. The largest of identity providers are near 8 KiB."""
 
 TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt", "application/jwt"})
-"""What a token may call itself. Others with the same issuer and key, such as logout tokens, say something else."""
+"""Accepted `typ` values. Other tokens of the same issuer and key, such as logout tokens, have different ones."""
 
 REMEMBERED = 10_000
 LONG_SECONDS = 3600.0
-"""Longer than anything is remembered: a bound for a time of expiry that is too large to reckon with."""
+"""Maximum seconds of caching, to bound an expiry that is too large for arithmetic."""
 
 LAST_SECOND = 253402300799
-"""The end of the year 9999: the same bound, for the time that is kept."""
+"""The end of the year 9999, which bounds the stored expiry."""
 
 UNREADABLE = (BadSignature, JoseError, MsgspecError, ValueError, RecursionError)
-"""What is raised about a token that is none, or not good."""
+"""Exceptions for an invalid token."""
 
 
 class _Issued(Struct):
@@ -165,7 +165,7 @@ _issued, _claims = Decoder(_Issued), Decoder(dict[str, Any])
 
 
 class JwtAccess:
-    """Callers with a token of one issuer."""
+    """Authentication with tokens of one issuer."""
 
     name = "jwt"
 
@@ -177,7 +177,7 @@ class JwtAccess:
         now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Verify tokens with the issuer's keys, which `fetch` reads, or with a shared secret."""
+        """Verify tokens with the issuer's keys, read by `fetch`, or with a shared secret."""
         self._settings = settings
         self._now = now
         self._clock = clock
@@ -187,7 +187,10 @@ class JwtAccess:
 
     @property
     def security(self) -> Mapping[str, SecurityScheme]:
-        """OpenID Connect where keys are found by it, client credentials where it is said how to get a token."""
+        """OpenID Connect for keys by discovery, and client credentials if there is a token URL.
+
+        Otherwise a bearer token.
+        """
         settings = self._settings
         found: dict[str, SecurityScheme] = {}
         discovers = settings.secret is None and settings.jwks_url is None
@@ -205,11 +208,11 @@ class JwtAccess:
 
     @property
     def challenge(self) -> str:
-        """A bearer token."""
+        """The bearer challenge."""
         return challenge("Bearer")
 
     async def identify(self, presented: Presented) -> Identity | None:
-        """Return whom a token of this issuer names."""
+        """Return the subject of the request's token, or None without a token of this issuer."""
         token = presented.credentials("bearer")
         if token is None or token.count(".") != 2:
             return None
@@ -230,7 +233,7 @@ class JwtAccess:
         return identity
 
     async def read(self, token: str) -> tuple[dict[str, Any], Identity]:
-        """Verify a token, and return what it says and whom it names."""
+        """Verify a token. Return its claims and the identity in them."""
         try:
             claims = await self._verified(token)
             return claims, self._identity(claims)
@@ -238,7 +241,7 @@ class JwtAccess:
             raise self._refused(_reason(error)) from None
 
     def _is_ours(self, token: str) -> bool:
-        """Whether the token says that it is of this issuer: nothing is believed yet, others are asked otherwise."""
+        """Whether the token claims to be of this issuer. It is not verified yet: others belong to another scheme."""
         return _issued.decode(jose.from_base64url(token.split(".")[1])).iss == self._settings.issuer
 
     async def _verified(self, token: str) -> dict[str, Any]:
@@ -296,7 +299,7 @@ def _keys(settings: Settings, fetch: Fetch | None, clock: Callable[[], float]) -
 
 
 def _algorithms(settings: Settings) -> frozenset[str]:
-    """Return what may be used: algorithms of public keys, or those of a shared secret, but never both."""
+    """Return the allowed algorithms: those of public keys or those of a shared secret, never both."""
     if settings.secret is None:
         allowed = frozenset(settings.algorithms or jose.KEY_TYPES)
         if not allowed <= jose.KEY_TYPES.keys():
@@ -312,7 +315,7 @@ def _algorithms(settings: Settings) -> frozenset[str]:
 
 
 def _claim(claims: dict[str, Any], name: str) -> Any:
-    """Return a claim, which may be inside of others; a name may have dots of its own as well."""
+    """Return a claim by name. A name with dots also finds a nested claim."""
     if name in claims:
         return claims[name]
     found: Any = claims
@@ -322,7 +325,7 @@ def _claim(claims: dict[str, Any], name: str) -> Any:
 
 
 def _listed(value: Any) -> list[str]:
-    """Return the names in a claim: a list, or words with spaces between them (RFC 6749, 3.3)."""
+    """Return the names in a claim: a list, or words separated by spaces (RFC 6749, 3.3)."""
     if isinstance(value, str):
         return value.split()
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

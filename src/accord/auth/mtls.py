@@ -1,4 +1,4 @@
-"""Client certificates (mTLS), verified by this server or by a trusted proxy."""
+"""Authentication with client certificates (mTLS), verified by this server or by a trusted proxy."""
 
 import base64
 import logging
@@ -29,14 +29,14 @@ log = logging.getLogger("accord.access")
 
 
 class MtlsAccess:
-    """Callers with a certificate."""
+    """Authentication with a client certificate."""
 
     name = "mtls"
-    # HTTP has no registered scheme that asks for one; the name is that of an IETF draft.
+    # HTTP has no registered scheme for certificates. The name is from an IETF draft.
     challenge = challenge("ClientCertificate")
 
     def __init__(self, settings: Mtls, now: Callable[[], float] = time.time) -> None:
-        """Take owners from certificates as the settings say."""
+        """Read owners from certificates according to the settings."""
         self._settings = settings
         self._now = now
         self._proxies = networks(settings.trusted_proxies)
@@ -44,11 +44,11 @@ class MtlsAccess:
 
     @property
     def security(self) -> Mapping[str, SecurityScheme]:
-        """A2A's own word for it."""
+        """The A2A scheme for mutual TLS."""
         return {"mtls": SecurityScheme(mtls_security_scheme=MutualTlsScheme())}
 
     async def identify(self, presented: Presented) -> Identity | None:
-        """Return whom a request's certificate names."""
+        """Return the owner of the request's certificate, or None without one."""
         try:
             certificate = self._certificate(presented)
             return None if certificate is None else self._identity(certificate)
@@ -57,7 +57,7 @@ class MtlsAccess:
             raise AuthenticationFailed from None
 
     def _certificate(self, presented: Presented) -> x509.Certificate | None:
-        """Return the caller's certificate; a trusted proxy's own connection says nothing about the caller."""
+        """Return the caller's certificate. A trusted proxy's own certificate does not count."""
         settings = self._settings
         if settings.header is None or not is_trusted(presented.proxy or presented.peer, self._proxies):
             der = presented.certificate
@@ -83,7 +83,7 @@ class MtlsAccess:
 
 
 def _name(certificate: x509.Certificate, kind: NameOf) -> str:
-    """Return the name of one kind, or nothing; of several the first."""
+    """Return the first name of a type in a certificate, or ""."""
     if kind == "common-name":
         found = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
         return str(found[0].value) if found else ""
@@ -100,7 +100,7 @@ def _name(certificate: x509.Certificate, kind: NameOf) -> str:
 
 
 def _read(stated: str) -> x509.Certificate:
-    """Read a certificate as proxies write it: Envoy's list, RFC 9440's bytes, or PEM and base64 with escapes or not."""
+    """Parse a certificate from a proxy header: Envoy's list, RFC 9440 bytes, or PEM or base64, escaped or not."""
     if len(stated) > MAX_HEADER:
         raise ValueError("the header is too large")
     if "," in _QUOTED.sub("", stated):
@@ -108,12 +108,12 @@ def _read(stated: str) -> x509.Certificate:
     text = unquote(_envoy(stated) if _IS_ENVOY.match(stated) else stated)
     for frame in ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----", ":"):
         text = text.replace(frame, "", 2)
-    # A header has no line breaks; some proxies put spaces or tabs in their place.
+    # Headers have no line breaks. Some proxies replace them with spaces or tabs.
     return x509.load_der_x509_certificate(base64.b64decode("".join(text.split()), validate=True))
 
 
 def _envoy(stated: str) -> str:
-    """Return the certificate in `By=...;Hash=...;Cert="..."`; text in quotes may hold what looks like more of it."""
+    """Return the certificate in `By=...;Hash=...;Cert="..."`. Quoted text may contain separators."""
     found: list[str] = []
     position = 0
     while position < len(stated):

@@ -9,17 +9,17 @@ import re
 from typing import NamedTuple
 
 N, R, P = 2**15, 8, 3
-"""32 MiB and three passes: one of the settings of equal strength that OWASP recommends."""
+"""32 MiB and three passes: one of several equally strong settings that OWASP recommends."""
 
 SALT_BYTES, HASH_BYTES = 16, 32
 MAX_MEMORY = 256 * 1024 * 1024
-"""A hash that needs more is refused: it would be a mistake, and a way to stop the server."""
+"""Maximum memory of a hash. A larger one is a mistake, and could stop the server."""
 
 _FORM = re.compile(r"scrypt\$(\d{1,9})\$(\d{1,3})\$(\d{1,3})\$([A-Za-z0-9+/=]+)\$([A-Za-z0-9+/=]+)", re.ASCII)
 
 
 class Scrypt(NamedTuple):
-    """A password's hash and how it was made."""
+    """A password hash and its parameters."""
 
     n: int
     r: int
@@ -31,19 +31,19 @@ class Scrypt(NamedTuple):
         return f"Scrypt(n={self.n}, r={self.r}, p={self.p})"
 
     def fits(self, password: str) -> bool:
-        """Whether this is the password's hash, compared in constant time; it takes long on purpose."""
+        """Whether the password has this hash, compared in constant time. It is slow on purpose."""
         return hmac.compare_digest(_scrypt(password, self.n, self.r, self.p, self.salt, len(self.hash)), self.hash)
 
 
 def hash_password(password: str) -> str:
-    """Return what to keep of a password."""
+    """Return the hash of a password, with its parameters and salt."""
     salt = os.urandom(SALT_BYTES)
     parts = (salt, _scrypt(password, N, R, P, salt, HASH_BYTES))
     return "$".join(("scrypt", str(N), str(R), str(P), *(base64.b64encode(part).decode() for part in parts)))
 
 
 def read(text: str) -> Scrypt:
-    """Read what was kept of a password."""
+    """Parse a password hash of the settings."""
     match = _FORM.fullmatch(text)
     if match is None:
         raise ValueError("A password is kept as `accord hash-password` prints it, not as it is")

@@ -1,6 +1,6 @@
 """Rate limits and concurrency limits of callers.
 
-Each process counts for itself: behind several nodes a caller has as much on each.
+Each process counts separately, so a caller has the full limits on each node.
 """
 
 import math
@@ -24,124 +24,127 @@ Many = Annotated[int, Meta(ge=0)]
 
 
 class Quotas(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What callers may ask for; sizes are in bytes unless said otherwise, times in seconds."""
+    """Limits on callers. Sizes are in bytes unless noted, times in seconds."""
 
     rate: Some | None = 500.0
-    """Requests a second of one caller, 0 for any number: more than agents need, less than a server can answer."""
+    """Requests per second of one caller, 0 for any number. More than agents need, less than a server can answer."""
 
     burst: Many = 1000
-    """How many of them may come at once after a pause."""
+    """Requests of one caller at once after a pause."""
 
     open_rate: Some | None = None
-    """The same for callers without a name, together: there are none but on a server that is open to its own machine."""
+    """Requests per second of all anonymous callers together. Only a server open to its own machine has any.
+    Unlimited by default."""
 
     streams: Many = 1000
-    """Streams that one caller holds open at a time: each is a connection, and a process has some thousands."""
+    """Concurrent streams of one caller. Each is a connection, and a process has some thousands."""
 
     connections: Many = 4096
     """Open HTTP connections of one client address that is not a trusted proxy, 0 for any number."""
 
     open_tasks: Many = 10_000
-    """Tasks of one caller that have not ended: more are not worked off, they pile up."""
+    """Tasks of one caller that have not ended."""
 
     owner_tasks: Many = 0
-    """Tasks that one caller stores, ended ones included; 0 for any number: only the operator knows the disk."""
+    """Tasks stored for one caller, including ended ones. 0 for any number, because only the operator knows the disk."""
 
     owner_bytes: Many = 0
-    """Bytes of these tasks, with their logs and files; 0 for any number."""
+    """Bytes stored for one caller's tasks, with their logs and files. 0 for any number."""
 
     tenant_tasks: Many = 0
-    """Tasks that all callers of a tenant store together; 0 for any number."""
+    """Tasks stored for all callers of a tenant. 0 for any number."""
 
     tenant_bytes: Many = 0
-    """Bytes of these tasks; 0 for any number."""
+    """Bytes stored for a tenant's tasks, with their logs and files. 0 for any number."""
 
     parts: Many = 256
-    """Parts of a message, and members of its other lists."""
+    """Parts of a message, and entries of its other lists."""
 
     text: Many = 4 * MiB
-    """Characters of one text, and bytes of one value of data: about what the largest models can read at once."""
+    """Characters of one text, and bytes of one data value. About as much as the largest models read at once."""
 
     metadata: Many = 64 * KiB
-    """Bytes of one metadata object: it is read again with every look at the task."""
+    """Bytes of one metadata object, which every read of the task loads."""
 
     depth: Many = MAX_DEPTH
-    """How deeply data and metadata may be nested; over gRPC protobuf itself reads no more than about thirty levels."""
+    """Nesting depth of data and metadata. Over gRPC, protobuf reads only about thirty levels."""
 
     identifier: Many = 512
-    """Bytes of an id that callers choose: it is part of keys, and PostgreSQL takes keys of 2,704 bytes."""
+    """Bytes of an ID chosen by callers. It is part of keys, and PostgreSQL limits keys to 2,704 bytes."""
 
     webhooks: Many = 20
-    """Webhooks of one task: every event goes to each."""
+    """Webhooks of one task. Every event is sent to each."""
 
     webhook_field: Many = 8 * KiB
-    """Bytes of a webhook's url, token or credentials: they travel with every event; a signed token has its place."""
+    """Bytes of a webhook's URL, token or credentials, which are sent with every event. A signed token fits."""
 
     history: Many = 1000
-    """Messages of one task in an answer, the latest: A2A leaves it to the server when callers do not say (3.2.4)."""
+    """Latest messages of one task in a reply. A2A leaves the number to the server if callers set none (3.2.4)."""
 
     page_with_artifacts: Many = 20
-    """Tasks of a page that includes their artifacts: a page may be smaller than was asked for, an artifact may not."""
+    """Tasks per page that includes artifacts. Pages may be smaller than requested, artifacts may not be cut."""
 
     body: Many = 16 * MiB
-    """The largest body that is read into memory: a file of 12 MB still fits as base64."""
+    """Largest request body that is read into memory. A file of 12 MB fits as base64."""
 
     bodies: Many = 256 * MiB
-    """Bytes of all bodies being received by a process. Half is for authenticated callers only; one has half at most."""
+    """Bytes of all request bodies being received by a process. Half is for authenticated callers. One caller gets at
+    most half."""
 
     answers: Many = 256 * MiB
-    """Bytes of large answers and events that clients have not read, of one process. Beyond it, clients that have
-    stopped reading are disconnected, and large answers are refused with 503. One of more than 64 KiB is large."""
+    """Bytes of large unread replies and events of one process. Beyond it, clients that stopped reading are
+    disconnected, and large replies fail with 503. Large means more than 64 KiB."""
 
     caller_answers: Many = 64 * MiB
-    """The same of one authenticated caller, whose large answers are refused with 429 beyond it."""
+    """Bytes of large unread replies of one authenticated caller. Beyond it, large replies fail with 429."""
 
     inline_files: Many = 12 * MiB
-    """Bytes of files in one answer or event; those that do not fit are sent as signed addresses. Base64 makes this 16
-    MiB, which is what clients take as one event and what is the largest body of a request."""
+    """Bytes of files in one reply or event. Other files are sent as signed URLs. Base64 makes this 16 MiB, which
+    clients accept as one event and which is the largest request body."""
 
     body_seconds: Some = 20.0
-    """How long a body may take that brings nothing, and pause: what does not come in this time was not meant to."""
+    """Seconds that a request body may take besides the time for its bytes, and maximum pause between them."""
 
     body_rate: Many = 16 * KiB
-    """Bytes sent of a body that buy another second, and read of an answer that are enough in one: any line has more."""
+    """Bytes of a request body that extend its time by a second, and minimum bytes per second at which clients read
+    replies."""
 
     head: Many = 32 * KiB
-    """Bytes of the request line and the headers: as much as common proxies pass on."""
+    """Bytes of the request line and headers, as much as common proxies pass on."""
 
     head_seconds: Some = 10.0
-    """How long they may take."""
+    """Seconds for the request line and headers."""
 
     unread_seconds: Some = 60.0
-    """How long a client may read less of an answer than that."""
+    """Seconds that a client may read a reply more slowly than `body_rate`."""
 
 
 SWEEP_AT = 10_000
-"""Callers that are remembered before those are forgotten of whom nothing needs to be."""
+"""Tracked callers before unneeded entries are removed."""
 
 SHARE = 8
-"""What part of the room for open tasks a node takes at once: with few nodes the limit is passed by little."""
+"""The fraction of remaining open tasks that a node claims at once. With few nodes the limit is hardly exceeded."""
 
 AGAIN_SECONDS = 2.0
-"""How long a caller with too many open tasks is refused without counting them again."""
+"""Seconds for which a caller with too many open tasks is refused without another count."""
 
 _NOISE = 1e-9
-"""What sums of floats may be off by."""
+"""Rounding error of float sums."""
 
 Account = tuple[str | None, str]
 
 Count = Callable[[str | None, str, int], Awaitable[int]]
-"""Counts the open tasks of an owner in a tenant, or with None in all, up to a limit."""
+"""Counts the open tasks of an owner in a tenant, up to a limit. None counts in all tenants."""
 
 
 class Bucket:
-    """A rate for each of many keys: so many a second on average, and so many at once after a pause.
+    """A rate limit per key: an average rate with a burst after a pause.
 
-    Of each key only the moment is kept at which its bucket is full again (the generic cell rate algorithm).
+    Per key, only the time is stored at which its bucket is full again (generic cell rate algorithm).
     """
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """Allow `rate` a second and `burst` at once."""
+        """Allow `rate` per second and `burst` at once."""
         self._step = 1.0 / rate
         self._slack = self._step * (max(burst, 1) - 1)
         self._clock = clock
@@ -149,7 +152,7 @@ class Bucket:
         self._sweep_at = SWEEP_AT
 
     def take(self, key: Hashable) -> float:
-        """Take one, and return 0; or take none, and return in how many seconds there will be one."""
+        """Take a token and return 0, or return the seconds until one is available."""
         now = self._clock()
         full_at = max(self._full_at.get(key, now), now)
         wait = full_at - now - self._slack
@@ -161,23 +164,23 @@ class Bucket:
         return 0.0
 
     def give_back(self, key: Hashable) -> None:
-        """Return one that was taken and turned out not to count."""
+        """Return a token that turned out not to count."""
         if key in self._full_at:
             self._full_at[key] -= self._step
 
     def _sweep(self, now: float) -> None:
-        """Forget the keys whose buckets are full again: they are as good as new."""
+        """Remove the keys whose buckets are full again, because they equal new ones."""
         self._full_at = {key: full_at for key, full_at in self._full_at.items() if full_at > now}
         self._sweep_at = max(SWEEP_AT, 2 * len(self._full_at))
 
 
 class CallerUsage:
-    """What callers use at the moment, of all agents of this process together, whatever tenants they name."""
+    """Current usage of callers, for all agents of this process and all tenants."""
 
     def __init__(
         self, quotas: Quotas | None = None, *, count: Count | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Hold callers to `quotas`; `count` looks up the open tasks of an owner, without it they are not limited."""
+        """Enforce `quotas`. `count` counts the open tasks of an owner. Without it they are not limited."""
         self.quotas = quotas or Quotas()
         self._count = count
         self._clock = clock
@@ -189,34 +192,34 @@ class CallerUsage:
         self._refused: dict[Account, float] = {}
 
     def take(self, caller: Caller) -> None:
-        """Count a request, or refuse it."""
+        """Count a request. Raises RateLimited beyond the rate."""
         bucket = self._named if caller.owner else self._nameless
         if bucket is not None and (wait := bucket.take(caller.account)):
             rate = self.quotas.rate if caller.owner else self.quotas.open_rate
             raise _refused(f"More than {rate:g} requests a second are too many", "rate", wait)
 
     def check_streams(self, caller: Caller) -> None:
-        """Refuse another stream if there are enough."""
+        """Raise RateLimited if the caller has too many open streams."""
         if self._streams.get(caller.account, 0) >= self.quotas.streams:
             raise _refused(f"{self.quotas.streams} streams are open already", "streams", AGAIN_SECONDS)
 
     def open_stream(self, caller: Caller) -> None:
-        """Count a stream until `close_stream` is called for it, or refuse it."""
+        """Count a stream until `close_stream`. Raises RateLimited if there are too many."""
         self.check_streams(caller)
         self._streams[caller.account] += 1
 
     def close_stream(self, caller: Caller) -> None:
-        """Note that a stream is over."""
+        """Count a stream as closed."""
         key = caller.account
         self._streams[key] -= 1
         if not self._streams[key]:
             del self._streams[key]
 
     async def open_task(self, caller: Caller) -> None:
-        """Count a new task, or refuse it.
+        """Count a new task. Raises RateLimited if too many are open.
 
-        The store is asked now and then, and in between a part of the room that it found is used up. So the limit may be
-        passed by what begins at the same moment, here and on other nodes: it is there against piles, not for bills.
+        The store is queried from time to time, and a fraction of the room it reports is used between queries.
+        Concurrent tasks here and on other nodes may exceed the limit: it protects against overload and is not exact.
         """
         if self._count is None:
             return
@@ -233,7 +236,7 @@ class CallerUsage:
             try:
                 left = limit - await count(*key, limit)
             except (StoreUnavailable, BadValue):
-                return 1  # the send itself will say so
+                return 1  # the send itself raises the error
             if left > 0:
                 return max(1, left // SHARE)
             self._refused[key] = now + AGAIN_SECONDS
@@ -241,13 +244,13 @@ class CallerUsage:
 
     def _forget(self, now: float) -> None:
         if len(self._room) > SWEEP_AT:
-            self._room.clear()  # they are counted again
+            self._room.clear()  # they are counted again later
         if len(self._refused) > SWEEP_AT:
             self._refused = {key: until for key, until in self._refused.items() if until > now}
 
 
 def counting(store: Store) -> Count:
-    """Return what counts open tasks in a store."""
+    """Return a function that counts open tasks in a store."""
 
     async def count(tenant: str | None, owner: str, limit: int) -> int:
         return await store.read(tasks.count_open, tenant, owner, limit)

@@ -9,17 +9,17 @@ V = TypeVar("V")
 
 
 class ExpiringCache(Generic[K, V]):
-    """At most `size` values, none of them older than `seconds`."""
+    """A cache of at most `size` values, each for at most `seconds`."""
 
     def __init__(self, size: int, seconds: float, clock: Callable[[], float]) -> None:
-        """Forget by `clock`, in seconds."""
+        """Create a cache whose entries expire by `clock`, in seconds."""
         self._size = size
         self._seconds = seconds
         self._clock = clock
         self._kept: OrderedDict[K, tuple[float, V]] = OrderedDict()
 
     def get(self, key: K) -> V | None:
-        """Return a value that is fresh."""
+        """Return a value, or None if it is missing or expired."""
         found = self._kept.get(key)
         if found is None:
             return None
@@ -30,7 +30,7 @@ class ExpiringCache(Generic[K, V]):
         return found[1]
 
     def put(self, key: K, value: V, until: float | None = None) -> None:
-        """Keep a value, for less than usual with `until`."""
+        """Store a value, until `until` if that is earlier than its usual expiry."""
         expires = self._clock() + self._seconds
         self._kept[key] = (expires if until is None else min(expires, until), value)
         self._kept.move_to_end(key)
@@ -38,7 +38,7 @@ class ExpiringCache(Generic[K, V]):
             self._kept.popitem(last=False)
 
     def forget(self, key: K) -> None:
-        """Keep a value no longer."""
+        """Remove a value."""
         self._kept.pop(key, None)
 
     def __len__(self) -> int:

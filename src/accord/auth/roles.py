@@ -1,4 +1,4 @@
-"""Roles: operations, agents and skills that a caller may use, and whose tasks."""
+"""Roles: the operations, agents and skills that a caller may use, and access to other owners' tasks."""
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -10,31 +10,31 @@ from accord.model import SendRequest
 from accord.protocol.operations import Operation
 
 SKILL_KEYS = ("skill", "skillId", "skill_id")
-"""Where the metadata of a message or of its request names the skill that is wanted, in the spellings in use."""
+"""Metadata keys of a message or request that name the requested skill, in all common spellings."""
 
 ANY = ("*",)
 
 
 class CallerRole(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one role allows."""
+    """The permissions of one role."""
 
     name: str
-    """What keys, tokens and users call it."""
+    """Name of the role in keys, tokens and users."""
 
     operations: frozenset[Operation] | None = None
-    """The operations of A2A that it allows; left out, all."""
+    """Allowed A2A operations. All by default."""
 
     agents: tuple[str, ...] = ANY
-    """The agents that it is for: names, or patterns with `*`."""
+    """Allowed agents: names, or patterns with `*`."""
 
     skills: tuple[str, ...] = ANY
-    """The skills that it is for: names, or patterns with `*`."""
+    """Allowed skills: names, or patterns with `*`."""
 
     sees_all: bool = False
-    """Whether other owners' tasks in the tenant can be read, followed and canceled as well."""
+    """Whether other owners' tasks in the tenant can be read, subscribed to and canceled."""
 
     makes_keys: bool = False
-    """Whether its holders can make API keys for themselves, which may do what they may."""
+    """Whether callers can create API keys for themselves, with their own permissions."""
 
 
 _READS = frozenset({Operation.GET, Operation.LIST, Operation.SUBSCRIBE, Operation.EXTENDED_CARD})
@@ -47,40 +47,40 @@ BUILT_IN = (
     CallerRole(name="caller", operations=_CALLS | {Operation.EXTENDED_CARD}),
     CallerRole(name="reader", operations=_READS),
 )
-"""The roles that there are without any setting; one of the same name in the settings replaces it."""
+"""Built-in roles. A role of the same name in the settings replaces one."""
 
 CROSSES = frozenset({Operation.GET, Operation.LIST, Operation.SUBSCRIBE, Operation.CANCEL})
-"""What can be done with other owners' tasks. Not webhooks: they carry their owners' tokens."""
+"""Operations on other owners' tasks. Webhooks are excluded because they contain their owners' tokens."""
 
 MAX_KNOWN = 10_000
-"""Answers that are remembered: a server has few agents, but the names of published ones are chosen by callers."""
+"""Cached results. A server has few agents, but callers choose the names of published ones."""
 
 
 class Right(Struct, frozen=True, kw_only=True):
-    """How far an operation is allowed: with which skills, and on other owners' tasks or not."""
+    """The extent of an allowed operation: its skills, and whether it includes other owners' tasks."""
 
     skills: tuple[str, ...] = ANY
     sees_all: bool = False
 
     @property
     def has_all_skills(self) -> bool:
-        """Whether the skill does not matter."""
+        """Whether all skills are allowed."""
         return "*" in self.skills
 
     def has_skill(self, name: Any) -> bool:
-        """Whether a skill may be used; what is no text is the name of none, whatever an agent makes of it."""
+        """Whether a skill is allowed. A value other than text matches no pattern."""
         return isinstance(name, str) and any(fnmatchcase(name, pattern) for pattern in self.skills)
 
 
 Rights = Mapping[Operation, Right]
-"""What may be done; an operation that is not in it may not."""
+"""Allowed operations. Missing ones are forbidden."""
 
 
 class Roles:
     """The roles of a server."""
 
     def __init__(self, roles: Iterable[CallerRole] = (), *, default: str | None = "user") -> None:
-        """Know the built-in roles and `roles`; `default` is the role of whoever was given none at all."""
+        """Combine the built-in roles with `roles`. `default` is the role of callers without any role."""
         self._roles = {role.name: role for role in (*BUILT_IN, *roles)}
         if default is not None and default not in self._roles:
             raise ValueError(f"There is no role {default!r} that could be the default")
@@ -89,10 +89,10 @@ class Roles:
         self._known: dict[tuple[frozenset[str], str], Rights] = {}
 
     def rights(self, names: frozenset[str], agent: str) -> Rights:
-        """Return what somebody with these roles may do with an agent.
+        """Return the operations that callers with these roles may perform on an agent.
 
-        Names that nobody knows here are passed over: tokens carry roles of other systems as well. Whoever has only
-        such names may do nothing, so that a misspelt role grants no more than the right one would.
+        Unknown names are ignored, because tokens contain roles of other systems as well. A caller with unknown names
+        only has no rights, so that a misspelled role does not grant the default one.
         """
         key = self._meant(names), agent
         found = self._known.get(key)
@@ -103,17 +103,17 @@ class Roles:
         return found
 
     def names_namespace(self, names: frozenset[str], handle: str) -> bool:
-        """Whether a role of the caller names the namespace of a published agent, and not just all agents."""
+        """Whether a role of the caller names the namespace of a published agent, not just all agents."""
         namespace = handle.partition("/")[0] + "/"
         patterns = [pattern for name in self._meant(names) for pattern in self._roles[name].agents]
         return any(pattern.startswith(namespace) and fnmatchcase(handle, pattern) for pattern in patterns)
 
     def has_any(self, names: frozenset[str]) -> bool:
-        """Whether somebody with these roles may do anything at all."""
+        """Whether callers with these roles have any rights."""
         return bool(self._meant(names))
 
     def makes_keys(self, names: frozenset[str]) -> bool:
-        """Whether somebody with these roles may make keys for themselves."""
+        """Whether callers with these roles may create API keys for themselves."""
         return any(self._roles[name].makes_keys for name in self._meant(names))
 
     def _meant(self, names: frozenset[str]) -> frozenset[str]:
@@ -132,7 +132,7 @@ class Roles:
 
 
 def named_skills(request: SendRequest) -> list[Any]:
-    """Return the skills that a message asks for, as it names them."""
+    """Return the skills that a message requests, in the spelling of the message."""
     places = (request.metadata or {}, request.message.metadata or {})
     return [place[key] for place in places for key in SKILL_KEYS if place.get(key) is not None]
 

@@ -1,4 +1,4 @@
-"""Settings of each authentication scheme, checked when they are made."""
+"""Settings of each authentication scheme, validated on creation."""
 
 from ipaddress import ip_network
 from typing import Annotated, Any, ClassVar, Literal
@@ -10,17 +10,17 @@ from accord.auth.authentication import Identity
 from accord.protocol.http_headers import SIGNATURE_WINDOW_SECONDS
 
 ANY_TENANT = "*"
-"""Where a setting says a tenant: the caller may name any in its requests. In tokens and certificates it is a name."""
+"""Tenant setting of callers that may name any tenant in requests. In tokens and certificates it is an ordinary name."""
 
 MIN_SECRET = 16
-"""Characters of a shared secret: 96 bits if they are random base64, and no word that somebody remembers."""
+"""Minimum characters of a shared secret. Random base64 of this length has 96 bits."""
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of all settings."""
+    """Base of all scheme settings."""
 
     SECRET: ClassVar[frozenset[str]] = frozenset()
-    """The fields that are not shown."""
+    """Fields that are masked in output."""
 
     def __repr__(self) -> str:
         shown = {name: "***" if name in self.SECRET else repr(getattr(self, name)) for name in self.__struct_fields__}
@@ -28,132 +28,132 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Grant(Settings, frozen=True, kw_only=True):
-    """What somebody who has authenticated is."""
+    """The owner, tenant and roles of an authenticated caller."""
 
     owner: str = ""
-    """Whose tasks they see and make; left out, those of their own name."""
+    """Owner of the caller's tasks. The caller's own name by default."""
 
     tenant: str = ""
-    """Their tenant; `*` is any."""
+    """Tenant of the caller, or `*` for any."""
 
     roles: tuple[str, ...] = ()
-    """What they may do; left out, what `auth.default_role` may."""
+    """Roles of the caller. `auth.default_role` by default."""
 
     def identity(self, name: str = "") -> Identity:
-        """Return who that is; `name` is the owner where none is stated."""
+        """Return the identity. `name` is the owner if the settings have none."""
         tenant = None if self.tenant == ANY_TENANT else self.tenant
         return Identity(owner=self.owner or name, tenant=tenant, roles=frozenset(self.roles))
 
 
 class User(Grant, frozen=True, kw_only=True):
-    """Somebody with a password."""
+    """A user with a password."""
 
     SECRET = frozenset({"password"})
 
     password: str
-    """The password as `accord hash-password` prints it."""
+    """Password hash, as printed by `accord hash-password`."""
 
 
 class Secret(Grant, frozen=True, kw_only=True):
-    """Somebody who knows a secret."""
+    """A caller with a shared secret."""
 
     SECRET = frozenset({"secret"})
 
     secret: str
-    """The secret, of 16 characters or more."""
+    """Shared secret of 16 characters or more."""
 
     def __post_init__(self) -> None:
-        """Refuse a secret that could be guessed."""
+        """Refuse a secret that is easy to guess."""
         if len(self.secret) < MIN_SECRET:
             raise ValueError(f"`secret` needs at least {MIN_SECRET} characters")
 
 
 class ApiKeys(Settings, frozen=True, kw_only=True, tag_field="type", tag="api-keys"):
-    """Keys of the store, made by `accord apikeys create`: in a header of their own or as bearer tokens."""
+    """API keys of the store, created by `accord apikeys create` and sent in a header or as bearer tokens."""
 
     header: str = "X-API-Key"
-    """The header."""
+    """Header that contains the key."""
 
     remember_seconds: float = 5.0
-    """How long a key is believed without looking: a revoked one is refused after this time at the latest."""
+    """Seconds for which a key is cached. A revoked key is refused after this time at the latest."""
 
 
 class SignIn(Settings, frozen=True, kw_only=True):
-    """How people sign in to the console with an issuer: this server as its client, by the authorization code flow."""
+    """Sign-in to the console with an issuer, by the authorization code flow with this server as the client."""
 
     SECRET = frozenset({"client_secret"})
 
     client_id: str
-    """What the issuer calls this server."""
+    """Client ID of this server at the issuer."""
 
     client_secret: str | None = None
-    """What this server authenticates itself with; a public client has none."""
+    """Client secret of this server. A public client has none."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,32}$")] = "oidc"
-    """A part of the redirect address, which is that of the server and `/api/session/oidc/NAME/callback`."""
+    """Name in the redirect URL, which is the server's URL and `/api/session/oidc/NAME/callback`."""
 
     label: str = "single sign-on"
-    """What the page calls it."""
+    """Label on the sign-in page."""
 
     scopes: tuple[str, ...] = ("openid", "profile", "email")
-    """What the issuer is asked for."""
+    """Scopes to request from the issuer."""
 
 
 class Jwt(Settings, frozen=True, kw_only=True, tag_field="type", tag="jwt"):
-    """Bearer tokens of one issuer, whose keys are found by OpenID Connect discovery, at `jwks_url`, or are a `secret`.
+    """Bearer tokens of one issuer, with keys from OpenID Connect discovery, `jwks_url` or a `secret`.
 
-    A claim may be inside of others: `realm_access.roles`.
+    Claims can be nested: `realm_access.roles`.
     """
 
     SECRET = frozenset({"secret"})
 
     issuer: str
-    """Who issues the tokens."""
+    """Issuer of the tokens."""
 
     audience: tuple[str, ...]
-    """Whom the tokens are for: one of these."""
+    """Accepted audiences. A token must have one of them."""
 
     jwks_url: str | None = None
-    """Where the issuer's public keys are, if it does not describe itself."""
+    """URL of the issuer's public keys, if it has no discovery document."""
 
     secret: str | None = None
-    """What issuer and server share, instead of public keys."""
+    """Secret shared with the issuer, instead of public keys."""
 
     algorithms: tuple[str, ...] = ()
-    """The algorithms that may sign tokens; left out, those that the keys are for."""
+    """Allowed signature algorithms. Those of the keys by default."""
 
     leeway_seconds: int = 30
-    """How far the issuer's clock may be off."""
+    """Tolerated difference to the issuer's clock, in seconds."""
 
     owner_claim: str = "sub"
-    """The claim with the caller's name."""
+    """Claim with the caller's name."""
 
     owner_prefix: str = ""
-    """What is put before that name: of two issuers each needs its own, since a subject is only unique to its issuer."""
+    """Prefix of that name. Two issuers need different ones, because a subject is only unique within its issuer."""
 
     tenant_claim: str | None = None
-    """The claim with the caller's tenant."""
+    """Claim with the caller's tenant."""
 
     tenant: str = ""
-    """The tenant of every caller, where no claim is named."""
+    """Tenant of every caller, if `tenant_claim` is not set."""
 
     role_claims: tuple[str, ...] = ("roles", "scope")
-    """The claims whose values are the caller's roles, all together."""
+    """Claims whose values together are the caller's roles."""
 
     token_url: str | None = None
-    """Where clients get a token for themselves, for the card."""
+    """Token URL for clients, shown on the card."""
 
     scopes: dict[str, str] = field(default_factory=dict)
-    """What they may ask for there, and what each is, for the card."""
+    """Scopes that clients can request there, with descriptions, shown on the card."""
 
     sign_in: SignIn | None = None
-    """How people get into the console with it."""
+    """Sign-in to the console with this issuer."""
 
     remember_seconds: float = 5.0
-    """How long a token is believed without verifying it again."""
+    """Seconds for which a verified token is cached."""
 
     def __post_init__(self) -> None:
-        """Refuse what would let in tokens that are meant for others."""
+        """Refuse settings that would accept tokens of other servers."""
         if not self.issuer or not self.audience or not all(self.audience):
             raise ValueError("`issuer` and `audience` are needed: without them a token of another server would do")
         if self.secret is not None and self.jwks_url is not None:
@@ -165,67 +165,64 @@ class Jwt(Settings, frozen=True, kw_only=True, tag_field="type", tag="jwt"):
 
 
 class Basic(Settings, frozen=True, kw_only=True, tag_field="type", tag="basic"):
-    """Names and passwords."""
+    """User names and passwords."""
 
     users: dict[str, User]
-    """Users by their names."""
+    """Users by name."""
 
     remember_seconds: float = 300.0
-    """How long a password is believed without hashing it again, which takes a while."""
+    """Seconds for which a verified password is cached, because hashing takes a while."""
 
 
 class Header(Settings, frozen=True, kw_only=True, tag_field="type", tag="header"):
     """Shared secrets in a header of any name."""
 
     name: str
-    """The header."""
+    """Header that contains the secret."""
 
     secrets: tuple[Secret, ...]
-    """Secrets, and who knows each."""
+    """Secrets and their owners."""
 
 
 class Hmac(Settings, frozen=True, kw_only=True, tag_field="type", tag="hmac"):
-    """Signed requests, by the name of the key.
-
-    How they are signed is in `protocol.http_headers`.
-    """
+    """Signed requests, by the name of the key. `protocol.http_headers` defines the signature."""
 
     keys: dict[str, Secret]
-    """Keys by their names, and who has each."""
+    """Keys by name, with their owners."""
 
     window_seconds: int = SIGNATURE_WINDOW_SECONDS
-    """How far a signature's time may be off."""
+    """Tolerated age or clock difference of a signature, in seconds."""
 
 
 NameOf = Literal["uri", "dns", "email", "common-name"]
 
 
 class Mtls(Settings, frozen=True, kw_only=True, tag_field="type", tag="mtls"):
-    """Client certificates: those of TLS connections, or those that a trusted proxy passes on in `header`."""
+    """Client certificates of TLS connections, or those that a trusted proxy passes on in `header`."""
 
     header: str | None = None
-    """The header in which a proxy passes certificates on."""
+    """Header in which a proxy passes certificates on."""
 
     verified_header: str | None = None
-    """The header that says SUCCESS for those it could verify, where a proxy also passes others on."""
+    """Header that must be SUCCESS, for proxies that also pass on unverified certificates."""
 
     trusted_proxies: tuple[str, ...] = ()
-    """The networks of proxies that are believed."""
+    """Networks of trusted proxies."""
 
     names: tuple[NameOf, ...] = ("uri", "dns", "email", "common-name")
-    """Where a certificate says whose it is: the first of these that it has."""
+    """Certificate names to use as the owner. The first that the certificate contains counts."""
 
     clients: dict[str, Grant] = field(default_factory=dict)
-    """Those who are let in, by that name; left out, everybody whom the issuer vouches for."""
+    """Accepted clients by that name. All certificates of the issuer by default."""
 
     tenant: str = ""
-    """The tenant of those, where no `clients` are named."""
+    """Tenant of all callers, if `clients` is empty."""
 
     roles: tuple[str, ...] = ()
-    """Their roles, where no `clients` are named."""
+    """Roles of all callers, if `clients` is empty."""
 
     def __post_init__(self) -> None:
-        """Refuse a header that anybody could send."""
+        """Refuse a header that any client could send."""
         if self.header and not self.trusted_proxies:
             raise ValueError("`header` needs `trusted_proxies`: anybody else could claim to be anybody")
         for network in self.trusted_proxies:
@@ -233,16 +230,16 @@ class Mtls(Settings, frozen=True, kw_only=True, tag_field="type", tag="mtls"):
 
 
 class Plugin(Settings, frozen=True, kw_only=True, tag_field="type", tag="plugin"):
-    """The way to authenticate that another package has registered under a name, with options of its own."""
+    """An authentication scheme that another package has registered, with its own options."""
 
-    SECRET = frozenset({"options"})  # which of them are secrets only the package knows
+    SECRET = frozenset({"options"})  # only the package knows which of them are secrets
 
     name: str
-    """The name that the package has registered in the group `accord.auth`."""
+    """Name that the package has registered in the group `accord.auth`."""
 
     options: dict[str, Any] = field(default_factory=dict)
-    """What the package takes; a name that it does not know is refused."""
+    """Options of the package. Unknown options are an error."""
 
 
 AnyScheme = ApiKeys | Jwt | Basic | Header | Hmac | Mtls | Plugin
-"""What a server may be told to enforce; `type` tells them apart."""
+"""The settings of any scheme. `type` selects the scheme."""

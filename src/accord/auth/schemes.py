@@ -1,6 +1,6 @@
 """The table of authentication schemes, and their construction and description on the card.
 
-A scheme is imported when settings name it.
+A scheme is imported only if the settings name it.
 """
 
 import time
@@ -18,15 +18,15 @@ from accord.storage.store import Store
 
 
 class FetchError(Exception):
-    """A URL could not be read; the message says why."""
+    """A URL could not be read. The message contains the reason."""
 
 
 Fetch = Callable[[str], Awaitable[bytes]]
-"""Reads a URL, or raises NotFetched; it bounds how long that takes and how much is read."""
+"""Reads a URL within limits of time and size, or raises FetchError."""
 
 
 class Ports(Struct, frozen=True, kw_only=True):
-    """All there is; `now` is the time of day, `clock` a time that is never set back, both in seconds."""
+    """The services for schemes. `now` is the wall clock, `clock` a monotonic one, both in seconds."""
 
     store: Store | None = None
     fetch: Fetch | None = None
@@ -35,9 +35,9 @@ class Ports(Struct, frozen=True, kw_only=True):
 
 
 class SchemeKind(Struct, frozen=True, kw_only=True):
-    """A way to authenticate: `build` makes it of its settings; what cannot work is a ValueError that says why.
+    """An authentication scheme type. `build` creates a scheme from settings, or raises ValueError with the reason.
 
-    `settings` is a subclass of `Settings`, whose names are all that may be written, and whose `SECRET` are not shown.
+    `settings` is a subclass of `Settings` with the allowed options. Its `SECRET` fields are masked.
     """
 
     build: Callable[[Any, Ports], Scheme]
@@ -58,11 +58,11 @@ SCHEMES = Group(
     },
     taken=("plugin",),
 )
-"""All ways, by their names; `type` in settings is one of ours, or `plugin` with the `name` of another."""
+"""All schemes by name. `type` in settings is one of these, or `plugin` with the `name` of another."""
 
 
 def build_scheme(settings: Sequence[AnyScheme], ports: Ports) -> list[Scheme]:
-    """Return the schemes; what cannot work is a ValueError that says why."""
+    """Return the schemes of the settings. Raises ValueError with the reason if one cannot work."""
     prefixes = [one.owner_prefix for one in settings if isinstance(one, Jwt)]
     if len(set(prefixes)) < len(prefixes):
         raise ValueError(
@@ -88,13 +88,13 @@ CardSecurity = tuple[dict[str, SecurityScheme], tuple[SecurityRequirement, ...]]
 
 
 def security_of(access: Access) -> CardSecurity:
-    """Return what a server's cards say; one that is open but for its extended card has schemes and requires none."""
+    """Return the security section of a server's cards. Without mandatory authentication no scheme is required."""
     schemes, requirements = card_security(access.schemes)
     return schemes, () if access.is_open else requirements
 
 
 def card_security(schemes: Iterable[Scheme]) -> CardSecurity:
-    """Return a card's `security_schemes` and `security_requirements`: satisfying one of them is enough."""
+    """Return a card's `security_schemes` and `security_requirements`, of which one is enough."""
     found: dict[str, SecurityScheme] = {}
     for scheme in schemes:
         for name, security in (scheme.security or _undescribed(scheme)).items():
@@ -103,7 +103,7 @@ def card_security(schemes: Iterable[Scheme]) -> CardSecurity:
 
 
 def _undescribed(scheme: Scheme) -> dict[str, SecurityScheme]:
-    """Return what can be said of a scheme by its challenge, which begins with an HTTP authentication scheme."""
+    """Return the HTTP authentication scheme of a challenge, for schemes without a description."""
     asked = scheme.challenge.partition(" ")[0] or scheme.name
     return {scheme.name: SecurityScheme(http_auth_security_scheme=HttpAuthScheme(scheme=asked))}
 

@@ -10,11 +10,11 @@ Network = IPv4Network | IPv6Network
 EVERYBODY = ("0.0.0.0/0", "::/0")
 
 _MAPPED = IPv6Network("::ffff:0:0/96")
-"""IPv4 in IPv6's form, as which servers that listen for both report peers."""
+"""IPv4-mapped IPv6 addresses, which dual-stack servers report for IPv4 peers."""
 
 
 def networks(trusted: Sequence[str]) -> tuple[Network, ...]:
-    """Read addresses and networks; `*` is everybody. Raises ValueError for what is neither."""
+    """Parse addresses and networks. `*` is every address. Raises ValueError for other text."""
     return tuple(_network(text) for one in trusted for text in (EVERYBODY if one == "*" else (one,)))
 
 
@@ -25,7 +25,7 @@ def is_trusted(peer: str, trusted: Sequence[Network]) -> bool:
 
 
 def _network(text: str) -> Network:
-    """Read one network; of IPv4 in IPv6's form it is that of IPv4, as peers are compared."""
+    """Parse one network. IPv4-mapped networks become IPv4 networks, like the peers."""
     network = ip_network(text, strict=False)
     if not isinstance(network, IPv6Network) or not network.subnet_of(_MAPPED):
         return network

@@ -1,4 +1,4 @@
-"""An agent as the engine sees it: a profile, and one method that does the work."""
+"""The engine's interface to an agent: a profile and one method that does the work."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
@@ -17,7 +17,7 @@ TEXT = "text/plain"
 
 
 class Crash(Enum):
-    """What becomes of a run whose process died: go on from its own checkpoints, begin anew, or fail."""
+    """What to do with an execution whose process died: resume from its checkpoints, restart, or fail."""
 
     RESUME = "resume"
     RESTART = "restart"
@@ -25,19 +25,15 @@ class Crash(Enum):
 
 
 class Profile(Struct, frozen=True, kw_only=True):
-    """Who an agent is and how it wants to be run.
-
-    An agent with `answers_message` answers with a message alone, or those messages for which it is true; their senders
-    are not shown the task behind it. One that `takes_repeats` begins a task whenever a message comes, even if the same
-    one came before. Its `extended_skills` are shown to callers who have said who they are. The tasks of one that
-    `reports_start` stay submitted until the agent reports that it works.
-    """
+    """The identity of an agent and how its tasks are executed."""
 
     name: str
     description: str = ""
     version: str = "1.0.0"
     skills: tuple[AgentSkill, ...] = ()
     extended_skills: tuple[AgentSkill, ...] = ()
+    """Skills that the extended card adds for authenticated callers."""
+
     input_modes: tuple[str, ...] = (TEXT,)
     output_modes: tuple[str, ...] = (TEXT,)
     crash: Crash = Crash.RESTART
@@ -45,85 +41,97 @@ class Profile(Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     concurrency: int | None = None
     answers_message: bool | Callable[[Message], bool] = False
+    """Whether the reply is a message alone, for all messages or as decided per message. Such senders do not see the
+    task."""
+
     takes_repeats: bool = False
+    """Whether a duplicate message starts a new task."""
+
     reports_start: bool = False
+    """Whether tasks stay submitted until the agent reports that it works."""
+
     budget: Budget = Budget()
 
     @property
     def max_attempts(self) -> int:
-        """How often a run may begin before its task fails."""
+        """The number of executions that may start before the task fails."""
         return 1 if self.crash is Crash.FAIL else self.attempts
 
     def answers_alone(self, message: Message) -> bool:
-        """Whether a message is answered with a message alone."""
+        """Whether the reply to a message is a message alone."""
         answers = self.answers_message
         return answers(message) if callable(answers) else answers
 
 
 class Agent(Protocol):
-    """Something that does work."""
+    """A profile and a method that does the work of a task."""
 
     @property
     def profile(self) -> Profile:
-        """Who it is."""
+        """The agent's profile."""
 
     async def run(self, ctx: Context) -> None:
-        """Do the work of one turn; returning completes the task."""
+        """Do the work of one turn. Returning completes the task."""
 
 
 class Approvals(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who may decide the approvals of workflows, besides what a step says itself."""
+    """Server-wide rules for workflow approvals, in addition to those of a step."""
 
     approvers: tuple[str, ...] = ()
-    """Roles one of which a caller needs to decide an approval whose step names none; left out, the owner decides."""
+    """Roles that may decide an approval whose step names none. One of them is enough. By default the owner decides."""
 
     not_by_starter: bool = False
-    """Whether no owner may decide an approval of their own run."""
+    """Forbid owners to decide approvals of their own runs."""
 
 
 class Node(Struct, frozen=True, kw_only=True):
-    """What a node has for the agents that it hosts.
-
-    `url` is the address that callers use; `wake` hands a task (by tenant and id) what it waits for under a key, and is
-    false if it has that already or has ended. `credential` looks up what the server has for agents elsewhere, by name.
-    `approvals` is who may decide what its workflows ask. `files` are those of its store, which no agent changes.
-    """
+    """The services of a node for the agents that it hosts."""
 
     store: Store
     url: str
+    """The address that callers use."""
+
     wake: Callable[[str, str, str, Any], Awaitable[bool]]
+    """Delivers a signal to a task, by tenant, task ID, key and value. Returns false if the task has a value under
+    that key or has ended."""
+
     env: Mapping[str, str] = {}
     credential: Callable[[str], Any] = lambda _: None
+    """Looks up a credential for remote agents by name."""
+
     clock: Clock = SYSTEM
     approvals: Approvals = Approvals()
+    """Who may decide approvals that workflows request."""
+
     files: frozenset[Path] = frozenset()
+    """Files of the store, which no agent may change."""
 
     def __repr__(self) -> str:
-        return f"Node(url={self.url!r})"  # the environment has secrets
+        return f"Node(url={self.url!r})"  # the environment contains secrets
 
 
 @runtime_checkable
 class Living(Protocol):
-    """An agent that holds something while its node runs: a pool, a broker, a connection."""
+    """An agent with resources to open and close with its node, such as a pool or a connection."""
 
     async def start(self, node: Node) -> None:
-        """Take what it needs; before any of its tasks runs here."""
+        """Acquire the resources, before any task of the agent starts here."""
 
     async def stop(self) -> None:
-        """Let go of it, once nothing of it runs here any more."""
+        """Release the resources, after the last execution of the agent here has ended."""
 
 
 @runtime_checkable
 class AgentWithMembers(Protocol):
-    """An agent with members: agents that are hosted beside it, and that nobody but its runs can reach."""
+    """An agent with members, which are hosted beside it and reachable only from its executions."""
 
     @property
     def members(self) -> Mapping[str, Agent]:
-        """They, by their names."""
+        """The members by name."""
 
 
 def with_members(agents: Iterable[Agent]) -> list[Agent]:
-    """Return agents, and then the members of each."""
+    """Return the agents, followed by the members of each."""
     found = list(agents)
     return [
         *found,

@@ -1,6 +1,6 @@
 """Usage and budget of a task.
 
-The store has the sum of a task and its children; an execution counts what its agent reports.
+The store has the total of a task and its children. An execution counts the usage that its agent reports.
 """
 
 import weakref
@@ -23,7 +23,7 @@ NOTHING = TokenUsage()
 
 
 class BudgetedExecution(Protocol):
-    """The run that uses something."""
+    """The execution whose usage is counted."""
 
     job: ClaimedJob
     tenant: str
@@ -32,27 +32,27 @@ class BudgetedExecution(Protocol):
 
     @property
     def task(self) -> Task:
-        """The task as it is now."""
+        """The current task."""
 
     def now_ms(self) -> int:
-        """The time."""
+        """Return the time in milliseconds since the epoch."""
 
     async def flush(self) -> None:
-        """Wait until everything said is committed."""
+        """Wait until all output is committed."""
 
     async def persist(self, command: Command[[str, Q], T], request: Q) -> T | None:
-        """Run a command as often as it takes while the database cannot be used."""
+        """Run a command, and retry it while the database is unavailable."""
 
     async def patiently(self, do: Callable[[], Awaitable[T]]) -> T:
-        """Do something as often as it takes while the database cannot be used."""
+        """Call a function, and retry it while the database is unavailable."""
 
 
 class TaskUsage:
-    """What the task of one run has used."""
+    """The usage of the task of one execution."""
 
     def __init__(self, run: BudgetedExecution, most: Budget, known: str | None, store: Store, hooks: Hooks) -> None:
-        """Count for a run whose agent's tasks may use `most`, from what was `known` when it began."""
-        self._run: BudgetedExecution = weakref.proxy(run)  # which has this
+        """Count from the usage `known` at the start. `most` is the budget per task of the agent."""
+        self._run: BudgetedExecution = weakref.proxy(run)  # to avoid a reference cycle
         self._most = most
         self._account = steps.decode_account(known)
         self._store = store
@@ -60,26 +60,26 @@ class TaskUsage:
 
     @property
     def budget(self) -> Budget:
-        """What the task may use: what its agent's tasks may, or less."""
+        """The budget of the task: the agent's budget per task, or less."""
         return budget_of(self._most, self._run.task)
 
     @property
     def left(self) -> Budget:
-        """What of that is left."""
+        """The remaining budget."""
         return self.budget.left(self._account.used)
 
     def shown_in(self, metadata: Metadata | None) -> Metadata | None:
-        """Return a status's metadata with what was used so far, if anything was."""
+        """Return a status's metadata with the usage so far, if there is any."""
         if self._account.used == NOTHING:
             return metadata
         return {**(metadata or {}), USAGE: self._account.shown}
 
     async def count(self, use: TokenUsage, model: str | None, step: str) -> str | None:
-        """Count a use, once for each step; if that was too much the task has ended, and it is said why."""
+        """Count a usage once per step. Return the reason if it exceeded the budget and ended the task."""
         run = self._run
         if use == NOTHING and self.budget == Budget():
-            return None  # with a budget, those who count for the task elsewhere have to know it
-        await run.flush()  # a task that ends here has said what was said before
+            return None  # with a budget, parents and children have to see it
+        await run.flush()  # before the task may end
         spend = steps.UsageRequest(
             task_id=run.job.key,
             epoch=run.job.epoch,
@@ -90,7 +90,7 @@ class TaskUsage:
             at=run.now_ms(),
         )
         spent = await run.persist(task_endings.charge_usage, spend)
-        assert spent is not None  # only events may be found to be there already
+        assert spent is not None  # only commands with events can be found committed
         self._account = spent.account
         for counted, of in spent.counted:
             self._hooks.tell(
@@ -99,17 +99,17 @@ class TaskUsage:
         self._hooks.tell_ended(spent.ended)
         if spent.over is not None:
             run.is_cancelled = True
-            run.on_lost()  # an agent that catches every exception must not go on
+            run.on_lost()  # an agent that catches every exception must not continue
         return spent.over
 
     async def recount(self) -> None:
-        """Take in what children have added."""
+        """Load the usage that children have added."""
         run = self._run
         self._account = await run.patiently(lambda: self._store.read(steps.read_account, run.tenant, run.job.key))
 
 
 def budget_of(most: Budget, task: Task) -> Budget:
-    """Return what a task may use: what its agent's tasks may at most, or less, if a message of its caller says so."""
+    """Return the budget of a task: the agent's budget per task, tightened by the caller's messages."""
     for said in task.history:
         if said.metadata is not None and said.role is Role.USER:
             most = most.tightened(read_budget(said.metadata))

@@ -19,57 +19,57 @@ from accord.storage.commands.tasks import StoredTask
 
 
 class NodeServices(Protocol):
-    """The services of a node, for its runs."""
+    """The services of a node for its executions."""
 
     async def call(self, run: Execution, agent: str, message: Message, step: str) -> str:
-        """Say something to an agent for a run, and return the task, which if it is new is noted under a step."""
+        """Send a message to an agent for an execution and return the task ID. A new task is stored under a step."""
 
     async def child(self, run: Execution, call: ChildCall, places: ExitStack) -> PreparedChild:
-        """Return a task as a run is about to make it."""
+        """Prepare a child task of an execution."""
 
     async def cancel(self, run: Execution, agent: str, task_id: str) -> None:
-        """End a task for a run."""
+        """Cancel a task for an execution."""
 
     def known(self) -> Mapping[str, ServedAgent]:
-        """Return the agents that callers can reach, by their names."""
+        """Return the agents that callers can reach, by name."""
 
     async def spawn(self, run: Execution, agent: str, request: SendRequest, step: str) -> str:
-        """Make a task of its own for a run's caller, noted under a step."""
+        """Create a task for the caller of an execution, stored under a step."""
 
     async def execute(self, run: Execution, agent: str, task_id: str) -> None:
-        """Let a held task begin for a run."""
+        """Start a held task for an execution."""
 
     async def conclude(
         self, run: Execution, agent: str, task_id: str, state: TaskState, result: Message | None
     ) -> None:
-        """End a held task for a run."""
+        """End a held task for an execution."""
 
 
 class ChildWaits(Protocol):
-    """The node of a run."""
+    """The node of an execution."""
 
     hub: Hub
     archive: TaskStore
     losses: Losses
 
     async def settled_for(self, run: Execution, task_id: str) -> Task:
-        """Wait for a task that a run has called."""
+        """Wait for a child task of an execution."""
 
     def calls_others(self, run: Execution) -> AbstractContextManager[None]:
-        """Let a run occupy no slot."""
+        """Release the slot of an execution while it waits for others."""
 
 
 class ChildAccess:
-    """What one run reaches."""
+    """The child tasks of one execution."""
 
     def __init__(self, run: Execution, node: ChildWaits, services: NodeServices) -> None:
-        """Reach others for `run`."""
+        """Access child tasks for `run`."""
         self._run = run
         self._node = node
         self._services = services
 
     async def prepare(self, call: ChildCall, places: ExitStack) -> PreparedChild:
-        """Make a child ready; places for it are kept until the stack is left."""
+        """Prepare a child task. Its slots are reserved until the stack exits."""
         return await self._services.child(self._run, call, places)
 
     async def settled(self, task_id: str) -> Task:
@@ -77,12 +77,12 @@ class ChildAccess:
         return await self._run.patiently(lambda: self._node.settled_for(self._run, task_id))
 
     async def read(self, task_id: str) -> Task | None:
-        """Return a task as it is now."""
+        """Return the current task, or None."""
         found = await self._run.patiently(lambda: self._node.archive.read(self._run.tenant, task_id))
         return None if found is None else found[1]
 
     async def follow(self, task_id: str) -> AsyncGenerator[Event, None]:
-        """Yield all that has happened to a task and happens, until it has ended or asks."""
+        """Yield all events of a task until it has ended or asks."""
         with self._node.calls_others(self._run):
             async with self._node.hub.follow(self._run.tenant, task_id, 0) as follower:
                 try:
@@ -93,44 +93,44 @@ class ChildAccess:
                     raise
 
     async def tell(self, agent: str, message: Message, key: str) -> str:
-        """Say something to an agent's task, which is noted under a key."""
+        """Send a message to an agent's task, which is stored under a key."""
         with self._node.calls_others(self._run):
             return await self._run.patiently(lambda: self._services.call(self._run, agent, message, key))
 
     async def cancel(self, agent: str, task_id: str) -> None:
-        """End an agent's task."""
+        """Cancel an agent's task."""
         await self._run.patiently(lambda: self._services.cancel(self._run, agent, task_id))
 
 
 class SpawnedAccess:
-    """What one run begins beside its own task."""
+    """The tasks that an execution spawns."""
 
     def __init__(self, run: Execution, archive: TaskStore, services: NodeServices) -> None:
-        """Begin tasks for the caller of `run`."""
+        """Start tasks for the caller of `run`."""
         self._run = run
         self._archive = archive
         self._services = services
 
     def known(self) -> Mapping[str, ServedAgent]:
-        """Return the agents that callers can reach, by their names."""
+        """Return the agents that callers can reach, by name."""
         return self._services.known()
 
     async def spawn(self, agent: str, request: SendRequest, step: str) -> str:
-        """Make a task, noted under a step, and return it."""
+        """Create a task, stored under a step, and return its ID."""
         return await self._services.spawn(self._run, agent, request, step)
 
     async def read(self, task_id: str) -> tuple[StoredTask, Task] | None:
-        """Read a task as it is now."""
+        """Return the current task, or None."""
         return await self._archive.read(self._run.tenant, task_id)
 
     async def execute(self, agent: str, task_id: str) -> None:
-        """Let a held task begin."""
+        """Start a held task."""
         await self._services.execute(self._run, agent, task_id)
 
     async def cancel(self, agent: str, task_id: str) -> None:
-        """End a task; one that has ended has."""
+        """Cancel a task. A task that has ended is left unchanged."""
         await self._services.cancel(self._run, agent, task_id)
 
     async def conclude(self, agent: str, task_id: str, state: TaskState, result: Message | None) -> None:
-        """End a held task that somebody has done elsewhere."""
+        """End a held task that was completed outside the server."""
         await self._services.conclude(self._run, agent, task_id, state, result)

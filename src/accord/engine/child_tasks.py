@@ -22,47 +22,47 @@ from accord.storage.commands.tasks import Fenced, StoredTask
 T = TypeVar("T")
 
 CHILD_TASK = "childTask"
-"""Metadata key of a question that was passed on: the id of the task that asks it."""
+"""Metadata key of a question that was passed on: the ID of the child task that asks it."""
 
 
 class CallingExecution(Protocol):
-    """The run that calls."""
+    """The execution that calls child tasks."""
 
     is_cancelled: bool
     on_lost: Callable[[], object]
 
     @property
     def task(self) -> Task:
-        """The task as it is now."""
+        """The current task."""
 
     def recall(self, key: str) -> str | None:
-        """Return what a step gave."""
+        """Return the result of a step."""
 
     async def flush(self) -> None:
-        """Wait until everything said is committed."""
+        """Wait until all output is committed."""
 
     async def patiently(self, do: Callable[[], Awaitable[T]]) -> T:
-        """Do something as often as it takes while the database cannot be used."""
+        """Call a function, and retry it while the database is unavailable."""
 
     async def status(self, state: TaskState, message: Message | None, metadata: dict[str, Any] | None) -> None:
         """Append a status."""
 
     async def park(self, state: TaskState | None, message: Message | None, *, child: str | None) -> None:
-        """End the run until something happens; returns if that has happened already."""
+        """Suspend the task. Returns if the awaited event has already happened."""
 
 
 Send = Callable[[str, Message, str], Awaitable[str]]
-"""Says something to an agent and returns its task, which, if it is new, is noted under a step of the run."""
+"""Sends a message to an agent and returns the task ID. A new task is stored under a step of the execution."""
 
 Settled = Callable[[str], Awaitable[Task]]
 """Waits until a task has ended or asks."""
 
 Look = Callable[[str], Awaitable[tuple[object, Task] | None]]
-"""Reads a task as it is now."""
+"""Returns the current task, or None."""
 
 
 class ChildCalls:
-    """The calls of one run."""
+    """The calls of one execution."""
 
     def __init__(self, run: CallingExecution, send: Send, settled: Settled, look: Look) -> None:
         """Call for `run`."""
@@ -70,9 +70,9 @@ class ChildCalls:
         self._reach, self._settled, self._look = send, settled, look
 
     async def ended(self, agent: str, asked: Message, noted: str) -> Task:
-        """Let an agent do something as a child, once, and return how that ended.
+        """Run an agent once as a child task and return the ended task.
 
-        What the child asks is asked of the run's own caller, and the answer passed on.
+        Questions of the child go to the caller of this execution, and the answers to the child.
         """
         run = self._run
         known = run.recall(noted)
@@ -99,11 +99,14 @@ class ChildCalls:
             return await run.patiently(lambda: self._reach(agent, message, noted))
         except Fenced:
             run.is_cancelled = True
-            run.on_lost()  # an agent that catches every exception must not go on
+            run.on_lost()  # an agent that catches every exception must not continue
             raise
 
     async def _withdraw(self, child: str) -> None:
-        """Work again if the run asks what the child no longer does: somebody else has answered, or has ended it."""
+        """Set the task to working if it asks a question that the child no longer asks.
+
+        Another client may have answered the child or ended it.
+        """
         asked = self._run.task.status
         if asked.state not in lifecycle.INTERRUPTED or asked.message is None or child_of(asked.message) != child:
             return
@@ -115,15 +118,15 @@ class ChildCalls:
             await self._run.status(TaskState.WORKING, None, None)
 
     def _asks(self, question: Message) -> bool:
-        """Whether the run's task asks a question at the moment."""
+        """Whether the execution's task currently asks a question."""
         status = self._run.task.status
         asked = status.message.message_id if status.message else None
         return status.state in lifecycle.INTERRUPTED and asked == question.message_id
 
     def _passed_on(self, child: Task) -> Message:
-        """Return a child's question as the run asks it.
+        """Return a child's question as this execution asks it.
 
-        Its id tells it from all others that the child may ask, also if that uses an id twice.
+        Its message ID is unique among all questions of the child, even if the child repeats an ID.
         """
         waits_for = "credentials" if child.status.state is TaskState.AUTH_REQUIRED else "input"
         nothing = (Part(text=f"Task {child.id} waits for {waits_for}"),)
@@ -139,20 +142,20 @@ class ChildCalls:
 
 
 def child_of(question: Message) -> str | None:
-    """Return the task whose question a message passes on, if it does."""
+    """Return the child task whose question a message passes on, or None."""
     found = (question.metadata or {}).get(CHILD_TASK)
     return found if question.role is Role.AGENT and isinstance(found, str) else None
 
 
 def answer_to(question: Message, history: Sequence[Message]) -> Message | None:
-    """Return what the caller said next after a question."""
+    """Return the caller's next message after a question, or None."""
     said = pairwise(history)
     found = (new for before, new in said if before.message_id == question.message_id and new.role is Role.USER)
     return next(found, None)
 
 
 class ServedAgent(Struct, frozen=True, kw_only=True):
-    """An agent that tasks can be made for, as it is described."""
+    """The public description of an agent that tasks can be created for."""
 
     name: str
     description: str = ""
@@ -160,7 +163,7 @@ class ServedAgent(Struct, frozen=True, kw_only=True):
 
 
 class SpawningExecution(Protocol):
-    """The run that begins others."""
+    """The execution that spawns tasks."""
 
     caller: Caller
     is_cancelled: bool
@@ -168,55 +171,55 @@ class SpawningExecution(Protocol):
 
     @property
     def task(self) -> Task:
-        """The task as it is now."""
+        """The current task."""
 
     def recall(self, key: str) -> str | None:
-        """Return what a step gave."""
+        """Return the result of a step."""
 
     async def flush(self) -> None:
-        """Wait until everything said is committed."""
+        """Wait until all output is committed."""
 
     async def patiently(self, do: Callable[[], Awaitable[T]]) -> T:
-        """Do something as often as it takes while the database cannot be used."""
+        """Call a function, and retry it while the database is unavailable."""
 
 
 class SpawnPort(Protocol):
-    """What the node does for it."""
+    """The node's functions for spawned tasks."""
 
     def known(self) -> Mapping[str, ServedAgent]:
-        """Return the agents that callers can reach, by their names."""
+        """Return the agents that callers can reach, by name."""
 
     async def spawn(self, agent: str, request: SendRequest, step: str) -> str:
-        """Make a task, noted under a step, and return it."""
+        """Create a task, stored under a step, and return its ID."""
 
     async def read(self, task_id: str) -> tuple[StoredTask, Task] | None:
-        """Read a task as it is now."""
+        """Return the current task, or None."""
 
     async def execute(self, agent: str, task_id: str) -> None:
-        """Let a held task begin."""
+        """Start a held task."""
 
     async def cancel(self, agent: str, task_id: str) -> None:
-        """End a task; one that has ended has."""
+        """Cancel a task. A task that has ended is left unchanged."""
 
     async def conclude(self, agent: str, task_id: str, state: TaskState, result: Message | None) -> None:
-        """End a held task that somebody has done elsewhere."""
+        """End a held task that was completed outside the server."""
 
 
 class Spawning:
-    """The tasks of a conversation that its runs begin."""
+    """The tasks of a conversation that its executions spawn."""
 
     def __init__(self, run: SpawningExecution, means: SpawnPort) -> None:
-        """Begin them for `run`."""
+        """Spawn tasks for `run`."""
         self._run = run
         self._means = means
 
     @property
     def agents(self) -> Mapping[str, ServedAgent]:
-        """The agents that are served here, by their names; members of others are not for everybody."""
+        """The agents of this server by name. Members of other agents are left out."""
         return self._means.known()
 
     async def spawn(self, agent: str, asked: Message, noted: str, *, hold: bool, metadata: dict[str, Any]) -> str:
-        """Make a task, once, and return its id."""
+        """Create a task once and return its ID."""
         run = self._run
         if (known := run.recall(noted)) is not None:
             return msgspec.json.decode(known, type=str)
@@ -226,27 +229,27 @@ class Spawning:
             return await run.patiently(lambda: self._means.spawn(agent, request, noted))
         except Fenced:
             run.is_cancelled = True
-            run.on_lost()  # an agent that catches every exception must not go on
+            run.on_lost()  # an agent that catches every exception must not continue
             raise
 
     async def read(self, task_id: str) -> Task:
-        """Return a task of this conversation; any other is as if it were not there."""
+        """Return a task of this conversation. Raises TaskNotFound for any other task."""
         return (await self._found(task_id))[1]
 
     async def execute(self, task_id: str) -> Task:
-        """Let a task of this conversation begin that was held, and return it; one that has begun is left alone."""
+        """Start a held task of this conversation and return it. A task that has started is returned unchanged."""
         stored, _ = await self._found(task_id)
         await self._run.patiently(lambda: self._means.execute(stored.agent, task_id))
         return await self.read(task_id)
 
     async def cancel(self, task_id: str) -> Task:
-        """End a task of this conversation, unless it has ended, and return it."""
+        """Cancel a task of this conversation, unless it has ended, and return it."""
         stored, _ = await self._found(task_id)
         await self._run.patiently(lambda: self._means.cancel(stored.agent, task_id))
         return await self.read(task_id)
 
     async def conclude(self, task_id: str, state: TaskState, result: Any = None) -> Task:
-        """End a task of this conversation that was held, because somebody has done it elsewhere, and return it."""
+        """End a held task of this conversation that was completed outside the server, and return it."""
         stored, task = await self._found(task_id)
         said = Message(
             message_id=f"{task_id}/result",

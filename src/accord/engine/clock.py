@@ -7,15 +7,15 @@ from msgspec import Struct
 
 
 class Clock(Struct, frozen=True, kw_only=True):
-    """The time of day, and a time that is never set back, both in seconds."""
+    """The wall clock and a monotonic clock, both in seconds."""
 
     now: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
 
     def now_ms(self) -> int:
-        """Return the time of day in milliseconds."""
+        """Return the wall-clock time in milliseconds since the epoch."""
         return int(self.now() * 1000)
 
 
 SYSTEM = Clock()
-"""That of the machine."""
+"""The system clock."""

@@ -1,7 +1,7 @@
-"""The other nodes of a store and the store's clock.
+"""The other nodes of a store, and the store's clock.
 
-A node is gone when its heartbeats have stopped for a whole lease, counted by this node's monotonic clock. A process of
-the same host that has ended is known at once.
+A node is dead when its heartbeats have stopped for a whole lease, counted by this node's monotonic clock. A process of
+the same host that has ended is detected at once.
 """
 
 import asyncio
@@ -25,43 +25,43 @@ from accord.storage.store import Store
 log = logging.getLogger("accord.engine")
 
 PROC = Path("/proc")
-"""Linux alone says when a process began, which tells it from a later one with the same number."""
+"""Only Linux reports a process's start time, which tells reused process IDs apart."""
 
 _BEGAN = 19
-"""Where a process's start is in `/proc/PID/stat`, counted after its name."""
+"""The index of the start time in `/proc/PID/stat`, counted after the process name."""
 
 
 JUMP_SECONDS = 5.0
-"""A step of the store's clock that is none of its usual corrections."""
+"""A change of the store's clock in seconds that exceeds its usual corrections."""
 
 SKEW_SECONDS = 60.0
-"""A difference between this node's clock and the store's that operators are told of."""
+"""A clock difference between node and store in seconds that is logged for operators."""
 
 SLOW_SECONDS = 1.0
-"""An answer that takes longer shows only a jump that is longer than the answer took."""
+"""A slower answer reveals only jumps that are longer than the answer took."""
 
 
 class HostProcess(Struct, frozen=True, kw_only=True):
-    """A process that other processes of its host can look for."""
+    """A process that other processes of its host can check."""
 
     host: str
-    """The boot of the machine, the namespace of process numbers and the host's name: what neighbors share."""
+    """Boot ID, PID namespace and host name, which the processes of one host share."""
 
     pid: int
-    """The number of the process in that namespace."""
+    """The process ID in that namespace."""
 
     began: int
-    """When it began, in clock ticks of the machine: a number is given to another process some day."""
+    """The start time in clock ticks, because process IDs are reused."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process is gone for certain; only one of this host is known."""
+        """Whether the process has certainly ended. Only valid for processes of this host."""
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
             return True
         except OSError:
-            pass  # it is another user's
+            pass  # the process belongs to another user
         found = _stat(self.pid)
         return found is not None and (found.began != self.began or found.state in "ZX")
 
@@ -72,7 +72,7 @@ class _Stat(NamedTuple):
 
 
 def _stat(pid: int) -> _Stat | None:
-    """Return what the machine says of a process; None if it says nothing."""
+    """Return the state and start time of a process from `/proc`, or None if unavailable."""
     try:
         fields = (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
         return _Stat(fields[0], int(fields[_BEGAN]))
@@ -82,10 +82,10 @@ def _stat(pid: int) -> _Stat | None:
 
 @cache
 def _host() -> str | None:
-    """Return what all processes have in common that see each other; None where that is not known."""
+    """Return an ID shared by all processes that can see each other, or None if it is unknown."""
     try:
         if os.readlink(PROC / "self") != str(os.getpid()):
-            return None  # these are the numbers of another namespace
+            return None  # `/proc` belongs to another PID namespace
         boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink(PROC / 'self/ns/pid')} {socket.gethostname()}"
     except OSError:
@@ -93,23 +93,23 @@ def _host() -> str | None:
 
 
 def this_process() -> HostProcess | None:
-    """Return this process, if others can look for it."""
+    """Return this process, or None if others cannot check it."""
     host, found = _host(), _stat(os.getpid())
     return None if host is None or found is None else HostProcess(host=host, pid=os.getpid(), began=found.began)
 
 
 class _Heartbeat(NamedTuple):
-    """The last sign of life of a node: its number of heartbeats, and since when that is known."""
+    """The last heartbeat of a node: its number, and the time of its arrival."""
 
     beats: int
     since: float
 
 
 class Peers:
-    """The nodes that this one has seen, and their signs of life."""
+    """The nodes that this node has seen, and their heartbeats."""
 
     def __init__(self, lease_seconds: float) -> None:
-        """Know none yet."""
+        """Create an empty set of peers."""
         self.lease_seconds = lease_seconds
         self.process = this_process()
         self._signs: dict[str, _Heartbeat] = {}
@@ -117,11 +117,11 @@ class Peers:
 
     @property
     def info(self) -> str:
-        """What this node writes about itself, for its peers."""
+        """The information that this node publishes for its peers."""
         return "{}" if self.process is None else msgspec.json.encode(self.process).decode()
 
     def observe(self, peers: Sequence[PeerNode], now: float) -> None:
-        """Take note of all nodes that the store knows; `now` is this node's monotonic time."""
+        """Record all nodes in the store. `now` is this node's monotonic time."""
         signs = {}
         for peer in peers:
             sign = self._signs.get(peer.id)
@@ -130,42 +130,42 @@ class Peers:
         self._neighbors = {peer.id: found for peer in peers if (found := self._neighbor(peer)) is not None}
 
     def _neighbor(self, peer: PeerNode) -> HostProcess | None:
-        """Return the process of a node of this host; None for all others."""
+        """Return the process of a node on this host, or None for other nodes."""
         try:
             found = msgspec.json.decode(peer.info, type=HostProcess)
-        except msgspec.DecodeError:  # it says nothing
+        except msgspec.DecodeError:  # without process information
             return None
         return found if self.process is not None and found.host == self.process.host else None
 
     def forget(self) -> None:
-        """Restart the count: while this node was silent itself, so were all others if the store was away."""
+        """Restart the count. While this node was silent, all others were too if the store was unavailable."""
         self._signs = {}
 
     def drop(self, node: str) -> None:
-        """Look for a node no longer that was taken over from."""
+        """Remove a node that was taken over."""
         self._signs.pop(node, None)
         self._neighbors.pop(node, None)
 
     def silent(self, now: float) -> dict[str, int]:
-        """Return the nodes without a heartbeat for a lease, with the number of the last one."""
+        """Return the nodes without a heartbeat for a lease, with the number of their last heartbeat."""
         return {id: sign.beats for id, sign in self._signs.items() if now - sign.since >= self.lease_seconds}
 
     def ended(self) -> dict[str, int]:
-        """Return the nodes of this host whose process has ended, in the same way."""
+        """Return the nodes of this host whose process has ended, with the number of their last heartbeat."""
         ended = [id for id, process in self._neighbors.items() if process.has_ended]
         return {id: self._signs[id].beats for id in ended if id in self._signs}
 
     @property
     def next_expiry(self) -> float | None:
-        """When the next lease runs out if no node is heard of again."""
+        """The earliest lease expiry without further heartbeats, or None."""
         return min((sign.since + self.lease_seconds for sign in self._signs.values()), default=None)
 
 
 class StoreClock:
-    """The store's clock, compared with this node's clocks: it should not jump, nor differ."""
+    """Compares the store's clock with this node's clocks, to detect jumps and differences."""
 
     def __init__(self, store: Store, now_ms: Callable[[], int]) -> None:
-        """Know nothing of it yet."""
+        """Start without a measurement."""
         self._store = store
         self._now_ms = now_ms
         self._offset: float | None = None
@@ -173,14 +173,14 @@ class StoreClock:
         self.has_jumped = False
 
     async def left_until(self, timer: jobs.ClaimedJob, deadline_ms: int | None) -> int:
-        """Return the milliseconds left of a timer that is due by the store's clock, if that has ever jumped."""
+        """Return the milliseconds left of a due timer. Zero unless the store's clock has ever jumped."""
         if not self.has_jumped:
             return 0
         due_ms = deadline_ms if timer.kind == jobs.DEADLINE else await self._store.read(jobs.limit_of, timer)
         return 0 if due_ms is None else due_ms - self._now_ms()
 
     async def compare(self) -> None:
-        """Read the store's time; if its clock jumped since the last time, correct what is due by it."""
+        """Read the store's time. If its clock jumped since the last time, correct the due times."""
         loop = asyncio.get_running_loop()
         before = loop.time()
         store_ms = await self._store.read(jobs.store_time)
@@ -189,7 +189,7 @@ class StoreClock:
         if slack <= SLOW_SECONDS:
             self._offset = offset
         elif known is None or abs(offset - known) < JUMP_SECONDS + slack:
-            return  # when that was its time is not known any better
+            return  # the answer was too slow to measure the clock
         skew = store_ms / 1000 - self._now_ms() / 1000
         if (differs := abs(skew) > SKEW_SECONDS) and not self._differs:
             log.warning("clock differs from the store's", extra={"seconds": round(-skew)})
@@ -202,10 +202,10 @@ class StoreClock:
 
 
 class Membership:
-    """A node's own part: its heartbeats, and taking over from peers that are gone."""
+    """A node's heartbeats, and its takeover from dead nodes."""
 
     def __init__(self, store: Store, node: str, lease_seconds: float, hooks: Hooks, now_ms: Callable[[], int]) -> None:
-        """Be the node of that name, which has sent no heartbeat yet."""
+        """Join as `node`, before its first heartbeat."""
         self._store = store
         self._node = node
         self._hooks = hooks
@@ -213,11 +213,11 @@ class Membership:
         self.clock = StoreClock(store, now_ms)
         self._beats = self._kept = 0
         self.lost = 0
-        """Heartbeats of this node that the store had acknowledged and no longer has."""
+        """Heartbeats of this node that the store acknowledged and then lost."""
         self._beaten = math.inf
 
     async def beat(self) -> dict[int, int]:
-        """Send a heartbeat, and return what this node holds: job id -> epoch."""
+        """Send a heartbeat. Return the claims of this node: job ID -> epoch."""
         lease_seconds = self._peers.lease_seconds
         self._beats += 1
         beat = await self._store.do(
@@ -235,11 +235,11 @@ class Membership:
         return beat.held
 
     async def take_over(self) -> None:
-        """Take over from all nodes that are gone."""
+        """Take over from all dead nodes."""
         await self._reap(self._peers.silent(asyncio.get_running_loop().time()) | self._peers.ended())
 
     async def take_over_here(self) -> None:
-        """Take over from those of this host alone: looking for them needs no store."""
+        """Take over from ended processes of this host. Finding them needs no store."""
         if ended := self._peers.ended():
             await self._reap(ended)
 
@@ -252,7 +252,7 @@ class Membership:
             self._hooks.tell(NodeReaped(tenant="", task_id="", agent="", node=node))
 
     def call_at_expiry(self, callback: Callable[[], None], *, within: float) -> None:
-        """Call when the next lease runs out, if that is `within` some seconds."""
+        """Schedule a callback for the next lease expiry, if it is less than `within` seconds away."""
         loop, due = asyncio.get_running_loop(), self._peers.next_expiry
         if due is not None and loop.time() < due < loop.time() + within:
             loop.call_at(due, callback)

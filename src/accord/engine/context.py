@@ -1,7 +1,7 @@
-"""The context of an execution: everything that an agent sees and may do.
+"""The context of an execution: everything that an agent reads and calls.
 
 Every method writes through the execution to the event log or the steps. An execution that waits ends with `Suspended`
-and restarts later; steps that have a result are skipped.
+and restarts later. Steps that have a result are skipped.
 """
 
 import asyncio
@@ -26,46 +26,46 @@ from accord.protocol.budgets import TokenUsage, budget_metadata
 T = TypeVar("T")
 
 IN_MEMORY_SECONDS = 2.0
-"""A shorter sleep is slept; a longer one parks the run."""
+"""Sleeps up to this many seconds stay in memory. Longer ones suspend the task."""
 
 INPUT_REQUIRED = TaskState.INPUT_REQUIRED
-"""Python 3.11 takes long to look a member up, and all questions of a long talk are asked again with every turn."""
+"""A constant because enum lookup is slow in Python 3.11 and every turn repeats all questions of its conversation."""
 
 APPROVAL = "approval"
-"""Metadata key of a question that wants yes or no."""
+"""Metadata key of a question that expects yes or no."""
 
 CONVERSATION_TASKS = 50
-"""Of a conversation: more than most have, and as much as most models take."""
+"""Default limit of a conversation: longer than most conversations, and as much as most models accept."""
 
 
 class Suspended(BaseException):
-    """The execution is suspended. Not an `Exception`: an agent that catches everything must not catch this."""
+    """The task is suspended. Not an `Exception`, so that an agent's `except Exception` does not catch it."""
 
 
 class Rejected(Exception):
-    """The agent will not do this; the caller sees the text."""
+    """The agent refuses the task. The caller sees the text."""
 
 
 class Failed(Exception):
-    """The agent could not do this; the caller sees the text, unlike that of any other exception."""
+    """The agent failed. The caller sees the text, unlike that of any other exception."""
 
 
 class OverBudget(Failed):
-    """The task has used more than it may, and has ended."""
+    """The task exceeded its budget and has failed."""
 
 
 class CallFailed(Exception):
-    """An agent that was called did not complete its task."""
+    """A called agent did not complete its task."""
 
     def __init__(self, task: Task) -> None:
-        """Keep the task, whose status says why."""
+        """Store the task, whose status contains the reason."""
         said = text_of(task.status.message.parts) if task.status.message else ""
         super().__init__(f"The task is {task.status.state.name}{': ' + said if said else ''}")
         self.task = task
 
 
 class Context:
-    """One turn of one task, as its agent sees it."""
+    """One turn of one task, for its agent."""
 
     def __init__(self, run: ExecutionPort) -> None:
         """Write through `run`."""
@@ -77,106 +77,105 @@ class Context:
         self._place: int | None = None
         self._artifact_ids = ArtifactIds()
 
-    # --- what is asked --------------------------------------------------------------------------------------------
+    # --- input ----------------------------------------------------------------------------------------------------
 
     @property
     def message(self) -> Message:
-        """The message that began this turn."""
+        """The message that started this turn."""
         return self._said.message
 
     @property
     def text(self) -> str:
-        """Its text."""
+        """The text of the message."""
         return self._said.text
 
     @property
     def data(self) -> Any:
-        """The value of its first data part, or None."""
+        """The value of the first data part of the message, or None."""
         return self._said.data
 
     @property
     def files(self) -> tuple[Part, ...]:
-        """Its parts that carry or link to a file."""
+        """The parts of the message that contain or link to a file."""
         return self._said.files
 
     @property
     def task(self) -> Task:
-        """The task as it is now."""
+        """The current task."""
         return self._run.task
 
     @property
     def history(self) -> tuple[Message, ...]:
-        """Everything said in this task so far."""
+        """All messages of this task so far."""
         return self._run.task.history
 
     async def conversation(self, limit: int = CONVERSATION_TASKS) -> tuple[Task, ...]:
-        """Return the tasks that ended earlier in this conversation, oldest first, the latest of them if they are many.
+        """Return the latest ended tasks of this conversation, oldest first, at most `limit`.
 
-        They are the same caller's, with this agent: what others said under the same context id is theirs.
+        They belong to the same caller and agent. Tasks of other callers under the same context ID are left out.
         """
         return await self._run.conversation.earlier(limit)
 
     @property
     def place(self) -> int:
-        """The place of this turn's message among them, from 1: the same in every run of the turn."""
-        if self._place is None:  # by hand: `cached_property` takes a lock, and every run looks here
+        """The position of this turn's message in the history, from 1. It is the same in every execution of the turn."""
+        if self._place is None:  # not `cached_property`, which takes a lock: every execution reads this
             self._place = self._run.place
         return self._place
 
     @cached_property
     def task_id(self) -> str:
-        """The task's id."""
+        """The task's ID."""
         return self._run.task.id
 
     @cached_property
     def context_id(self) -> str:
-        """The conversation that the task belongs to."""
+        """The context ID of the task's conversation."""
         return self._run.task.context_id or ""
 
     @property
     def tenant(self) -> str:
-        """The tenant."""
+        """The caller's tenant."""
         return self._run.tenant
 
     @property
     def caller(self) -> Caller:
-        """Who asked."""
+        """The caller of this turn."""
         return self._run.caller
 
     @property
     def is_child(self) -> bool:
-        """Whether another run here has called, for the same caller."""
+        """Whether another task here called this one for the same caller."""
         return self._run.is_child
 
     @property
     def attempt(self) -> int:
-        """1, or more if an earlier run was lost."""
+        """The number of this execution: 1, or more if an earlier one was lost."""
         return self._run.attempt
 
     @property
     def epoch(self) -> int:
-        """The number of this run's claim on its task: a store beside the log refuses what older claims write."""
+        """The epoch of this execution's claim. Use it as a fencing token for stores other than the event log."""
         return self._run.epoch
 
     @property
     def cancelled(self) -> bool:
-        """Whether the run is to stop. Coroutines are cancelled by themselves; code in a thread should look here."""
+        """Whether the execution must stop. Coroutines are canceled by asyncio. Code in a thread must check this."""
         return self._run.is_cancelled
 
     async def has_ended(self) -> bool:
-        """Whether the task has ended, for whoever is stopped and holds work elsewhere.
+        """Whether the task has ended, by cancellation or at its deadline.
 
-        It is then to be stopped too: the task was cancelled, or its time is over. Otherwise another run goes on with
-        it.
+        An agent that is stopped then stops its remote work too. Otherwise another execution continues that work.
         """
         return await self._run.has_ended()
 
     @property
     def deadline(self) -> float | None:
-        """When the task must be done, in seconds since the epoch."""
+        """The task's deadline in seconds since the epoch."""
         return None if self._run.deadline_at is None else self._run.deadline_at / 1000
 
-    # --- what is said ---------------------------------------------------------------------------------------------
+    # --- output ---------------------------------------------------------------------------------------------------
 
     async def status(self, text: Any = None, *, metadata: dict[str, Any] | None = None) -> None:
         """Report progress."""
@@ -193,9 +192,9 @@ class Context:
         append: bool = False,
         last_chunk: bool = True,
     ) -> None:
-        """Create an artifact, replace or extend the one with this `id`; an `Artifact` is taken as it is.
+        """Create an artifact, or replace or extend the one with this `id`. An `Artifact` is sent unchanged.
 
-        Without `id` each call of a turn creates another one, and with `append` extends the last of these.
+        Without `id`, each call of a turn creates another artifact. With `append` it extends the latest of them.
         """
         parts = parts_of(content)
         if not parts:
@@ -207,23 +206,23 @@ class Context:
         await self._run.artifact(whole, append=append, last_chunk=last_chunk)
 
     async def finish(self, id: str) -> None:
-        """Say that an artifact is whole whose chunks were given with `last_chunk=False`, if there were any."""
+        """Mark an artifact as complete whose chunks were sent with `last_chunk=False`, if it has any."""
         await self._run.finish(id)
 
     async def complete(self, message: Any = None) -> None:
-        """End the task well, with a last word; nothing can be said after it."""
+        """Complete the task with a last message. Nothing can be written afterwards."""
         await self.enter(TaskState.COMPLETED, message)
 
     async def enter(self, state: TaskState, message: Any = None, *, metadata: dict[str, Any] | None = None) -> None:
-        """Say that the task is in a state, for agents that keep their own account of it.
+        """Set the state of the task, for agents that keep their own state.
 
-        Nothing can be said after one that ends it. One in which the caller is asked does not wait for an answer: `ask`
-        and `require_auth` do.
+        Nothing can be written after a final state. Interrupted states do not wait for an answer: use `ask` and
+        `require_auth` for that.
         """
         await self._run.status(state, self._message(message), metadata)
 
     async def say(self, content: Any) -> None:
-        """Add a message of the agent to the history; those who follow the task are not told."""
+        """Append an agent message to the history without notifying subscribers."""
         if (message := self._message(content)) is not None:
             await self._run.say(message)
 
@@ -236,11 +235,11 @@ class Context:
         model: str | None = None,
         key: str | None = None,
     ) -> None:
-        """Count what a call of a model has used; callers see the sum in the metadata of their task.
+        """Count the usage of a model call. Callers see the sum in the metadata of their task.
 
-        With a `key` it counts once, however often a turn is run; without one every call counts. What the tasks that
-        this one calls use counts here as well. Raises OverBudget if that is more than the task may use: it has failed
-        then, and all that it has called has ended with it.
+        With a `key` the usage counts once for all executions of a turn. Without one every call counts. Usage of child
+        tasks counts here as well. Raises OverBudget if the budget is exceeded: the task and its child tasks have then
+        ended.
         """
         use = TokenUsage(input_tokens=input_tokens, output_tokens=output_tokens, cost=cost)
         name = self._key(f"usage:{key}") if key is not None else f"usage:{self._run.message_id()}"
@@ -249,26 +248,26 @@ class Context:
             raise OverBudget(over)
 
     async def flush(self) -> None:
-        """Wait until everything said so far is committed; whoever keeps checkpoints of their own does so before one."""
+        """Wait until all output so far is committed. Agents with their own checkpoints call it before each."""
         await self._run.flush()
 
-    # --- what is waited for ---------------------------------------------------------------------------------------
+    # --- waiting --------------------------------------------------------------------------------------------------
 
     async def ask(
         self, question: Any, *, key: str | None = None, metadata: dict[str, Any] | None = None
     ) -> IncomingMessage:
-        """Ask the caller, and return the answer.
+        """Ask the caller and return the answer.
 
-        Nothing is held meanwhile: the run ends, and when the answer is there the agent is run again from its start.
-        This call then returns the answer at once. Calls are told apart by their order, or by `key`. What is handed in
-        under a key from elsewhere, as for `wait`, answers as well.
+        The task is suspended meanwhile and holds no resources. The answer restarts the agent, and this call then
+        returns it at once. Calls are identified by their order or by `key`. A signal under the key, as for `wait`,
+        answers as well.
         """
         return await self._interrupt(INPUT_REQUIRED, question, key, metadata)
 
     async def require_auth(
         self, text: Any, *, key: str | None = None, metadata: dict[str, Any] | None = None
     ) -> IncomingMessage:
-        """Ask the caller for credentials; otherwise like `ask`. With a `key` they may be handed in out of band."""
+        """Ask the caller for credentials. Otherwise like `ask`: with a `key`, a signal can deliver them out of band."""
         return await self._interrupt(TaskState.AUTH_REQUIRED, text, key, metadata)
 
     async def approve(self, question: Any, *, key: str | None = None) -> Approval:
@@ -276,18 +275,18 @@ class Context:
         return Approval.of(await self._interrupt(TaskState.INPUT_REQUIRED, question, key, {APPROVAL: True}))
 
     async def sleep(self, seconds: float) -> None:
-        """Wait; for longer than a moment, without holding anything."""
+        """Sleep. Longer sleeps than `IN_MEMORY_SECONDS` suspend the task."""
         self._slept += 1
         due = await self._once(f"sleep:{self._slept}", lambda: self._run.now_ms() + round(seconds * 1000))
         while (left := due - self._run.now_ms()) > IN_MEMORY_SECONDS * 1000:
-            await self._run.park(None, None, delay_ms=left)  # which returns if somebody said something meanwhile
+            await self._run.park(None, None, delay_ms=left)  # which returns if a message arrived meanwhile
         if left > 0:
             await asyncio.sleep(left / 1000)
 
     async def wait(self, key: str, timeout: float | None = None) -> Any:  # noqa: ASYNC109  # it outlives the process
-        """Wait for what somebody hands in under `key` (a webhook, another system), without holding anything.
+        """Wait for a signal under `key` (from a webhook or another system) and return its value.
 
-        Raises TimeoutError if it does not come in time.
+        The task is suspended meanwhile. Raises TimeoutError if no signal arrives in time.
         """
         name = wait_key(key)
         until = None
@@ -301,66 +300,65 @@ class Context:
         return msgspec.json.decode(found)
 
     async def pause(self, seconds: float | None = None, *, key: str | None = None) -> None:
-        """End this run; the agent is run again from its start after a while, or when anything happens to the task.
+        """Suspend the task. It restarts after `seconds`, or as soon as anything happens to it.
 
-        Unlike `wait` it remembers nothing, so it suits an agent that keeps its own account of what it waits for. With a
-        `key`, what is handed in under it counts as well. Returns if something has happened already.
+        Unlike `wait` it stores nothing, so it suits agents that track for themselves which events they await. With a
+        `key`, a signal under it counts as well. Returns if something has already happened.
         """
         delay_ms = None if seconds is None else max(0, round(seconds * 1000))
         await self._run.park(None, None, delay_ms=delay_ms, awaited=None if key is None else wait_key(key))
 
     def handed_in(self, key: str) -> Any:
-        """Return what was handed in under `key`, or None."""
+        """Return the value of the signal under `key`, or None."""
         found = self._run.recall(wait_key(key))
         return None if found is None else msgspec.json.decode(found)
 
     async def keep(self, key: str, value: str) -> str:
-        """Keep a value under `key` for the whole task, whatever its turn, and return the first that was kept."""
+        """Store a value under `key` for all turns of the task. Return the first value stored there."""
         if (found := self.kept(key)) is not None:
             return found
         await self._run.remember(f"kept:{key}", msgspec.json.encode(value).decode())
         return value
 
     def kept(self, key: str) -> str | None:
-        """Return what is kept under `key`."""
+        """Return the value stored under `key`, or None."""
         found = self._run.recall(f"kept:{key}")
         return None if found is None else msgspec.json.decode(found, type=str)
 
     async def recall_context(self, key: str) -> str | None:
-        """Return what this agent keeps of the caller's conversation under `key`, whichever task it was kept by."""
+        """Return the value that this agent stored under `key` in any task of the caller's conversation."""
         return await self._run.conversation.recall(key)
 
     async def remember_context(self, key: str, value: str | Callable[[str | None], str]) -> None:
-        """Keep a value of the caller's conversation under `key`, in place of the one before.
+        """Store a value under `key` for the caller's conversation, replacing the previous one.
 
-        Later tasks of the same context find it, until the last of them is purged. Of two that run at the same time the
-        later to write counts; a function makes the value of what is kept by then, so both do. It is asked again if
-        another was faster, or if nobody knows whether what it made was committed: it must be able to tell.
+        Later tasks of the same context can read it until the last of them is purged. If two executions write at the
+        same time, the later value counts. Pass a function to compute the value from the stored one. It is called again
+        after a conflict or an uncertain commit, so it must be able to detect its own earlier result.
         """
         await self._run.conversation.remember(key, value)
 
     async def sla(self, seconds: float, reason: str, *, key: str | None = None) -> None:
-        """Let the task become `unknown`, with this reason, if it has not ended after a while.
+        """Set the task to `unknown` with this reason if it has not ended in time.
 
-        The time begins when a run first comes here and goes on while the task waits: a run that comes here again leaves
-        it as it is. Another call, told apart by its order or by `key`, sets it anew: the latest counts.
+        The time starts with the first call and includes suspension: a restarted execution does not reset it. Another
+        call, identified by its order or by `key`, replaces it. The latest counts.
         """
         self._limited += 1
         name = self._key(f"sla:{key or self._limited}")
         if self._run.recall(name) is None:
             await self._run.limit(name, seconds, reason)
 
-    # --- what is done once ----------------------------------------------------------------------------------------
+    # --- steps ----------------------------------------------------------------------------------------------------
 
     @overload
     async def step(self, key: str, do: Callable[..., Awaitable[T]], *args: Any) -> T: ...
     @overload
     async def step(self, key: str, do: Callable[..., T], *args: Any) -> T: ...
     async def step(self, key: str, do: Callable[..., Any], *args: Any) -> Any:
-        """Do something once: what it gave is committed under `key`, and a run that comes here again gets just that.
+        """Run a function once and commit its result under `key`. Later executions return the stored result.
 
-        The value must be JSON-like. A crash between doing and committing repeats the step, so it should be idempotent
-        towards others.
+        The value must be JSON-like. A crash before the commit repeats the step, so make its side effects idempotent.
         """
         name = self._key(f"step:{key}")
         async with self._doing.setdefault(name, asyncio.Lock()):
@@ -371,16 +369,16 @@ class Context:
                 with UNTRACED if tracer is None else tracer.around(StepSpan(key=key, task_id=self.task_id)):
                     value = await _called(do, *args)
                 found = msgspec.json.encode(value).decode()
-                await self._run.flush()  # what the step said: a step that is done does not say it again
+                await self._run.flush()  # output of the step: a completed step does not write it again
                 await self._run.remember(name, found)
         return msgspec.json.decode(found)
 
     async def call(self, agent: str, content: Any, *, key: str | None = None) -> IncomingMessage:
         """Run another agent, local or remote, as a child task, and return its answer.
 
-        A run that comes here again gets the same answer, or finds the same child if there is none yet. What the child
-        asks is asked of this task's caller and the answer passed on; like `ask`, that holds nothing meanwhile. Raises
-        CallFailed if the child does not complete. A child ends at the latest when this task does, however that is.
+        A restarted execution gets the same answer, or the same child if it has not answered. Questions of the child go
+        to this task's caller, and the answers to the child. Like `ask`, that suspends the task. Raises CallFailed if
+        the child does not complete. A child ends with this task at the latest.
         """
         self._called += 1
         name, noted = (self._key(f"{kind}:{key or self._called}") for kind in ("call", "child"))
@@ -399,11 +397,11 @@ class Context:
     async def spawn(
         self, agent: str, content: Any, *, key: str, hold: bool = False, metadata: dict[str, Any] | None = None
     ) -> str:
-        """Make a task of another agent for the same caller, in the same conversation, and return its id.
+        """Create a task of another agent for the same caller in the same conversation. Return its ID.
 
-        It is no child: it goes on by itself, outlives this task and uses nothing of its budget. With `hold` nobody
-        works on it until it is executed, here (`spawning.execute`) or by its caller. A run that comes here again gets
-        the task that it made under `key`.
+        The task is not a child: it outlives this task and uses none of its budget. With `hold` it starts only when it
+        is executed, here (`spawning.execute`) or by its caller. A restarted execution gets the task that it created
+        under `key`.
         """
         name = self._key(f"spawn:{key}")
         asked = Message(
@@ -416,15 +414,15 @@ class Context:
 
     @cached_property
     def spawning(self) -> Spawning:
-        """The tasks of this conversation, to be read, executed and ended, and the agents that there are for more."""
+        """Access to the tasks of this conversation and to the agents available for new ones."""
         return self._run.spawning
 
     @cached_property
     def journal(self) -> Journal:
-        """For an agent that does many things at once: what it writes down of them, begins and waits for together."""
+        """The journal, for an agent with many concurrent steps and child tasks."""
         return self._run.journal
 
-    # --- inside ---------------------------------------------------------------------------------------------------
+    # --- internals ------------------------------------------------------------------------------------------------
 
     def _key(self, key: str) -> str:
         return self._turn + key
@@ -450,7 +448,7 @@ class Context:
         return IncomingMessage(answer)
 
     async def _from_elsewhere(self, value: Any, asked: TaskState) -> IncomingMessage:
-        """Return what somebody else than the caller answered; the task works again."""
+        """Return an answer that a signal delivered. The task is set to working again."""
         if self.task.status.state is asked:
             await self._run.status(TaskState.WORKING, None, None)
         parts = parts_of(value) or (Part(text=""),)
@@ -473,7 +471,7 @@ class Context:
 
 
 def wait_key(key: str) -> str:
-    """Return the name under which a task waits for something from outside."""
+    """Return the step key of a signal."""
     return f"wait:{key}"
 
 
@@ -487,12 +485,12 @@ async def _called(do: Callable[..., Any], *args: Any) -> Any:
 
 
 def _may_block(do: Callable[..., object]) -> bool:
-    """Whether a callable belongs into a thread; a lambda is quick, and is how a coroutine is given its arguments."""
+    """Whether a callable must run in a thread. A lambda is quick, and usually passes arguments to a coroutine."""
     return getattr(do, "__name__", "") != "<lambda>"
 
 
 def _answer(task: Task) -> Message:
-    """Return what a child answered, or raise what became of it."""
+    """Return the answer of a completed child task. Raises CallFailed for any other state."""
     if task.status.state is not TaskState.COMPLETED:
         raise CallFailed(task)
     parts = tuple(part for artifact in task.artifacts for part in artifact.parts)

@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class ExecutionPorts(LogPorts, frozen=True, kw_only=True):
-    """What the node lends its runs."""
+    """The node's functions for its executions."""
 
     make_id: Callable[[], str]
     calls: Callable[["Execution"], ChildCalls]
@@ -60,7 +60,10 @@ class ExecutionPorts(LogPorts, frozen=True, kw_only=True):
 
 
 class Execution:
-    """One run; the context writes through it. It has fewer than 30 attributes: Python makes those quickly."""
+    """One execution of an agent, which its context writes through.
+
+    It has fewer than 30 attributes: Python creates such objects quickly.
+    """
 
     def __init__(self, agent: Agent, start: ExecutionStart, tools: ExecutionPorts) -> None:
         """Prepare to run `agent`."""
@@ -94,82 +97,82 @@ class Execution:
 
     @property
     def attempt(self) -> int:
-        """1, or more if an earlier run was lost."""
+        """The number of this execution: 1, or more if an earlier one was lost."""
         return self.job.attempts
 
     @property
     def epoch(self) -> int:
-        """The number of its claim."""
+        """The epoch of the claim."""
         return self.job.epoch
 
     @property
     def seq(self) -> int:
-        """The number of the last event that it knows."""
+        """The sequence number of the last known event."""
         return self._writer.known.seq
 
     @property
     def place(self) -> int:
-        """The place of its turn's message among all that were said, from 1."""
+        """The position of the turn's message in the history, from 1."""
         wanted = self.message.message_id
         return next((at for at, said in enumerate(self._history, 1) if said.message_id == wanted), 1)
 
     @property
     def is_child(self) -> bool:
-        """Whether another run has called."""
+        """Whether another task called this one."""
         return self._parent_id is not None
 
     @cached_property
     def _parking(self) -> asyncio.Lock:
-        """Held by what parks; most runs never do."""
+        """A lock for suspending, created on first use because most executions never suspend."""
         return asyncio.Lock()
 
     @cached_property
     def conversation(self) -> ConversationHistory:
-        """The conversation that its task belongs to."""
+        """The conversation of the task."""
         return ConversationHistory(self, self._tools.archive)
 
     @cached_property
     def calls(self) -> ChildCalls:
-        """How it calls other agents; most call none."""
+        """Access to child tasks, created on first use."""
         return self._tools.calls(self)
 
     @cached_property
     def spawning(self) -> Spawning:
-        """How it begins tasks beside its own; most begin none."""
+        """Access to tasks of the same conversation, created on first use."""
         return self._tools.spawning(self)
 
     @cached_property
     def _unread(self) -> UnreadMessages:
-        """What its caller said meanwhile; most ask for nothing."""
+        """The caller's messages that no question has taken, created on first use."""
         return UnreadMessages(self.message.message_id, self._history, self._steps)
 
     @cached_property
     def journal(self) -> Journal:
-        """What it writes down if it does many things at once; most do one."""
+        """The journal, for agents with many concurrent steps."""
         return self._tools.journal(self)
 
     async def flush(self) -> None:
-        """Wait until everything said is committed."""
+        """Wait until all output is committed."""
         await self._writer.flush()
 
     async def lost(self) -> tuple[int, int] | None:
-        """Return how many events it knows and how many of them the store still has; None if it has them all."""
+        """Return the number of known events and the number that the store still has, or None if it has all."""
         return await self._writer.lost()
 
     async def persist(self, command: Command[[str, Q], T], request: Q) -> T | None:
-        """Run a command as often as it takes while the database cannot be used."""
+        """Run a command, and retry it while the database is unavailable."""
         return await self._writer.persist(command, request)
 
     async def patiently(self, do: Callable[[], Awaitable[T]]) -> T:
-        """Do something as often as it takes while the database cannot be used."""
+        """Call a function, and retry it while the database is unavailable."""
         return await self._writer.patiently(do)
 
     # --- startup, work, end ---------------------------------------------------------------------------------------
 
     async def execute(self) -> None:
-        """Run the agent to its end; whatever that is, the outcome is set: the task, or None if the run was lost.
+        """Run the agent to its end and set `outcome`: the task, or None if the execution was lost.
 
-        Its `rest` is that as well, or the task as the agent shows it while it waits for somebody else.
+        `rest` gets the same result, or before that the task as the agent reports it when it waits for input.
         """
         ended: Task | None = None
         try:
@@ -178,7 +181,7 @@ class Execution:
             ended = await self._work()
         except Fenced as error:
             log.debug("run lost its claim", extra={"task_id": self.job.key, "reason": str(error)})
-        except BaseException:  # `Parked`, or a group around it
+        except BaseException:  # `Suspended`, or an exception group that contains it
             if not self._writer.is_closed:
                 raise
             ended = self.task
@@ -189,7 +192,7 @@ class Execution:
             self.rest.tell(ended)
 
     async def traced(self, tracer: Tracer) -> None:
-        """Do that as part of its task's trace, wherever it began."""
+        """Execute as a span of the task's trace, which may have started on another node."""
         running = ExecutionSpan(
             agent=self.agent.profile.name,
             task_id=self.job.key,
@@ -204,21 +207,21 @@ class Execution:
             span.note(state=None if ended is None else state_name(ended.status.state))
 
     async def _work(self) -> Task:
-        """Run the agent and say how it ended."""
+        """Run the agent and commit the end of the task."""
         state, text = await self._do()
         if self.is_cancelled:
-            raise asyncio.CancelledError  # the agent was stopped: whatever it made of that is not its end
+            raise asyncio.CancelledError  # the agent was stopped: its result is not the task's end
         try:
             return await self.end(state, text)
         except (Fenced, StoreUnavailable):
             raise
-        except Exception as error:  # it said what no store can keep
+        except Exception as error:  # the agent wrote a value that no store accepts
             log.exception("what the agent said was not kept", extra={"task_id": self.job.key})
             self.note({steps.FAILURE_STEP: outcome.failure_entry(error)})
             return await self.end(TaskState.FAILED, str(error) if isinstance(error, Failed) else "The agent failed")
 
     async def _do(self) -> tuple[TaskState, str | None]:
-        """Run the agent and return how the task ends, and what its caller is told."""
+        """Run the agent and return the final state and the text for the caller."""
         try:
             await self.agent.run(Context(self))
         except asyncio.CancelledError:
@@ -226,7 +229,7 @@ class Execution:
                 raise
             log.info("agent was interrupted", extra={"task_id": self.job.key})
             return TaskState.FAILED, "The agent was interrupted"
-        except Exception as error:  # an agent may raise anything: logged in full, shown as nothing
+        except Exception as error:  # an agent may raise anything: logged in full, not shown to callers
             if (told := outcome.failure_status(error)) is not None:
                 return told
             log.exception("agent failed", extra={"task_id": self.job.key})
@@ -235,7 +238,7 @@ class Execution:
         return TaskState.COMPLETED, None
 
     async def end(self, state: TaskState, text: str | None = None) -> Task:
-        """Say how it ended, and let go of the job; an agent that said so itself is not repeated."""
+        """Commit the final state and release the job. A final state that the agent wrote itself is not repeated."""
         await self._writer.quiesce()
         if "calls" in vars(self):
             await self.spending.recount()
@@ -247,24 +250,24 @@ class Execution:
         await self._settle(bodies)
         return self.task
 
-    # --- what the context writes ----------------------------------------------------------------------------------
+    # --- interface of the context ---------------------------------------------------------------------------------
 
     @property
     def task(self) -> Task:
-        """The task as it is now, with what is not yet committed."""
+        """The current task, including uncommitted events."""
         return self._writer.task
 
     async def status(self, state: TaskState, message: Message | None, metadata: dict[str, Any] | None) -> None:
         """Append a status."""
         if self._state is TaskState.UNKNOWN and state is TaskState.WORKING:
-            return  # the task was given up: only its end is news
+            return  # the task was given up: only its end matters
         await self._put(self._entered(state, message, metadata))
-        if state in lifecycle.INTERRUPTED:  # the agent waits for somebody else: who waits for it is told
+        if state in lifecycle.INTERRUPTED:  # the agent waits for input: notify the waiters
             await self.flush()
             self._rests()
 
     def _entered(self, state: TaskState, message: Message | None, metadata: dict[str, Any] | None) -> StatusUpdate:
-        """Be in a state, and return what says so."""
+        """Change the state and return the status update."""
         lifecycle.check(self._state, state)
         self._state = state
         if self.rest.is_told:
@@ -276,7 +279,7 @@ class Execution:
         await self._put(MessageUpdate(task_id=self.job.key, context_id=self.context_id, message=message))
 
     async def artifact(self, artifact: Artifact, *, append: bool, last_chunk: bool) -> None:
-        """Append a chunk; the first one of an artifact in a run replaces what an earlier run left of it."""
+        """Append a chunk. An artifact's first chunk in an execution replaces chunks of earlier executions."""
         update = ArtifactUpdate(
             task_id=self.job.key,
             context_id=self.context_id,
@@ -288,7 +291,7 @@ class Execution:
         await self._put(update)
 
     async def finish(self, artifact_id: str) -> None:
-        """Say that an artifact is whole: with its last chunk if that is still here, otherwise with an empty one."""
+        """Mark an artifact as complete: on its last chunk if that is uncommitted, otherwise with an empty chunk."""
         for at, body in reversed(list(enumerate(self._writer.buffer))):
             if isinstance(body, ArtifactUpdate) and body.artifact.artifact_id == artifact_id:
                 self._writer.buffer[at] = replace(body, last_chunk=True)
@@ -298,35 +301,37 @@ class Execution:
             await self.artifact(nothing, append=True, last_chunk=True)
 
     async def has_ended(self) -> bool:
-        """Whether the task has ended, here or from outside."""
+        """Whether the task has ended, by this execution or otherwise."""
         head = await self.patiently(lambda: self._store.read(tasks.read_head, self.tenant, self.job.key))
         return head is None or head.state in TERMINAL
 
     @property
     def entries(self) -> Mapping[str, str]:
-        """Everything that is kept of the task, by key."""
+        """All steps of the task by key."""
         return self._steps
 
     def learn(self, entries: Mapping[str, str]) -> None:
-        """Know what has been written down."""
+        """Add written entries to the known steps."""
         self._steps.update(entries)
 
     def note(self, entries: Mapping[str, str], sayings: Sequence[StatusEntry] = ()) -> None:
-        """Keep entries, and what is said, until the next commit of the journal or the end."""
+        """Keep entries and status updates until the next commit of the journal or the end."""
         self.learn(entries)
         self._noted.update(entries)
         self._told += [self._said(saying) for saying in sayings]
 
     def noted(self) -> Mapping[str, str]:
-        """Return the entries that are to be committed now."""
+        """Return the entries of the next commit and clear them."""
         found, self._noted = self._noted, {}
         return found
 
     async def commit(
         self, command: Command[[str, Q], T], around: Callable[[Append], Q], sayings: Sequence[StatusEntry] = ()
     ) -> T | None:
-        """Commit everything said, and these last, with a command that does more; None if it is not known what that
-        gave."""
+        """Commit all output and these status updates with a command that does more.
+
+        Returns None if the result of the command is not known.
+        """
         if self._state in lifecycle.TERMINAL:
             raise lifecycle.TaskEnded(f"Task {self.job.key} has ended")
         told, self._told = self._told, []
@@ -336,7 +341,7 @@ class Execution:
         return given
 
     def _rests(self) -> None:
-        """Tell who waits; what an agent does at the same time may have told them."""
+        """Notify waiters, unless a concurrent branch of the agent has done so."""
         self.rest.tell(self.task)
 
     def _said(self, saying: StatusEntry) -> StatusUpdate:
@@ -346,26 +351,26 @@ class Execution:
         return self._entered(saying.state, content, saying.metadata)
 
     async def look(self) -> None:
-        """Take in what others have done to the task."""
+        """Load changes that others made to the task."""
         await self._writer.catch_up()
         self._steps = await self.patiently(lambda: self._store.read(steps.load_steps, self.tenant, self.job.key))
 
     def recall(self, key: str) -> str | None:
-        """Return what a step gave."""
+        """Return the result of a step."""
         return self._steps.get(key)
 
     async def remember(self, key: str, output: str) -> None:
-        """Commit what a step gave."""
+        """Commit the result of a step."""
         await self.persist(steps.commit_step, self._step(key, output))
         self._steps[key] = output
 
     def answered(self, key: str) -> Message | None:
-        """Return the message that answered a question, if one has."""
+        """Return the message that answered a question, or None."""
         at = self._steps.get(key)
         return None if at is None else self._writer.known.said(int(at))
 
     async def take(self, key: str) -> bool:
-        """Let the oldest unread message of the caller answer a question; false if there is none."""
+        """Answer a question with the caller's oldest unread message. Return false without a message."""
         at = self._unread.take(self._writer.known.after(()).history)
         if at is None:
             return False
@@ -382,15 +387,15 @@ class Execution:
         child: str | None = None,
         watch: ChildWatch | None = None,
     ) -> None:
-        """End the run until something happens; returns if that has happened already."""
+        """Suspend the task. Returns if the awaited event has already happened."""
         if self._noted:
             await self.journal.write({})
         heard = self._writer.heard
-        async with self._parking:  # what an agent does at the same time may want to wait at the same time
+        async with self._parking:  # branches of an agent may suspend at the same time
             self._writer.check_open()
             await self._writer.quiesce()
             if self._writer.heard != heard:
-                return  # a commit found what somebody said after the agent looked whether anybody had
+                return  # a commit found a message that arrived after the agent looked for one
             before = self._state
             if state is not None:
                 lifecycle.check(self._state, state)
@@ -416,7 +421,7 @@ class Execution:
         raise Suspended
 
     async def limit(self, key: str, seconds: float, reason: str) -> None:
-        """Give the task up as unknown after a while, and commit that as a step."""
+        """Set the timer that gives the task up as unknown, and commit it as a step."""
         delay = round(seconds * 1000)
         timer = task_endings.TaskTimer(task_id=self.job.key, kind=SLA, delay_ms=delay, arg=reason)
         step = self._step(key, str(self.now_ms() + delay))
@@ -424,7 +429,7 @@ class Execution:
         self._steps[key] = step.output
         self._tools.alarm(delay)
 
-    # --- the log --------------------------------------------------------------------------------------------------
+    # --- event log ------------------------------------------------------------------------------------------------
 
     async def _put(self, body: EventBody) -> None:
         self._writer.check_open()
@@ -433,12 +438,12 @@ class Execution:
         await self._writer.put(body)
 
     def is_fenced(self) -> None:
-        """Stop: another has the claim."""
+        """Stop: another node has the claim."""
         self.is_cancelled = True
-        self.on_lost()  # an agent that catches every exception must not go on
+        self.on_lost()  # an agent that catches every exception must not continue
 
     def is_refused(self) -> None:
-        """Be where the log is: what was said last cannot be kept."""
+        """Return to the state in the log: the last output cannot be stored."""
         self._state = self.task.status.state
 
     async def _settle(self, bodies: list[EventBody], *, parks: bool = False, **waits: Any) -> None:
@@ -455,7 +460,7 @@ class Execution:
                 ended = await self._writer.persist(task_lifecycle.settle_execution, settle, request.bodies)
             except Behind:
                 if parks:
-                    raise  # somebody said something: what the run wanted to wait for may be there
+                    raise  # a message arrived: it may be the awaited one
                 await self._writer.take_in()
                 continue
             finally:
@@ -464,7 +469,7 @@ class Execution:
             self._tools.hooks.tell_ended(settle.ended if ended is None else ended)
             return
 
-    # --- small things ---------------------------------------------------------------------------------------------
+    # --- helpers --------------------------------------------------------------------------------------------------
 
     def _step(self, key: str, output: str) -> steps.StepResult:
         return steps.StepResult(task_id=self.job.key, epoch=self.job.epoch, key=key, output=output, at=self.now_ms())

@@ -11,7 +11,7 @@ from accord.model import Artifact, Message, Task, TaskState
 
 
 class ExecutionPort(Protocol):
-    """The run behind a context: what it writes through."""
+    """The execution that a context writes through."""
 
     tenant: str
     caller: Caller
@@ -21,46 +21,46 @@ class ExecutionPort(Protocol):
 
     @property
     def is_child(self) -> bool:
-        """Whether another run has called."""
+        """Whether another task called this one."""
 
     @property
     def calls(self) -> ChildCalls:
-        """How it calls other agents."""
+        """Access to child tasks."""
 
     @property
     def journal(self) -> Journal:
-        """What it writes down if it does many things at once."""
+        """The journal, for agents with many concurrent steps."""
 
     @property
     def spawning(self) -> Spawning:
-        """How it begins tasks beside its own."""
+        """Access to tasks of the same conversation."""
 
     @property
     def spending(self) -> TaskUsage:
-        """What its task has used, and may."""
+        """The usage and budget of the task."""
 
     @property
     def conversation(self) -> ConversationHistory:
-        """The conversation that its task belongs to."""
+        """The conversation of the task."""
 
     @property
     def task(self) -> Task:
-        """The task as it is now."""
+        """The current task."""
 
     @property
     def attempt(self) -> int:
-        """1, or more if an earlier run was lost."""
+        """The number of this execution: 1, or more if an earlier one was lost."""
 
     @property
     def epoch(self) -> int:
-        """The number of its claim."""
+        """The epoch of the claim."""
 
     @property
     def place(self) -> int:
-        """The place of the message that began this turn among all that were said, from 1."""
+        """The position of the turn's message in the history, from 1."""
 
     def now_ms(self) -> int:
-        """The time."""
+        """Return the time in milliseconds since the epoch."""
 
     async def status(self, state: TaskState, message: Message | None, metadata: dict[str, Any] | None) -> None:
         """Append a status."""
@@ -72,25 +72,25 @@ class ExecutionPort(Protocol):
         """Append a chunk."""
 
     async def finish(self, artifact_id: str) -> None:
-        """Say that an artifact is whole."""
+        """Mark an artifact as complete."""
 
     async def flush(self) -> None:
-        """Wait until everything said is committed."""
+        """Wait until all output is committed."""
 
     async def has_ended(self) -> bool:
-        """Whether the task has ended, here or from outside."""
+        """Whether the task has ended, by this execution or otherwise."""
 
     def recall(self, key: str) -> str | None:
-        """Return what a step gave."""
+        """Return the result of a step."""
 
     async def remember(self, key: str, output: str) -> None:
-        """Commit what a step gave."""
+        """Commit the result of a step."""
 
     def answered(self, key: str) -> Message | None:
-        """Return the message that answered a question, if one has."""
+        """Return the message that answered a question, or None."""
 
     async def take(self, key: str) -> bool:
-        """Let the caller's oldest message that nobody has taken answer a question; false if there is none."""
+        """Answer a question with the caller's oldest unread message. Return false without a message."""
 
     async def park(
         self,
@@ -100,10 +100,10 @@ class ExecutionPort(Protocol):
         delay_ms: int | None = None,
         awaited: str | None = None,
     ) -> None:
-        """End the run until something happens; returns if that has happened already."""
+        """Suspend the task. Returns if the awaited event has already happened."""
 
     async def limit(self, key: str, seconds: float, reason: str) -> None:
-        """Give the task up as unknown after a while, and commit that as a step."""
+        """Set the timer that gives the task up as unknown, and commit it as a step."""
 
     def message_id(self) -> str:
-        """Make an id for a message."""
+        """Return a new message ID."""

@@ -18,7 +18,7 @@ log = logging.getLogger("accord.hooks")
 
 
 class Detail(Struct, frozen=True, kw_only=True):
-    """Something that happened to a task."""
+    """An event of a task, for hooks."""
 
     tenant: str
     task_id: str
@@ -26,27 +26,27 @@ class Detail(Struct, frozen=True, kw_only=True):
 
 
 class TaskAccepted(Detail, frozen=True, kw_only=True):
-    """A message was accepted; `is_new` if it made the task."""
+    """A message was accepted. `is_new` if it created the task."""
 
     is_new: bool
 
 
 class ExecutionStarted(Detail, frozen=True, kw_only=True):
-    """A node began to run an agent; `attempt` counts from 1. It is told within the run, as is its end."""
+    """A node started an execution. `attempt` counts from 1. The hook is called within the execution, as at its end."""
 
     attempt: int
     context_id: str
 
 
 class ExecutionEnded(Detail, frozen=True, kw_only=True):
-    """A run ended, with the task's state; without one it was lost to another node or handed over."""
+    """An execution ended. `state` is the task's, or None if the execution was lost or handed over."""
 
     state: TaskState | None
     seconds: float
 
 
 class TaskFinished(Detail, frozen=True, kw_only=True):
-    """This node committed how a task ended, whoever ended it; one that was given up as unknown may end once more."""
+    """This node committed the end of a task. A task given up as unknown may end once more."""
 
     state: TaskState
 
@@ -59,14 +59,14 @@ class EventsAppended(Detail, frozen=True, kw_only=True):
 
 
 class UsageReported(Detail, frozen=True, kw_only=True):
-    """A task used tokens or money, of a model if it said which; for those that called it, this is not told again."""
+    """A task used tokens or money, with the model if it is known. The usage is not repeated for calling tasks."""
 
     use: TokenUsage
     model: str | None
 
 
 class Delivered(Detail, frozen=True, kw_only=True):
-    """A webhook got an event; with `error` it did not."""
+    """A webhook delivery succeeded, or failed with `error`."""
 
     config_id: str
     seq: int
@@ -74,13 +74,13 @@ class Delivered(Detail, frozen=True, kw_only=True):
 
 
 class NodeReaped(Detail, frozen=True, kw_only=True):
-    """A node is gone, and this one gave its work to others; it is about no task."""
+    """This node released the jobs of a dead node. Belongs to no task."""
 
     node: str
 
 
 class LeaseLost(Detail, frozen=True, kw_only=True):
-    """This node could not renew its lease before it ran out; it is about no task."""
+    """This node failed to renew its lease before it expired. Belongs to no task."""
 
     node: str
 
@@ -89,22 +89,22 @@ Hook = Callable[[Detail], None]
 
 
 class Hooks:
-    """Those who want to know."""
+    """The registered hooks."""
 
     def __init__(
         self, hooks: tuple[Hook, ...] = (), by_kind: Mapping[type[Detail], Callable[[Any], None]] = MappingProxyType({})
     ) -> None:
-        """Tell `hooks` everything, in this order, after the one that wants to know that kind of thing only."""
+        """Call the hook of a detail's type, then `hooks` in this order."""
         self._hooks = hooks
         self._by_kind = by_kind
 
     def tell_ended(self, ended: Iterable[EndedTask]) -> None:
-        """Say which tasks a command has ended."""
+        """Report the tasks that a command has ended."""
         for tenant, task_id, agent, state in ended:
             self.tell(TaskFinished(tenant=tenant, task_id=task_id, agent=agent, state=state))
 
     def tell(self, detail: Detail) -> None:
-        """Hand a detail to everyone."""
+        """Pass a detail to every hook."""
         one = self._by_kind.get(type(detail))
         for hook in self._hooks if one is None else (one, *self._hooks):
             try:

@@ -5,14 +5,14 @@ import time
 from collections.abc import Iterator
 
 RANDOM_BYTES = 10
-"""What of an identifier is random, but for six bits."""
+"""Random bytes per identifier, of which six bits are replaced."""
 
 AT_ONCE = 256
-"""For how many identifiers randomness is fetched together: asking the system takes longer than all the rest."""
+"""Identifiers per request for randomness: the system call takes longer than the rest."""
 
 
 class _Random:
-    """Randomness of the system, fetched in advance. A list's iterator gives every item to one thread only."""
+    """System randomness, fetched in advance. A list's iterator gives each item to one thread only."""
 
     def __init__(self) -> None:
         self._left: Iterator[bytes] = iter(())
@@ -25,7 +25,7 @@ class _Random:
         return found
 
     def _forget(self) -> None:
-        """A process and its copy must not make the same identifiers."""
+        """Drop the fetched randomness, so that a forked process makes other identifiers."""
         self._left = iter(())
 
 
@@ -33,7 +33,7 @@ _random = _Random()
 
 
 def new_id() -> str:
-    """Return a fresh UUIDv7 (RFC 9562, 5.7)."""
+    """Return a new UUIDv7 (RFC 9562, 5.7)."""
     return uuid7(time.time_ns() // 1_000_000, _random.take())
 
 

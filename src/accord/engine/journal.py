@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class ChildCall(Struct, frozen=True, kw_only=True):
-    """Something that another agent is to do, as a child task that is noted under a key."""
+    """A call of another agent as a child task, which is stored under a key."""
 
     agent: str
     message: Message
@@ -32,7 +32,7 @@ class ChildCall(Struct, frozen=True, kw_only=True):
 
 
 class StatusEntry(Struct, frozen=True):
-    """A status that is said together with what is written: a state, a text or message, and metadata."""
+    """A status update that is committed with journal entries: state, text or message, and metadata."""
 
     state: TaskState
     content: Message | str | None = None
@@ -40,100 +40,102 @@ class StatusEntry(Struct, frozen=True):
 
 
 class PreparedChild(NamedTuple):
-    """A child as it is about to be made, and what goes on with it then."""
+    """A prepared child task, and the function that starts it once it is committed."""
 
     accept: AcceptRequest
     begin: Callable[[Acceptance], None]
 
 
 class JournalExecution(Protocol):
-    """The run whose journal it is."""
+    """The execution that a journal belongs to."""
 
     @property
     def task(self) -> Task:
-        """The task as it is now."""
+        """The current task."""
 
     @property
     def entries(self) -> Mapping[str, str]:
-        """Everything that is kept of the task, by key."""
+        """All steps of the task by key."""
 
     async def commit(
         self, command: Command[[str, Q], T], around: Callable[[Append], Q], sayings: Sequence[StatusEntry] = ()
     ) -> T | None:
-        """Commit everything said, and these last, with a command that does more; None if it is not known what that
-        gave."""
+        """Commit all output and these status updates with a command that does more.
+
+        Returns None if the result of the command is not known.
+        """
 
     async def look(self) -> None:
-        """Take in what others have done to the task."""
+        """Load changes that others made to the task."""
 
     def learn(self, entries: Mapping[str, str]) -> None:
-        """Know what has been written down."""
+        """Add written entries to the known steps."""
 
     def note(self, entries: Mapping[str, str], sayings: Sequence[StatusEntry] = ()) -> None:
-        """Keep entries, and what is said, until the next commit."""
+        """Keep entries and status updates until the next commit."""
 
     def noted(self) -> Mapping[str, str]:
-        """Return the entries that are to be committed now."""
+        """Return the entries of the next commit and clear them."""
 
     async def park(
         self, state: TaskState | None, message: Message | None, *, delay_ms: int | None, watch: ChildWatch | None
     ) -> None:
-        """End the run until something happens; returns if that has happened already."""
+        """Suspend the task. Returns if the awaited event has already happened."""
 
 
 class ChildPort(Protocol):
-    """How the tasks that a run has begun are reached."""
+    """Access to the child tasks of an execution."""
 
     async def prepare(self, call: ChildCall, places: ExitStack) -> PreparedChild:
-        """Make a child ready; places for it are kept until the stack is left."""
+        """Prepare a child task. Its slots are reserved until the stack exits."""
 
     async def settled(self, task_id: str) -> Task:
         """Wait until a task has ended or asks, and return it."""
 
     async def read(self, task_id: str) -> Task | None:
-        """Return a task as it is now."""
+        """Return the current task, or None."""
 
     def follow(self, task_id: str) -> AsyncGenerator[Event, None]:
-        """Yield all that has happened to a task and happens, until it has ended or asks."""
+        """Yield all events of a task until it has ended or asks."""
 
     async def tell(self, agent: str, message: Message, key: str) -> str:
-        """Say something to an agent's task, which is noted under a key."""
+        """Send a message to an agent's task, which is stored under a key."""
 
     async def cancel(self, agent: str, task_id: str) -> None:
-        """End an agent's task."""
+        """Cancel an agent's task."""
 
 
 class Journal:
-    """The journal of one task, as one run of it knows it."""
+    """The journal of one task, for one execution."""
 
     def __init__(self, run: JournalExecution, reach: ChildPort, hint: asyncio.Event) -> None:
-        """Write through `run`; `hint` is set when somebody may have done something to the task."""
+        """Write through `run`. `hint` is set when the task may have changed."""
         self._run = run
         self.reach = reach
         self._hint = hint
         self._nudged = asyncio.Event()
 
-    # --- what is written ------------------------------------------------------------------------------------------
+    # --- entries --------------------------------------------------------------------------------------------------
 
     def entries(self, prefix: str) -> Iterator[tuple[str, str]]:
-        """Yield what is written under keys that begin so: the rest of the key, and the entry."""
+        """Yield the entries whose keys start with `prefix`: the rest of the key, and the entry."""
         for key, entry in self._run.entries.items():
             if key.startswith(prefix):
                 yield key.removeprefix(prefix), entry
 
     def entry(self, key: str) -> str | None:
-        """Return what is written under a key."""
+        """Return the entry under a key."""
         return self._run.entries.get(key)
 
     def child(self, key: str) -> str | None:
-        """Return the task that was begun under a key."""
+        """Return the ID of the child task under a key."""
         found = self._run.entries.get(key)
         return None if found is None else msgspec.json.decode(found, type=str)
 
     async def write(
         self, entries: Mapping[str, str], calls: Sequence[ChildCall] = (), sayings: Sequence[StatusEntry] = ()
     ) -> None:
-        """Write entries, begin tasks and say something, with everything that was said before: all of it, or nothing."""
+        """Write entries, start tasks and append status updates with all earlier output, in one transaction."""
         entries = {**self._run.noted(), **entries}
         with ExitStack() as places:
             children = [await self.reach.prepare(call, places) for call in calls]
@@ -144,7 +146,7 @@ class Journal:
 
             made = await self._run.commit(workflow_runs.write_journal, around, sayings)
             if made is None:
-                await self._run.look()  # what is there is all that is known
+                await self._run.look()  # the result is unknown: load what the store contains
                 return
             begun = {call.key: msgspec.json.encode(one.task_id).decode() for call, one in zip(calls, made, strict=True)}
             self._run.learn({**entries, **begun})
@@ -152,42 +154,42 @@ class Journal:
                 child.begin(accepted)
 
     def note(self, entries: Mapping[str, str], sayings: Sequence[StatusEntry] = ()) -> None:
-        """Write entries and say something with what is written next, or with the end of the run."""
+        """Write entries and status updates with the next commit, or with the end of the execution."""
         self._run.note(entries, sayings)
 
-    # --- what is waited for ---------------------------------------------------------------------------------------
+    # --- waiting --------------------------------------------------------------------------------------------------
 
     async def look(self) -> None:
-        """Take in what others have said or handed in since."""
+        """Load new messages and signals."""
         await self._run.look()
 
     def nudge(self) -> None:
-        """End the wait of the run for something."""
+        """End the execution's current wait."""
         self._nudged.set()
         self._hint.set()
 
     async def nudged(self, seconds: float) -> None:
-        """Wait until somebody here nudges, at the latest for a while: nobody else is waited for."""
+        """Wait for a nudge within this process, for at most `seconds`."""
         await _set(self._nudged, seconds)
 
     async def hinted(self, seconds: float) -> None:
-        """Wait until somebody may have said or handed in something, or nudges, at the latest for a while.
+        """Wait for a nudge or a possible message or signal, for at most `seconds`.
 
-        What the run itself commits is a hint as well.
+        Commits of the execution itself count as well.
         """
         await _set(self._hint, seconds)
 
     async def park(self, *, keys: Sequence[str], children: Mapping[str, bool], delay_ms: int | None) -> None:
-        """End this run until something is handed in under a key, a child moves, the caller speaks or time is over.
+        """Suspend until a signal, a change of a child, a message of the caller, or the timeout.
 
-        Each child is known to ask (true) or to work. Returns if something has happened already.
+        `children` maps each child to whether it asks (true) or works. Returns if something has already happened.
         """
         watch = ChildWatch(keys=tuple(keys), children=dict(children))
         await self._run.park(None, None, delay_ms=delay_ms, watch=watch)
 
 
 async def _set(event: asyncio.Event, seconds: float) -> None:
-    """Wait until an event is set, at the latest for a while, and clear it."""
+    """Wait until an event is set, for at most `seconds`, and clear it."""
     alarm = asyncio.get_running_loop().call_later(seconds, event.set)
     try:
         await event.wait()

@@ -1,6 +1,6 @@
-"""Writes the event log of a task while it is executed.
+"""The writer of a task's event log during an execution.
 
-Events gather while a commit is under way and are committed together by the next one.
+Events collect in a buffer while a commit is under way. The next commit writes them together.
 """
 
 import asyncio
@@ -28,52 +28,58 @@ from accord.storage.encoding import encode_body
 from accord.storage.store import RESTARTED, BadValue, Command, StoreUnavailable
 
 SNAPSHOT_EVENTS = 100
-"""A snapshot is written after so many events, and then whenever their number has doubled: linear in all."""
+"""Events before the first snapshot.
+
+Later snapshots follow whenever the number has doubled, so the total cost is linear.
+"""
 
 PARKED_SHARE = 16
-"""A run that parks writes one whenever there is a sixteenth more, which is linear as well: at first every time, because
-whoever reads or lists its task has nothing to fold then; but a long talk is not written down anew with every turn."""
+"""An execution that suspends writes a snapshot after a sixteenth more events, so the total cost stays linear.
+
+Short tasks get a snapshot at every suspension, so readers have nothing to fold. Long conversations are not rewritten on
+every turn.
+"""
 
 
 class TaskLog:
-    """What a run knows of its task's log."""
+    """An execution's view of its task's log."""
 
     def __init__(self, task: Task, seq: int, kept: int) -> None:
-        """Begin with a task after event `seq`, of which the store has a snapshot after event `kept`."""
+        """Start with a task after event `seq`. The store has its snapshot after event `kept`."""
         self.seq = seq
         self._task = task
         self._since: list[EventBody] = []
         self._kept = kept
         self._fresh: Task | None = None
         self.last: EventBody | None = None
-        """The event `seq`, if this run wrote it."""
+        """The event `seq`, if this execution wrote it."""
         self.taken: Sequence[EventBody] = ()
-        """Events that are being committed, and may yet be refused."""
+        """Events that are being committed and may still be refused."""
 
     def now(self, bodies: Sequence[EventBody]) -> Task:
-        """Return the task with all that was said: what is being committed, and then what still waits for that."""
+        """Return the task with all output: the events being committed, then the buffered ones."""
         return self.after((*self.taken, *bodies))
 
     def after(self, bodies: Sequence[EventBody]) -> Task:
-        """Return the task as it will be after events that are not committed."""
+        """Return the task after events that are not committed."""
         if not bodies and not self._since:
             return self._task
         return lifecycle.extended(self._task, (*self._since, *bodies))
 
     def said(self, at: int) -> Message:
-        """Return what was said at a place in the history; what was said before the run began is at hand."""
+        """Return the message at a position in the history."""
         history = self._task.history
         return history[at] if at < len(history) else self.after(()).history[at]
 
     def snapshot(self, bodies: Sequence[EventBody], *, parks: bool = False, ends: bool = False) -> Task | None:
-        """Return the task after events that are about to be committed, if it is time to write it down."""
+        """Return the task after events that are about to be committed, if a snapshot is due."""
         due = max(1, self._kept // PARKED_SHARE) if parks else max(SNAPSHOT_EVENTS, self._kept)
         is_due = ends or self.seq + len(bodies) - self._kept >= due
         self._fresh = self.after(bodies) if is_due else None
         return self._fresh
 
     def committed(self, bodies: Sequence[EventBody]) -> None:
-        """Take in events that were committed, with the snapshot that was returned for them."""
+        """Add committed events and the snapshot that was returned for them."""
         self.taken = ()
         self.seq += len(bodies)
         self.last = bodies[-1] if bodies else self.last
@@ -83,28 +89,28 @@ class TaskLog:
             self._task, self._since, self._kept = self._fresh, [], self.seq
 
     def caught_up(self, events: Sequence[Event]) -> None:
-        """Take in events that others added."""
+        """Add events that others appended."""
         self.seq, self.last = events[-1].seq, None
         self._since.extend(event.body for event in events)
 
 
 class UnreadMessages:
-    """The caller's messages of a turn that have answered no question yet.
+    """The caller's messages of a turn that no question has taken.
 
-    An answer is noted by its place in the history, which only grows: what it says is kept there already, and ids may
-    repeat.
+    A step stores an answer as its position in the history. The history only grows, already contains the text, and may
+    repeat message IDs.
     """
 
     def __init__(self, turn: str, history: Sequence[Message], steps: Mapping[str, str]) -> None:
-        """Leave out what was said before the message that began the turn, and what is noted among its steps."""
+        """Skip messages up to the start of the turn, and messages that its steps have taken."""
         asked = f"{turn}/ask:"
         self._taken = {at for key, at in steps.items() if key.startswith(asked)}
         self._after = next((at for at, said in enumerate(history) if said.message_id == turn), 0)
 
     def take(self, history: Sequence[Message]) -> int | None:
-        """Return the place of the oldest one, which from now on is read.
+        """Return the position of the oldest unread message and mark it as read, or None.
 
-        What answers a question that was passed on is for whoever asked it.
+        Skips answers to questions that were passed on from child tasks.
         """
         user = Role.USER
         for at in range(self._after + 1, len(history)):
@@ -115,7 +121,7 @@ class UnreadMessages:
 
 
 def last_state(bodies: Sequence[EventBody]) -> TaskState | None:
-    """Return the state that events lead to, if any of them changes it."""
+    """Return the state that events lead to, or None if no event changes it."""
     for body in reversed(bodies):
         if isinstance(body, StatusUpdate):
             return body.status.state
@@ -123,14 +129,16 @@ def last_state(bodies: Sequence[EventBody]) -> TaskState | None:
 
 
 MAX_BUFFER = 256
-"""Events that an agent may be ahead of the disk before it has to wait: what others ask for waits for them as well."""
+"""Uncommitted events after which an agent has to wait. Commits of other tasks wait for them as well."""
 
 BREATH = 64
-"""Events after which an agent that never waits lets others have a turn."""
+"""Events after which an agent that never waits yields to the event loop."""
 
 EARLY = frozenset({2, 4, 8, 16, 32})
-"""Events after which it does so as well: whoever follows waits for the first words. One that says one thing and is done
-is committed at once."""
+"""Events after which an agent yields early, so that subscribers soon get the first output.
+
+1 is left out, so that a single event and the end are committed together.
+"""
 
 log = logging.getLogger("accord.run")
 
@@ -139,7 +147,7 @@ T = TypeVar("T")
 
 
 class LogPorts(Struct, frozen=True, kw_only=True):
-    """What logs are written with: where they are kept, and who follows them."""
+    """The store and the subscribers of logs, for their writers."""
 
     archive: TaskStore
     hub: Hub
@@ -148,20 +156,20 @@ class LogPorts(Struct, frozen=True, kw_only=True):
 
 
 class LogWriterOwner(Protocol):
-    """Who holds the claim, and is told what becomes of it."""
+    """The execution that holds the claim of a log writer."""
 
     def is_fenced(self) -> None:
-        """Another has the claim."""
+        """Called when another execution has the claim."""
 
     def is_refused(self) -> None:
-        """What was said cannot be kept."""
+        """Called when the output cannot be stored."""
 
 
 class LogWriter:
     """Writes one task's log under one claim."""
 
     def __init__(self, start: ExecutionStart, agent: str, desk: LogPorts, holder: LogWriterOwner) -> None:
-        """Go on where `start` is, for the agent of that name."""
+        """Continue the log at `start`, for the agent of that name."""
         self.job = start.job
         self.tenant = start.job.tenant
         self.known = TaskLog(start.task, start.seq, start.kept)
@@ -171,7 +179,7 @@ class LogWriter:
         self.buffer: list[EventBody] = []
         self._agent = agent
         self._desk = desk
-        self._holder: LogWriterOwner = weakref.proxy(holder)  # which has this: what is over goes at once, unsearched
+        self._holder: LogWriterOwner = weakref.proxy(holder)  # no cycle: an ended execution is freed at once
         self._store = desk.archive.store
         self._has_large = start.has_large
         self._soon: asyncio.Handle | None = None
@@ -180,16 +188,16 @@ class LogWriter:
 
     @cached_property
     def _one(self) -> asyncio.Lock:
-        """Held by what is committed in a way of its own; most runs only say things."""
+        """A lock for commits by other commands, created on first use because most executions need none."""
         return asyncio.Lock()
 
     @property
     def task(self) -> Task:
-        """The task as it is now, with what is not yet committed."""
+        """The current task, including uncommitted events."""
         return self.known.now(self.buffer)
 
     def close(self) -> None:
-        """Stop committing; what is not committed is lost."""
+        """Stop committing. Uncommitted events are lost."""
         if self._soon is not None:
             self._soon.cancel()
         if self._flushing is not None:
@@ -197,13 +205,13 @@ class LogWriter:
             self._flushing = None
         self._desk.hub.starve(self.tenant, self.job.key)
 
-    # --- saying ---------------------------------------------------------------------------------------------------
+    # --- output ---------------------------------------------------------------------------------------------------
 
     async def put(self, body: EventBody) -> None:
-        """Say something; it is committed soon."""
+        """Append an event, which is committed soon."""
         self.check_open()
         if self._flushing is not None and self._flushing.done():
-            await self.quiesce()  # which raises what went wrong
+            await self.quiesce()  # which raises the error of the commit
         self.buffer.append(body)
         self._said += 1
         if self._flushing is None and self._soon is None:
@@ -214,19 +222,19 @@ class LogWriter:
             await asyncio.sleep(0)
 
     def take(self) -> list[EventBody]:
-        """Return what gathered, for whoever commits it."""
+        """Return the buffered events for a commit, and clear the buffer."""
         bodies, self.buffer = self.buffer, []
         return bodies
 
     async def flush(self) -> None:
-        """Wait until everything said is committed."""
+        """Wait until all output is committed."""
         await self.quiesce()
         if self.buffer:
             self._begin_flush()
             await self.quiesce()
 
     async def quiesce(self) -> None:
-        """Wait for the commits under way; whoever is cancelled meanwhile does not cancel them."""
+        """Wait for the commit under way. Canceling the waiter does not cancel it."""
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
@@ -240,28 +248,31 @@ class LogWriter:
                 self._flushing = None
 
     def check_open(self) -> None:
-        """End a run again that has parked and goes on, in a `finally` or because it caught what ended it."""
+        """Raise Suspended if the execution is suspended and runs on, in a `finally` or after catching its end."""
         if self.is_closed:
             raise Suspended
 
     def _begin_flush(self) -> None:
-        """Commit in the background. An agent that is done before its turn ends never gets here."""
+        """Commit in the background. An agent that ends within its first turn of the loop needs none."""
         self._soon = None
         if self._flushing is None:
             self._flushing = asyncio.create_task(self._flush_on(), name=f"flush {self.job.key}")
-            self._flushing.add_done_callback(lambda task: task.cancelled() or task.exception())  # known, if not awaited
+            self._flushing.add_done_callback(lambda task: task.cancelled() or task.exception())  # mark as retrieved
 
     async def _flush_on(self) -> None:
-        """Commit until nothing is left; what the agent says meanwhile goes with the next commit."""
+        """Commit until the buffer is empty. Events that arrive meanwhile go into the next commit."""
         while bodies := self.take():
             await self._commit(bodies, tasks.append, _by_itself)
 
-    # --- committing -----------------------------------------------------------------------------------------------
+    # --- commits --------------------------------------------------------------------------------------------------
 
     async def commit(
         self, command: Command[[str, Q], T], around: Callable[[Append], Q], more: Sequence[EventBody] = ()
     ) -> T | None:
-        """Commit everything said, and more, with a command that does more; None if it is not known what that gave."""
+        """Commit all output, and `more`, with a command that does more.
+
+        Returns None if the result of the command is not known.
+        """
         given: list[T | None] = []
 
         async def do() -> None:
@@ -271,11 +282,11 @@ class LogWriter:
         return given[0]
 
     async def catch_up(self) -> None:
-        """Take in what others added to the log, while nothing is committed."""
+        """Load events that others appended, while nothing is being committed."""
         await self._alone(self.take_in)
 
     async def _alone(self, do: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do something while nothing is committed; what is said meanwhile is committed after it."""
+        """Run a function while nothing is being committed. Events that arrive meanwhile are committed after it."""
         async with self._one:
             await self.quiesce()
             self._flushing = asyncio.create_task(do(), name=f"alone {self.job.key}")
@@ -297,10 +308,10 @@ class LogWriter:
             return given
 
     async def persist(self, command: Command[[str, Q], T], request: Q, bodies: Sequence[EventBody] = ()) -> T | None:
-        """Run a command as often as it takes while the database cannot be used.
+        """Run a command, and retry it while the database is unavailable.
 
-        Whether one that broke off was committed cannot be known, so before the events are appended again it is looked
-        whether they are there; then what the command gave is not known either.
+        An interrupted command may have been committed. Before appending again, the log is checked for the events. If
+        they are there, the result of the command is unknown (None).
         """
         self.check_open()
         patience: StorePatience | None = None
@@ -308,7 +319,7 @@ class LogWriter:
             try:
                 return await self._store.do(command, self.tenant, request)
             except (StoreUnavailable, Rewound) as error:
-                if isinstance(error, Rewound):  # the node compares all its runs with the store, and drops this one
+                if isinstance(error, Rewound):  # the node compares all its executions with the store and drops this one
                     self._desk.hub.heard([RESTARTED])
                 patience = patience or StorePatience(log, task_id=self.job.key)
                 await patience.wait(error)
@@ -320,13 +331,13 @@ class LogWriter:
                 self._holder.is_fenced()
                 raise
             except (BadValue, UnicodeEncodeError) as error:
-                self.buffer.clear()  # what follows on something that is missing makes no sense
+                self.buffer.clear()  # events that depend on a missing one are invalid
                 self.known.taken = ()
                 self._holder.is_refused()
                 raise Failed(f"The agent said something that cannot be kept: {error}") from error
 
     async def patiently(self, do: Callable[[], Awaitable[T]]) -> T:
-        """Do something as often as it takes while the database cannot be used."""
+        """Call a function, and retry it while the database is unavailable."""
         return await retry_until_available(do, log, task_id=self.job.key)
 
     async def _are_there(self, bodies: Sequence[EventBody]) -> bool:
@@ -334,7 +345,7 @@ class LogWriter:
         return [(kind, data) for _, kind, data, _ in rows] == [encode_body(body) for body in bodies]
 
     async def lost(self) -> tuple[int, int] | None:
-        """Return how many events this run knows and how many of them the store still has; None if it has them all."""
+        """Return the number of known events and the number that the store still has, or None if it has all."""
         known, last = self.known.seq, self.known.last
         head = await self._store.read(tasks.read_head, self.tenant, self.job.key)
         if head is None or head.last_seq < known:
@@ -346,7 +357,7 @@ class LogWriter:
         return None if is_same else (known, known - 1)
 
     async def append(self, bodies: list[EventBody], *, parks: bool = False, ends: bool = False) -> Append:
-        """Return what commits these events, with a snapshot if it is time for one."""
+        """Return the request that commits these events, with a snapshot if one is due."""
         self.check_open()
         archive, fresh = self._desk.archive, self.known.snapshot(bodies, parks=parks, ends=ends)
         self.known.taken = bodies
@@ -355,7 +366,7 @@ class LogWriter:
         if self._has_large:
             packed = await self.patiently(lambda: archive.pack(self.tenant, bodies, fresh))
         state = last_state(bodies)
-        if ends and fresh is not None:  # said before, perhaps: with its end the task's timers go
+        if ends and fresh is not None:  # perhaps set by an earlier event: the end removes the task's timers
             state = fresh.status.state
         return Append(
             task_id=self.job.key,
@@ -369,7 +380,7 @@ class LogWriter:
         )
 
     def committed(self, request: Append, bodies: Sequence[EventBody]) -> None:
-        """Show what is committed."""
+        """Pass committed events to subscribers and hooks."""
         self.known.committed(bodies)
         if not bodies:
             return
@@ -387,7 +398,7 @@ class LogWriter:
         self._desk.hooks.tell(told)
 
     async def take_in(self) -> None:
-        """Take in what others added to the log: messages of the caller."""
+        """Load events that others appended: messages of the caller."""
         archive, known = self._desk.archive, self.known
         while events := await self.patiently(lambda: archive.events(self.tenant, self.job.key, known.seq)):
             known.caught_up(events)

@@ -1,6 +1,6 @@
-"""Detects events that the store lost after acknowledging them.
+"""Detection of events that the store lost after acknowledging them.
 
-A promoted standby or a restored backup goes back in time. A node then compares the store with what it has written.
+A promoted standby or a restored backup goes back in time. A node then compares the store with its own writes.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ log = logging.getLogger("accord.engine")
 
 
 class Losses:
-    """The losses that one node has found, and the runs that it drops because of them."""
+    """The losses that a node has found. Drops the affected executions."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Losses:
         told: asyncio.Event,
         now_ms: Callable[[], int],
     ) -> None:
-        """Compare `runs` with the store; `abandon` stops one of them, and `told` lets the node look soon."""
+        """Compare `runs` with the store. `abandon` stops an execution, and `told` schedules a check of the node."""
         self._store = store
         self._hub = hub
         self._runs = runs
@@ -45,7 +45,7 @@ class Losses:
 
     @property
     def note(self) -> str | None:
-        """The warning for operators; None without any loss."""
+        """The warning for operators, or None without any loss."""
         if not self._found_ms:
             return None
         tasks = f"{len(self._tasks)} of this node's running tasks lost events"
@@ -53,7 +53,7 @@ class Losses:
         return f"went back in time, found at {timestamp_ms(self._found_ms)}: {tasks}{span}"
 
     def add_heartbeats(self, count: int, heartbeat_seconds: float) -> None:
-        """Report lost heartbeats of this node; whatever else was committed since then is lost as well."""
+        """Report lost heartbeats of this node. All commits since then are lost as well."""
         if not count:
             return
         self._seconds = max(self._seconds, (count + 1) * heartbeat_seconds)
@@ -62,13 +62,13 @@ class Losses:
         self._hub.heard([RESTARTED])
 
     def suspect(self) -> None:
-        """Let the node compare soon, after a hint that the store may have gone back in time."""
+        """Schedule a comparison, after a notification that the store may have gone back in time."""
         self._is_unsure = True
         self._older_runs.update(self._runs.values())
         self._told.set()
 
     async def compare(self) -> None:
-        """Drop the runs of which the store lost events; their tasks are claimed again."""
+        """Drop executions whose events the store lost. Their tasks are claimed again."""
         if not self._is_unsure:
             return
         self._is_unsure = False
@@ -81,13 +81,13 @@ class Losses:
             raise
 
     async def drop_without(self, run: Execution) -> None:
-        """Drop a run that waits for a task which is gone, if the store may have gone back to before it was made."""
+        """Drop an execution that waits for a missing task, if the store may have gone back to before its creation."""
         if run in self._older_runs:
             await self._drop(run, run.seq, run.seq)
-            await asyncio.Event().wait()  # until it is cancelled
+            await asyncio.Event().wait()  # until this task is canceled
 
     async def _drop(self, run: Execution, known: int, kept: int) -> None:
-        """Stop a run and give its job back; work that must not be run twice has failed."""
+        """Stop an execution and release its job. A job that must not be repeated fails."""
         self._tasks.add((run.tenant, run.job.key))
         self._found_ms = self._now_ms()
         log.error("store lost events", extra={"task_id": run.job.key, "known_seq": known, "kept_seq": kept})

@@ -1,4 +1,4 @@
-"""The incoming message of a turn, and returned values as parts."""
+"""The incoming message of a turn, and the conversion of values to parts."""
 
 from collections.abc import Iterable
 from itertools import count
@@ -11,12 +11,12 @@ from accord.model import Artifact, Message, Part, Role
 
 
 def parts_of(value: Any) -> tuple[Part, ...]:
-    """Return the parts that say `value`; None says nothing."""
+    """Return a value as parts. None has no parts."""
     match value:
         case None:
             return ()
         case str():
-            return (Part(text=str(value)),)  # of a subclass, which frameworks have, nothing could be encoded
+            return (Part(text=str(value)),)  # frameworks pass subclasses of str, which cannot be encoded
         case bytes() | bytearray() | memoryview():
             return (Part(raw=bytes(value), media_type="application/octet-stream"),)
         case Part():
@@ -29,29 +29,29 @@ def parts_of(value: Any) -> tuple[Part, ...]:
 
 
 def text_of(parts: Iterable[Part]) -> str:
-    """Return the text of parts, one after the other."""
+    """Return the concatenated text of parts."""
     return "".join([part.text for part in parts if part.text is not None])
 
 
 def as_message(text: str, message_id: str, task_id: str, context_id: str | None = None) -> Message:
-    """Return a text as the message with which the agent, or the server for it, says it."""
+    """Return a text as a message of the agent."""
     parts = (Part(text=text),)
     return Message(message_id=message_id, role=Role.AGENT, parts=parts, task_id=task_id, context_id=context_id)
 
 
 class ArtifactIds:
-    """The ids of a turn's artifacts, and those chosen for artifacts without one.
+    """The artifact IDs of a turn, including those chosen for artifacts without one.
 
-    They depend on the earlier calls alone, so every run of the turn chooses the same.
+    They depend only on the earlier calls, so every execution of the turn chooses the same.
     """
 
     def __init__(self) -> None:
-        """Begin a turn."""
+        """Start a turn without artifacts."""
         self.used: set[str] = set()
         self._last: dict[str, str] = {}
 
     def choose(self, base: str, *, append: bool) -> str:
-        """Return a new id that begins with `base`, or to append the last one chosen for it."""
+        """Return a new ID that starts with `base`, or with `append` the last ID chosen for `base`."""
         if not append or base not in self._last:
             numbered = (base if number == 1 else f"{base}-{number}" for number in count(1))
             self._last[base] = next(one for one in numbered if one not in self.used)
@@ -71,28 +71,28 @@ NO = frozenset({"no", "n", "reject", "rejected", "deny", "denied", "false", "0"}
 
 
 class IncomingMessage(Struct, frozen=True):
-    """A message with the ways to look at it."""
+    """A message and accessors for its content."""
 
     message: Message
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Its parts."""
+        """The parts of the message."""
         return self.message.parts
 
     @property
     def text(self) -> str:
-        """Its text, all of it."""
+        """The concatenated text of the message."""
         return text_of(self.parts)
 
     @property
     def data(self) -> Any:
-        """The value of its first data part, or None."""
+        """The value of the first data part of the message, or None."""
         return next((part.data for part in self.parts if part.data is not msgspec.UNSET), None)
 
     @property
     def files(self) -> tuple[Part, ...]:
-        """Its parts that carry or link to a file."""
+        """The parts of the message that contain or link to a file."""
         return tuple(part for part in self.parts if part.raw is not None or part.url is not None)
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ class IncomingMessage(Struct, frozen=True):
 
 
 class Approval(Struct, frozen=True):
-    """A person's decision; it is true if it is a yes. One that is neither yes nor no is not clear."""
+    """A person's decision. It is truthy if approved. `is_clear` is false if the text is neither yes nor no."""
 
     is_approved: bool
     comment: str
@@ -108,7 +108,7 @@ class Approval(Struct, frozen=True):
 
     @classmethod
     def of(cls, said: IncomingMessage) -> "Approval":
-        """Read a decision: `{"approved": true, "comment": "..."}` as data, or a word and what follows it."""
+        """Parse a decision: `{"approved": true, "comment": "..."}` as data, or a word followed by a comment."""
         if isinstance(said.data, dict):
             return cls(said.data.get("approved") is True, str(said.data.get("comment") or ""))
         text = said.text.strip()

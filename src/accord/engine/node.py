@@ -1,6 +1,6 @@
-"""One node: claims jobs under leases, executes agents, fires timers and drains.
+"""A node: claims jobs under leases, executes agents, fires timers and drains.
 
-A node keeps nothing that the store does not have: it may be killed at any moment, and another node takes over.
+A node keeps no state besides the store. It may be killed at any moment, and another node takes over.
 """
 
 import asyncio
@@ -38,49 +38,49 @@ from accord.storage.commands.tasks import StoredTask
 from accord.storage.store import StoreUnavailable
 
 LOOK_SECONDS = 0.5
-"""How late a cancel may reach a run when its hint is lost."""
+"""Maximum delay of a cancellation whose notification was lost."""
 
 CLAIM = 64
-"""Jobs claimed at once."""
+"""Maximum number of jobs per claim."""
 
 STOP_SECONDS = 5.0
-"""How long an agent has to let itself be stopped, before its work is handed over all the same."""
+"""Time for an agent to stop before its job is handed over."""
 
 BROKEN_MS = 1000
-"""When work is tried again that could not be begun, or whose run broke off without an end."""
+"""Delay before a retry of a job that could not start or whose execution broke off."""
 
 LATE = "The task did not finish in time"
-"""What a task says that its deadline ended."""
+"""Status text of a task that its deadline ended."""
 
 log = logging.getLogger("accord.engine")
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """How a node works."""
+    """Limits of a node."""
 
     lease_seconds: Annotated[float, Meta(gt=0)] = 15.0
-    """How long a node that says nothing keeps its tasks: three heartbeats, so that one lost heartbeat loses nothing."""
+    """Seconds until a silent node loses its jobs. It is three heartbeats, so that one lost heartbeat costs nothing."""
 
     poll_seconds: Annotated[float, Meta(gt=0)] = 1.0
-    """How often a node looks for work that no hint has told it of."""
+    """Seconds between polls for jobs without a notification."""
 
     slots: Annotated[int, Meta(ge=1)] = 200
-    """Runs at a time on one node."""
+    """Maximum number of concurrent executions on a node."""
 
     tenant_runs: Annotated[int, Meta(ge=1)] | None = None
-    """Runs at a time of one tenant on all nodes; left out, any number."""
+    """Maximum number of concurrent executions of one tenant on all nodes. Unlimited by default."""
 
     hops: Annotated[int, Meta(ge=1)] = 8
-    """Servers that may pass a message on, one to the next, before this server refuses it."""
+    """Maximum number of servers that a message may pass through before this server refuses it."""
 
     @property
     def heartbeat_seconds(self) -> float:
-        """How often a node says that it lives."""
+        """Seconds between heartbeats of a node."""
         return self.lease_seconds / 3
 
 
 class Engine:
-    """A node that runs agents."""
+    """A node that executes agents."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Engine:
         now_ms: Callable[[], int] = SYSTEM.now_ms,
         make_id: Callable[[], str] = new_id,
     ) -> None:
-        """Run `agents` by name; clock and ids can be injected."""
+        """Execute `agents` by name. Clock and IDs can be injected."""
         self.archive = archive
         self.store = archive.store
         self.hub = hub
@@ -137,7 +137,7 @@ class Engine:
     # --- startup, loops, shutdown ---------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Join: from now on work is claimed."""
+        """Join the cluster and start to claim jobs."""
         self.hub.watch(self._due, jobs.queue_topic(TIMERS), *(jobs.queue_topic(name) for name in self.agents))
         self.hub.watch(self._told, jobs.node_topic(self.node))
         self.hub.observe_restarts(self.losses.suspect)
@@ -150,7 +150,7 @@ class Engine:
         self._due.set()
 
     async def stop(self, grace_seconds: float = 10.0) -> None:
-        """Leave: running work finishes, or is handed over when the time is up."""
+        """Drain and leave: executions finish, or are handed over after the grace period."""
         self.later.begin()
         self._is_draining = True
         self.hub.unobserve_restarts(self.losses.suspect)
@@ -167,11 +167,11 @@ class Engine:
             log.warning("left without saying so", extra={"reason": str(error)})
 
     def dismiss(self) -> None:
-        """Let callers wait no longer for what runs here: who still does is to get the task as it stands."""
+        """End the waits of callers for tasks that run here. They get the task in its current state."""
         self.is_dismissing = True
 
     async def _keep(self, do: Callable[[], Coroutine[Any, Any, None]], sooner: asyncio.Event, seconds: float) -> None:
-        """Do something over and over: at every hint, and at the latest after a while."""
+        """Call a function repeatedly: at every notification, and at the latest after `seconds`."""
         while True:
             try:
                 async with asyncio.timeout(seconds):
@@ -184,12 +184,12 @@ class Engine:
             except StoreUnavailable as error:
                 log.warning("store unavailable", extra={"doing": do.__name__, "reason": str(error)})
                 await asyncio.sleep(min(seconds, 1.0))
-            except Exception:  # the node must go on; what went wrong is in the log
+            except Exception:  # the node must continue; the error is in the log
                 log.exception("node loop failed", extra={"doing": do.__name__})
                 await asyncio.sleep(min(seconds, 1.0))
 
     async def _beat(self) -> None:
-        """Say that this node lives, stop what it no longer holds, and take over from the dead."""
+        """Renew the lease, stop executions whose claim is lost, and take over from dead nodes."""
         before = list(self._runs.items())
         held = await self.membership.beat()
         self.losses.add_heartbeats(self.membership.lost, self.limits.heartbeat_seconds)
@@ -199,9 +199,9 @@ class Engine:
         self.membership.call_at_expiry(self._beats.set, within=self.limits.heartbeat_seconds)
 
     async def _look(self) -> None:
-        """Stop what this node no longer holds, and take over from processes of this host that have ended.
+        """Stop executions whose claim is lost, and take over from ended processes of this host.
 
-        The hint of what was taken away may be lost, and SQLite has none between processes.
+        The notification of a lost claim may be lost, and SQLite has none between processes.
         """
         await self.losses.compare()
         if before := list(self._runs.items()):
@@ -216,9 +216,9 @@ class Engine:
                 self._abandon(key)
 
     async def _release_orphans(self, held: dict[int, int]) -> None:
-        """Give back what this node holds but nobody here has worked on for a heartbeat.
+        """Release jobs that this node has claimed but not executed for a heartbeat.
 
-        Whoever reads a task to begin with it works on it, however long the database takes.
+        A job whose task is being read counts as executed, however slow the database is.
         """
         mine = self._claimed.union(run.job.id for run in self._runs.values())
         orphans = [found for found in held.items() if found[0] not in mine]
@@ -229,12 +229,12 @@ class Engine:
                 log.warning("work was held by nobody", extra={"job": job})
                 await self.store.do(jobs.release_id, job, epoch, counts=False)
 
-    # --- claiming -------------------------------------------------------------------------------------------------
+    # --- claims ---------------------------------------------------------------------------------------------------
 
     def place(self, agent: str) -> SlotReservation:
-        """Keep a place for a run while its task is kept, and give this node; None if others should take it.
+        """Return a slot reservation for an execution whose task is being stored.
 
-        That is so if there is no room, or if somebody has waited longer for it.
+        It yields this node, or None with `tenant_runs`, without room or behind an older job. Any node may then claim.
         """
         if self.limits.tenant_runs is not None or self._has_backlog or not self.room(agent):
             self._has_backlog = True
@@ -242,7 +242,7 @@ class Engine:
         return SlotReservation(self._promised, agent, 1, self.node)
 
     def room(self, agent: str) -> int:
-        """How many more runs of an agent this node takes; those that wait for others do not count."""
+        """Return how many more executions of an agent fit on this node. Those that wait for others do not count."""
         if self._is_draining or not self._loops:
             return 0
         free = self.limits.slots - len(self._runs) + len(self._calling) - sum(self._promised.values())
@@ -253,7 +253,7 @@ class Engine:
         return max(0, free)
 
     async def _claim(self) -> None:
-        """Take what is due and fits; each time another agent comes first."""
+        """Claim due jobs that fit. The first agent changes with each call."""
         await self._fire_timers()
         self._has_backlog = False
         names = list(self.agents)
@@ -295,17 +295,17 @@ class Engine:
             self._claimed = frozenset()
 
     async def _take_up(self, job: ClaimedJob) -> None:
-        """Begin a run of work that was claimed; work that cannot be begun is put off and delays nobody else."""
+        """Start an execution of a claimed job. A job that cannot start is retried later and delays no other."""
         try:
             await self._resume(job)
         except StoreUnavailable:
             raise
-        except Exception:  # a task that cannot be read, for one
+        except Exception:  # for example a task that cannot be read
             log.exception("work could not be begun", extra={"task_id": job.key})
             await self.store.do(jobs.release, job, BROKEN_MS)
 
     async def _resume(self, job: ClaimedJob) -> None:
-        """Begin a run of work that was claimed from the store."""
+        """Start an execution of a job that was claimed from the store."""
         stored = await self.store.read(tasks.read_task, job.tenant, job.key)
         if stored is None or stored.task_state in lifecycle.TERMINAL:
             self.hooks.tell_ended(await self.store.do(task_endings.release_ended_job, job))
@@ -317,7 +317,7 @@ class Engine:
         self.begin(job, stored, task, await self.store.read(steps.load_steps, job.tenant, job.key))
 
     def begin(self, job: ClaimedJob, stored: StoredTask, task: Task, known: dict[str, str]) -> Execution:
-        """Begin a run of a stored task, of which these steps are known."""
+        """Start an execution of a stored task with these known steps."""
         start = ExecutionStart(
             job=job,
             task=task,
@@ -335,11 +335,11 @@ class Engine:
         return self.run(stored.agent, start)
 
     def run(self, agent: str, start: ExecutionStart) -> Execution:
-        """Begin a run."""
+        """Start an execution."""
         run = Execution(self.agents[agent], start, self._tools)
         key = (run.tenant, run.job.key)
         if key in self._runs:
-            self._abandon(key)  # an earlier one, which this node lost and got back before it noticed
+            self._abandon(key)  # an earlier execution, which this node lost and regained before it noticed
         self._runs[key] = run
         work = self._working[key] = asyncio.create_task(self._supervise(key, run), name=f"run {run.job.key}")
         run.on_lost = work.cancel
@@ -357,8 +357,8 @@ class Engine:
             await (run.execute() if tracing.tracer is None else run.traced(tracing.tracer))
         except asyncio.CancelledError:
             if self._runs.get(key) is run and not run.is_cancelled:
-                raise  # the program ends
-        except Exception:  # the store cannot be used, or not even a failure can be committed
+                raise  # the process ends
+        except Exception:  # the store is unavailable, or not even a failure can be committed
             log.exception("run broke off", extra={"task_id": run.job.key})
             with suppress(StoreUnavailable):
                 await self.store.do(jobs.release, run.job, BROKEN_MS)
@@ -373,31 +373,31 @@ class Engine:
                 self._due.set()
 
     def _abandon(self, key: tuple[str, str]) -> None:
-        """Stop a run that this node no longer holds; once, so that it can clean up."""
+        """Stop an execution whose claim is lost. Only once, so that it can clean up."""
         run = self._runs.get(key)
         if run is not None and not run.is_cancelled:
             run.is_cancelled = True
             self._working[key].cancel()
 
     async def _hand_over(self, run: Execution, work: asyncio.Task[None]) -> None:
-        """Stop a run and give its job back; work that cannot be run twice fails instead."""
+        """Stop an execution and release its job. A job that cannot be repeated fails instead."""
         run.is_cancelled = True
         work.cancel()
         await asyncio.wait([work], timeout=STOP_SECONDS)
         if run.outcome.done() and run.outcome.result() is not None:
-            return  # it ended or waits, after all
+            return  # it has ended or is suspended
         try:
             if run.agent.profile.crash is Crash.FAIL:
                 await run.end(TaskState.FAILED, "The server was stopped")
             else:
                 await self.store.do(jobs.release, run.job, counts=False)
-        except Exception as error:  # whatever it is, the lease runs out and another node takes over
+        except Exception as error:  # for any error, the lease expires and another node takes over
             log.warning("run was not handed over", extra={"task_id": run.job.key, "reason": str(error)})
 
-    # --- for the service ------------------------------------------------------------------------------------------
+    # --- interface of the service ---------------------------------------------------------------------------------
 
     def stop_run(self, tenant: str, task_id: str) -> None:
-        """Stop a run of this node at once; on other nodes the hint does."""
+        """Stop an execution of this node at once. Other nodes are stopped by the notification."""
         self._abandon((tenant, task_id))
 
     async def settled(self, tenant: str, task_id: str) -> Task:
@@ -407,7 +407,7 @@ class Engine:
             is_news = not run.rest.is_told
             ended = await run.rest.wait()
             if ended is not None and _rests(ended) and (is_news or run.outcome.done()):
-                return ended  # otherwise it asked before and goes on: it may have been answered, as the store knows
+                return ended  # else it asked before: the store knows whether it was answered
         while True:
             found = await self.archive.read(tenant, task_id)
             if found is None:
@@ -420,7 +420,10 @@ class Engine:
                     pass
 
     def alarm(self, delay_ms: int) -> None:
-        """Look for due work then, unless something is due before; the rest is found by polling, as on other nodes."""
+        """Look for due jobs after a delay, unless an earlier look is planned.
+
+        Polling finds the others, as on other nodes.
+        """
         loop = asyncio.get_running_loop()
         at = loop.time() + delay_ms / 1000 + 0.002
         if self._alarm is None or not loop.time() < self._alarm.when() <= at:
@@ -429,12 +432,12 @@ class Engine:
             self._alarm = loop.call_at(at, self._due.set)
 
     def _calls_of(self, run: Execution) -> ChildCalls:
-        """Return how a run calls others."""
+        """Return an execution's access to child tasks."""
         look = partial(self.archive.read, run.tenant)
         return ChildCalls(run, partial(self._send, run), partial(self.settled_for, run), look)
 
     def _journal_of(self, run: Execution) -> Journal:
-        """Return how a run does many things at once, told when something happens to its task."""
+        """Return an execution's journal, which is notified of changes to its task."""
         hint, topic = asyncio.Event(), tasks.task_topic(run.tenant, run.job.key)
         self.hub.watch(hint, topic)
         run.outcome.add_done_callback(lambda _: self.hub.unwatch(topic, hint))
@@ -443,20 +446,20 @@ class Engine:
         return Journal(run, ChildAccess(run, self, self.services), hint)
 
     def _spawning_of(self, run: Execution) -> Spawning:
-        """Return how a run begins tasks beside its own."""
+        """Return an execution's access to spawned tasks."""
         if self.services is None:
             raise RuntimeError("This node has no service to begin tasks through")
         return Spawning(run, SpawnedAccess(run, self.archive, self.services))
 
     async def _send(self, run: Execution, agent: str, message: Message, step: str) -> str:
-        """Say something to another agent for a run, and return its task."""
+        """Send a message to another agent for an execution and return the task ID."""
         if self.services is None:
             raise RuntimeError("This node has no service to call agents through")
         with self.calls_others(run):
             return await self.services.call(run, agent, message, step)
 
     async def settled_for(self, run: Execution, task_id: str) -> Task:
-        """Wait for a task that a run has called; whoever still waits when the run is over was left behind by it."""
+        """Wait for a child task of an execution. The wait is canceled when the execution ends."""
         with self.calls_others(run):
             rest = asyncio.create_task(self.settled(run.tenant, task_id), name=f"wait {task_id}")
             either: set[asyncio.Future[Any]] = {rest, run.outcome}
@@ -473,7 +476,7 @@ class Engine:
 
     @contextmanager
     def calls_others(self, run: Execution) -> Iterator[None]:
-        """Let a run occupy no slot: those it waits for need one."""
+        """Release the slot of an execution while it waits, because its child tasks need slots."""
         self._calling[run] += 1
         self._due.set()
         try:
@@ -492,5 +495,5 @@ def _rests(task: Task) -> bool:
 
 
 def _turn(task: Task, message_id: str | None) -> Message:
-    """Return the message that began a turn; the history always has one."""
+    """Return the message that started a turn. The history is never empty."""
     return next((message for message in task.history if message.message_id == message_id), task.history[0])

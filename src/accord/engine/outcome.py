@@ -13,20 +13,20 @@ from accord.storage.commands.tasks import Fenced
 from accord.storage.store import StoreUnavailable
 
 TRACEBACK_LENGTH = 32 * 1024
-"""Characters of a traceback that are kept: its end, which has the exception."""
+"""Characters of a traceback that are stored. The end is kept, which contains the exception."""
 
 
 class AgentFailure(Struct, frozen=True, kw_only=True):
     """The exception that failed a task, for the operators of its server."""
 
     exception: str
-    """Its type and message."""
+    """The type and message of the exception."""
 
     traceback: str
 
 
 def failure_entry(error: Exception) -> str:
-    """Return the entry (`steps.FAILURE`) that keeps an exception with its task; callers never read it."""
+    """Return the entry (`steps.FAILURE_STEP`) that stores an exception with its task. Callers never read it."""
     text = "".join(traceback.format_exception(error))
     lines = "".join(traceback.format_exception_only(error)).strip()
     return msgspec.json.encode(
@@ -35,14 +35,14 @@ def failure_entry(error: Exception) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return a text as UTF-8 can hold it, without NUL, which PostgreSQL refuses."""
+    """Return a text that UTF-8 can encode, without NUL, which PostgreSQL refuses."""
     return text.encode(errors="backslashreplace").decode().replace("\0", "\\0")
 
 
 def failure_status(error: Exception) -> tuple[TaskState, str] | None:
-    """Return how a task ends and the message for its caller, or None without one.
+    """Return the final state and the message for the caller, or None for an unexpected exception.
 
-    Raises what is not the agent's fault: `Fenced` for a lost run, `StoreUnavailable` for a store that cannot be used.
+    Raises errors that are not the agent's: `Fenced` for a lost claim, `StoreUnavailable` for an unavailable store.
     """
     match _unwrapped(error):
         case Fenced() | StoreUnavailable() as lost:
@@ -55,35 +55,35 @@ def failure_status(error: Exception) -> tuple[TaskState, str] | None:
 
 
 def _unwrapped(error: Exception) -> Exception:
-    """Return the exception that is alone in a group, however deep, and any other as it is."""
+    """Return the single exception in a group, at any depth, or the exception itself."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
 def is_being_cancelled() -> bool:
-    """Whether somebody wants this asyncio task to stop; an agent may also raise CancelledError of its own accord.
+    """Whether this asyncio task was asked to cancel. An agent may also raise CancelledError itself.
 
-    Of one that raises none it says nothing: a task group that fails leaves such a wish behind in Python 3.11.
+    Only meaningful after a CancelledError: in Python 3.11 a failed task group leaves the request behind.
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 class ResultBroadcast:
-    """The task when nothing more happens to it by itself, or None if the run was lost."""
+    """Broadcasts an execution's result to all waiters: the settled task, or None if the execution was lost."""
 
     __slots__ = ("_loop", "_task", "_waiting", "is_told")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin with nobody who waits in `loop`."""
+        """Create a broadcast without waiters in `loop`."""
         self.is_told = False
         self._loop = loop
         self._task: Task | None = None
         self._waiting: list[asyncio.Future[Task | None]] = []
 
     def tell(self, task: Task | None) -> None:
-        """Tell those who wait, and whoever comes later; what is told first counts."""
+        """Set the result for current and later waiters. The first result counts."""
         if self.is_told:
             return
         self.is_told, self._task = True, task
@@ -93,7 +93,7 @@ class ResultBroadcast:
         self._waiting.clear()
 
     async def wait(self) -> Task | None:
-        """Wait until it is told."""
+        """Wait for the result."""
         if self.is_told:
             return self._task
         waiting: asyncio.Future[Task | None] = self._loop.create_future()

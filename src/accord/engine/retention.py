@@ -1,6 +1,6 @@
 """Retention: logs of ended tasks become snapshots, and expired tasks are deleted.
 
-Every node does it in small batches and skips rows that another node is busy with.
+Every node works in small batches and skips rows that another node has locked.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from accord.storage.commands import authentication, monitoring, retention
 from accord.storage.store import Store, StoreUnavailable
 
 BATCH = 200
-"""Tasks in one transaction."""
+"""Tasks per transaction."""
 
 log = logging.getLogger("accord.upkeep")
 
 
 class Retention(Struct, frozen=True, kw_only=True):
-    """How long what has ended, and the audit log, is kept; None is for ever."""
+    """Retention periods in seconds, for ended tasks and the audit log. None keeps entries forever."""
 
     compact_after: float = 3600.0
     purge_after: float | None = 30 * 24 * 3600.0
@@ -30,17 +30,17 @@ class Retention(Struct, frozen=True, kw_only=True):
 
 
 class RetentionLoop:
-    """Does the housework of one node."""
+    """Applies the retention periods on one node."""
 
     def __init__(self, store: Store, blobs: Blobs | None = None, keep: Retention | None = None) -> None:
-        """Keep `store` as small as `keep` says; with `blobs`, large parts that nobody needs go as well."""
+        """Apply the periods `keep` to `store`, and delete unreferenced `blobs`."""
         self._store = store
         self._blobs = blobs
         self._keep = keep or Retention()
         self._loop: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin; the first time is after a while, when the start is over."""
+        """Start. The first pass follows after one interval, when startup is over."""
         self._loop = asyncio.create_task(self._work(), name="upkeep")
 
     async def stop(self) -> None:
@@ -56,11 +56,11 @@ class RetentionLoop:
                 await self.once()
             except StoreUnavailable as error:
                 log.warning("store unavailable", extra={"reason": str(error)})
-            except Exception:  # the node goes on without it; what went wrong is in the log
+            except Exception:  # the node continues without retention; the error is in the log
                 log.exception("upkeep failed")
 
     async def once(self) -> None:
-        """Do everything that is to be done now."""
+        """Compact, purge and sweep once."""
         store, keep = self._store, self._keep
         await _until_done(lambda: store.do(retention.compact, round(keep.compact_after * 1000), BATCH))
         if keep.purge_after is not None:

@@ -1,4 +1,4 @@
-"""Slots reserved for executions that are about to start."""
+"""Slot reservations for executions that are about to start."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ from accord.storage.store import ARRIVALS
 
 
 class ExecutionStart(Struct, frozen=True, kw_only=True):
-    """Everything a run begins with: the task after event `seq`, of which the store has a snapshot after `kept`."""
+    """The input of an execution: the task after event `seq`, with the store's snapshot after event `kept`."""
 
     job: ClaimedJob
     task: Task
@@ -34,7 +34,10 @@ log = logging.getLogger("accord.engine")
 
 
 class SlotReservation:
-    """Runs that are about to begin, on the node that is given if there is one; every message passes here."""
+    """A context manager that reserves slots for executions about to start. It yields the given node or None.
+
+    Every message passes here.
+    """
 
     __slots__ = ("_agent", "_count", "_node", "_promised")
 
@@ -53,25 +56,25 @@ class SlotReservation:
 
 
 class DeferredStarts:
-    """Runs that begin once no other message is just being taken in, or after some turns of the loop.
+    """Executions whose start waits until no message is being accepted, or for some turns of the loop.
 
-    They would take the processor from those whose callers have not even heard of their tasks.
+    They would otherwise delay callers that still wait for their task ID.
     """
 
     def __init__(self, promised: Counter[str]) -> None:
-        """Keep places in `promised`, which has those of messages that are being taken in as well."""
+        """Count reservations in `promised`, together with those of messages being accepted."""
         self._promised = promised
         self._held: list[tuple[str, Callable[[], object]]] = []
 
     def add(self, agent: str, begin: Callable[[], object]) -> None:
-        """Call `begin` a little later, and keep a place for a run of this agent until then."""
+        """Schedule `begin`, and reserve a slot for this agent until then."""
         self._promised[agent] += 1
         self._held.append((agent, begin))
         if len(self._held) == 1:
             asyncio.get_running_loop().call_soon(self.begin, ARRIVALS)
 
     def begin(self, turns: int = 0) -> None:
-        """Begin everything that waits here, after so many turns at most."""
+        """Start all waiting executions, after at most `turns` turns of the loop."""
         if turns and sum(self._promised.values()) > len(self._held):
             asyncio.get_running_loop().call_soon(self.begin, turns - 1)
             return
@@ -80,5 +83,5 @@ class DeferredStarts:
             self._promised[agent] -= 1
             try:
                 begin()
-            except Exception:  # the others must begin; what nobody works on is given back by its node
+            except Exception:  # start the others; the node releases the orphaned job
                 log.exception("work could not be begun", extra={"agent": agent})

@@ -1,4 +1,4 @@
-"""Retries calls to a store that is unavailable."""
+"""Retries with backoff for an unavailable store."""
 
 import asyncio
 import logging
@@ -8,26 +8,26 @@ from typing import TypeVar
 from accord.storage.store import StoreInterrupted, StoreUnavailable
 
 RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 2.0
-"""How long to wait before turning again to a database that cannot be used."""
+"""Initial and maximum delay between retries, in seconds."""
 
 INTERRUPTIONS = 20
-"""How often in a row the server may interrupt a command: over half a minute. One that always is would wait forever."""
+"""Maximum consecutive interruptions of a command by the server, over half a minute. More would retry forever."""
 
 T = TypeVar("T")
 
 
 class StorePatience:
-    """Waits between two tries, each time longer, and notes in a log what that is about."""
+    """Waits with backoff between attempts, and logs the reason."""
 
     def __init__(self, log: logging.Logger, **about: object) -> None:
-        """Begin with the first try."""
+        """Start with the first attempt."""
         self.tries = 1
         self._interruptions = 0
         self._log, self._about = log, about
         self._delay = RETRY_SECONDS
 
     async def wait(self, error: Exception) -> None:
-        """Wait for the next try, after one that failed; raises the error of a command that is always interrupted."""
+        """Wait before the next attempt. Raises the error of a command that is always interrupted."""
         self._interruptions = self._interruptions + 1 if isinstance(error, StoreInterrupted) else 0
         if self._interruptions > INTERRUPTIONS:
             raise error
@@ -38,7 +38,7 @@ class StorePatience:
 
 
 async def retry_until_available(do: Callable[[], Awaitable[T]], log: logging.Logger, **about: object) -> T:
-    """Do something as often as it takes, and note in a log what it is about."""
+    """Call a function, and retry it while the store is unavailable. `about` is logged."""
     patience = StorePatience(log, **about)
     while True:
         try:

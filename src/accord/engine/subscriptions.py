@@ -17,32 +17,32 @@ from accord.storage.commands import tasks
 from accord.storage.store import RESTARTED, StoreUnavailable
 
 MEMORY = 2048
-"""Events that a channel keeps for those who follow a little behind."""
+"""Events that a channel keeps for subscribers that are slightly behind."""
 
 POLL_SECONDS = 1.0
-"""How late news may be when every hint is lost."""
+"""Maximum delay of events whose notifications were all lost."""
 
 LOOKED_AT = 1000
-"""Tasks that one reading without a hint asks about: a few milliseconds of the database's time."""
+"""Tasks per poll of log lengths. One poll takes a few milliseconds of database time."""
 
 Stops = Callable[[Event], bool]
 
 
 def at_end(event: Event) -> bool:
-    """Whether a subscription is over: the task has ended."""
+    """Whether an event ends a subscription: the task has ended."""
     return _state_in(event, lifecycle.ENDED)
 
 
 def at_answer(event: Event) -> bool:
-    """Whether a stream that a message began is over: the task has ended, or asks.
+    """Whether an event ends a stream that a message started: the task has ended, or asks.
 
-    It stays open while credentials are awaited, which may arrive out of band (A2A 1.0, 7.6.1).
+    The stream stays open while credentials are awaited, which may arrive out of band (A2A 1.0, 7.6.1).
     """
     return _state_in(event, lifecycle.ENDED | {TaskState.INPUT_REQUIRED})
 
 
 def at_turn_end(event: Event) -> bool:
-    """Whether nothing more happens without the caller."""
+    """Whether nothing more happens to the task without its caller."""
     return _state_in(event, lifecycle.ENDED | lifecycle.INTERRUPTED)
 
 
@@ -52,10 +52,10 @@ def _state_in(event: Event, states: frozenset[TaskState]) -> bool:
 
 
 class LogChannel:
-    """What is known of one task's log to those who follow it."""
+    """The recent events of one task's log, for its subscribers."""
 
     def __init__(self, tenant: str, task_id: str, known: int) -> None:
-        """Know that the log has had so many events."""
+        """Start with a log of `known` events."""
         self.tenant = tenant
         self.task_id = task_id
         self.known = known
@@ -69,11 +69,11 @@ class LogChannel:
 
     @property
     def last(self) -> int | None:
-        """The last event's number, once one is known."""
+        """The sequence number of the last kept event, or None."""
         return self._events[-1].seq if self._events else None
 
     def feed(self, events: Sequence[Event]) -> None:
-        """Take committed events; those that do not follow on what is known are left to reading."""
+        """Add committed events. If they do not follow the last kept event, subscribers read the log instead."""
         last = self.last
         if last is not None:
             events = [event for event in events if event.seq > last]
@@ -88,7 +88,7 @@ class LogChannel:
         self.wake()
 
     def rewind(self) -> None:
-        """Forget the log, which is no longer what it was: everyone who follows it starts from the task."""
+        """Drop all events, because the log went back in time. Subscribers restart from the task."""
         self._events.clear()
         self.known = 0
         self.rewinds += 1
@@ -96,13 +96,13 @@ class LogChannel:
         self.wake()
 
     def hint(self) -> None:
-        """Note that the log may have grown."""
+        """Mark the log as possibly longer."""
         if not self.is_fed:
             self.is_stale = True
             self.wake()
 
     def after(self, seq: int) -> list[Event] | None:
-        """Return the known events after a number, or None if the memory does not reach back so far."""
+        """Return the kept events after a sequence number, or None if some of them are not kept."""
         last = self.last
         if last is None or last <= seq:
             return []
@@ -112,7 +112,7 @@ class LogChannel:
         return list(self._events)[-missing:] if missing < len(self._events) else list(self._events)
 
     def wake(self) -> None:
-        """Let everyone who waits look again."""
+        """Wake all waiting subscribers."""
         waiting, self._waiting = self._waiting, set()
         for future in waiting:
             if not future.done():
@@ -120,18 +120,18 @@ class LogChannel:
 
     @property
     def latest(self) -> Event | None:
-        """The last event, once one is known."""
+        """The last kept event, or None."""
         return self._events[-1] if self._events else None
 
     @property
     def is_awaited(self) -> bool:
-        """Whether anybody waits for more."""
+        """Whether a subscriber waits for more events."""
         return bool(self._waiting)
 
     def look(self, length: int | None, known: int) -> None:
-        """Take note of how long the log is, of which so many events were known when it was read.
+        """Compare the length of the log with `known`, the count of known events before the read.
 
-        None if the task is gone; its readers get an error.
+        None as `length` means that the task is gone. Its readers get an error.
         """
         if length is not None and length < known:
             self.rewind()
@@ -140,7 +140,7 @@ class LogChannel:
             self.wake()
 
     async def changed(self) -> None:
-        """Wait until there may be more."""
+        """Wait until there may be more events."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(future)
         try:
@@ -150,7 +150,7 @@ class LogChannel:
 
 
 class Subscriber:
-    """One who follows one task from one event on; enter it before the task can move on."""
+    """A subscriber of one task from one event on. Enter it before the task can change."""
 
     def __init__(self, hub: "Hub", channel: LogChannel, after: int) -> None:
         self._hub = hub
@@ -167,9 +167,10 @@ class Subscriber:
         self._hub.leave(self._channel)
 
     async def events(self, stops: Stops) -> AsyncIterator[Event]:
-        """Yield every later event once and in order, until one that `stops`; a task that is deleted is TaskNotFound.
+        """Yield every later event once and in order, until one for which `stops` is true.
 
-        If the store went back in time, the task as it is now comes before the events of its new log.
+        If the store went back in time, the current task comes before the events of its new log. Raises TaskNotFound if
+        the task is deleted.
         """
         channel = self._channel
         while True:
@@ -179,7 +180,7 @@ class Subscriber:
                 rewinds = channel.rewinds
                 try:
                     batch = await (self._hub.start(channel) if is_rewound else self._hub.read(channel, self._after))
-                except StoreUnavailable:  # the stream goes on when the database does
+                except StoreUnavailable:  # the stream continues when the database is available again
                     channel.is_stale = True
                     await channel.changed()
                     continue
@@ -189,7 +190,7 @@ class Subscriber:
             left = deque(batch)
             was_read = bool(batch)
             del batch
-            while left:  # what has been yielded is not held while its reader takes its time
+            while left:  # release yielded events while a slow reader handles them
                 self._after = left[0].seq
                 is_last = stops(left[0])
                 yield left.popleft()
@@ -203,10 +204,10 @@ class Subscriber:
 
 
 class Hub:
-    """The channels of one process, and everyone who waits for a topic."""
+    """The channels of one process and the watchers of notification topics."""
 
     def __init__(self) -> None:
-        """Know nobody yet."""
+        """Create a hub without channels."""
         self._archive: TaskStore | None = None
         self._channels: dict[str, LogChannel] = {}
         self._topics: dict[str, asyncio.Event] = {}
@@ -217,11 +218,11 @@ class Hub:
         self._looking: asyncio.Task[None] | None = None
 
     def use(self, archive: TaskStore) -> None:
-        """Read from an archive, whose store's hints come to `heard`."""
+        """Read from a task store whose notifications are passed to `heard`."""
         self._archive = archive
 
     def heard(self, topics: Sequence[str]) -> None:
-        """Pass hints on."""
+        """Pass notifications on to channels, watchers and observers."""
         for topic in topics:
             if topic == RESTARTED:
                 self._compare_soon()
@@ -235,32 +236,32 @@ class Hub:
             observe(topics)
 
     def observe(self, observer: Callable[[Sequence[str]], None]) -> None:
-        """Give an observer all hints from now on; whoever follows tasks needs none."""
+        """Call an observer for all notifications from now on. Task subscribers do not need this."""
         self._observers.append(observer)
 
     def unobserve(self, observer: Callable[[Sequence[str]], None]) -> None:
-        """Give it no more."""
+        """Stop calling an observer."""
         self._observers = [one for one in self._observers if one != observer]
 
     def observe_restarts(self, observer: Callable[[], None]) -> None:
-        """Call an observer when the store may have gone back in time, and at no other hint."""
+        """Call an observer only when the store may have gone back in time."""
         self._on_restart.append(observer)
 
     def unobserve_restarts(self, observer: Callable[[], None]) -> None:
-        """Call it no more."""
+        """Stop calling a restart observer."""
         self._on_restart = [one for one in self._on_restart if one != observer]
 
     def watch(self, event: asyncio.Event, *topics: str) -> None:
-        """Set `event` at every hint about one of the topics."""
+        """Set `event` at every notification about one of the topics."""
         self._topics.update(dict.fromkeys(topics, event))
 
     def unwatch(self, topic: str, event: asyncio.Event) -> None:
-        """Leave `event` alone at hints about a topic, unless another has taken its place."""
+        """Stop setting `event` for a topic, unless another event has replaced it."""
         if self._topics.get(topic) is event:
             del self._topics[topic]
 
     def follow(self, tenant: str, task_id: str, after: int) -> Subscriber:
-        """Begin to follow a task; what happens from now on is not missed."""
+        """Subscribe to a task. No later event is missed."""
         topic = tasks.task_topic(tenant, task_id)
         channel = self._channels.get(topic)
         if channel is None:
@@ -271,34 +272,34 @@ class Hub:
         return Subscriber(self, channel, after)
 
     def is_followed(self, tenant: str, task_id: str) -> bool:
-        """Whether anybody of this process follows a task."""
+        """Whether the task has a subscriber in this process."""
         return tasks.task_topic(tenant, task_id) in self._channels
 
     def feed(self, tenant: str, task_id: str, events: Sequence[Event]) -> None:
-        """Hand over events that a run of this process has committed."""
+        """Pass on events that an execution in this process has committed."""
         if channel := self._channels.get(tasks.task_topic(tenant, task_id)):
             channel.is_fed = True
             channel.feed(events)
 
     def starve(self, tenant: str, task_id: str) -> None:
-        """Note that no run of this process works on the task any more."""
+        """Note that no execution in this process writes to the task."""
         if channel := self._channels.get(tasks.task_topic(tenant, task_id)):
             channel.is_fed = False
             channel.hint()
 
     def rewind(self, tenant: str, task_id: str) -> None:
-        """Start everyone who follows a task from the task as it is now: its log went back in time."""
+        """Restart all subscribers of a task from the current task, because its log went back in time."""
         if channel := self._channels.get(tasks.task_topic(tenant, task_id)):
             channel.rewind()
 
     def leave(self, channel: LogChannel) -> None:
-        """Forget a follower, and the channel after the last one."""
+        """Remove a subscriber, and with the last one its channel."""
         channel.followers -= 1
         if not channel.followers:
             self._channels.pop(tasks.task_topic(channel.tenant, channel.task_id), None)
 
     async def read(self, channel: LogChannel, after: int) -> list[Event]:
-        """Read what lies after a number; whoever wants the same at the same time shares the reading."""
+        """Read the events after a sequence number. Concurrent readers share one query."""
         async with channel.reading:
             known = channel.after(after)
             if known or (known is not None and not channel.is_stale and after >= channel.known):
@@ -309,7 +310,7 @@ class Hub:
             is_full, follows_on = len(events) == tasks.READ_PAGE, bool(events) and events[0].seq == after + 1
             if not follows_on:
                 events = await self._whole(archive, channel, after)
-            has_more = is_full or channel.is_stale  # a hint came while this was read
+            has_more = is_full or channel.is_stale  # a notification arrived during the read
             if follows_on:
                 channel.feed(events)
             else:
@@ -318,7 +319,7 @@ class Hub:
             return events
 
     async def start(self, channel: LogChannel) -> list[Event]:
-        """Return the task as it is now, as one event."""
+        """Return the current task as one event."""
         archive = self._opened()
         stored = await archive.store.read(tasks.read_task, channel.tenant, channel.task_id)
         if stored is None:
@@ -329,7 +330,7 @@ class Hub:
         return [Event(seq=stored.last_seq, body=task, at=task.status.timestamp)]
 
     def _compare_soon(self) -> None:
-        """Compare all logs with what is known of them now, once the store can be read."""
+        """Compare all logs with the last known events, as soon as the store can be read."""
         for channel in self._channels.values():
             if channel.latest is not None:
                 self._suspects.setdefault(channel, channel.latest)
@@ -338,16 +339,16 @@ class Hub:
             self._look()
 
     def _look(self) -> None:
-        """Look without a hint, while anybody follows anything."""
+        """Poll without a notification, while there are subscribers."""
         self._next_look = None
         if self._channels:
             self._looking = asyncio.create_task(self._look_for_all(), name="look")
 
     async def _look_for_all(self) -> None:
-        """Tell every channel that is waited for how long its log is, whatever was hinted."""
+        """Update every awaited channel with the length of its log, regardless of notifications."""
         awaited = [channel for channel in self._channels.values() if channel.is_awaited]
         try:
-            with suppress(StoreUnavailable):  # streams go on when the database does
+            with suppress(StoreUnavailable):  # streams continue when the database is available again
                 await self._compare()
                 for begin in range(0, len(awaited), LOOKED_AT):
                     await self._look_for(awaited[begin : begin + LOOKED_AT])
@@ -355,7 +356,7 @@ class Hub:
             self._next_look = asyncio.get_running_loop().call_later(POLL_SECONDS, self._look)
 
     async def _compare(self) -> None:
-        """Find the logs that went back in time and may have grown again: the last known event is another one now."""
+        """Rewind channels whose log went back in time and may have grown again: the last known event differs."""
         while self._suspects:
             channel, latest = next(iter(self._suspects.items()))
             events = await self._opened().events(channel.tenant, channel.task_id, latest.seq - 1, 1)
@@ -371,7 +372,7 @@ class Hub:
             channel.look(lengths.get(channel.task_id), before)
 
     async def _whole(self, archive: TaskStore, channel: LogChannel, after: int) -> list[Event]:
-        """Return the task itself if its log was compacted: it says what the events did. One that is gone ends here."""
+        """Return the task as one event if its log was compacted. Raises TaskNotFound if it is gone."""
         stored = await archive.store.read(tasks.read_task, channel.tenant, channel.task_id)
         if stored is None:
             channel.is_stale = True  # for its other subscribers

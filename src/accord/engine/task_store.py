@@ -34,23 +34,23 @@ from accord.storage.encoding import decode_event, decode_task
 from accord.storage.store import Command, Store
 
 REMEMBERED = 2_000_000
-"""Characters of all snapshots that are remembered; decoded they take a few times as much memory."""
+"""Total characters of cached snapshots. Decoded snapshots take a few times as much memory."""
 
 SHORT = 4096
-"""Characters that are decoded about as fast as they are looked up."""
+"""Characters of a snapshot that decodes about as fast as a cache lookup."""
 
 
 class SnapshotCache:
-    """Puts tasks together, and decodes the same long snapshot once."""
+    """Builds tasks from stored rows, and decodes the same long snapshot once."""
 
     def __init__(self, most: int = REMEMBERED) -> None:
-        """Remember so many characters."""
+        """Cache up to `most` characters."""
         self._most = most
         self._known: dict[tuple[str, str], tuple[str, Task]] = {}
         self.characters = 0
 
     def task(self, tenant: str, stored: StoredTask) -> Task:
-        """Put a stored task together."""
+        """Return the model value of a stored task."""
         if len(stored.doc) <= SHORT:
             return stored.task()
         key = (tenant, stored.id)
@@ -66,24 +66,24 @@ class SnapshotCache:
 
 
 SERVER_ID = "server id"
-"""The purpose under which the store's secret gives the server's id."""
+"""The purpose for which the server's ID is derived from the store's secret."""
 
 AT_REST = lifecycle.ENDED | lifecycle.INTERRUPTED
-"""States in which nobody works on a task."""
+"""States in which no execution works on a task."""
 
 
 def fingerprint(part: Part, hash: str | None = None) -> str:
-    """Return what a file is known by, wherever in its task it is: the hash of its bytes, their kind and its name."""
+    """Return the fingerprint of a file: a hash of its bytes' hash, media type and name."""
     bytes_hash = hexdigest(part.raw or b"") if hash is None else hash
     return hashlib.sha256(msgspec.json.encode((bytes_hash, part.media_type, part.filename))).hexdigest()
 
 
 Linker = Callable[[str, str, str, Part, str], Part]
-"""Returns the file part of a tenant's task with an address at an origin, given the hash of its bytes."""
+"""Returns the file part of a tenant's task with a link at an origin, given the hash of its bytes."""
 
 
 class PackedEvents(Struct, frozen=True):
-    """What to store: events, the task after them, and the hashes of what was taken out."""
+    """Events to store, the task after them, and the hashes of the blobs they refer to."""
 
     bodies: Sequence[EventBody]
     snapshot: Task | None
@@ -91,25 +91,28 @@ class PackedEvents(Struct, frozen=True):
 
 
 class TaskStore:
-    """A store, and the place for large parts if it has one."""
+    """A store, with blobs for large parts if it has them."""
 
     def __init__(self, store: Store, parts: LargeParts | None = None, seals: SealPort | None = None) -> None:
-        """Without `parts` nothing is taken out; without `seals` secrets of webhooks are stored as they are."""
+        """Create a task store.
+
+        Without `parts` nothing becomes a blob. Without `seals` webhook secrets are not encrypted.
+        """
         self.store = store
         self.webhook_secrets = WebhookSecrets(seals)
         self._parts = parts
         self._snapshots = SnapshotCache()
         self.linker: Linker | None = None
-        """Makes addresses of files, where the server has some."""
+        """Makes links to files, if the server has any."""
         self.inline_files = 0
-        """Bytes of files in one task, before the others are given addresses."""
+        """Bytes of files inline in one task. Files beyond them get links."""
         self.server_id = parts.key(SERVER_ID)[:8].hex() if parts else secrets.token_hex(8)
-        """What tells the nodes of this store from other servers; those of one store have the same."""
+        """An ID that the nodes of one store share, and that differs from other servers."""
         self.has_large: Callable[[EventBody], bool] = (lambda _: False) if parts is None else parts.has_large
-        """Whether a value has parts that are kept apart."""
+        """Whether a value has parts that are stored as blobs."""
 
     async def pack(self, tenant: str, bodies: Sequence[EventBody], snapshot: Task | None) -> PackedEvents:
-        """Take large parts out of what is to be stored."""
+        """Move large parts of events and their snapshot into blobs."""
         parts = self._parts
         if parts is None:
             return PackedEvents(bodies, snapshot, ())
@@ -125,23 +128,23 @@ class TaskStore:
         return PackedEvents(packed, snapshot, tuple(sorted(hashes)))
 
     async def pack_message(self, tenant: str, message: Message) -> tuple[Message, tuple[str, ...]]:
-        """Take large parts out of a message."""
+        """Move large parts of a message into blobs."""
         if self._parts is None or not self._parts.has_large(message):
             return message, ()
         return await self._parts.detach(tenant, message)
 
     async def read(self, tenant: str, task_id: str, files_at: str | None = None) -> tuple[StoredTask, Task] | None:
-        """Read a task."""
+        """Return a task, stored and as a model value, or None."""
         stored = await self.store.read(tasks.read_task, tenant, task_id)
         return None if stored is None else (stored, await self.unpack(tenant, stored, files_at))
 
     async def conversation(self, tenant: str, task_id: str, limit: int) -> tuple[Task, ...]:
-        """Read the latest tasks that ended in a task's context, oldest first: its owner's own, with its agent."""
+        """Return the latest ended tasks of a task's context with the same owner and agent, oldest first."""
         found = await self.store.read(tasks.read_conversation, tenant, task_id, limit)
         return tuple([await self.unpack(tenant, stored) for stored in found])
 
     async def unpack(self, tenant: str, stored: StoredTask, files_at: str | None = None) -> Task:
-        """Put a task together, with its large parts; with `files_at`, files beyond `inline_files` have addresses."""
+        """Return a stored task with its large parts. With `files_at`, files beyond `inline_files` become links."""
         task = self._snapshots.task(tenant, stored)
         return await self._attached(tenant, task, files_at) if self.is_packed(stored) else task
 
@@ -154,7 +157,7 @@ class TaskStore:
         return await self._parts.attach(tenant, task, link, self.inline_files)
 
     async def as_of(self, tenant: str, stored: StoredTask, seq: int, files_at: str | None = None) -> Task | None:
-        """Return a stored task as it was after an event, or None if its log does not go back so far."""
+        """Return a stored task as it was after an event, or None if its log does not reach back that far."""
         if stored.doc_seq <= seq:
             events = tuple(row for row in stored.events if row[0] <= seq)
             return await self.unpack(tenant, replace(stored, events=events), files_at)
@@ -168,14 +171,14 @@ class TaskStore:
         return lifecycle.fold(await self._attached(tenant, born, files_at), past)
 
     def is_packed(self, stored: StoredTask) -> bool:
-        """Whether a stored task has parts that are kept apart; looking for the mark is cheap, however long it is."""
+        """Whether a stored task refers to blobs. Searching for the marker is cheap, however long the task is."""
         if self._parts is None:
             return False
         marker = self._parts.marker
         return marker in stored.doc or any(marker in row[2] for row in stored.events)
 
     async def events(self, tenant: str, task_id: str, after: int, limit: int = tasks.READ_PAGE) -> list[Event]:
-        """Read the events after a number."""
+        """Return the events after a sequence number."""
         rows = await self.store.read(tasks.events_after, tenant, task_id, after, limit)
         events = [decode_event(row) for row in rows]
         parts = self._parts
@@ -189,9 +192,9 @@ class TaskStore:
         ]
 
     async def leaves_open(self, tenant: str, task_id: str, event: Event) -> bool:
-        """Whether a task comes to rest with an event, and of an artifact nobody has said that it is whole.
+        """Whether the task pauses or ends with this event while an artifact lacks its last chunk.
 
-        Of each artifact its latest chunk counts; what was made before the task last rested does not.
+        The latest chunk of each artifact counts. Artifacts from before the previous pause do not.
         """
         if not _ends_turn(event.body):
             return False
@@ -208,11 +211,10 @@ class TaskStore:
         return False
 
     async def file(self, tenant: str, task_id: str, wanted: str) -> tuple[Part, int, AsyncIterator[bytes]] | None:
-        """Return the file of a task that has a fingerprint, its size and its bytes in pieces, or None.
+        """Return a task's file by its fingerprint, with its size and a stream of its bytes, or None.
 
-        The part itself is as it is stored: its bytes are not for anybody to see. No other's bytes are looked up.
-
-        One that the task has replaced is found as long as its log goes back so far.
+        The returned part is in stored form, and its bytes must not be exposed. Only files of this task are read.
+        Replaced files are found while the log reaches back that far.
         """
         stored = await self.store.read(tasks.read_task, tenant, task_id)
         if stored is None:
@@ -230,7 +232,7 @@ class TaskStore:
         return found, *await self._parts.opened(tenant, found)
 
     def _known(self, parts: Iterable[Part], wanted: str) -> Part | None:
-        """Return the one of parts, as they are stored, that has a fingerprint."""
+        """Return the stored part that has a fingerprint, or None."""
         hash_of = self._parts.hash_of if self._parts else None
         files = (part for part in parts if part.raw is not None)
         return next((one for one in files if fingerprint(one, hash_of(one) if hash_of else None) == wanted), None)
@@ -248,45 +250,45 @@ Q = TypeVar("Q")
 T = TypeVar("T")
 
 Revise = Callable[[str | None], str]
-"""Makes a new value of the one that is kept, if any is."""
+"""Returns a new value from the stored one, or from None."""
 
 
 class ConversationExecution(Protocol):
-    """The run whose conversation it is."""
+    """The execution that a conversation belongs to."""
 
     job: ClaimedJob
     tenant: str
 
     def now_ms(self) -> int:
-        """The time."""
+        """Return the time in milliseconds since the epoch."""
 
     async def patiently(self, do: Callable[[], Awaitable[T]]) -> T:
-        """Do something as often as it takes while the database cannot be used."""
+        """Call a function, and retry it while the database is unavailable."""
 
     async def persist(self, command: Command[[str, Q], T], request: Q) -> T | None:
-        """Run a command as often as it takes while the database cannot be used."""
+        """Run a command, and retry it while the database is unavailable."""
 
 
 class ConversationHistory:
-    """One run's conversation."""
+    """The conversation of one execution."""
 
     def __init__(self, run: ConversationExecution, archive: TaskStore) -> None:
-        """Read it from `archive`."""
+        """Read the conversation from `archive`."""
         self._run = run
         self._archive = archive
 
     async def earlier(self, limit: int) -> tuple[Task, ...]:
-        """Return the latest tasks that ended in it, oldest first."""
+        """Return the latest ended tasks of the conversation, oldest first."""
         run = self._run
         return await run.patiently(lambda: self._archive.conversation(run.tenant, run.job.key, limit))
 
     async def recall(self, key: str) -> str | None:
-        """Return what is kept of it."""
+        """Return the value stored under `key` for the conversation, or None."""
         run, store = self._run, self._archive.store
         return await run.patiently(lambda: store.read(conversation_state.recall_value, run.tenant, run.job.key, key))
 
     async def remember(self, key: str, value: str | Revise) -> None:
-        """Commit what is to be kept of it: a value, or what a function makes of the one that is there then."""
+        """Commit a value of the conversation, or the result of a function of the stored value."""
         if isinstance(value, str):
             await self._run.persist(conversation_state.put_value, self._state(key, value))
             return
@@ -294,7 +296,7 @@ class ConversationHistory:
             before = await self.recall(key)
             revision = conversation_state.ValueRevision(self._state(key, value(before)), before)
             if await self._run.persist(conversation_state.revise_value, revision):
-                return  # or another task of the conversation was faster
+                return  # otherwise another task of the conversation was faster
 
     def _state(self, key: str, value: str) -> conversation_state.ConversationValue:
         job = self._run.job

@@ -1,4 +1,4 @@
-"""Threads for blocking functions, which hold up neither the loop nor shutdown."""
+"""Threads for blocking functions, which block neither the event loop nor shutdown."""
 
 import asyncio
 import contextvars
@@ -13,11 +13,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 IDLE_SECONDS = 10.0
-"""How long a thread waits for more to do: one that walks a generator has more at once."""
+"""Idle seconds before a thread ends. An iterated generator reuses its thread at once."""
 
 
 class _Worker:
-    """A thread that does one thing at a time."""
+    """A thread that runs one function at a time."""
 
     def __init__(self) -> None:
         self._given: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -33,7 +33,7 @@ class _Worker:
             except queue.Empty:
                 if _leaves(self):
                     return
-                do = self._given.get()  # somebody has taken it, and is about to give it something
+                do = self._given.get()  # a caller has taken this worker and is about to submit a function
             do()
 
 
@@ -41,7 +41,7 @@ _idle: list[_Worker] = []
 
 
 def _leaves(worker: _Worker) -> bool:
-    """Let a worker go, unless somebody has just taken it."""
+    """Remove an idle worker, so that it can end. Return false if a caller has just taken it."""
     try:
         _idle.remove(worker)
     except ValueError:
@@ -57,9 +57,9 @@ def _taken() -> _Worker:
 
 
 async def in_thread(do: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a function in a thread and return what it gives, or raise what it raises.
+    """Run a function in a thread and return its result, or raise its exception.
 
-    Whoever is cancelled stops waiting; the function cannot be stopped and goes on for nobody.
+    A canceled caller stops waiting. The function itself cannot be stopped and continues.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -69,7 +69,7 @@ async def in_thread(do: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     def work() -> None:
         result, error = _outcome(run)
         _idle.append(worker)
-        with suppress(RuntimeError):  # the loop was closed, and nobody waits any more
+        with suppress(RuntimeError):  # the loop was closed, and no caller waits
             loop.call_soon_threadsafe(_tell, done, result, error)
 
     worker.give(work)
@@ -79,11 +79,11 @@ async def in_thread(do: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 def _outcome(run: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     try:
         return run(), None
-    except StopIteration as error:  # no future takes it: it would end whoever waits, silently
+    except StopIteration as error:  # a future rejects it, and the waiter would end silently
         raised = RuntimeError("The function raised StopIteration")
         raised.__cause__ = error
         return None, raised
-    except BaseException as error:  # it belongs to whoever waits
+    except BaseException as error:  # raised in the waiting caller
         return None, error
 
 

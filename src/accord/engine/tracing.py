@@ -10,15 +10,15 @@ from accord.errors import AccordError
 from accord.protocol import http_headers
 
 Fact = str | int
-"""What is known of something done, by the name that it has here."""
+"""A span attribute."""
 
 
 class SpanStart(Struct, frozen=True, kw_only=True):
-    """Something that takes time, and belongs to a trace."""
+    """The start of a span: an operation that takes time and belongs to a trace."""
 
 
 class ExecutionSpan(SpanStart, frozen=True, kw_only=True):
-    """A run of an agent; `trace` is that of its task."""
+    """An execution of an agent. `trace` is the trace context of its task."""
 
     agent: str
     task_id: str
@@ -29,14 +29,14 @@ class ExecutionSpan(SpanStart, frozen=True, kw_only=True):
 
 
 class StepSpan(SpanStart, frozen=True, kw_only=True):
-    """A step of a run, which is done once."""
+    """The execution of a step."""
 
     key: str
     task_id: str
 
 
 class RemoteCallSpan(SpanStart, frozen=True, kw_only=True):
-    """A request to an agent elsewhere."""
+    """A request to a remote agent."""
 
     agent: str
     operation: str
@@ -46,7 +46,7 @@ class RemoteCallSpan(SpanStart, frozen=True, kw_only=True):
 
 
 class DeliverySpan(SpanStart, frozen=True, kw_only=True):
-    """A post of an event to a webhook; `trace` is that of its task."""
+    """A delivery to a webhook. `trace` is the trace context of its task."""
 
     task_id: str
     url: str
@@ -56,9 +56,9 @@ class DeliverySpan(SpanStart, frozen=True, kw_only=True):
 
 
 class ReportSpan(SpanStart, frozen=True, kw_only=True):
-    """A report of an agent or a flow elsewhere that comes in; `trace` is what it brought.
+    """An incoming report of a remote agent or flow. `trace` is the trace context of the request.
 
-    `agent` and `task_id` are of the task that its token belongs to, where it is not by a signature that it is known.
+    `agent` and `task_id` belong to the task of its token. They are None for a report with a signature.
     """
 
     path: str
@@ -68,36 +68,36 @@ class ReportSpan(SpanStart, frozen=True, kw_only=True):
 
 
 class Span(Protocol):
-    """Something being done, as it is traced."""
+    """An open span."""
 
     def note(self, **facts: Fact | None) -> None:
-        """Add what has become known of it; `error` says what kind of failure it ended in."""
+        """Add attributes. `error` is the type of failure."""
 
     def refused(self, reason: str) -> None:
-        """Say why whoever asked got nothing, where that is no failure of ours."""
+        """Record a refused request, which is not a failure of this server."""
 
     def current(self) -> AbstractContextManager[object]:
-        """Let what is done inside belong to it."""
+        """Make this span the parent of spans started inside."""
 
     def end(self) -> None:
-        """Be done."""
+        """End the span."""
 
 
 class Tracer(Protocol):
-    """Whoever traces."""
+    """The interface of a tracer."""
 
     def current(self) -> str | None:
-        """Return the context of what is being done here, to be kept or sent on."""
+        """Return the current trace context, to be stored or sent."""
 
     def around(self, doing: SpanStart) -> AbstractContextManager[Span]:
-        """Trace what is done inside; what is raised there is its failure."""
+        """Trace the block as a span. An exception in it marks the span as failed."""
 
     def begin(self, doing: SpanStart) -> Span:
-        """Trace something that does not end where it begins, such as a stream."""
+        """Start a span that ends later, such as a stream."""
 
 
 class NoSpan:
-    """What stands for a span where nobody traces; there is one, and it does nothing."""
+    """A span that does nothing, for processes without a tracer."""
 
     __slots__ = ()
 
@@ -124,25 +124,25 @@ class NoSpan:
 UNTRACED = NoSpan()
 
 tracer: Tracer | None = None
-"""Whoever traces this process; to be looked up here each time, and set by `use`."""
+"""The tracer of this process. Read it here each time and set it with `use`."""
 
 
 def use(found: Tracer | None) -> None:
-    """Let somebody trace this process, or nobody."""
-    global tracer  # noqa: PLW0603 - as said above, it is the process's
+    """Set the tracer of this process, or remove it."""
+    global tracer  # noqa: PLW0603 - the tracer belongs to the process
     tracer = found
 
 
 def current() -> str | None:
-    """Return the context of what is being done here, if it is traced."""
+    """Return the current trace context, or None without a tracer."""
     return None if tracer is None else tracer.current()
 
 
 def failure(error: Exception) -> str:
-    """Return what kind of failure an exception is: never what it says, which may be anybody's words."""
+    """Return the type of an exception, never its text, which may come from others."""
     return error.row.reason if isinstance(error, AccordError) else type(error).__name__
 
 
 def headers() -> Mapping[str, str]:
-    """Return the headers of a request that is part of what is being done here."""
+    """Return the trace headers for an outgoing request."""
     return {} if tracer is None else http_headers.trace_headers(tracer.current())

@@ -1,4 +1,4 @@
-"""Delivers webhooks in order, at least once.
+"""Webhook delivery: in order and at least once.
 
 Each webhook has a cursor in its task's event log. A failed delivery is retried with backoff and ends as a dead letter.
 """
@@ -36,11 +36,11 @@ ALL = "*"
 STATUS = frozenset({"status", "statusupdate", "taskstatus", "task"})
 ARTIFACT = frozenset({"artifact", "artifactupdate", "taskartifact"})
 MESSAGE = frozenset({"message", "messageupdate", "taskmessage"})
-"""The names of each kind of event, as `_plain` writes them."""
+"""The names of each event type, as `_normalized` returns them."""
 
 
 def _normalized(name: str) -> str:
-    """Return a name without what only spelling adds: `status-update`, `statusUpdate` and `STATUS_UPDATE` are one."""
+    """Return a name without case and punctuation: `status-update`, `statusUpdate` and `STATUS_UPDATE` are equal."""
     return "".join(filter(str.isalnum, name.lower())) or name
 
 
@@ -50,20 +50,23 @@ STATES: Mapping[S, frozenset[str]] = {
     )
     for state in S
 }
-"""The names of each state. Coarser dialects have one for several: their `failed` is also `rejected` and `unknown`."""
+"""The names of each state.
+
+Coarser dialects have one name for several: their `failed` is also `rejected` and `unknown`.
+"""
 
 _KNOWN = STATUS | ARTIFACT | MESSAGE | {ALL} | frozenset[str]().union(*STATES.values())
 
 
 def check_events(names: Iterable[str]) -> None:
-    """Refuse a name that no event has: a webhook that only waits for that would never be called."""
+    """Raise InvalidParams for an unknown event name: a webhook with only such names would never be called."""
     for name in names:
         if _normalized(name) not in _KNOWN:
             raise invalid_field("events", f"There is no event {name[:40]!r}")
 
 
 def is_subscribed(event: Event, config: PushConfig) -> bool:
-    """Whether a webhook is told an event."""
+    """Whether a webhook gets an event."""
     if config.events:
         return not _names(event.body).isdisjoint(map(_normalized, config.events))
     if isinstance(event.body, StatusUpdate | Task):
@@ -72,17 +75,17 @@ def is_subscribed(event: Event, config: PushConfig) -> bool:
 
 
 def wants_complete_artifacts(config: PushConfig, form: PushFormat) -> bool:
-    """Whether a webhook, whose dialect has bodies of that form, is told artifacts when they are whole."""
+    """Whether a webhook gets artifacts once they are complete. `form` is the body format of its dialect."""
     return not config.events and config.payload_format is None and form is PushFormat.EVENT
 
 
 def is_last_chunk(event: Event) -> bool:
-    """Whether an event says that an artifact is whole."""
+    """Whether an event is the last chunk of an artifact."""
     return isinstance(event.body, ArtifactUpdate) and event.body.last_chunk
 
 
 def complete_artifact(event: Event, task: Task) -> Event:
-    """Return the event that says that an artifact is whole with all of it, as the task has it then."""
+    """Return the last chunk of an artifact as an event with the complete artifact of the task."""
     update = event.body
     assert isinstance(update, ArtifactUpdate)
     found = (one for one in task.artifacts if one.artifact_id == update.artifact.artifact_id)
@@ -93,7 +96,7 @@ def _names(body: EventBody) -> frozenset[str]:
     match body:
         case StatusUpdate():
             return STATUS | STATES[body.status.state] | {ALL}
-        case Task():  # what is left of a log that is gone: its last state, and all it made
+        case Task():  # the rest of a compacted log: the task's last state and all its artifacts
             return STATUS | STATES[body.status.state] | (ARTIFACT if body.artifacts else frozenset()) | {ALL}
         case ArtifactUpdate():
             return ARTIFACT | {ALL}
@@ -103,22 +106,25 @@ def _names(body: EventBody) -> frozenset[str]:
 
 
 CLAIM = 256
-"""Deliveries under way at once; `push_claims.claim` shares them between callers and hosts."""
+"""Maximum number of concurrent deliveries.
+
+`webhook_deliveries.claim_webhooks` shares them between callers and hosts.
+"""
 
 HANG_SECONDS = 5.0
-"""After how long without an answer a host counts as hung: it then gets one delivery at a time, after a rest."""
+"""Seconds without an answer after which a host counts as hung. It then gets one delivery at a time, after a backoff."""
 
 MAX_ATTEMPTS = 12
-"""With doubling from one second up to five minutes this is about half an hour of trying."""
+"""With doubling from one second to five minutes, this is about half an hour of retries."""
 
 BASE_SECONDS, MAX_SECONDS = 1.0, 300.0
 MAX_RETRY_AFTER = 3600.0
-"""The longest that a receiver may ask to be left alone; never sooner than we would have come anyway."""
+"""Maximum seconds of a receiver's Retry-After. It never shortens the backoff."""
 
 POLL_SECONDS = 1.0
 
 MAX_HUNG = 10_000
-"""Hosts that are remembered as hung before those are forgotten whose rest is over."""
+"""Hung hosts to remember before those whose backoff has ended are removed."""
 
 MAX_ERROR = 500
 
@@ -126,7 +132,7 @@ log = logging.getLogger("accord.push")
 
 
 class WebhookDelivery(Struct, frozen=True, kw_only=True):
-    """One event for one webhook, and the task as it was then; `dialect` is the caller's."""
+    """One event for one webhook, and the task after it. `dialect` is the caller's."""
 
     tenant: str
     config: PushConfig
@@ -137,14 +143,14 @@ class WebhookDelivery(Struct, frozen=True, kw_only=True):
 
 
 class ExchangeSide(Struct, frozen=True, kw_only=True):
-    """One side of an exchange as people may see it: shortened, and without what lets anybody in."""
+    """One side of an exchange for display: shortened, and without secrets."""
 
     headers: dict[str, str] = {}
     body: str = ""
 
 
 class Exchange(Struct, frozen=True, kw_only=True):
-    """What was posted to a webhook and what it answered, if it did."""
+    """The request to a webhook and its response, if it responded."""
 
     request: ExchangeSide = ExchangeSide()
     response: ExchangeSide = ExchangeSide()
@@ -152,15 +158,15 @@ class Exchange(Struct, frozen=True, kw_only=True):
 
 
 class NotDelivered(Exception):
-    """The webhook did not take it; `is_final` if trying again is of no use.
+    """A delivery failed. `is_final` means that a retry is useless.
 
-    `retry_after` is how many seconds the receiver asks to be left alone; `sent` is what was said, if anything was.
+    `retry_after` is the delay in seconds that the receiver asked for. `sent` is the exchange, if any.
     """
 
     def __init__(
         self, reason: str, *, is_final: bool = False, retry_after: float | None = None, sent: Exchange | None = None
     ) -> None:
-        """Say why."""
+        """Create the error with its reason."""
         super().__init__(reason)
         self.is_final = is_final
         self.retry_after = retry_after
@@ -169,38 +175,41 @@ class NotDelivered(Exception):
 
 
 class WebhookSender(Protocol):
-    """Whatever brings a delivery to its webhook."""
+    """The interface that sends deliveries to webhooks."""
 
     def check(self, config: PushConfig) -> None:
-        """Raise InvalidParams for a webhook that it would never call."""
+        """Raise InvalidParams for a webhook that cannot be called."""
 
     def form(self, dialect: str) -> PushFormat:
-        """Return what bodies hold in a dialect, of webhooks that ask for nothing else."""
+        """Return the default body format of a dialect."""
 
     async def send(self, delivery: WebhookDelivery) -> Exchange:
-        """Deliver, or raise NotDelivered."""
+        """Send a delivery, or raise NotDelivered."""
 
 
 class TaskReplay:
-    """A task as it was after one event after the other; what came later is not yet news.
+    """A task after one event after the other, without later events.
 
-    Where it begins is read from the store, the rest is added up: a delivery costs what has happened since the last.
+    The first task is read from the store, and later events are folded in. The cost of a delivery depends on the events
+    since the last one.
     """
 
     def __init__(self, archive: TaskStore, tenant: str) -> None:
-        """Begin anywhere."""
+        """Create a replay that starts at any event."""
         self._archive = archive
         self._tenant = tenant
         self._task: Task | None = None
         self._since: list[Event] = []
 
     def pass_by(self, event: Event) -> None:
-        """Go on past an event."""
+        """Advance past an event."""
         if self._task is not None:
             self._since.append(event)
 
     async def task(self, stored: StoredTask, event: Event) -> Task:
-        """Return the task after the event that was passed by last; if that cannot be told any more, with its status."""
+        """Return the task after the last passed event, or the current task with the event's status if the log is too
+        short.
+        """
         if self._task is None:
             self._task = await self._archive.as_of(self._tenant, stored, event.seq)
         else:
@@ -212,7 +221,7 @@ class TaskReplay:
 
 
 class WebhookDispatcher:
-    """Delivers the webhooks of one node."""
+    """Delivers the webhooks that a node claims."""
 
     def __init__(
         self,
@@ -222,7 +231,7 @@ class WebhookDispatcher:
         jitter: Callable[[], float] = random.random,
         attempts: int = MAX_ATTEMPTS,
     ) -> None:
-        """Deliver through `sender`; `jitter` spreads what failed together."""
+        """Deliver through `sender`. `jitter` spreads retries of deliveries that failed together."""
         self._engine = engine
         self._store = engine.store
         self._sender = sender
@@ -235,14 +244,14 @@ class WebhookDispatcher:
         self._is_unsure = False
 
     def start(self) -> None:
-        """Begin to deliver."""
+        """Start to claim and deliver."""
         self._engine.hub.watch(self._due, "push")
         self._engine.hub.observe_restarts(self._note_restart)
         self._loop = asyncio.create_task(self._keep(), name="push")
         self._due.set()
 
     async def stop(self) -> None:
-        """Stop; what is under way is delivered again by another."""
+        """Stop. Another node repeats interrupted deliveries."""
         if self._loop is not None:
             self._engine.hub.unobserve_restarts(self._note_restart)
         working = [task for task in (self._loop, *self._delivering) if task is not None]
@@ -251,7 +260,7 @@ class WebhookDispatcher:
         await asyncio.gather(*working, return_exceptions=True)
 
     def _note_restart(self) -> None:
-        """Begin all deliveries again from the stored cursors: a store that went back in time has earlier ones."""
+        """Restart all deliveries from the stored cursors, which are earlier if the store went back in time."""
         self._is_unsure = True
         for delivering in self._delivering:
             delivering.cancel()
@@ -270,11 +279,11 @@ class WebhookDispatcher:
             except StoreUnavailable as error:
                 log.warning("store unavailable", extra={"reason": str(error)})
                 self._is_unsure = True
-            except Exception:  # the node must go on; what went wrong is in the log
+            except Exception:  # the node must continue; the error is in the log
                 log.exception("webhooks were not claimed")
 
     async def _claim(self) -> None:
-        if self._is_unsure:  # the last claim may have been committed, and nobody delivers what it took
+        if self._is_unsure:  # the last claim may be committed without a delivery
             await self._store.do(webhooks.release, self._engine.node, list(self._delivering.values()))
             self._is_unsure = False
         while room := CLAIM - len(self._delivering):
@@ -297,13 +306,13 @@ class WebhookDispatcher:
         )
 
     def _note_answer(self, due: ClaimedWebhook, begun: float, *, has_answered: bool) -> None:
-        """Remember the hosts that hang: what is due there waits together, and not each webhook by itself."""
+        """Remember hung hosts. Their webhooks share one backoff."""
         now, lane = time.monotonic(), (due.caller, due.host)
         if has_answered or now - begun < HANG_SECONDS:
             self._hung.pop(lane, None)
             return
         times, until = self._hung.get(lane, (0, 0.0))
-        if until <= now:  # deliveries that began together hang once
+        if until <= now:  # concurrent deliveries count as one hang
             self._hung[lane] = (times + 1, now + min(MAX_SECONDS, BASE_SECONDS * 2**times) * (0.5 + self._jitter()))
         if len(self._hung) > MAX_HUNG:
             self._hung = {lane: (times, until) for lane, (times, until) in self._hung.items() if until > now}
@@ -315,7 +324,7 @@ class WebhookDispatcher:
         self._due.set()
 
     async def _deliver(self, due: ClaimedWebhook) -> None:
-        """Post everything after the cursor, in order, and give the webhook back."""
+        """Deliver all events after the cursor in order, and release the webhook."""
         try:
             cursor, replay = due.cursor, TaskReplay(self._engine.archive, due.tenant)
             while found := await self._after(due, cursor):
@@ -331,17 +340,17 @@ class WebhookDispatcher:
             log.info("webhook has another sender now", extra={"task_id": due.task_id})
         except NotDelivered as failure:
             await self._postpone(due, failure)
-        except Exception as error:  # a sender may raise anything: it must not keep the webhook
+        except Exception as error:  # a sender may raise anything: release the webhook anyway
             log.exception("delivery broke off", extra={"task_id": due.task_id})
             await self._postpone(due, NotDelivered(f"{type(error).__name__} while delivering"))
 
     async def _told(
         self, due: ClaimedWebhook, event: Event, stored: StoredTask, replay: TaskReplay
     ) -> tuple[Event, Task] | None:
-        """Return what a webhook is told of an event, and the task after it; None if it is not told.
+        """Return the event that a webhook gets and the task after it, or None if it gets none.
 
-        Of artifacts that are left as they are when the task rests, nobody says that they are whole: who waits for that
-        is told the task, with all that it made, in the place of its status.
+        An artifact may lack its last chunk when the task pauses or ends. A webhook that gets complete artifacts then
+        gets the whole task instead of its status.
         """
         in_wholes = wants_complete_artifacts(due.config, self._sender.form(due.dialect))
         if not (is_subscribed(event, due.config) or (in_wholes and is_last_chunk(event))):
@@ -354,7 +363,10 @@ class WebhookDispatcher:
         return event, task
 
     async def _after(self, due: ClaimedWebhook, cursor: int) -> tuple[StoredTask, list[Event]] | None:
-        """Return the task and what happened to it after an event; of a log that is gone, the task is what is left."""
+        """Return the task and its events after the cursor, or None without any.
+
+        A compacted log gives the task as one event.
+        """
         archive = self._engine.archive
         events = await archive.events(due.tenant, due.task_id, cursor)
         stored = await self._store.read(tasks.read_task, due.tenant, due.task_id)
@@ -363,7 +375,7 @@ class WebhookDispatcher:
         if not events and stored.min_seq > cursor + 1:
             task = await archive.unpack(due.tenant, stored)
             events = [Event(seq=stored.last_seq, body=task, at=task.status.timestamp)]
-        return stored, events  # none, if they were added between the two readings
+        return stored, events  # empty, if they were added between the two reads
 
     async def _send(self, due: ClaimedWebhook, event: Event, task: Task, trace: str | None) -> DeliveryAttempt:
         tracer = tracing.tracer
@@ -408,7 +420,7 @@ class WebhookDispatcher:
                 break
             except Fenced:
                 return
-            except StoreUnavailable:  # until then nobody else can deliver it either
+            except StoreUnavailable:  # no other node can deliver it meanwhile either
                 await asyncio.sleep(POLL_SECONDS)
         if delay is not None:
             asyncio.get_running_loop().call_later(delay / 1000 + 0.002, self._due.set)
@@ -427,7 +439,7 @@ class WebhookDispatcher:
 
 
 def _note_end(due: ClaimedWebhook, event: Event, error: str | None = None) -> None:
-    """Write whether a webhook took an event, if that is the end of its task."""
+    """Log whether a webhook accepted the end of its task."""
     body = event.body
     if not isinstance(body, Task | StatusUpdate) or body.status.state not in lifecycle.ENDED:
         return

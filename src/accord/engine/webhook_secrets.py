@@ -1,6 +1,6 @@
-"""Secrets of webhooks, sealed in the store.
+"""Secrets of webhooks, encrypted in the store.
 
-A token or credentials are sealed one by one; the rest of a webhook's configuration stays readable for commands.
+A token and credentials are sealed separately. The rest of a webhook's configuration stays readable for commands.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -14,17 +14,17 @@ from accord.storage.commands import webhooks
 from accord.storage.store import Store
 
 SEALED = "\x01"
-"""First character of a sealed secret: `push_headers.check` refuses it in a secret of a caller."""
+"""First character of a sealed secret: `http_headers.check_push_config` refuses it in a caller's secret."""
 
 PURPOSE = "webhook"
-"""First part of the place that a secret is bound to."""
+"""First part of the place that a sealed secret is bound to."""
 
 PAGE = 500
-"""Webhooks that are read at once to seal again."""
+"""Webhooks per page when secrets are sealed again."""
 
 
 class NoKey(Exception):
-    """A webhook's secrets are sealed, and the server has no keys."""
+    """A webhook's secrets are sealed, and the server lacks the key."""
 
 
 class SealPort(Protocol):
@@ -36,33 +36,33 @@ class SealPort(Protocol):
         """Return a text sealed for one place."""
 
     def open(self, sealed: bytes, key_id: str, place: Iterable[str]) -> bytes:
-        """Return what was sealed for a place."""
+        """Return the text that was sealed for a place."""
 
 
 class WebhookSecrets:
     """Seals and opens the secrets of webhooks."""
 
     def __init__(self, seals: SealPort | None = None) -> None:
-        """Without `seals` secrets stay as they are."""
+        """Seal with `seals`. Without them secrets are stored in plain text."""
         self._seals = seals
 
     def seal(self, tenant: str, config: PushConfig) -> PushConfig:
-        """Return a configuration as it is to be stored."""
+        """Return a configuration with sealed secrets, for the store."""
         return config if self._seals is None else _mapped(config, tenant, self._sealed)
 
     def open(self, tenant: str, config: PushConfig) -> PushConfig:
-        """Return a stored configuration as its caller gave it; raises what the seals raise."""
+        """Return a stored configuration with its secrets in plain text. Raises the errors of the seals."""
         return _mapped(config, tenant, self._opened)
 
     async def reseal(self, store: Store) -> int:
-        """Seal everything that is in plain text or sealed by another key, and return how many webhooks that were."""
+        """Seal all secrets in plain text or under an older key. Return the number of webhooks."""
         count = 0
         after = ("", "", "")
         while page := await store.read(webhooks.page, after, PAGE):
             for kept in page:
                 if not self.is_sealed(kept.config):
                     sealed = self.seal(kept.tenant, self.open(kept.tenant, kept.config))
-                    # One that its caller has replaced meanwhile is sealed already.
+                    # If its caller has replaced the webhook meanwhile, it is sealed already.
                     count += await store.do(webhooks.reseal, kept, sealed)
             after = (page[-1].tenant, page[-1].task_id, page[-1].id)
         return count
@@ -87,7 +87,7 @@ class WebhookSecrets:
 
 
 def _mapped(config: PushConfig, tenant: str, change: Callable[[str, tuple[str, ...]], str]) -> PushConfig:
-    """Return a configuration with its secrets changed, each of which is bound to its tenant, webhook and field."""
+    """Return a configuration with changed secrets, each bound to its tenant, webhook and field."""
     place = (PURPOSE, tenant, config.task_id or "", config.id or "")
     if config.token:
         config = replace(config, token=change(config.token, (*place, "token")))
