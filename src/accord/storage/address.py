@@ -50,9 +50,9 @@ def read_location(url: str, options: type[Struct], env: Mapping[str, str], what:
         parts = urlsplit(url)
         given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
         read = msgspec.convert(dict(given), options, strict=False)
-    except ValueError as error:  # msgspec's are some as well, and name options but no values
+    except ValueError as error:  # includes msgspec's errors, which contain names of options but no values
         is_plain = isinstance(error, msgspec.ValidationError) and "@" not in url.partition("?")[2]
-        why = f": {error}" if is_plain else ""  # behind a raw ? in a password comes the rest of it
+        why = f": {error}" if is_plain else ""  # a raw ? in a password moves its end into the query
         raise StoreRefused(f"The address of {what} cannot be understood{why}") from None
     return Location(scheme=parts.scheme, host=parts.netloc, path=unquote(parts.path), options=read, env=env)
 

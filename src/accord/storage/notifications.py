@@ -105,7 +105,7 @@ class Carrier:
 
     async def _next(self) -> list[str]:
         """Wait for topics, a lost connection or the idle check. Return payloads, possibly none."""
-        if self._closing:  # `asyncio.wait_for` before 3.12 forgets a cancellation that comes together with its result
+        if self._closing:  # `asyncio.wait_for` before 3.12 loses a cancellation that coincides with its result
             raise asyncio.CancelledError
         # A plain timer, cheaper than `asyncio.timeout`: every notification passes here.
         alive = asyncio.get_running_loop().call_later(ALIVE_SECONDS, self._wake.set)

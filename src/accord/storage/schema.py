@@ -93,7 +93,7 @@ async def schema_version(tx: Tx) -> int:
     own = VERSION_TABLES if await _has_own_versions(tx) else ()
     if not (others := [name for name in names if name not in own]):
         return 0
-    if found := await _recorded(tx):  # another node has migrated the database since the first look
+    if found := await _recorded(tx):  # another node has migrated the database since the first query
         return found
     shown = ", ".join(others[:MAX_SHOWN]) + (", ..." if len(others) > MAX_SHOWN else "")
     raise ForeignDatabase(
@@ -177,7 +177,7 @@ async def _apply_migration(tx: Tx, migration: Migration) -> bool:
         return False
     oldest = max(
         await oldest_compatible_schema(tx, before), migration.overlaps
-    )  # who cannot use the one before cannot use this one
+    )  # compatibility with the previous schema is a precondition
     await _refuse_while_shared(tx, before)
     await tx.run(f"{{on_postgres}} SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
     for statement in migration.statements():

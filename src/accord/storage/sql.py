@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 class SqlEngine(Enum):
     """The supported databases."""
 
-    __hash__ = object.__hash__  # members are singletons; Enum's own hash costs more than what it is looked up for
+    __hash__ = object.__hash__  # members are singletons; Enum's own hash costs more than the lookup
 
     SQLITE = "sqlite"
     POSTGRES = "postgresql"

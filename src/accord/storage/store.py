@@ -118,6 +118,6 @@ def refuse_nul(values: Iterable[Value]) -> None:
 
     PostgreSQL cannot store it. SQLite stores it, but some of its functions stop at the NUL.
     """
-    for value in values:  # a plain loop: every parameter of every statement passes here
+    for value in values:  # a plain loop: it runs for every parameter of every statement
         if type(value) is str and "\0" in value:
             raise BadValue("Text with a NUL character cannot be kept")

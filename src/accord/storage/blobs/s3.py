@@ -217,7 +217,7 @@ def _open_bucket(where: Location) -> S3Backend:
     if not _BUCKET.fullmatch(where.host) or not _is_endpoint(endpoint):
         raise StoreRefused(
             f"The address of a bucket cannot be understood; write {BUCKET_ADDRESS_FORM}"
-        )  # it may hold a secret
+        )  # the address may contain a secret
     missing = [name for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if not env.get(name)]
     if missing:
         raise StoreRefused(f"Large parts in S3 need {' and '.join(missing)} in the environment")

@@ -113,7 +113,7 @@ async def list_owner_api_keys(tx: Tx, owner: str, tenant: str | None) -> list[St
 
 
 async def revoke_owner_api_key(tx: Tx, id: str, owner: str, tenant: str | None) -> bool:
-    """Revoke a live API key of this owner. Return false if there is no such key."""
+    """Revoke a live API key of this owner. Return false if the owner has none."""
     key = await find_api_key(tx, id)
     if key is None or not key.is_live or (key.owner, key.tenant) != (owner, tenant):
         return False

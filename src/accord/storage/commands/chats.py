@@ -36,9 +36,9 @@ class Chat(Struct, frozen=True, kw_only=True):
 
 
 class ChatMessage(Struct, frozen=True, kw_only=True):
-    """A chat message. `doc` is None while the answer is pending.
+    """A chat message. A pending answer has no `doc`.
 
-    A pending answer is read from its task's event log: the events after message `asked`, or all events if that is None.
+    A pending answer is read from its task's event log: the events after message `asked`, or all events if unset.
     """
 
     seq: int
@@ -57,7 +57,7 @@ class NewChatTurn(Struct, frozen=True, kw_only=True):
     """A user message and its pending answer by `agent`. The first turn creates the chat from `chat`.
 
     In an existing chat, messages from `instead_of` on, or those after `after`, are removed. Then `doc`, the user's
-    message, is added, unless it is None.
+    message, is added if set.
     """
 
     chat: Chat

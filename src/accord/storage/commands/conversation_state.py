@@ -25,7 +25,7 @@ class ConversationValue(Struct, frozen=True, kw_only=True):
 
 
 class ValueRevision(Struct, frozen=True):
-    """A value that replaces `before`, which is None for a new key."""
+    """A value that replaces `before`, or None for a new key."""
 
     state: ConversationValue
     before: str | None

@@ -109,7 +109,7 @@ _STATE = """(SELECT state FROM listing_check
 async def publish(
     tx: Tx, tenant: str, id: str, owner: str, visibility: str, facts: CardIndex, *, crosses: bool = False
 ) -> Listing:
-    """Store a new agent, or revive one that its owner removed, which keeps its ID.
+    """Store a new agent, or restore the owner's removed agent of this name with its ID.
 
     Raises AgentNameTaken. Raises ForeignNamespace if the namespace has another owner in the tenant, unless `crosses` is
     set.
@@ -181,7 +181,7 @@ async def change(
 ) -> Listing | None:
     """Replace an agent's card and settings. Return None on a revision conflict. Raises AgentNameTaken.
 
-    `namespace_of` is the required owner of the namespace: otherwise raises ForeignNamespace. None skips that check.
+    `namespace_of` is the required owner of the namespace: otherwise raises ForeignNamespace. Without it that check is skipped.
     """
     if await _is_taken(tx, tenant, id, facts.handle, visibility):
         raise AgentNameTaken
@@ -360,7 +360,7 @@ class DueCheck(Struct, frozen=True, kw_only=True):
 class LastCheck(Struct, frozen=True, kw_only=True):
     """The result of the last availability check.
 
-    `state` is None before the first check. Times are in epoch milliseconds. `up_at` is the time of the last success.
+    `state` is unset before the first check. Times are in epoch milliseconds. `up_at` is the time of the last success.
     """
 
     state: str | None = None

@@ -174,7 +174,7 @@ async def update_link(tx: Tx, tenant: str, link: RemoteLink) -> bool:
     return changed == 1
 
 
-# --- conversations ----------------------------------------------------------------------------------------------------
+# --- remote contexts --------------------------------------------------------------------------------------------------
 
 
 async def find_remote_context(tx: Tx, tenant: str, agent: str, owner: str, context_id: str) -> str | None:

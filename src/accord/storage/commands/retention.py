@@ -50,7 +50,7 @@ async def compact(tx: Tx, older_than_ms: int, limit: int) -> int:
 async def _complete_snapshot(tx: Tx, tenant: str, task_id: str) -> bool:
     """Write the final snapshot of a task.
 
-    Return false if its log cannot be decoded, so that one broken log does not block the others.
+    Return false if its log cannot be decoded, so that a broken log does not block the others.
     """
     stored = await read_task(tx, tenant, task_id)
     if stored is None:

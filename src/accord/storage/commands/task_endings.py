@@ -1,7 +1,7 @@
 """Ends of tasks from outside: cancel, deadline, budget, lost nodes, and the end of the parent.
 
-Each command ends a task in one transaction: its event log, the fence, its job, its timers and its child tasks, so that
-nothing outlives it. An execution ends its own task with `task_lifecycle.settle_execution`.
+Each command ends a task in one transaction, with its event log, the fence, its job, its timers and its child tasks.
+Nothing outlives the task. An execution ends its own task with `task_lifecycle.settle_execution`.
 """
 
 from collections.abc import Mapping
@@ -79,7 +79,7 @@ class TaskHasEnded(Exception):
 
 
 class TaskHasStarted(Exception):
-    """The task is no longer held."""
+    """The task was held, but has already started."""
 
 
 async def end_task(tx: Tx, tenant: str, ending: EndRequest) -> list[EndedTask]:
@@ -242,7 +242,7 @@ async def _end_over_budget(
     return UsageResult(account=accounts[-1], counted=uses)
 
 
-# --- nodes that are gone ----------------------------------------------------------------------------------------------
+# --- lost nodes -------------------------------------------------------------------------------------------------------
 
 
 async def reap_nodes(tx: Tx, gone: Mapping[str, int]) -> ReapedNodes:
@@ -298,7 +298,7 @@ async def _give_up_task(tx: Tx, tenant: str, task_id: str, attempts: int) -> lis
     return await _end_locked_task(tx, tenant, stored, server_status(TaskState.FAILED, text, stored, at), at)
 
 
-# --- small things -----------------------------------------------------------------------------------------------------
+# --- helpers ----------------------------------------------------------------------------------------------------------
 
 
 def server_status(state: TaskState, text: str, stored: StoredTask, at: int) -> TaskStatus:

@@ -311,7 +311,7 @@ def _object(value: Mapping[str, Any]) -> str:
     return msgspec.json.encode(value).decode()
 
 
-# --- what has changed -------------------------------------------------------------------------------------------------
+# --- changes since a cursor -------------------------------------------------------------------------------------------
 
 
 async def changes_since(

@@ -248,9 +248,9 @@ async def advance(
 async def fail(
     tx: Tx, due: ClaimedWebhook, error: str, delay_ms: int | None, attempt: DeliveryAttempt | None = None
 ) -> None:
-    """Record a failed delivery with its `attempt`. The webhook is retried after `delay_ms`, or dead if that is None.
+    """Record a failed delivery with its `attempt`.
 
-    A webhook replaced meanwhile is due at once: the failure was that of its old configuration.
+    The webhook is retried after `delay_ms`. Without a delay it becomes dead. A webhook replaced meanwhile is due at once: the failure was that of its old configuration.
     """
     key: dict[str, Value] = {"tenant": due.tenant, "task_id": due.task_id, "id": due.id}
     row = await tx.one(
