@@ -181,7 +181,8 @@ async def change(
 ) -> Listing | None:
     """Replace an agent's card and settings. Return None on a revision conflict. Raises AgentNameTaken.
 
-    `namespace_of` is the required owner of the namespace: otherwise raises ForeignNamespace. Without it that check is skipped.
+    `namespace_of` is the required owner of the namespace: otherwise raises ForeignNamespace. Without it that check is
+    skipped.
     """
     if await _is_taken(tx, tenant, id, facts.handle, visibility):
         raise AgentNameTaken

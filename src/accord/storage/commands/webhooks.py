@@ -250,7 +250,8 @@ async def fail(
 ) -> None:
     """Record a failed delivery with its `attempt`.
 
-    The webhook is retried after `delay_ms`. Without a delay it becomes dead. A webhook replaced meanwhile is due at once: the failure was that of its old configuration.
+    The webhook is retried after `delay_ms`. Without a delay it becomes dead. A webhook replaced meanwhile is due at
+    once: the failure was that of its old configuration.
     """
     key: dict[str, Value] = {"tenant": due.tenant, "task_id": due.task_id, "id": due.id}
     row = await tx.one(
