@@ -229,7 +229,10 @@ def _postgres_address(parts: SplitResult, options: list[tuple[str, str]]) -> Pos
 
 
 def _refuse_stray_secret(parts: SplitResult, options: Mapping[str, str]) -> None:
-    """Refuse an address split by raw delimiters in a password, before any part of it is displayed."""
+    """Refuse an address split by raw delimiters in a password.
+
+    This runs before any part of the address is displayed.
+    """
     hosts = parts.netloc.rpartition("@")[2].split(",")
     elsewhere = [parts.path, *options, *options.values()]
     if any("@" in text for text in elsewhere) or not all(_HOST.fullmatch(host) for host in hosts):
@@ -329,7 +332,7 @@ def refuse_network(path: Path) -> None:
 
 
 def file_system(path: Path, mounts: str) -> str:
-    """Return the file system type of an absolute path, from the text of the mount table."""
+    """Return the file system type of an absolute path, from a mount table's text."""
     found, depth = "", 0
     for line in mounts.splitlines():
         _, point, kind, *_ = line.split(" ")

@@ -269,9 +269,10 @@ FORMS: Mapping[str, type[LineFormatter]] = {"text": LineFormatter, "json": JsonF
 
 
 def configure_logging(form: str = "text", level: str = "warning") -> None:
-    """Log to standard error, unless the program has handlers: our records from `level` on, warnings of others.
+    """Log to standard error, unless the program has handlers.
 
-    Start and stop of the server are always logged as JSON, and never as text: people see a panel instead.
+    It writes records of Accord from `level` on, and warnings of other loggers. Start and stop of the server are always
+    logged as JSON, and never as text: people see a panel instead.
     """
     root = logging.getLogger()
     if root.handlers:
@@ -292,9 +293,9 @@ def log_task_end(detail: TaskFinished) -> None:
 
 
 def log_context_hook(detail: Detail) -> None:
-    """Add the task to the context of all records of an execution, including its agent's own; this is the hook.
+    """Add the task to the context of all records of an execution; this is the hook.
 
-    It is called within the execution's own context.
+    That includes records of its agent. The hook is called within the execution's own context.
     """
     if isinstance(detail, ExecutionStarted):
         said = {"task_id": detail.task_id, "context_id": detail.context_id, "agent": detail.agent}

@@ -162,7 +162,10 @@ class Metrics:
     """The metrics of one process."""
 
     def __init__(self, agents: Iterable[str] = ()) -> None:
-        """Start with zeros for `agents`: a series that appears with its first event has no earlier rate."""
+        """Start with zeros for `agents`.
+
+        A series that appears with its first event has no earlier rate.
+        """
         self.requests = Tally(REQUESTS)
         self.request_seconds = Durations(REQUEST_SECONDS)
         self.unauthenticated = Tally(UNAUTHENTICATED)

@@ -36,13 +36,16 @@ class Blobs(Protocol):
         """Return the bytes with this hash, or raise `BlobMissing`."""
 
     def pieces(self, tenant: str, hash: str) -> AsyncIterator[bytes]:
-        """Yield the bytes with this hash in pieces; raises `BlobMissing`, or `BlobCorrupt` after the last piece."""
+        """Yield the bytes with this hash in pieces.
+
+        Raises `BlobMissing`, or `BlobCorrupt` after the last piece.
+        """
 
     async def sizes(self, tenant: str, hashes: Iterable[str]) -> dict[str, int]:
         """Return the sizes of blobs by hash. Unknown hashes are omitted."""
 
     async def delete(self, tenant: str, hash: str) -> None:
-        """Remove a blob if it exists, no task refers to it and it was not stored recently."""
+        """Remove a blob, unless a task refers to it or it was stored recently."""
 
     async def close(self) -> None:
         """Close the store."""
@@ -101,7 +104,7 @@ class TableBlobs:
         return await verify_blob(await self._store.read(commands.read_blob, tenant, hash), hash)
 
     async def pieces(self, tenant: str, hash: str) -> AsyncIterator[bytes]:
-        """Yield the bytes as one piece: SQLite reads the whole value for each range of it."""
+        """Yield the bytes as one piece. SQLite reads the whole value for each range of it."""
         yield await self.get(tenant, hash)
 
     async def sizes(self, tenant: str, hashes: Iterable[str]) -> dict[str, int]:
@@ -179,7 +182,7 @@ class BackendBlobs:
         return await verify_blob(found, hash)
 
     async def pieces(self, tenant: str, hash: str) -> AsyncIterator[bytes]:
-        """Yield the bytes in pieces, if the backend supports it, and verify the hash at the end."""
+        """Yield the bytes in pieces where supported, and verify the hash at the end."""
         digest, is_there = hashlib.sha256(), False
         if isinstance(self._shelf, PiecewiseBackend):
             async for piece in self._shelf.pieces(blob_path(tenant, hash)):

@@ -86,7 +86,10 @@ async def delete_blob(tx: Tx, tenant: str, hash: str, grace_ms: int = GRACE_MS) 
 
 
 async def put_blob_row(tx: Tx, tenant: str, hash: str, size: int) -> BlobPlace:
-    """Insert the row of a blob before its bytes are written to a backend, so that no bytes lack a row."""
+    """Insert the row of a blob before its bytes are written to a backend.
+
+    So no bytes lack a row.
+    """
     row = await tx.one(
         """INSERT INTO blob (tenant, hash, size, at) VALUES (:tenant, :hash, :size, {now})
            ON CONFLICT (tenant, hash) DO UPDATE SET at = excluded.at

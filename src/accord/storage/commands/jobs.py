@@ -29,22 +29,22 @@ MAX_TENANTS = 64
 
 
 class NewJob(Struct, frozen=True, kw_only=True):
-    """A job to enqueue.
-
-    `key` is unique within the job's kind and tenant. `delay_ms` postpones the job. `node` claims it at once. A `parked`
-    job is suspended until it is woken.
-    """
+    """A job to enqueue."""
 
     kind: str
     key: str
+    """Unique within the kind and the tenant: the ID of a task, for example."""
     queue: str = "default"
     arg: str | None = None
     priority: int = 0
+    """Smaller values go first."""
     delay_ms: int = 0
     max_attempts: int = 3
     epoch: int = 0
     node: str | None = None
+    """The node that claims the job at once, if any."""
     parked: bool = False
+    """Whether the job is suspended until it is woken."""
 
 
 class ClaimedJob(Struct, frozen=True, kw_only=True):
@@ -122,10 +122,10 @@ async def enqueue(tx: Tx, tenant: str, job: NewJob) -> ClaimedJob | None:
 
 
 async def claim(tx: Tx, node: str, queue: str, count: int, tenant_limit: int | None = None) -> list[ClaimedJob]:
-    """Claim due jobs: tenants in turn, those with fewer claimed jobs first, then by priority and age.
+    """Claim due jobs of all tenants in turn.
 
-    `tenant_limit` is the maximum number of claimed jobs of one tenant on all nodes together. A smaller priority goes
-    first.
+    Tenants with fewer claimed jobs come first. A tenant's jobs are ordered by priority (smaller first) and age.
+    `tenant_limit` is the maximum number of claimed jobs of one tenant on all nodes together.
     """
     most = NO_LIMIT if tenant_limit is None else tenant_limit
     if tenant_limit is not None:
@@ -369,7 +369,7 @@ async def align_due_times(tx: Tx, now_ms: int) -> None:
 
 
 async def limit_of(tx: Tx, job: ClaimedJob) -> int | None:
-    """Return the end of the last SLA that a task's executions set, by the clock of the node that set it."""
+    """Return the end of a task's last SLA, by the clock of the node that set it."""
     row = await tx.one(
         """SELECT output FROM step WHERE tenant = :tenant AND task_id = :task_id AND key LIKE :step
            ORDER BY at DESC LIMIT 1""",

@@ -210,7 +210,10 @@ async def change(
 
 
 async def _is_taken(tx: Tx, tenant: str, id: str, handle: str, visibility: str) -> bool:
-    """Whether another agent has this name, in the tenant or among public agents if this one is public."""
+    """Whether another agent has this name.
+
+    Names are unique within a tenant, and among public agents.
+    """
     await tx.lock(NAMES)
     found = await tx.one(
         """SELECT 1 FROM listing WHERE handle = :handle AND id <> :id

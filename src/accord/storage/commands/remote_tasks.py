@@ -273,7 +273,7 @@ class ReportRequest(Struct, frozen=True, kw_only=True):
 
 
 class GiveUpRequest(Struct, frozen=True, kw_only=True):
-    """A remote task without reports, the reason for giving it up, and when to poll it again anyway."""
+    """A request to give up a remote task without reports. `again_ms` is the delay before the next poll."""
 
     link: RemoteLink
     reason: str

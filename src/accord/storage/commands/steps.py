@@ -96,16 +96,15 @@ _EMPTY_ACCOUNT = BudgetAccount()
 
 
 class UsageRequest(Struct, frozen=True, kw_only=True):
-    """Usage to charge, under the claim of an execution.
-
-    `budget` is the task's budget. `step` ensures that the usage is counted once.
-    """
+    """Usage to charge, under the claim of an execution."""
 
     task_id: str
     epoch: int
     step: str
+    """The step that ensures that the usage is counted once."""
     use: TokenUsage
     budget: Budget
+    """The task's budget."""
     at: int
     model: str | None = None
 
@@ -124,16 +123,16 @@ Uses = tuple[tuple[TokenUsage, str | None], ...]
 
 
 class UsageResult(Struct, frozen=True, kw_only=True):
-    """The account after a charge.
-
-    `counted` is empty for a duplicate. `over` is the reason if a budget is exceeded. `ended` are the tasks that ended
-    for it.
-    """
+    """The result of a charge."""
 
     account: BudgetAccount
+    """The task's account after it."""
     counted: Uses = ()
+    """The counted usage, empty for a duplicate."""
     over: str | None = None
+    """The reason to stop, if a budget is exceeded."""
     ended: Sequence[EndedTask] = ()
+    """The tasks that ended for it."""
 
 
 def decode_account(output: str | None) -> BudgetAccount:
@@ -254,19 +253,18 @@ ANY_CHILD = "*"
 
 
 class ChildWatch(Struct, frozen=True, kw_only=True):
-    """The keys and child tasks that a suspended execution waits for.
-
-    A child task's value is true if it is known to wait for input, and false if it is known to work.
-    """
+    """The steps and child tasks that a suspended task waits for."""
 
     keys: tuple[str, ...] = ()
+    """Keys of steps. One of them suffices."""
     children: dict[str, bool] = {}
+    """Child task -> its last seen state: true if it waited for input, false if it was working."""
 
 
 class ParentExecution(Struct, frozen=True, kw_only=True):
     """The execution that creates a child task, its claim, and the step that records the child.
 
-    Usage of the child task counts for its parent too, limited by `budget`. `deadline_at` is the child's deadline.
+    Usage of the child task counts for its parent too, whose budget is `budget`. `deadline_at` is the child's deadline.
     Without `owns` the step only records an independent task with its own deadline and budget.
     """
 

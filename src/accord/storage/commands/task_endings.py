@@ -59,7 +59,7 @@ class TimerRequest(Struct, frozen=True, kw_only=True):
 
 
 class ReapedNodes(Struct, frozen=True, kw_only=True):
-    """Lost nodes whose jobs were released, and the tasks that ended because they were lost too often."""
+    """Lost nodes whose jobs were released, and the tasks that ended for it."""
 
     nodes: list[str]
     ended: list[EndedTask]
@@ -83,9 +83,10 @@ class TaskHasStarted(Exception):
 
 
 async def end_task(tx: Tx, tenant: str, ending: EndRequest) -> list[EndedTask]:
-    """End a task from outside: raise the fence, delete its job and timers, and notify its node.
+    """End a task from outside.
 
-    Its child tasks end with it, recursively. Return all ended tasks, as every command that ends tasks does.
+    Raise its fence, delete its job and timers, and notify its node. Its child tasks end with it, recursively. Return
+    all ended tasks, as every command that ends tasks does.
     """
     stored = require_access(await lock_task(tx, tenant, ending.task_id), ending.task_id, ending.owner, ending.agent)
     if ending.is_held and await jobs.held_queue(tx, tenant, stored.id) is None:

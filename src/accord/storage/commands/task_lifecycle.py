@@ -64,19 +64,19 @@ class JobOptions(Struct, frozen=True, kw_only=True):
 
 
 class AcceptRequest(Struct, frozen=True, kw_only=True):
-    """A message that creates a task. `working` is the event to log if a node claims the task at once.
-
-    A duplicate has the same `key` or, for a child task, the same step of its `parent`. No other message may use the
-    same `name`.
-    """
+    """A message that creates a task."""
 
     new: TaskCreation
     message_id: str
     work: JobOptions
     key: str | None = None
+    """The idempotency key. A message with the same key is a duplicate."""
     name: str | None = None
+    """The name that no other message may use."""
     parent: ParentExecution | None = None
+    """For a child task, the creating execution. A message of the same step is a duplicate."""
     working: StatusUpdate | None = None
+    """The first event of the task, if a node claims it at once."""
     deadline_ms: int | None = None
     push: PushConfig | None = None
 
@@ -115,37 +115,42 @@ class StartRequest(Struct, frozen=True, kw_only=True):
 
 
 class Acceptance(Struct, frozen=True, kw_only=True):
-    """The result of a message: its task, whether it is a duplicate, and the job if this node claimed it."""
+    """The result of a message."""
 
     task_id: str
     is_repeated: bool = False
+    """Whether the message is a duplicate."""
     job: ClaimedJob | None = None
+    """The task's job, if this node claimed it."""
 
 
 class Continuation(Acceptance, frozen=True, kw_only=True):
-    """The result of a message to an existing task: the updated task, and its steps if this node claimed the job."""
+    """The result of a message to an existing task, with the updated task."""
 
     stored: StoredTask
     steps: dict[str, str] = {}
+    """The task's steps, if this node claimed the job."""
 
 
 class SettleRequest(Struct, frozen=True, kw_only=True):
-    """The end of an execution: its last events and steps, and whether its job is finished or suspended.
-
-    A suspended job waits until it is woken or `delay_ms` have passed. `awaited` is the step that it waits for, and
-    `child` the child task whose question it passed on. `watch` combines both. `parent_id` is set if the parent waits
-    for this task.
-    """
+    """The end of an execution: its last events, and the fate of its job."""
 
     last: Append
     job: ClaimedJob
     entries: tuple[tuple[str, str], ...] = ()
+    """Steps to store, as (key, output)."""
     parks: bool = False
+    """Whether the job is suspended. Otherwise it is deleted."""
     delay_ms: int | None = None
+    """The maximum time of the suspension."""
     awaited: str | None = None
+    """The step that the task waits for."""
     child: str | None = None
+    """The child task whose question was passed on to the caller."""
     watch: ChildWatch | None = None
+    """All steps and child tasks that the task waits for, in place of `awaited` and `child`."""
     parent_id: str | None = None
+    """The parent task, if it waits for this one."""
 
     @property
     def ended(self) -> list[EndedTask]:

@@ -65,12 +65,7 @@ class VisibleTasks(Struct, frozen=True, kw_only=True):
 
 
 class TaskSearch(Struct, frozen=True, kw_only=True):
-    """Filters and page of a task list. Unset fields match everything. `before` is the last ID of the previous page.
-
-    `since` applies to the latest status. `words` match titles and IDs, ignoring case. Text that looks like an ID prefix
-    matches task IDs. Other text is searched in the titles of the newest `MAX_SEARCHED` tasks that match the other
-    filters. The next page searches the tasks before them.
-    """
+    """Filters and page of a task list. Unset fields match everything."""
 
     states: tuple[TaskState, ...] = ()
     agents: tuple[str, ...] | None = None
@@ -78,13 +73,20 @@ class TaskSearch(Struct, frozen=True, kw_only=True):
     parent_id: str | None = None
     is_top: bool = False
     since: int | None = None
+    """The earliest time of the latest status, in epoch milliseconds."""
     words: str = ""
+    """Text in titles and IDs, ignoring case.
+
+    Text that looks like an ID prefix matches task IDs. Other text is searched in the titles of the newest
+    `MAX_SEARCHED` tasks that match the other filters. The next page searches the tasks before them.
+    """
     before: str | None = None
+    """The last ID of the previous page."""
     limit: int = 50
 
 
 class ListedTask(Struct, frozen=True, kw_only=True):
-    """A task in a list. `seq` is the sequence number of its last event. A task that `is_held` waits to be started."""
+    """A task in a list."""
 
     id: str
     context_id: str
@@ -97,14 +99,17 @@ class ListedTask(Struct, frozen=True, kw_only=True):
     created_at: str | None
     updated_at: int
     is_run: bool
+    """Whether the task is a workflow run."""
     is_held: bool
+    """Whether the task waits to be started."""
     seq: int
+    """The sequence number of its last event."""
 
 
 class ListedTaskPage(Struct, frozen=True, kw_only=True):
     """A page of tasks, newest first. `next` is the cursor of the next page. `total` is at most `MAX_COUNTED`.
 
-    In a title search `total` is the number of matches on this page.
+    In a title search `total` is the number of matches among the searched tasks.
     """
 
     items: list[ListedTask]
@@ -113,7 +118,7 @@ class ListedTaskPage(Struct, frozen=True, kw_only=True):
 
 
 class StatusChange(Struct, frozen=True):
-    """A status change with its event's sequence number, and whether the task is a workflow run by now."""
+    """A status change, with its event's sequence number. `is_run` marks workflow runs."""
 
     task_id: str
     seq: int

@@ -43,20 +43,20 @@ class TaskCreation(Struct, frozen=True, kw_only=True):
 
 
 class Append(Struct, frozen=True, kw_only=True):
-    """Events to append to a task whose last one is `after`.
-
-    Set `state` if the events change the task's state. `snapshot` is the task after the last event. `blobs` are the
-    hashes of large parts in the events or the snapshot.
-    """
+    """Events to append to a task's event log."""
 
     task_id: str
     epoch: int
     after: int
+    """The sequence number of the last event in the log."""
     bodies: Sequence[EventBody]
     at: int
     state: TaskState | None = None
+    """The new state, if the events change it."""
     snapshot: Task | None = None
+    """The task after the last event."""
     blobs: tuple[str, ...] = ()
+    """Hashes of large parts in the events or the snapshot."""
 
 
 class EndedTask(NamedTuple):
@@ -129,7 +129,7 @@ class TaskListQuery(Struct, frozen=True, kw_only=True):
 
 
 class Fenced(Exception):
-    """The writer's claim is not current: another node has claimed the task, or the task is gone."""
+    """The writer's claim is void: another node has claimed the task, or the task is gone."""
 
 
 class Behind(Exception):
@@ -363,7 +363,10 @@ async def log_lengths(tx: Tx, tenants: Mapping[str, str]) -> dict[str, int]:
 
 
 async def read_conversation(tx: Tx, tenant: str, task_id: str, limit: int) -> list[StoredTask]:
-    """Return the latest ended tasks in a task's context with the same owner and agent, oldest first."""
+    """Return the latest ended tasks of a task's conversation, oldest first.
+
+    They have the same context, owner and agent.
+    """
     of = await read_head(tx, tenant, task_id)
     if of is None or not of.context_id:
         return []

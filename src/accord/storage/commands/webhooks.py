@@ -200,7 +200,10 @@ async def delete(tx: Tx, tenant: str, task_id: str, id: str | None = None, url: 
 
 
 async def release(tx: Tx, node: str, delivering: Collection[ClaimedWebhook]) -> None:
-    """Release webhooks that a node holds but does not deliver, because the reply to its claim was lost."""
+    """Release webhooks that a node holds but does not deliver.
+
+    The reply to their claim was lost.
+    """
     known = {(due.tenant, due.task_id, due.id) for due in delivering}
     for tenant, task_id, id in await tx.all("SELECT tenant, task_id, id FROM push WHERE node = :node", node=node):
         if (tenant, task_id, id) not in known:
@@ -309,7 +312,10 @@ def attempts_topic(tenant: str, task_id: str) -> str:
 async def list_attempts(
     tx: Tx, tenant: str, task_id: str, id: str | None = None, limit: int = KEPT_ATTEMPTS
 ) -> list[tuple[str, StoredAttempt]]:
-    """Return the latest attempts of one or all webhooks of a task, newest first, each with its webhook's ID."""
+    """Return the latest delivery attempts of a task, newest first, each with its webhook's ID.
+
+    With `id` only those of that webhook.
+    """
     rows = await tx.all(
         f"""SELECT push_id, {", ".join(StoredAttempt.__struct_fields__)} FROM push_attempt
             WHERE tenant = :tenant AND task_id = :task_id AND push_id = COALESCE(:id, push_id)

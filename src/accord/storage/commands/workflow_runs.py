@@ -128,15 +128,14 @@ def _conditions(wanted: RunListQuery) -> tuple[list[str], dict[str, Value]]:
 
 
 class JobStatus(Struct, frozen=True):
-    """The status of a task's job.
-
-    `is_parked`: the job is suspended or not yet due. `is_held`: a live node holds it. `is_helped`: a child task is
-    submitted or working.
-    """
+    """The status of a task's job."""
 
     is_parked: bool
+    """Whether the job is suspended or not yet due."""
     is_held: bool
+    """Whether a live node holds the job."""
     is_helped: bool
+    """Whether a child task is submitted or working."""
     node: str | None = None
     """The node that claimed the job, alive or not."""
 

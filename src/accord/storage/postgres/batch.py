@@ -40,19 +40,21 @@ log = logging.getLogger("accord.postgres")
 
 
 class BatchItem(Struct, frozen=True):
-    """One command, encoded for a batch.
-
-    No two items of a batch share any of the `keys`. The batch writes `line`, which is `row` as text, and the lines of
-    its `entries` and `notes`. `result` and `topics` are returned and published, unless the write returns others.
-    """
+    """One command, encoded for a batch."""
 
     keys: tuple[Hashable, ...]
+    """Keys that no other item of the same batch shares."""
     row: Any
     line: str
+    """The row as text."""
     entries: Sequence[str] = ()
+    """Lines of events."""
     result: Any = None
+    """The command's result, unless the write returns another."""
     topics: tuple[str, ...] = ()
+    """Topics to publish, unless the write returns others."""
     notes: Sequence[str] = ()
+    """Lines of journal entries."""
 
     def characters(self) -> int:
         """Return the size of the text to write."""
@@ -141,7 +143,10 @@ class Batcher:
             self._workers.discard(asyncio.current_task())
 
     async def _next_calm(self) -> list[WaitingItem]:
-        """Take a batch once no more items arrive, so that of many simultaneous items none is written alone."""
+        """Take a batch once no more items arrive.
+
+        Otherwise the first of many simultaneous items would be written alone.
+        """
         seen = 0
         for _ in range(self._turns):
             if len(self._gathered) <= seen:
@@ -181,7 +186,7 @@ class Batcher:
         return [waiting for waiting in batch if id(waiting) not in done]
 
     def _refuse(self, batch: list[WaitingItem], error: Exception) -> None:
-        """Run each item alone if the server's refusal may concern only one of them or the size of the batch."""
+        """Run each item alone if the server may have refused only one of them, or the batch's size."""
         if isinstance(error, asyncpg.PostgresError | BadValue | StoreInterrupted):
             log.warning("a batch was refused, its commands run alone", extra={"reason": str(error)})
             self._leave(batch)
@@ -271,7 +276,10 @@ class JournalLine(NamedTuple):
 
 
 def table_sql(kind: type[Any], name: str) -> str:
-    """Return the SQL of a table with the columns of a row type, read from the parameter `name`. `n` counts from 1."""
+    """Return the SQL of a table with the columns of a row type.
+
+    It is read from the parameter `name`. `n` counts from 1.
+    """
     columns = (
         f"value[{place}]{'::bigint' if int in (hint, *get_args(hint)) else ''} AS {column}"
         for place, (column, hint) in enumerate(get_type_hints(kind).items(), 1)

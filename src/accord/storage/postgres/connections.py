@@ -107,9 +107,10 @@ class Connections:
         return await self._any()
 
     async def _analyse(self) -> None:
-        """Update the planner's statistics of tables that have grown: it keeps a plan made for an empty table.
+        """Update the planner's statistics of tables that have grown.
 
-        Where several indexes contain a key, that plan may read all of one. The server's own check runs once a minute.
+        The planner keeps a plan made for an empty table. Where several indexes contain a key, that plan may read all of
+        one. The server's own check runs once a minute.
         """
         try:
             async with LentConnection(self) as connection:

@@ -154,9 +154,10 @@ class SqliteStore:
         return done
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop, seen: int, turns: int) -> None:
-        """Pass queued commands to the writer once no more arrive in a loop turn, so that they share a commit.
+        """Pass queued commands to the writer once no more arrive in a loop turn.
 
-        Commands that callers wait for are committed on the loop if the disk is quick and the writer is idle.
+        So they share a commit. Commands that callers wait for are committed on the loop if the disk is quick and the
+        writer is idle.
         """
         outcomes = None
         with self._gate:

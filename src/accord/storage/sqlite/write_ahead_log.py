@@ -66,7 +66,10 @@ class WriteAheadLog:
     # --- sync to disk ---------------------------------------------------------------------------------------------
 
     def sync_commits(self, syncs: bool) -> None:
-        """Select whether later commits are synced to disk, with all before them, or only written to the log."""
+        """Select whether later commits are synced to disk, or only written to the log.
+
+        A synced commit also syncs all commits before it.
+        """
         if syncs is not self.syncs and self._path is not None:
             level = "FULL" if syncs else "NORMAL"
             self._writer.execute(f"PRAGMA synchronous = {level}", can_cache=False)  # a cached one has no effect
