@@ -264,8 +264,8 @@ class ChildWatch(Struct, frozen=True, kw_only=True):
 class ParentExecution(Struct, frozen=True, kw_only=True):
     """The execution that creates a child task, its claim, and the step that records the child.
 
-    Usage of the child task counts for its parent too, whose budget is `budget`. `deadline_at` is the child's deadline.
-    Without `owns` the step only records an independent task with its own deadline and budget.
+    Usage of the child task counts for its parent too, whose budget is `budget`. The parent's `deadline_at` also limits
+    the child. Without `owns` the step only records an independent task with its own deadline and budget.
     """
 
     task_id: str
