@@ -1,4 +1,4 @@
 """Durable storage: portable commands, drivers for SQLite and PostgreSQL, and migrations.
 
-Nothing above imports a driver. Nothing here knows what a command is for.
+Layers above never import a driver. Drivers run commands without knowledge of their purpose.
 """

@@ -1,8 +1,7 @@
-"""Addresses of stores and of what belongs to them: parse, show without secrets, and open.
+"""Addresses of stores and their backends: parse, display without secrets, and open.
 
-An address is `scheme://host/path?option=value`. An error never repeats what might be a password. A driver is imported
-when its store is opened; what cannot work, such as SQLite on a network file system, is refused before the first
-command.
+An address is `scheme://host/path?option=value`. Errors never repeat a possible password. A driver is imported when its
+store is opened. Unsupported setups, such as SQLite on a network file system, are refused before the first command.
 """
 
 import asyncio
@@ -26,11 +25,14 @@ from accord.storage.store import Store, StoreRefused, StoreUnavailable
 
 
 class NoOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of the options of an address, which without others takes none."""
+    """Base of the options of an address. It has no options itself."""
 
 
 class Location(Struct, frozen=True, kw_only=True):
-    """An address that was read: `host` is all between the slashes and the path, `env` the server's environment."""
+    """A parsed address.
+
+    `host` is the text between the slashes and the path. `env` is the server's environment.
+    """
 
     scheme: str
     host: str = ""
@@ -43,20 +45,23 @@ class Location(Struct, frozen=True, kw_only=True):
 
 
 def read_location(url: str, options: type[Struct], env: Mapping[str, str], what: str) -> Location:
-    """Read an address of `what`; raises StoreRefused."""
+    """Parse an address; raises StoreRefused. `what` names the address in errors."""
     try:
         parts = urlsplit(url)
         given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
         read = msgspec.convert(dict(given), options, strict=False)
-    except ValueError as error:  # msgspec's are some as well, and name options but no values
+    except ValueError as error:  # includes msgspec's errors, which contain names of options but no values
         is_plain = isinstance(error, msgspec.ValidationError) and "@" not in url.partition("?")[2]
-        why = f": {error}" if is_plain else ""  # behind a raw ? in a password comes the rest of it
+        why = f": {error}" if is_plain else ""  # a raw ? in a password moves its end into the query
         raise StoreRefused(f"The address of {what} cannot be understood{why}") from None
     return Location(scheme=parts.scheme, host=parts.netloc, path=unquote(parts.path), options=read, env=env)
 
 
 class SignalsKind(Struct, frozen=True, kw_only=True):
-    """A carrier: `make` gets one address, or several that are as good, and who hears what arrives."""
+    """A type of notification carrier.
+
+    `make` takes one or more equivalent addresses and the callback for incoming topics.
+    """
 
     make: Callable[[Sequence[Location], Hear], Signals]
     options: type[Struct] = NoOptions
@@ -68,11 +73,11 @@ CARRIERS = Group(
     SignalsKind,
     {"nats": "accord.storage.nats:SIGNALS", "tls": "accord.storage.nats:SIGNALS"},
 )
-"""All of them, by the scheme of their addresses."""
+"""All carrier types by address scheme."""
 
 
 def make_carrier(urls: Sequence[str], heard: Hear) -> Signals:
-    """Return the carrier at some addresses; raises StoreRefused."""
+    """Return the carrier for these addresses; raises StoreRefused."""
     schemes = {url.partition("://")[0] for url in urls}
     try:
         kinds = {CARRIERS.load(scheme) for scheme in sorted(schemes)}
@@ -88,28 +93,31 @@ STORE_ADDRESS_FORMS = (
     "sqlite:///relative.db, sqlite:////absolute/path.db, sqlite://:memory: and postgresql://user:password@host/database"
 )
 SHOWN_OPTIONS = frozenset({"host", "port", "user", "dbname", "database", "sslmode"})
-"""Options of PostgreSQL's own that are shown; any other might be a secret, `password` is one."""
+"""PostgreSQL options that may be displayed. Any other option may be a secret, as `password` is."""
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^:\[\]]*)(:\d*)?")
 _MEMORY = ":memory:"
 _FILE_PATH = re.compile(r"[\w./~-]+\.(db|sqlite3?)")
-"""What looks like the path of a file."""
+"""Matches text that looks like a file path."""
 
 
 class BadAddress(StoreRefused):
-    """The store's address cannot be understood."""
+    """The store's address is not valid."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SqliteAddress:
-    """A SQLite file, or memory; the directory of the default file is ours to make."""
+    """A SQLite file, or memory.
+
+    `own_directory` is true for the default file, whose directory Accord creates.
+    """
 
     path: Path | None
     own_directory: bool = False
 
     @property
     def files(self) -> frozenset[Path]:
-        """The files of the database, which change with every task."""
+        """The database files, which change with every task."""
         if self.path is None:
             return frozenset()
         path = self.path.absolute()
@@ -122,7 +130,7 @@ class SqliteAddress:
 
 @dataclass(frozen=True, kw_only=True)
 class PostgresAddress:
-    """A PostgreSQL database, and what carries hints between its nodes."""
+    """A PostgreSQL database and the carrier of notifications between its nodes."""
 
     dsn: str = field(repr=False)
     listen: bool = True
@@ -131,7 +139,7 @@ class PostgresAddress:
 
     @property
     def files(self) -> frozenset[Path]:
-        """No files: they belong to the server of the database."""
+        """No files: they belong to the database server."""
         return frozenset()
 
     def __str__(self) -> str:
@@ -142,7 +150,7 @@ Address = SqliteAddress | PostgresAddress
 
 
 def parse_address(url: str) -> Address:
-    """Return the address that a URL means; an error never repeats what might be a password."""
+    """Parse a store URL. Errors never repeat a possible password."""
     scheme, separator, _ = url.partition("://")
     if not separator:
         meant = (
@@ -167,7 +175,7 @@ def parse_address(url: str) -> Address:
 
 
 def default_path(env: Mapping[str, str], platform: str = sys.platform) -> Path:
-    """Return where the store is when nobody says: a file in the user's data directory."""
+    """Return the default store path: a file in the user's data directory."""
     home = Path(env.get("HOME") or Path.home())
     if platform == "win32":
         base = Path(env.get("LOCALAPPDATA") or home / "AppData" / "Local")
@@ -180,7 +188,7 @@ def default_path(env: Mapping[str, str], platform: str = sys.platform) -> Path:
 
 
 def default_address(env: Mapping[str, str]) -> SqliteAddress:
-    """Return the address to use when nobody gives one."""
+    """Return the default store address."""
     return SqliteAddress(path=default_path(env), own_directory=True)
 
 
@@ -221,7 +229,10 @@ def _postgres_address(parts: SplitResult, options: list[tuple[str, str]]) -> Pos
 
 
 def _refuse_stray_secret(parts: SplitResult, options: Mapping[str, str]) -> None:
-    """Refuse what a password with raw delimiters is split into, before any of it is taken for something to show."""
+    """Refuse an address split by raw delimiters in a password.
+
+    This runs before any part of the address is displayed.
+    """
     hosts = parts.netloc.rpartition("@")[2].split(",")
     elsewhere = [parts.path, *options, *options.values()]
     if any("@" in text for text in elsewhere) or not all(_HOST.fullmatch(host) for host in hosts):
@@ -241,7 +252,8 @@ def _without_password(url: str) -> str:
 NETWORK_FILE_SYSTEMS = re.compile(
     r"nfs\d*|cifs|smb\w*|afs|ceph|lustre|gpfs|glusterfs|beegfs|fuse\.(sshfs|glusterfs|ceph\S*|s3fs|rclone)"
 )
-"""File systems whose locks or shared memory SQLite cannot trust. Not 9p: virtual machines use it for their own disk."""
+"""File systems whose locks or shared memory SQLite cannot trust. 9p is absent: virtual machines use it for local disks.
+"""
 
 MOUNTS = Path("/proc/mounts")
 _ESCAPE = re.compile(r"\\([0-7]{3})")
@@ -251,9 +263,9 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 async def open_store(
     where: str | Address, publish: Callable[[list[str]], None] = lambda _: None, *, read_only: bool = False
 ) -> AsyncIterator[Store]:
-    """Open the store at an address or its URL; `publish` gets the hints of every process that uses it.
+    """Open the store at an address or URL. `publish` receives the notifications of all processes on that store.
 
-    `read_only` is for looking: a SQLite file must exist and is left as it is.
+    With `read_only`, a SQLite file must exist and is not modified.
     """
     address = parse_address(where) if isinstance(where, str) else where
     async with AsyncExitStack() as stack:
@@ -276,9 +288,9 @@ async def _open_sqlite(address: SqliteAddress, publish: Callable[[list[str]], No
 
 
 def _create_file(path: Path, *, with_directory: bool) -> None:
-    """Make a file that only its owner reads, as tasks are nobody else's; SQLite gives its log the file's own mode.
+    """Create a file readable only by its owner. SQLite gives its log the same mode.
 
-    One that is there stays as its owner has it, and what cannot be made is for SQLite to refuse.
+    An existing file keeps its mode. If the file cannot be created, SQLite reports the error.
     """
     if with_directory:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -306,11 +318,11 @@ async def _open_postgres(
 
 
 def refuse_network(path: Path) -> None:
-    """Refuse a file on a network's file system, where this machine says what it has mounted."""
+    """Refuse a file on a network file system, where the machine lists its mounts."""
     try:
         mounts = MOUNTS.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return  # only Linux says it this way
+        return  # only Linux lists mounts this way
     kind = file_system(path.resolve(), mounts)
     if NETWORK_FILE_SYSTEMS.fullmatch(kind):
         raise StoreRefused(
@@ -320,7 +332,7 @@ def refuse_network(path: Path) -> None:
 
 
 def file_system(path: Path, mounts: str) -> str:
-    """Return the kind of file system that holds an absolute path, given the text of the table of mounts."""
+    """Return the file system type of an absolute path, from a mount table's text."""
     found, depth = "", 0
     for line in mounts.splitlines():
         _, point, kind, *_ = line.split(" ")

@@ -1,4 +1,4 @@
-"""Model values as stored text: A2A 1.0 JSON, kinds of events and names of states."""
+"""Stored encoding of model values: A2A 1.0 JSON, event kinds and state names."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ KINDS: dict[str, type[EventBody]] = {
     "message": MessageUpdate,
     "task": Task,
 }
-"""Kind of event -> its type. A message that answers without a task has no log."""
+"""Event kind -> its type. A message reply without a task has no event log."""
 
 _KIND_OF = {kind: name for name, kind in KINDS.items()}
 _DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in KINDS.items()}
@@ -48,7 +48,10 @@ def byte_count(text: str) -> int:
 
 
 def decode_event(row: Row, *, dated: bool = True) -> Event:
-    """Return the event of a row (seq, kind, data, at); when it happened costs as much to tell as all the rest."""
+    """Decode the event of a row (seq, kind, data, at).
+
+    Without `dated` it has no timestamp: converting one costs as much as everything else.
+    """
     seq, kind, data, at = row
     return Event(seq=seq, body=_DECODERS[kind].decode(data), at=timestamp_ms(at) if dated else None)
 
@@ -64,10 +67,10 @@ def decode_task(doc: str) -> Task:
 
 
 def state_name(state: TaskState) -> str:
-    """Return a state as the store writes it."""
+    """Return the stored name of a state."""
     return _NAMES[state]
 
 
 def state_of(name: str) -> TaskState:
-    """Return the state that the store wrote."""
+    """Return the state of a stored name."""
     return _STATES[name]

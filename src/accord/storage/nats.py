@@ -1,7 +1,7 @@
-"""Notifications over NATS core, for fleets that would burden the database; needs the extra `nats`.
+"""Notifications over NATS core, for fleets that would overload the database; needs the extra `nats`.
 
-Nothing is stored there: no JetStream, no acknowledgements. The client's own reconnecting is off, because it gives up on
-some errors for good; `Carrier` starts over instead.
+NATS stores nothing here: no JetStream, no acknowledgements. The client's own reconnection is off because it gives up
+permanently on some errors. `Carrier` reconnects instead.
 """
 
 import asyncio
@@ -20,19 +20,19 @@ except ImportError as error:
 
 SUBJECT = "accord.hints"
 TIMEOUT_SECONDS = 5
-"""How long connecting, or the server's answer to a ping, may take before the connection counts as lost."""
+"""Timeout for connecting and for a reply to a ping. After it the connection counts as lost."""
 
 log = logging.getLogger("accord.signals")
 
 
 class NatsSignals(Carrier):
-    """Carries hints through NATS servers, any one of which is enough."""
+    """Carries notifications through NATS. One reachable server is enough."""
 
     name = "nats"
     payload_bytes = 64_000  # far below the server's default limit of 1 MB
 
     def __init__(self, servers: Sequence[str], heard: Hear) -> None:
-        """Connect to one of some servers, each `nats://host:port`; see `Carrier`."""
+        """Connect to one of the servers, each `nats://host:port`; see `Carrier`."""
         super().__init__(heard)
         self._servers = list(servers)
         self._refusal: Exception | None = None
@@ -59,7 +59,7 @@ class NatsSignals(Carrier):
             await client.connect(
                 self._servers,
                 name="accord",
-                no_echo=True,  # our own were heard before they were sent
+                no_echo=True,  # local topics were handled before they were sent
                 allow_reconnect=False,
                 max_reconnect_attempts=1,
                 reconnect_time_wait=RECONNECT_SECONDS,
@@ -67,11 +67,11 @@ class NatsSignals(Carrier):
                 error_cb=self._report,
                 closed_cb=self._closed,
             )
-        except NoServersError as error:  # which says nothing, unlike the last attempt
+        except NoServersError as error:  # it has no details, unlike the last attempt's error
             raise self._refusal or error from None
 
     async def _settle(self, client: Client) -> None:
-        """Wait for an answer of the server; what gathers meanwhile goes in the next payload."""
+        """Wait for a reply from the server. Topics published meanwhile go into the next payload."""
         await client.flush(TIMEOUT_SECONDS)
         if self._refusal is not None:
             raise self._refusal
@@ -87,7 +87,7 @@ class NatsSignals(Carrier):
         self._arrived(message.data.decode(errors="replace"))
 
     async def _report(self, error: Exception) -> None:
-        """Note what the client says on the side, such as that the server permits us no hints."""
+        """Record an asynchronous client error, such as missing permission for the subject."""
         self._refusal = error
 
     async def _closed(self) -> None:

@@ -1,8 +1,8 @@
-"""The schema version of a database, and its migrations: numbered, forward only, under a lock.
+"""Schema version of a database, and its migrations: numbered, forward only, under a lock.
 
-Changes are made in two releases (add first, remove later), so that nodes of two versions can share a database. A
-migration says with `-- overlaps: N` that nodes which know no more than schema N continue with it. A node refuses an
-older schema, and a newer one that does not overlap with its own.
+Changes take two releases (add first, remove later), so that nodes of two versions can share a database. `-- overlaps:
+N` in a migration lets nodes built for schema N run on the new schema. A node refuses an older schema, and a newer one
+that does not overlap with its own.
 """
 
 import re
@@ -15,17 +15,19 @@ from accord.storage.store import Store, StoreRefused, Tx
 MIGRATIONS = resources.files("accord.storage").joinpath("migrations")
 
 LOCK = 4_711_001
-"""The advisory lock that migrating nodes take turns with."""
+"""Advisory lock that serializes migrations."""
 
 LOCK_TIMEOUT = "2s"
-"""How long a change waits for a table that somebody uses: whoever comes after it waits as well, and nodes give a
-statement up after ten seconds."""
+"""How long a migration waits for a table in use.
+
+Later statements queue behind it, and nodes cancel a statement after ten seconds.
+"""
 
 VERSION_TABLES = ("schema_version", "schema_overlap")
-"""What is in the database before the first migration."""
+"""Tables that exist before the first migration."""
 
 MAX_SHOWN = 3
-"""Tables of another program that a refusal names."""
+"""Maximum number of foreign tables named in an error."""
 
 _NAME = re.compile(r"(?P<number>\d{4})_(?P<title>\w+)\.sql")
 _OVERLAPS = re.compile(r"^-- overlaps: (\d+)$", re.MULTILINE)
@@ -42,19 +44,19 @@ class Migration(NamedTuple):
         return f"{self.number:04} {self.title}"
 
     def statements(self) -> Iterator[str]:
-        """Yield the statements, comments left out; none of them contains a semicolon."""
+        """Yield the statements without comments. No statement contains a semicolon."""
         text = "\n".join(line for line in self.sql.splitlines() if not line.lstrip().startswith("--"))
         yield from (statement.strip() for statement in text.split(";") if statement.strip())
 
     @property
     def overlaps(self) -> int:
-        """The oldest schema whose nodes still run on this one; its own number if it says nothing."""
+        """The oldest schema whose nodes can run on this one. Default: its own number."""
         stated = _OVERLAPS.search(self.sql)
         return int(stated[1]) if stated else self.number
 
 
 class SchemaTooNew(StoreRefused):
-    """The database was written by a newer version."""
+    """The database's schema is newer than this version of Accord."""
 
 
 class SchemaTooOld(StoreRefused):
@@ -66,7 +68,7 @@ class ForeignDatabase(StoreRefused):
 
 
 def known_migrations() -> list[Migration]:
-    """Return the migrations that this version has, in order."""
+    """Return this version's migrations, in order."""
     found = []
     for file in MIGRATIONS.iterdir():
         if match := _NAME.fullmatch(file.name):
@@ -81,9 +83,9 @@ async def database_version(tx: Tx) -> str:
 
 
 async def schema_version(tx: Tx) -> int:
-    """Return the number of the last migration of the database; 0 for an empty one.
+    """Return the number of the database's last migration; 0 for an empty database.
 
-    A database that has tables and no migration of ours is refused: another program uses it.
+    A database with tables but no Accord migration is refused: it belongs to another program.
     """
     if found := await _recorded(tx):
         return found
@@ -91,7 +93,7 @@ async def schema_version(tx: Tx) -> int:
     own = VERSION_TABLES if await _has_own_versions(tx) else VERSION_TABLES[1:]
     if not (others := [name for name in names if name not in own]):
         return 0
-    if found := await _recorded(tx):  # another node has migrated the database since the first look
+    if found := await _recorded(tx):  # another node has migrated the database since the first query
         return found
     shown = ", ".join(others[:MAX_SHOWN]) + (", ..." if len(others) > MAX_SHOWN else "")
     raise ForeignDatabase(
@@ -101,7 +103,7 @@ async def schema_version(tx: Tx) -> int:
 
 
 async def _recorded(tx: Tx) -> int:
-    """Return the number of the last migration that is recorded, or 0."""
+    """Return the number of the last recorded migration, or 0."""
     if not await _has_own_versions(tx):
         return 0
     row = await tx.one("SELECT max(number) FROM schema_version")
@@ -109,12 +111,12 @@ async def _recorded(tx: Tx) -> int:
 
 
 async def _has_own_versions(tx: Tx) -> bool:
-    """Whether `schema_version` is ours: other programs have tables of that name."""
+    """Whether `schema_version` is Accord's: other programs have tables of that name."""
     return {"number", "at"} <= {str(row[0]) for row in await tx.all("SELECT name FROM {version_columns}")}
 
 
 async def oldest_compatible_schema(tx: Tx, number: int) -> int:
-    """Return the oldest schema whose nodes run on a database with this one, as the database says."""
+    """Return the oldest schema whose nodes can run on schema `number`, as recorded in the database."""
     if await tx.one("SELECT name FROM {tables} WHERE name = 'schema_overlap'") is None:
         return number
     row = await tx.one("SELECT oldest FROM schema_overlap WHERE number = :number", number=number)
@@ -122,7 +124,10 @@ async def oldest_compatible_schema(tx: Tx, number: int) -> int:
 
 
 async def upgrade_schema(store: Store, tell: Callable[[Migration], None] = lambda _: None) -> list[Migration]:
-    """Apply what the database lacks and return it; each migration commits as a whole, and `tell` hears of it then."""
+    """Apply missing migrations and return them.
+
+    Each migration commits as a whole; `tell` is called after each commit.
+    """
     applied = []
     for migration in known_migrations():
         if await store.do(_apply_migration, migration):
@@ -133,7 +138,7 @@ async def upgrade_schema(store: Store, tell: Callable[[Migration], None] = lambd
 
 
 async def check_schema(store: Store) -> int:
-    """Return the schema's version, or refuse one that this code does not fit."""
+    """Return the schema version; raises if this code does not support it."""
     found, newest = await store.read(schema_version), known_migrations()[-1].number
     if found > newest and await store.read(oldest_compatible_schema, found) > newest:
         raise SchemaTooNew(
@@ -148,7 +153,7 @@ async def check_schema(store: Store) -> int:
 async def _refuse_while_shared(tx: Tx, before: int) -> None:
     """Refuse an upgrade that does not overlap with the database's schema while nodes run on it.
 
-    A SQLite file has one version at a time, and a node that was killed must not keep it from starting again.
+    SQLite is exempt: its file has one version at a time, and a killed node must not block its own restart.
     """
     pending = [migration for migration in known_migrations() if migration.number > before]
     if not before or max(migration.overlaps for migration in pending) <= before:
@@ -172,7 +177,7 @@ async def _apply_migration(tx: Tx, migration: Migration) -> bool:
         return False
     oldest = max(
         await oldest_compatible_schema(tx, before), migration.overlaps
-    )  # who cannot use the one before cannot use this one
+    )  # compatibility with the previous schema is a precondition
     await _refuse_while_shared(tx, before)
     await tx.run(f"{{on_postgres}} SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
     for statement in migration.statements():

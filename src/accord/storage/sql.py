@@ -1,6 +1,6 @@
-"""Portable SQL: statements with named parameters and a handful of macros, compiled once per engine.
+"""Portable SQL: statements with named parameters and a few macros, compiled once per engine.
 
-It is no query builder: a statement is the text one would type, and both engines run the same text but for the macros.
+Statements are written as plain SQL, without a query builder. Both engines run the same text except for the macros.
 """
 
 import re
@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 
 class SqlEngine(Enum):
-    """The two databases."""
+    """The supported databases."""
 
-    __hash__ = object.__hash__  # members are singletons; Enum's own hash costs more than what it is looked up for
+    __hash__ = object.__hash__  # members are singletons; Enum's own hash costs more than the lookup
 
     SQLITE = "sqlite"
     POSTGRES = "postgresql"
 
 
 def _one_of(column: str, *values: str) -> tuple[str, str]:
-    """Return the text of a column that has one of some values."""
+    """Return both engines' conditions that a column has one of these values."""
     each = [f"'{value}'" for value in values]
     return f"({' OR '.join(f'{column} = {one}' for one in each)})", f"{column} IN ({', '.join(each)})"
 
@@ -71,20 +71,22 @@ MACROS: Mapping[str, tuple[str, str]] = {
 
 `now` is the database's clock in epoch milliseconds: nodes' clocks differ, leases must not. `text` is compared byte by
 byte in both engines, which keeps order equal and survives upgrades of the system's collations. `hot` is for tables
-whose rows change often, `clustered` for those that are read in key order. `{each} :list {end}` are the integers of a
-JSON array, `{pairs} :object {end}` the keys and texts of a JSON object. `engine` is the database and its version,
-`tables` the tables there are, `own_tables` those of the current schema that neither the engine nor an extension made,
-`version_columns` the columns of `schema_version`. A line after `on_postgres` is a comment to SQLite, one after
-`on_sqlite` to PostgreSQL.
-`open`, `amiss`, `terminal` and `ended` are the conditions of indexes of tasks, which neither engine uses for others:
-SQLite knows them by their words, and for a list it would fill a table with every task that is written (decision 14).
+whose rows change often, `clustered` for tables read in key order. `{each} :list {end}` are the integers of a JSON
+array, `{pairs} :object {end}` the keys and texts of a JSON object. `engine` is the database and its version. `tables`
+are all tables, `own_tables` those of the current schema that neither the engine nor an extension created.
+`version_columns` are the columns of `schema_version`. A line after `on_postgres` is a comment in SQLite, one after
+`on_sqlite` in PostgreSQL.
+
+`open`, `amiss`, `terminal` and `ended` are the conditions of partial indexes on tasks. Neither engine uses such an
+index for a different condition. SQLite compares the text, and for a list it would fill a temporary table with every
+written task (decision 14).
 """
 
 _TOKEN = re.compile(r"\{(?P<macro>\w+)\}|(?<![:\w]):(?P<name>[a-z_]\w*)|'(?:[^']|'')*'")
 
 
 class Statement(NamedTuple):
-    """A statement for one engine, and what puts its parameters into the order in which that engine takes them."""
+    """A statement for one engine. `placed` puts its parameters into that engine's order."""
 
     text: str
     placed: Callable[[Mapping[str, Any]], tuple[Any, ...]]
@@ -92,7 +94,7 @@ class Statement(NamedTuple):
 
 @cache
 def compile(sql: str, engine: SqlEngine) -> Statement:
-    """Return the engine's text of a portable statement."""
+    """Compile a portable statement for an engine."""
     names: list[str] = []
 
     def replaced(match: re.Match[str]) -> str:
@@ -110,7 +112,10 @@ def compile(sql: str, engine: SqlEngine) -> Statement:
 
 
 def _placing(names: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    """Return what takes the values of these names, in their order: for several in C, as every statement needs it."""
+    """Return a function that extracts the values of these names in order.
+
+    `itemgetter` does several in C, as every statement needs it.
+    """
     match names:
         case []:
             return lambda _: ()

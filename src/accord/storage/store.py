@@ -1,7 +1,7 @@
-"""The narrow waist: what a command may do, and what a store promises.
+"""Interfaces of a store and of the transactions in which commands run.
 
-A command is `async def command(tx, ...)` that awaits nothing but `tx.one`, `tx.all` and `tx.run`. It is written once
-and runs on every engine; a driver decides how. Signals are lossy hints: correctness never depends on one.
+A command is `async def command(tx, ...)` that awaits only `tx.one`, `tx.all` and `tx.run`. It is written once and runs
+on every engine through a driver. Notifications are lossy: correctness never depends on one.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Tx(Protocol):
-    """One transaction, as a command sees it."""
+    """The transaction of a command."""
 
     async def one(self, sql: str, /, **values: Value) -> Row | None:
         """Run a statement and return its first row."""
@@ -23,85 +23,101 @@ class Tx(Protocol):
         """Run a statement and return its rows."""
 
     async def run(self, sql: str, /, **values: Value) -> int:
-        """Run a statement and return how many rows it changed."""
+        """Run a statement and return the number of changed rows."""
 
     async def many(self, sql: str, rows: Sequence[Mapping[str, Value]], /) -> None:
-        """Run a statement once for each row of values."""
+        """Run a statement once per row of values."""
 
     async def lock(self, number: int) -> None:
-        """Wait until no other transaction holds this lock, and hold it until the end of this one."""
+        """Acquire a lock, held until this transaction ends."""
 
     def signal(self, *topics: str) -> None:
-        """Publish hints once the transaction is committed."""
+        """Publish notifications once the transaction is committed."""
 
 
 Command = Callable[Concatenate[Tx, P], Coroutine[Any, Any, T]]
 
 
 ARRIVALS = 20
-"""Turns of the loop in which requests that arrive together are read. Tasks are accepted once these are over: one that
-went ahead would take the processor from those that are still being read, and hold all others up behind it."""
+"""Loop turns in which simultaneous requests are read before tasks are accepted.
+
+A task accepted earlier would take the processor from requests that are still being read, and delay all of them.
+"""
 
 FEW_ARRIVALS = 10
-"""The same for those whose callers hear of them at once: of many, the first need not wait for the last."""
+"""Loop turns to wait for other commands whose callers get the result at once.
+
+Of many, the first need not wait for the last.
+"""
 
 
 RESTARTED = "store:restarted"
-"""The topic of hints that the database may have lost what it acknowledged: its server was restarted, promoted or
-restored. What the node remembers must be compared with what the database has."""
+"""Topic published when the database may have lost acknowledged writes.
+
+Its server was restarted, promoted or restored. The node must compare its memory with the database.
+"""
 
 
 class Store(Protocol):
-    """A place where commands run."""
+    """Runs commands durably."""
 
     async def do(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a command in one durable transaction."""
 
     async def do_early(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a command that nobody is told of before a later one is done.
+        """Run a command whose result stays private until a later command is durable.
 
-        It is in a transaction that outlives this process, and may be durable a little later: with the next that is.
+        Its transaction survives this process. It may become durable later, with the next durable command.
         """
 
     async def read(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a command that only reads, on one consistent snapshot."""
+        """Run a read-only command on one consistent snapshot."""
 
     async def close(self) -> None:
-        """Finish what was accepted and let go of everything."""
+        """Finish accepted commands and close all connections."""
 
 
 class StoreUnavailable(Exception):
-    """The database cannot be reached or refuses to write at the moment.
+    """The database is unreachable or currently refuses to write.
 
-    Nothing was committed, unless the connection broke during the commit itself: then nobody can know.
+    Nothing was committed. If the connection broke during the commit itself, the outcome is unknown.
     """
 
 
 class StoreFull(StoreUnavailable):
-    """There is no room left on the disk; nothing was committed."""
+    """The disk is full; nothing was committed."""
 
 
 class StoreInterrupted(StoreUnavailable):
-    """The server ended a statement that was not at fault: an administrator, a time limit or a lost race.
+    """The server aborted a valid statement: an administrator, a time limit or a lost race.
 
-    The transaction is rolled back. The same command may pass the next time.
+    The transaction is rolled back. A retry may succeed.
     """
 
 
 class StoreRefused(Exception):
-    """The store must not be used as it is; the message says why and what to do, waiting does not help."""
+    """The store must not be used in its current state.
+
+    The message gives the reason and the fix. Waiting does not help.
+    """
 
 
 class NotACommand(TypeError):
-    """A command awaited something that is not its transaction."""
+    """A command awaited something other than its transaction."""
 
 
 class BadValue(ValueError):
-    """A value that not every engine can keep: text with a NUL or half a surrogate pair, a number beyond 64 bits."""
+    """A value that some engine cannot store.
+
+    Text with a NUL or half a surrogate pair, or a number beyond 64 bits.
+    """
 
 
 def refuse_nul(values: Iterable[Value]) -> None:
-    """Refuse text with a NUL: PostgreSQL cannot keep it, and SQLite keeps it but does not see past it everywhere."""
-    for value in values:  # a plain loop: every parameter of every statement passes here
+    """Refuse text with a NUL.
+
+    PostgreSQL cannot store it. SQLite stores it, but some of its functions stop at the NUL.
+    """
+    for value in values:  # a plain loop: it runs for every parameter of every statement
         if type(value) is str and "\0" in value:
             raise BadValue("Text with a NUL character cannot be kept")

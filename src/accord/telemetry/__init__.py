@@ -1,1 +1,1 @@
-"""Metrics, logs and traces of a server. It observes the engine through hooks and wrappers."""
+"""Metrics, logs and traces of a server. They observe the engine through hooks and wrappers."""

@@ -1,7 +1,7 @@
 """Names and attributes of spans: OpenTelemetry's semantic conventions, and `a2a.*`.
 
-A row for each operation and for each fact about it; nothing here records anything. No text of a message is ever among
-them.
+The tables have a row for each operation and each of its facts. Nothing is recorded here. Attributes never contain
+message text.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,19 +13,19 @@ from accord.protocol import urls
 from accord.protocol.operations import Operation
 
 INVOKE = "invoke_agent"
-"""What OpenTelemetry calls it that an agent works, here or elsewhere."""
+"""OpenTelemetry's operation name for an agent's work, local or remote."""
 
 _INVOKES = frozenset({Operation.SEND.value, Operation.STREAM.value})
 
 BINDINGS = {"JSONRPC": "jsonrpc", "HTTP+JSON": "rest", "GRPC": "grpc"}
-"""A2A's names of the bindings -> ours, as in the metrics."""
+"""A2A's names of the bindings -> Accord's, as in the metrics."""
 
 SYSTEMS = {"jsonrpc": "jsonrpc", "grpc": "grpc"}
-"""Binding -> what OpenTelemetry calls the system of remote procedure calls; REST is none."""
+"""Binding -> OpenTelemetry's RPC system. REST has no RPC system."""
 
 
 class SpanRole(Enum):
-    """How a span is connected with others: it answers a call, makes one, or neither."""
+    """Role of a span: it answers a call, makes one, or neither."""
 
     SERVER = "server"
     CLIENT = "client"
@@ -33,7 +33,7 @@ class SpanRole(Enum):
 
 
 class SpanParent(Enum):
-    """What a span goes on with: what is being done here, what its task or request says, or the first that there is."""
+    """Parent of a span: the current span, the stated trace of its task or request, or the first available."""
 
     HERE = "here"
     STATED = "stated"
@@ -41,7 +41,7 @@ class SpanParent(Enum):
 
 
 class SpanDescription(NamedTuple):
-    """A span as it begins."""
+    """The initial values of a span."""
 
     name: str
     kind: SpanRole
@@ -50,7 +50,7 @@ class SpanDescription(NamedTuple):
 
 
 class RequestSpan(SpanStart, frozen=True, kw_only=True):
-    """A request of a caller; `trace` is what it brought."""
+    """A request of a caller. `trace` is the trace context of the request."""
 
     agent: str
     operation: str
@@ -70,11 +70,11 @@ FACTS: Mapping[str, tuple[str, ...]] = {
     "input_tokens": ("gen_ai.usage.input_tokens",),
     "output_tokens": ("gen_ai.usage.output_tokens",),
 }
-"""What is learnt while something is done -> the attributes that say it."""
+"""Fact recorded during an operation -> its span attributes."""
 
 
 def describe(doing: SpanStart) -> SpanDescription:
-    """Return how the span of something begins."""
+    """Return the initial values of an operation's span."""
     return _DESCRIBED[type(doing)](doing)
 
 
@@ -145,7 +145,7 @@ def _invoked(agent: str) -> dict[str, Fact]:
 
 
 def _called(operation: str, binding: str | None, dialect: str | None) -> dict[str, Fact]:
-    """Return what is said of a call on either side."""
+    """Return the attributes of a call, common to client and server."""
     said: dict[str, Fact | None] = {
         "rpc.method": operation,
         "rpc.system": SYSTEMS.get(binding or ""),
@@ -160,7 +160,7 @@ def _known_values(said: Mapping[str, Fact | None]) -> dict[str, Fact]:
 
 
 def _at(url: str) -> dict[str, Fact]:
-    """Return which server it is; the rest of an address may hold secrets, and one that is none names no server."""
+    """Return the server's attributes. Other parts of the URL may be secrets; an invalid URL gives no attributes."""
     parts = urls.split_url(url)
     port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
     said: dict[str, Fact] = {"server.address": parts.hostname} if parts.hostname else {}

@@ -1,7 +1,7 @@
 """The page that Prometheus reads: figures of this process, of the interpreter and of the store.
 
-prometheus_client writes it; it is imported in the thread that writes the first page, because starting must not wait for
-it. A store that is unavailable is a figure like any other and never an error.
+prometheus_client encodes it. It is imported in the thread that writes the first page, because startup must not wait for
+it. An unavailable store is reported as a figure, never as an error.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 FRESH_SECONDS = 5.0
-"""How long an answer holds: several who look at the same time cost no more than one."""
+"""Minimum lifetime of a result: simultaneous scrapes share one query."""
 
 REST_FACTOR = 20
-"""How many times as long as the question took the store is left alone: looking costs it five percent at most."""
+"""Lifetime of a result as a multiple of its query time: queries take at most five percent of the store's time."""
 
 STORE_TIMEOUT_SECONDS = 5.0
-"""How long to wait for the store: those who look wait for ten, usually."""
+"""Timeout for the store. Scrapers usually wait for ten seconds."""
 
 log = logging.getLogger("accord.metrics")
 
@@ -57,12 +57,12 @@ NODES = Metric("accord_nodes", MetricKind.GAUGE, (), "Nodes that hold a lease")
 
 
 class StoreFigures:
-    """Looks into a store, now and then."""
+    """Counts waiting work in a store, with a cache."""
 
     def __init__(
         self, store: Store, agents: Iterable[str] = (), *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Look into `store`; the queues of `agents` are named even if nothing waits there."""
+        """Count in `store`. The queues of `agents` are listed even if empty."""
         self._store = store
         self._queues = (*agents, TIMERS)
         self._clock = clock
@@ -71,7 +71,7 @@ class StoreFigures:
         self._asking = asyncio.Lock()
 
     async def look(self) -> tuple[Tally, ...]:
-        """Return what waits, as of a few seconds ago at most."""
+        """Return the counts from the cache or, once it has expired, from the store."""
         async with self._asking:
             began = self._clock()
             if began >= self._fresh_until or not self._found:
@@ -87,7 +87,7 @@ class StoreFigures:
                 return await self._store.read(monitoring.count_waiting)
         except (StoreUnavailable, TimeoutError) as error:
             log.warning("store unavailable", extra={"doing": "metrics", "reason": str(error) or "no answer in time"})
-        except Exception:  # the rest of the page must be shown all the same
+        except Exception:  # the remaining page must still be served
             log.exception("nothing could be counted")
         return None
 
@@ -112,7 +112,7 @@ def _tally(metric: Metric, numbers: dict[tuple[str, ...], float]) -> Tally:
 
 
 WORKER = "worker"
-"""The label that tells the processes of one address apart, of which every reading reaches another."""
+"""Label that distinguishes the worker processes behind one address. Each scrape may reach a different one."""
 
 _BOUNDS = (*map(str, BUCKETS), "+Inf")
 
@@ -121,14 +121,14 @@ class Exposition:
     """Writes the page."""
 
     def __init__(self, metrics: Metrics, store: StoreFigures, *, version: str, worker: str | None = None) -> None:
-        """Show `metrics` and what waits in the store; of several processes, each is a `worker` of another name."""
+        """Expose `metrics` and the counts of the store. With several processes, `worker` names this one."""
         self._metrics = metrics
         self._store = store
         self._version = version
         self._worker = worker
 
     async def __call__(self, accept: str) -> tuple[bytes, str]:
-        """Return the page in the form that an Accept header asks for, and that form's media type."""
+        """Return the page in the format of an Accept header, and its media type."""
         waiting = await self._store.look()
         return await asyncio.to_thread(self._write, accept, waiting)
 
@@ -137,7 +137,7 @@ class Exposition:
 
         try:
             encode, media_type = choose_encoder(accept)
-        except (TypeError, ValueError):  # how it refuses a version that is none
+        except (TypeError, ValueError):  # raised for an invalid version
             encode, media_type = choose_encoder("")
         return encode(_Families(self._families(waiting))), media_type
 
@@ -148,7 +148,7 @@ class Exposition:
 
     @cached_property
     def _process(self) -> "CollectorRegistry":
-        """What is known about the process: the version, its memory and descriptors, the interpreter and its garbage."""
+        """Figures of the process: version, memory, descriptors, the interpreter and its garbage collection."""
         from prometheus_client import CollectorRegistry, GCCollector, Info, PlatformCollector, ProcessCollector
 
         registry = CollectorRegistry()
@@ -159,7 +159,7 @@ class Exposition:
 
 
 class _Families:
-    """A registry as encoders see one."""
+    """A registry, as encoders require one."""
 
     def __init__(self, families: Iterator["Family"]) -> None:
         self._families = families
@@ -185,7 +185,7 @@ def _family(found: Tally | Durations) -> "Family":
 
 
 def _labelled(family: "Family", name: str, value: str) -> "Family":
-    """Return a family whose samples have one more label."""
+    """Return a family with an additional label."""
     from prometheus_client.metrics_core import Metric
 
     labelled = Metric(family.name, family.documentation, family.type, family.unit)

@@ -1,7 +1,8 @@
 """Log records of a server: their event names, and their form as text or JSON.
 
-A sentence may be improved; its event name stays. A test finds every record that this package writes in `EVENTS`, and
-the documentation lists them all. Commands that serve set logging up; an application that mounts an agent has its own.
+A message may be improved, but its event name is stable. A test requires every record of this package in `EVENTS`, and
+the documentation lists them all. Serving commands configure logging. An application that mounts an agent has its own
+configuration.
 """
 
 import json
@@ -18,10 +19,10 @@ from accord.engine.hooks import Detail, ExecutionStarted, TaskFinished
 from accord.protocol import http_headers
 
 FOREIGN_EVENT = "log"
-"""The name of what somebody else wrote: an agent, or a library."""
+"""Event name of records from agents and libraries."""
 
 EVENTS: Mapping[str, str] = {
-    # Requests and who makes them.
+    # Requests and callers.
     "request failed": "request.failed",
     "call failed": "request.failed",
     "a request failed": "console.request_failed",
@@ -49,7 +50,7 @@ EVENTS: Mapping[str, str] = {
     "agent not reached": "mcp.not_reached",
     "task cancelled": "mcp.task_cancelled",
     "task was not cancelled": "mcp.task_not_cancelled",
-    # The node, its runs and its store.
+    # The node, its executions and its store.
     "server started": "server.started",
     "server stopped": "server.stopped",
     "cannot start": "server.not_started",
@@ -102,7 +103,7 @@ EVENTS: Mapping[str, str] = {
     "webhook refused: not its task": "report.not_its_task",
     "webhook refused: wrong signature": "report.wrong_signature",
     "a webhook failed": "trigger.failed",
-    # Agents elsewhere.
+    # Remote agents.
     "remote agent acknowledged": "remote.acknowledged",
     "remote agent cannot be asked": "remote.not_asked",
     "remote agent is not there yet: %s: %s": "remote.not_there",
@@ -124,7 +125,7 @@ EVENTS: Mapping[str, str] = {
     "cancel was not passed on": "cancel.not_passed_on",
     "cancels were not passed on": "cancel.loop_failed",
     "bridge is ready": "isek.ready",
-    # Kinds of agents.
+    # Agent types.
     "kind of agent cannot be used": "agent.kind_unusable",
     "agent could not cancel": "agent.cancel_failed",
     "agent does not stop": "agent.does_not_stop",
@@ -198,25 +199,25 @@ EVENTS: Mapping[str, str] = {
     "there is no keyring": "keys.no_keyring",
     "the keyring cannot be asked": "keys.keyring_failed",
 }
-"""What a record says, before anything is filled in -> its name. Two sentences may mean the same."""
+"""Message template of a record -> its event name. Two messages may share one."""
 
 
 STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-"""What every record has; everything else was said about it."""
+"""Fields of every record. Other fields are extra."""
 
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""What a terminal would obey, reorder, or take for the end of a line: a record may tell what somebody else has said."""
+"""Characters that a terminal would interpret, reorder, or take for a line end. Records may contain foreign text."""
 
 OWN_FIELDS = ("ts", "level", "event", "logger", "message", "exception")
-"""What every record says as JSON; what else is said under one of these names has a line below it."""
+"""JSON fields of every record. An extra field with one of these names gets a trailing underscore."""
 
 NO_CONTEXT: Mapping[str, str] = MappingProxyType({})
 
 _log_context: ContextVar[Mapping[str, str]] = ContextVar("accord_about", default=NO_CONTEXT)
-"""What everything is about that is done here: the task of a run, for the records of its agent as well."""
+"""Context of all records written here: the task of an execution, also for its agent's own records."""
 
 SERVER_LOGGER = "accord.server"
-"""The logger of a server's start and stop: no fault, but what a stream of records begins and ends with."""
+"""Logger of a server's start and stop, which frame a stream of records."""
 
 log = logging.getLogger("accord.tasks")
 
@@ -224,14 +225,14 @@ PLAIN = re.compile(r"[\w.:/@+-]+", re.ASCII)
 
 
 class LineFormatter(logging.Formatter):
-    """A record as a line: when, how bad, of whom, what, and then `name=value` for whatever else is said of it."""
+    """Formats a record as a line: time, level, logger, message, and then `name=value` for each extra field."""
 
     converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Return the line; a traceback, if there is one, comes below it."""
+        """Return the line. A traceback follows on the next lines."""
         said = _harmless(record.message).replace("\n", "\\n")
         about = "".join(
             f" {name}={_format_value(value)}" for name, value in (_extra_fields(record) | _trace_fields()).items()
@@ -239,15 +240,15 @@ class LineFormatter(logging.Formatter):
         return f"{self.formatTime(record)} {record.levelname} {record.name}: {said}{about}"
 
     def formatException(self, ei: Any) -> str:
-        """Return a traceback, whose last line may be anybody's words."""
+        """Return a traceback. Its last line may contain foreign text."""
         return _harmless(super().formatException(ei))
 
 
 class JsonFormatter(LineFormatter):
-    """A record as a JSON object in one line, with a name that stays, and with what it is about."""
+    """Formats a record as a one-line JSON object, with its event name and its context."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line; what JSON cannot say is said as text."""
+        """Return the line. Values without a JSON form are converted to text."""
         is_ours = record.name == "accord" or record.name.startswith("accord.")
         said: dict[str, Any] = {
             "ts": self.formatTime(record),
@@ -264,13 +265,14 @@ class JsonFormatter(LineFormatter):
 
 
 FORMS: Mapping[str, type[LineFormatter]] = {"text": LineFormatter, "json": JsonFormatter}
-"""How records may look, by the name of the setting."""
+"""Formatters by the name of the setting."""
 
 
 def configure_logging(form: str = "text", level: str = "warning") -> None:
-    """Write our records from a level on, and others' warnings, to standard error, unless the program has handlers.
+    """Log to standard error, unless the program has handlers.
 
-    Start and stop of the server are always written as JSON, and never as text: people see a panel instead.
+    It writes records of Accord from `level` on, and warnings of other loggers. Start and stop of the server are always
+    logged as JSON, and never as text: people see a panel instead.
     """
     root = logging.getLogger()
     if root.handlers:
@@ -283,7 +285,7 @@ def configure_logging(form: str = "text", level: str = "warning") -> None:
 
 
 def log_task_end(detail: TaskFinished) -> None:
-    """Write how a task ended."""
+    """Log the end of a task."""
     if not log.isEnabledFor(logging.INFO):  # the record costs every send
         return
     about = {"task_id": detail.task_id, "agent": detail.agent, "state": detail.state.name}
@@ -291,9 +293,9 @@ def log_task_end(detail: TaskFinished) -> None:
 
 
 def log_context_hook(detail: Detail) -> None:
-    """Let all records of a run, its agent's own as well, say what they are about; this is the hook.
+    """Add the task to the context of all records of an execution; this is the hook.
 
-    It is told within the run, whose context nobody else has.
+    That includes records of its agent. The hook is called within the execution's own context.
     """
     if isinstance(detail, ExecutionStarted):
         said = {"task_id": detail.task_id, "context_id": detail.context_id, "agent": detail.agent}
@@ -301,12 +303,12 @@ def log_context_hook(detail: Detail) -> None:
 
 
 def _extra_fields(record: logging.LogRecord) -> dict[str, Any]:
-    """Return what a record says besides what every record has."""
+    """Return the extra fields of a record."""
     return {name: value for name, value in vars(record).items() if name not in STANDARD_FIELDS}
 
 
 def _trace_fields() -> dict[str, str]:
-    """Return which span what is written belongs to, if it is traced."""
+    """Return the IDs of the current trace and span, if traced."""
     found = http_headers.trace_ids(tracing.current())
     return {} if found is None else {"trace_id": found[0], "span_id": found[1]}
 

@@ -1,8 +1,8 @@
 """Metrics of a process: a row for each, plain counters, and the hook that updates them.
 
-Labels are agents, operations, bindings, dialects, states and reasons; never a tenant, an owner or a task, of which
-there is no end. Every request passes here several times, so counting must cost next to nothing. Numbers are changed on
-the event loop only.
+Labels are agents, operations, bindings, dialects, states and reasons, but never a tenant, an owner or a task, whose
+number is unbounded. Every request is counted several times, so counting must cost next to nothing. Numbers are changed
+on the event loop only.
 """
 
 from bisect import bisect_left
@@ -30,14 +30,14 @@ from accord.protocol import lifecycle
 from accord.storage.encoding import state_name
 
 Labels = tuple[str, ...]
-"""The values of a metric's labels, in their order."""
+"""Values of a metric's labels, in their order."""
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""Upper bounds in seconds: from reading a task, which is below a millisecond, to agents that work for minutes."""
+"""Upper bounds in seconds: from reading a task, below a millisecond, to agents that work for minutes."""
 
 
 class MetricKind(Enum):
-    """What a number does: it only grows, it goes up and down, or it is many durations."""
+    """Type of a metric: a counter only grows, a gauge goes up and down, a histogram counts durations."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -45,7 +45,7 @@ class MetricKind(Enum):
 
 
 class Metric(NamedTuple):
-    """One row of the documentation: the values of its labels are few and chosen by the operator or by us."""
+    """One documented metric. Its label values are few and chosen by the operator or by Accord."""
 
     name: str
     kind: MetricKind
@@ -54,10 +54,10 @@ class Metric(NamedTuple):
 
 
 class Tally(dict[Labels, float]):
-    """A counter or a gauge: a number for each combination of label values, 0 where there is none yet."""
+    """A counter or a gauge: a number per combination of label values, 0 by default."""
 
     def __init__(self, metric: Metric) -> None:
-        """Begin with nothing; what has no labels begins with 0."""
+        """Start empty. A metric without labels starts at 0."""
         super().__init__({} if metric.labels else {(): 0})
         self.metric = metric
 
@@ -66,7 +66,7 @@ class Tally(dict[Labels, float]):
 
 
 class BucketCounts:
-    """How many durations fell into each bucket, the last of which has no bound, and what they add up to."""
+    """Number of durations per bucket, and their sum. The last bucket is unbounded."""
 
     __slots__ = ("counts", "total")
 
@@ -76,15 +76,15 @@ class BucketCounts:
 
 
 class Durations(dict[Labels, BucketCounts]):
-    """A histogram for each combination of label values."""
+    """A histogram per combination of label values."""
 
     def __init__(self, metric: Metric) -> None:
-        """Begin with nothing."""
+        """Start empty."""
         super().__init__()
         self.metric = metric
 
     def observe(self, labels: Labels, seconds: float) -> None:
-        """Add one."""
+        """Add a duration."""
         found = self.get(labels)
         if found is None:
             found = self[labels] = BucketCounts()
@@ -93,7 +93,7 @@ class Durations(dict[Labels, BucketCounts]):
 
 
 FAILED = "failed"
-"""The outcome of a delivery that will be tried again, or was given up."""
+"""Outcome of a delivery that will be retried or is dead."""
 
 COUNTER, GAUGE, HISTOGRAM = MetricKind
 
@@ -159,10 +159,13 @@ PUSH_DELIVERIES = Metric(
 
 
 class Metrics:
-    """The numbers of one process."""
+    """The metrics of one process."""
 
     def __init__(self, agents: Iterable[str] = ()) -> None:
-        """Begin with zeros for `agents`: what appears with its first event has no rate before."""
+        """Start with zeros for `agents`.
+
+        A series that appears with its first event has no earlier rate.
+        """
         self.requests = Tally(REQUESTS)
         self.request_seconds = Durations(REQUEST_SECONDS)
         self.unauthenticated = Tally(UNAUTHENTICATED)
@@ -202,10 +205,10 @@ class Metrics:
             NodeReaped: self._reaped,
             LeaseLost: self._lost,
         }
-        """Kind of what the core tells -> what counts it; these are the hooks."""
+        """Type of a hook's detail -> the method that counts it."""
 
     def watched(self, admit: Callable[[Presented], Awaitable[Caller]]) -> Callable[[Presented], Awaitable[Caller]]:
-        """Return the same way in, with a count of those who are refused."""
+        """Wrap an authentication function to count refused requests."""
 
         async def admit_or_count(presented: Presented) -> Caller:
             try:

@@ -1,7 +1,7 @@
 """Metrics of requests: an `A2A` that wraps another and counts and times its use.
 
-Outside of the guard it also sees refused requests. A request that cannot even be read is refused by the bindings, and
-is not counted here.
+Placed outside of the guard, it also counts refused requests. The bindings refuse unreadable requests, which are not
+counted here.
 """
 
 import time
@@ -40,19 +40,19 @@ PendingAnswer = Coroutine[Any, Any, T]
 
 INTERNAL_REASON = InternalError().row.reason
 NO_BINDING = "none"
-"""The binding, and the dialect, of whoever did not come through a binding."""
+"""Binding and dialect of requests that did not come through a binding."""
 
 _NAMES = {operation: operation.value for operation in Operation}
 _DIALECTS = {dialect.value: dialect.value for dialect in DialectName}
 
 
 class MeasuredA2A:
-    """An `A2A` whose use is counted."""
+    """An `A2A` that counts and times its requests."""
 
     def __init__(
         self, inner: HostedAgent, agent: str, metrics: Metrics, *, clock: Callable[[], float] = time.perf_counter
     ) -> None:
-        """Measure `inner`, the agent of that name, for `metrics`, which the agents of a process share."""
+        """Measure `inner`, the agent of that name, in `metrics`, which all agents of a process share."""
         self._inner = inner
         self._agent = agent
         self._metrics = metrics
@@ -65,7 +65,7 @@ class MeasuredA2A:
         return self._ask(Operation.SEND, self._inner.send, request, caller)
 
     def stream(self, request: SendRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
-        """Send a message and follow what comes of it."""
+        """Send a message and stream the events."""
         return self._follow(Operation.STREAM, self._inner.stream(request, caller, after), request, caller)
 
     def get(self, request: GetRequest, caller: Caller) -> PendingAnswer[Task]:
@@ -81,11 +81,11 @@ class MeasuredA2A:
         return self._ask(Operation.CANCEL, self._inner.cancel, request, caller)
 
     def execute(self, task_id: str, caller: Caller) -> PendingAnswer[Task]:
-        """Let a held task begin; A2A knows no such operation, so it is not counted."""
+        """Start a held task. A2A has no such operation, so it is not counted."""
         return self._inner.execute(task_id, caller)
 
     def subscribe(self, request: SubscribeRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
-        """Follow a task."""
+        """Subscribe to a task."""
         return self._follow(Operation.SUBSCRIBE, self._inner.subscribe(request, caller, after), request, caller)
 
     def push_set(self, request: PushConfig, caller: Caller) -> PendingAnswer[PushConfig]:
@@ -108,7 +108,7 @@ class MeasuredA2A:
         """Read the card for authenticated callers."""
         return self._ask(Operation.EXTENDED_CARD, self._inner.extended_card, request, caller)
 
-    # --- asking, with a stopwatch ---------------------------------------------------------------------------------
+    # --- counting and timing --------------------------------------------------------------------------------------
 
     async def _ask(
         self, operation: Operation, ask: Callable[[R, Caller], Awaitable[T]], request: R, caller: Caller
@@ -141,7 +141,7 @@ class MeasuredA2A:
                 metrics.stream_events[agent] += 1
                 yield begun.pop()
                 with suppress(StopAsyncIteration):
-                    while True:  # no event is held while its reader takes its time: it may be a large task
+                    while True:  # hold no event while its reader is slow: it may be a large task
                         begun.append(await anext(events))
                         metrics.stream_events[agent] += 1
                         yield begun.pop()

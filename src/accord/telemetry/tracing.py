@@ -1,7 +1,7 @@
 """OpenTelemetry traces of a process, and an `A2A` that traces requests; needs the extra `otel`.
 
-Nothing imports this before a setting asks for traces. Contexts travel as W3C writes them and by no other propagator:
-what else OpenTelemetry would send along, such as baggage, is not for other servers.
+Nothing imports this before a setting enables traces. Only W3C trace contexts are propagated: OpenTelemetry's other
+data, such as baggage, is not meant for other servers.
 """
 
 import asyncio
@@ -34,10 +34,10 @@ from accord.telemetry.metrics import Metrics
 from accord.telemetry.request_metrics import INTERNAL_REASON, MeasuredA2A, R, T
 
 SCOPE = "accord"
-"""The name of the instrumentation, and of the service where nobody has named it."""
+"""Name of the instrumentation, and the default name of the service."""
 
 FLUSH_MS = 3000
-"""How long a server that stops waits until its last spans are sent: it is not to be killed because of them."""
+"""How long a stopping server waits for its last spans, so that it is not killed because of them."""
 
 EXPORTERS = "OTEL_TRACES_EXPORTER"
 _GROUP = "opentelemetry_traces_exporter"
@@ -52,17 +52,17 @@ _EXECUTION = contexts.create_key("accord-run")
 
 
 class RecordedSpan:
-    """Something being done, as a span."""
+    """The span of an operation."""
 
     def __init__(self, span: otel.Span, around: Context | None, *, is_run: bool) -> None:
-        """Record in `span`, which was begun in `around`; what belongs to a run can find it."""
+        """Record in `span`, a child of `around`. `is_run` makes it available to operations within the execution."""
         context = otel.set_span_in_context(span, around)
         self._span = span
         self._context = contexts.set_value(_EXECUTION, self, context) if is_run else context
         self._used: dict[str, int] = {}
 
     def note(self, **facts: Fact | None) -> None:
-        """Add what has become known; a task that failed is a failure, and so is what has an `error`."""
+        """Add facts. An `error` or a failed task marks the span as failed."""
         for name, value in facts.items():
             if value is not None:
                 for attribute in FACTS[name]:
@@ -73,18 +73,18 @@ class RecordedSpan:
             self._span.set_status(otel.StatusCode.ERROR)
 
     def refused(self, reason: str) -> None:
-        """Say why a caller got nothing: not our failure, as OpenTelemetry counts."""
+        """Record the reason of a refused request, which OpenTelemetry does not count as a server failure."""
         self._span.set_attribute("error.type", reason)
 
     def use(self, **amounts: int) -> None:
-        """Add to what was used so far."""
+        """Add to the usage so far."""
         for name, amount in amounts.items():
             self._used[name] = self._used.get(name, 0) + amount
         self.note(**self._used)
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Let what is done inside belong to it."""
+        """Make this the current span of the block."""
         token = contexts.attach(self._context)
         try:
             yield
@@ -92,7 +92,7 @@ class RecordedSpan:
             contexts.detach(token)
 
     def end(self) -> None:
-        """Be done."""
+        """End the span."""
         self._span.end()
 
 
@@ -100,12 +100,12 @@ class Tracing:
     """Traces this process."""
 
     def __init__(self, provider: otel.TracerProvider) -> None:
-        """Record with what `provider` gives."""
+        """Record with tracers of `provider`."""
         self._provider = provider
         self._tracer = provider.get_tracer(SCOPE, version(SCOPE))
 
     def current(self) -> str | None:
-        """Return the context of what is being done here, which may be a span of the agent's own."""
+        """Return the current trace context, which may be of the agent's own span."""
         found = otel.get_current_span().get_span_context()
         if not found.is_valid:
             return None
@@ -113,7 +113,7 @@ class Tracing:
         return join_trace(parent, found.trace_state.to_header() if found.trace_state else None)
 
     def begin(self, doing: SpanStart) -> RecordedSpan:
-        """Begin a span that does not end where it begins."""
+        """Begin a span that ends in a different place."""
         described = describe(doing)
         parent = _parent(described.parent, getattr(doing, "trace", None))
         span = self._tracer.start_span(
@@ -123,7 +123,7 @@ class Tracing:
 
     @contextmanager
     def around(self, doing: SpanStart) -> Iterator[RecordedSpan]:
-        """Trace what is done inside; whoever is cancelled has not failed."""
+        """Trace a block. A cancellation does not mark the span as failed."""
         span = self.begin(doing)
         with span.current():
             try:
@@ -135,7 +135,7 @@ class Tracing:
                 span.end()
 
     def hear(self, detail: Detail) -> None:
-        """Add what models have used to the run that used it; this is the hook."""
+        """Add reported model usage to the span of its execution; this is the hook."""
         if isinstance(detail, UsageReported):
             run = contexts.get_value(_EXECUTION)
             if isinstance(run, RecordedSpan):
@@ -143,7 +143,7 @@ class Tracing:
                 run.use(input_tokens=detail.use.input_tokens, output_tokens=detail.use.output_tokens)
 
     def watched(self, admit: Callable[[Presented], Awaitable[Caller]]) -> Callable[[Presented], Awaitable[Caller]]:
-        """Return the same way in, where callers keep the context that their requests bring."""
+        """Wrap an authentication function so that callers carry the trace context of their requests."""
 
         async def admit_traced(presented: Presented) -> Caller:
             caller = await admit(presented)
@@ -152,15 +152,15 @@ class Tracing:
         return admit_traced
 
     async def flush(self) -> None:
-        """Send what has been recorded, if that does not take long."""
+        """Send recorded spans, with a short timeout."""
         if isinstance(self._provider, TracerProvider):
             await asyncio.to_thread(self._provider.force_flush, FLUSH_MS)
 
 
 def start() -> Tracing:
-    """Trace this process from now on: what a program does that only calls agents; servers have a setting.
+    """Trace this process, for programs that only call agents. Servers have a setting.
 
-    It is done with the provider of the application that we are part of, or with one by `OTEL_*`.
+    It uses the provider of the surrounding application, or one configured by `OTEL_*`.
     """
     provider = otel.get_tracer_provider()
     if isinstance(provider, otel.ProxyTracerProvider):
@@ -172,7 +172,7 @@ def start() -> Tracing:
 
 
 def _parent(parent: SpanParent, stated: str | None) -> Context | None:
-    """Return what a span goes on with; None is what is being done here, as for OpenTelemetry."""
+    """Return the parent context of a span. None selects the current span, as for OpenTelemetry."""
     if parent is SpanParent.HERE:
         return None
     if parent is SpanParent.HERE_OR_STATED and otel.get_current_span().get_span_context().is_valid:
@@ -181,7 +181,7 @@ def _parent(parent: SpanParent, stated: str | None) -> Context | None:
 
 
 def _own() -> TracerProvider:
-    """Return a provider as the variables of OpenTelemetry describe it; most of them its own parts read."""
+    """Return a provider configured by OpenTelemetry's variables. Its own components read most of them."""
     resource = Resource.create({SERVICE_VERSION: version(SCOPE)})
     if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
         resource = resource.merge(Resource({SERVICE_NAME: SCOPE}))
@@ -209,17 +209,17 @@ def _installed() -> str:
 
 
 class TracedA2A(MeasuredA2A):
-    """An `A2A` whose use is counted and traced."""
+    """An `A2A` that counts and traces its requests."""
 
     def __init__(self, inner: HostedAgent, agent: str, metrics: Metrics, tracing: Tracing) -> None:
-        """Trace what is asked of `inner`."""
+        """Trace requests to `inner`."""
         super().__init__(inner, agent, metrics)
         self._tracing = tracing
 
     async def _ask(
         self, operation: Operation, ask: Callable[[R, Caller], Awaitable[T]], request: R, caller: Caller
     ) -> T:
-        if ROWS[operation].streams:  # of which this is the beginning
+        if ROWS[operation].streams:  # this call is the beginning of a stream
             return await super()._ask(operation, ask, request, caller)
         span = self._begin(operation, caller)
         try:
@@ -239,13 +239,13 @@ class TracedA2A(MeasuredA2A):
         span, count = self._begin(operation, caller), 0
         try:
             async with aclosing(super()._follow(operation, events, request, caller)) as inner:  # type: ignore[type-var]
-                with span.current():  # never around a yield: whoever reads a stream does other things meanwhile
+                with span.current():  # never around a yield: the reader of a stream does other work meanwhile
                     begun = [await anext(inner)]
                 _note_result(span, begun[0].body)
                 count = 1
                 yield begun.pop()
                 with suppress(StopAsyncIteration):
-                    while True:  # no event is held while its reader takes its time: it may be a large task
+                    while True:  # hold no event while its reader is slow: it may be a large task
                         begun.append(await anext(inner))
                         count += 1
                         yield begun.pop()
@@ -274,7 +274,7 @@ def _note_result(span: RecordedSpan, result: object) -> None:
 
 
 def _note_failure(span: RecordedSpan, error: Exception) -> None:
-    """A request that cannot be answered is its caller's failure, unless the answer would have been ours to give."""
+    """Record a failure. Errors below 500 are the caller's, all others the server's."""
     if isinstance(error, AccordError) and error.row.http < 500:
         span.refused(error.row.reason)
     else:

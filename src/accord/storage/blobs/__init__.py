@@ -1,7 +1,7 @@
 """Blobs: the bytes of large file parts, stored once under their hash.
 
-`LargeParts` moves them out of messages and artifacts and back; `open_blobs` chooses their place. The references of
-tasks to blobs are `storage.commands.blobs`.
+`LargeParts` moves them out of messages and artifacts and back. `open_blobs` opens the configured blob store. The
+references from tasks to blobs are in `storage.commands.blobs`.
 """
 
 from accord.storage.blobs.blob_store import BlobCorrupt, BlobMissing, Blobs, open_blobs, sweep

@@ -1,8 +1,8 @@
-"""Stores of blobs: the database's own table, a directory, or another backend by the scheme of its address.
+"""Blob stores: the database's own table, a directory, or another backend by address scheme.
 
-A blob outside of the database has a row in its table, written first. So bytes that were just put are not removed before
-the reference to them is stored, and what a crash leaves behind is found again. A place that cannot be reached, or is
-full, raises the store's own `StoreUnavailable` and `StoreFull`.
+A blob outside of the database has a row in its table, written first. New bytes are therefore kept until their reference
+is stored, and leftovers of a crash are found again. A backend that is unreachable or full raises the store's own
+`StoreUnavailable` and `StoreFull`.
 """
 
 import asyncio
@@ -27,49 +27,52 @@ from accord.storage.store import Store, StoreFull, StoreRefused, StoreUnavailabl
 
 
 class Blobs(Protocol):
-    """A place for bytes, which are found again by their hash; every tenant has its own."""
+    """Stores bytes under their hash, separately for each tenant."""
 
     async def put(self, tenant: str, data: bytes) -> str:
-        """Keep bytes durably and return their hash (SHA-256 in hexadecimal); the same bytes are kept once."""
+        """Store bytes durably and return their hash (SHA-256 in hexadecimal). Equal bytes are stored once."""
 
     async def get(self, tenant: str, hash: str) -> bytes:
         """Return the bytes with this hash, or raise `BlobMissing`."""
 
     def pieces(self, tenant: str, hash: str) -> AsyncIterator[bytes]:
-        """Yield the bytes with this hash in pieces, or raise `BlobMissing`, after the last piece `BlobCorrupt`."""
+        """Yield the bytes with this hash in pieces.
+
+        Raises `BlobMissing`, or `BlobCorrupt` after the last piece.
+        """
 
     async def sizes(self, tenant: str, hashes: Iterable[str]) -> dict[str, int]:
-        """Return the sizes of bytes by their hashes; unknown ones are left out."""
+        """Return the sizes of blobs by hash. Unknown hashes are omitted."""
 
     async def delete(self, tenant: str, hash: str) -> None:
-        """Remove bytes, if there are such, no task refers to them and nobody has put them lately."""
+        """Remove a blob, unless a task refers to it or it was stored recently."""
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close the store."""
 
 
 PIECE = 256 * 1024
-"""Bytes of a file that are read at a time."""
+"""Bytes of a file read at a time."""
 
 RANGE = 1024 * 1024
-"""Bytes that are asked for at a time where each piece is a request."""
+"""Bytes read at a time where each read is a request."""
 
 
 class BlobMissing(Exception):
-    """The bytes of a large part are not where they were put."""
+    """The bytes of a large part are missing."""
 
 
 class BlobCorrupt(BlobMissing):
-    """The bytes of a large part are not the ones that were put."""
+    """The bytes of a large part differ from the stored ones."""
 
 
 async def hash_of(data: bytes) -> str:
-    """Return the hash of bytes; megabytes of them must not hold up the loop."""
+    """Return the hash of bytes, computed in a thread: megabytes would block the loop."""
     return await asyncio.to_thread(hexdigest, data)
 
 
 async def verify_blob(data: bytes | None, hash: str) -> bytes:
-    """Return what was found for a hash, if it is what was put."""
+    """Return a blob's bytes if they match the hash."""
     if data is None:
         raise BlobMissing(f"Nothing is kept with the hash {hash}")
     if await hash_of(data) != hash:
@@ -78,20 +81,20 @@ async def verify_blob(data: bytes | None, hash: str) -> bytes:
 
 
 def hexdigest(data: bytes) -> str:
-    """Return the hash of bytes, at once."""
+    """Return the hash of bytes, computed in this thread."""
     return hashlib.sha256(data).hexdigest()
 
 
 class TableBlobs:
-    """The store's table as a place for bytes."""
+    """Stores blobs in the database's table."""
 
     def __init__(self, store: Store, grace_ms: int = commands.GRACE_MS) -> None:
-        """Use a store; bytes that were put within `grace_ms` are not removed."""
+        """Use a store. Bytes stored within `grace_ms` are not removed."""
         self._store = store
         self._grace_ms = grace_ms
 
     async def put(self, tenant: str, data: bytes) -> str:
-        """Keep bytes and return their hash."""
+        """Store bytes and return their hash."""
         hash = await hash_of(data)
         await self._store.do(commands.put_blob, tenant, hash, data)
         return hash
@@ -101,79 +104,85 @@ class TableBlobs:
         return await verify_blob(await self._store.read(commands.read_blob, tenant, hash), hash)
 
     async def pieces(self, tenant: str, hash: str) -> AsyncIterator[bytes]:
-        """Yield the bytes with this hash as one piece: SQLite reads a value as a whole for each range of it."""
+        """Yield the bytes as one piece. SQLite reads the whole value for each range of it."""
         yield await self.get(tenant, hash)
 
     async def sizes(self, tenant: str, hashes: Iterable[str]) -> dict[str, int]:
-        """Return the sizes of bytes by their hashes."""
+        """Return the sizes of blobs by hash."""
         return await self._store.read(commands.sizes, tenant, hashes)
 
     async def delete(self, tenant: str, hash: str) -> None:
-        """Remove bytes that nobody needs."""
+        """Remove an unreferenced blob."""
         await self._store.do(commands.delete_blob, tenant, hash, self._grace_ms)
 
     async def close(self) -> None:
-        """Do nothing: the store is closed by whoever opened it."""
+        """Do nothing: the store's opener closes it."""
 
 
 REMOVAL_SECONDS = REMOVAL_MS / 1000 / 2
-"""When a removal gives up: well before others may think that it did."""
+"""Timeout of a removal, well before other nodes assume that it failed."""
 
 LOOK_AGAIN_SECONDS = 0.1
-"""How soon to look again whether bytes that are being removed are gone; nearly nobody ever waits for that."""
+"""Polling interval while the same bytes are being removed, which is rare."""
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 @runtime_checkable
 class PiecewiseBackend(Protocol):
-    """A shelf that can be read in pieces; the bytes of others are in memory while they are sent."""
+    """A backend that supports reading in pieces.
+
+    Blobs of other backends are held in memory while they are sent.
+    """
 
     def pieces(self, name: str) -> AsyncIterator[bytes]:
-        """Yield what is there; nothing if nothing is."""
+        """Yield the bytes of this name in pieces, or nothing if the name is unknown."""
 
 
 class Shelf(Protocol):
-    """Files or objects by name. A name is a path of three plain segments, and stands for the same bytes forever."""
+    """Backend for files or objects by name.
+
+    A name is a path of three plain segments. Its bytes never change.
+    """
 
     async def write(self, name: str, data: bytes, hash: str) -> None:
-        """Write bytes durably, unless they are there."""
+        """Write bytes durably, unless the name exists."""
 
     async def read(self, name: str) -> bytes | None:
-        """Return what is there."""
+        """Return the bytes of this name, or None."""
 
     async def remove(self, name: str) -> None:
-        """Remove what is there."""
+        """Remove the bytes of this name."""
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close the backend."""
 
 
 class BackendBlobs:
-    """A shelf as a place for bytes."""
+    """Stores blobs in a backend, with a row for each in the database."""
 
     def __init__(self, store: Store, shelf: Shelf, grace_ms: int = GRACE_MS) -> None:
-        """Use a shelf, with notes in a store; bytes that were put within `grace_ms` are not removed."""
+        """Use a backend, with rows in a store. Bytes stored within `grace_ms` are not removed."""
         self._store = store
         self._shelf = shelf
         self._grace_ms = grace_ms
 
     async def put(self, tenant: str, data: bytes) -> str:
-        """Keep bytes and return their hash."""
+        """Store bytes and return their hash."""
         hash = await hash_of(data)
         if await self._note(tenant, hash, len(data)) is BlobPlace.ELSEWHERE:
             await self._shelf.write(blob_path(tenant, hash), data, hash)
         return hash
 
     async def get(self, tenant: str, hash: str) -> bytes:
-        """Return the bytes with this hash, also those that the table has from before a shelf was used."""
+        """Return the bytes with this hash. Blobs from before the backend was configured are read from the table."""
         found = await self._shelf.read(blob_path(tenant, hash))
         if found is None:
             found = await self._store.read(commands.read_blob, tenant, hash)
         return await verify_blob(found, hash)
 
     async def pieces(self, tenant: str, hash: str) -> AsyncIterator[bytes]:
-        """Yield the bytes with this hash in pieces, if the shelf has them so, and check them at the end."""
+        """Yield the bytes in pieces where supported, and verify the hash at the end."""
         digest, is_there = hashlib.sha256(), False
         if isinstance(self._shelf, PiecewiseBackend):
             async for piece in self._shelf.pieces(blob_path(tenant, hash)):
@@ -186,11 +195,11 @@ class BackendBlobs:
             raise BlobCorrupt(f"What is kept with the hash {hash} has another one")
 
     async def sizes(self, tenant: str, hashes: Iterable[str]) -> dict[str, int]:
-        """Return the sizes of bytes by their hashes, as they were noted."""
+        """Return the sizes of blobs by hash, as recorded in the database."""
         return await self._store.read(commands.sizes, tenant, hashes)
 
     async def delete(self, tenant: str, hash: str) -> None:
-        """Remove bytes that nobody needs."""
+        """Remove an unreferenced blob."""
         mark = await self._store.do(commands.begin_removal, tenant, hash, self._grace_ms)
         if mark is None:
             return
@@ -202,11 +211,11 @@ class BackendBlobs:
         await self._store.do(commands.end_removal, tenant, hash, mark)
 
     async def close(self) -> None:
-        """Let go of the shelf."""
+        """Close the backend."""
         await self._shelf.close()
 
     async def _note(self, tenant: str, hash: str, size: int) -> BlobPlace:
-        """Note bytes; if the same ones are just being removed, wait until that is over."""
+        """Record a blob. If the same bytes are being removed, wait for the removal to end."""
         for _ in range(int(REMOVAL_SECONDS / LOOK_AGAIN_SECONDS)):
             noted = await self._store.do(commands.put_blob_row, tenant, hash, size)
             if noted is not BlobPlace.LEAVING:
@@ -216,9 +225,9 @@ class BackendBlobs:
 
 
 def blob_path(tenant: str, hash: str) -> str:
-    """Return where a tenant's bytes are on a shelf.
+    """Return the path of a tenant's blob in a backend.
 
-    The tenant's name is hashed as well: it may hold anything, and file systems fold case and forbid characters.
+    The tenant's name is hashed too: it may contain any character, and file systems fold case and forbid characters.
     """
     if not _HASH.fullmatch(hash):
         raise BlobMissing(f"{hash!r} is not a hash")
@@ -226,9 +235,10 @@ def blob_path(tenant: str, hash: str) -> str:
 
 
 class BlobsKind(Struct, frozen=True, kw_only=True):
-    """A place for large parts: `open` gives its shelf, or raises StoreRefused; `options` are those of its address.
+    """A type of blob backend.
 
-    It is called on no loop that runs, so what belongs to one is made with the first request.
+    `open` returns the backend or raises StoreRefused. `options` are the options of its address. `open` is called
+    without a running loop, so create loop-bound objects with the first request.
     """
 
     open: Callable[[Location], Shelf]
@@ -242,23 +252,23 @@ BLOBS = Group(
     {"dir": "accord.storage.blobs.blob_store:DIRECTORY", "s3": "accord.storage.blobs.s3:KIND"},
     taken=("table",),
 )
-"""All of them, by the scheme of their address."""
+"""All backend types by address scheme."""
 
 
 T = TypeVar("T")
 
 OWNER_ONLY = 0o700
-"""The mode of a directory for its owner only."""
+"""Mode of a directory that only its owner may access."""
 
 LEFTOVER_SECONDS = 86_400
-"""A file that is still being written after a day was left behind by a crash."""
+"""Age after which an unfinished file is the leftover of a crash."""
 
 
 class DirectoryBackend:
-    """Files below a directory."""
+    """Stores files below a directory."""
 
     def __init__(self, root: Path) -> None:
-        """Use a directory; it is created if it is not there."""
+        """Use a directory. It is created if missing."""
         self._root = root
         self._unfinished = root / "unfinished"
         with _translating(root):
@@ -268,15 +278,15 @@ class DirectoryBackend:
             self._remove_leftovers()
 
     async def write(self, name: str, data: bytes, hash: str) -> None:
-        """Write a file durably, unless it is there."""
+        """Write a file durably, unless it exists."""
         await self._in_thread(lambda: self._write(self._root / name, data))
 
     async def read(self, name: str) -> bytes | None:
-        """Return what a file holds."""
+        """Return the content of a file, or None."""
         return await self._in_thread(lambda: self._read(self._root / name))
 
     async def pieces(self, name: str) -> AsyncIterator[bytes]:
-        """Yield what a file holds."""
+        """Yield the content of a file in pieces."""
         file = await self._in_thread(lambda: self._opened(self._root / name))
         if file is None:
             return
@@ -305,7 +315,7 @@ class DirectoryBackend:
             for folder in (path.parent.parent, path.parent):
                 folder.mkdir(mode=OWNER_ONLY, exist_ok=True)
             self._create(path, data)
-        # Also for a file that was there: whoever is writing it may not have come this far.
+        # Also for an existing file: its concurrent writer may not have reached this step.
         for folder in (path.parent, path.parent.parent, self._root):
             _sync(folder)
 
@@ -334,7 +344,7 @@ class DirectoryBackend:
             return path.open("rb")
         except FileNotFoundError:
             if not self._unfinished.is_dir():
-                raise  # not the file but the disk is gone
+                raise  # the disk is gone, rather than the file
             return None
 
     def _remove_leftovers(self) -> None:
@@ -380,16 +390,16 @@ _SCHEME = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*):.*", re.DOTALL)
 
 
 def open_blobs(url: str, store: Store, env: Mapping[str, str], grace_ms: int = GRACE_MS) -> Blobs:
-    """Open the place for large parts.
+    """Open the blob store for large parts.
 
-    `env` has the credentials of S3 under the names that AWS's own tools use. Bytes that were put within `grace_ms` are
-    not removed, because the reference to them may be on its way.
+    `env` has the credentials of S3 under the names of AWS's own tools. Bytes stored within `grace_ms` are not removed,
+    because the reference to them may be pending.
     """
     return TableBlobs(store, grace_ms) if url == TABLE else BackendBlobs(store, open_backend(url, env), grace_ms)
 
 
 def open_backend(url: str, env: Mapping[str, str]) -> Shelf:
-    """Open a place outside of the store."""
+    """Open a blob backend outside of the store."""
     match = _SCHEME.fullmatch(url)
     scheme = match["scheme"] if match else "dir"
     if not url or scheme not in BLOBS:
@@ -405,11 +415,11 @@ def open_backend(url: str, env: Mapping[str, str]) -> Shelf:
 
 
 SWEEP_BATCH = 1000
-"""Blobs that are removed at a time."""
+"""Maximum number of blobs removed at a time."""
 
 
 async def sweep(store: Store, blobs: Blobs, grace_ms: int = GRACE_MS) -> int:
-    """Remove blobs that nobody has needed for a while, and return how many were tried."""
+    """Remove blobs unreferenced for `grace_ms`, and return how many removals were attempted."""
     found = await store.read(list_unreferenced, SWEEP_BATCH, grace_ms)
     for tenant, hash in found:
         await blobs.delete(tenant, hash)

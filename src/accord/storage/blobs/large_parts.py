@@ -1,4 +1,4 @@
-"""Moves the bytes of large parts from messages and artifacts to blobs, and back."""
+"""Moves the bytes of large parts between messages or artifacts and blobs."""
 
 import asyncio
 import hmac
@@ -18,10 +18,10 @@ from accord.storage.store import Store
 T = TypeVar("T")
 
 Link = Callable[[Part, str], Part]
-"""Returns what takes the place of a detached part whose bytes have a hash."""
+"""Returns the replacement of a detached part, given its hash."""
 
 THRESHOLD = 64 * 1024
-"""Bytes up to here stay where they are: looking them up would cost more than carrying them along."""
+"""Largest size stored inline. Looking up a smaller blob would cost more than carrying it."""
 
 SECRET_BYTES = 33
 """A multiple of three, so that every reference begins with the same base64 text."""
@@ -30,35 +30,35 @@ HASH_BYTES = 32
 
 
 class LargeParts:
-    """Moves large parts between the model's values and a place for bytes."""
+    """Moves large parts between model values and a blob store."""
 
     def __init__(self, blobs: Blobs, secret: bytes, threshold: int = THRESHOLD) -> None:
-        """Use `open` unless you have the store's secret; parts of more than `threshold` bytes are large."""
+        """Prefer `open` unless you have the store's secret. Parts of more than `threshold` bytes are large."""
         self._blobs = blobs
         self._secret = secret
         self._threshold = threshold
         self.marker = b64encode(secret).decode()
-        """The text that is in the JSON of a value if and only if a part of it is detached."""
+        """Text found in a value's JSON if and only if one of its parts is detached."""
 
     @classmethod
     async def open(cls, store: Store, blobs: Blobs, threshold: int = THRESHOLD) -> "LargeParts":
-        """Use a store's secret; a store without one gets one."""
+        """Use the store's secret, which is created if missing."""
         fresh = b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
         return cls(blobs, b64decode(await store.do(reference_secret, fresh)), threshold)
 
     def key(self, purpose: str) -> bytes:
-        """Return a key for something else that all nodes of this store have to agree on, now and after a restart."""
+        """Derive a key for another purpose. All nodes of this store get the same key, also after a restart."""
         return hmac.digest(self._secret, purpose.encode(), "sha256")
 
     def has_large(self, body: Holder) -> bool:
-        """Whether `detach` would have anything to do."""
+        """Whether `detach` would move any part."""
         for part in parts_of(body):  # noqa: SIM110  # every event passes here, and `any` takes twice as long
             if part.raw is not None and self._is_large(part):
                 return True
         return False
 
     async def detach(self, tenant: str, body: Holder) -> tuple[Holder, tuple[str, ...]]:
-        """Keep the bytes of large parts; return the value to store and the hashes of all bytes that it refers to."""
+        """Store the bytes of large parts. Return the value to store and the hashes of all blobs it refers to."""
         large = {part.raw for part in parts_of(body) if part.raw is not None and self._is_large(part)}
         hashes = dict(zip(large, await _gather(self._blobs.put(tenant, raw) for raw in large), strict=True))
 
@@ -70,9 +70,9 @@ class LargeParts:
         return stored, tuple(sorted(self._references(stored)))
 
     async def attach(self, tenant: str, body: Holder, link: Link | None = None, most: int = 0) -> Holder:
-        """Put the bytes of detached parts back; raises `BlobMissing` if some are gone.
+        """Put the bytes of detached parts back; raises `BlobMissing` if any are missing.
 
-        With `link`, parts that would make it more than `most` bytes in all become what `link` returns, unread.
+        With `link`, parts beyond a total of `most` bytes are replaced by its result, without reading them.
         """
         linked = await self._beyond(tenant, body, most) if link is not None else frozenset[str]()
         wanted = self._references(body) - linked
@@ -87,7 +87,7 @@ class LargeParts:
         return with_parts(body, attached)
 
     async def _beyond(self, tenant: str, body: Holder, most: int) -> frozenset[str]:
-        """Return the hashes of the detached parts that come after the first `most` bytes of them."""
+        """Return the hashes of the detached parts beyond their first `most` bytes."""
         wanted = dict.fromkeys(hash for part in parts_of(body) if (hash := self._reference(part)) is not None)
         if not wanted:
             return frozenset()
@@ -100,7 +100,7 @@ class LargeParts:
         return frozenset(beyond)
 
     async def opened(self, tenant: str, part: Part) -> tuple[int, AsyncIterator[bytes]]:
-        """Return the size of a part's bytes, detached or not, and the bytes piece by piece."""
+        """Return the size of a part's bytes, detached or not, and an iterator of the bytes."""
         hash = self._reference(part)
         if hash is None:
             raw = part.raw or b""
@@ -111,14 +111,14 @@ class LargeParts:
         return size, self._blobs.pieces(tenant, hash)
 
     def hash_of(self, part: Part) -> str | None:
-        """Return the hash of a part's bytes, if it has some, detached or not."""
+        """Return the hash of a part's bytes, detached or not; None without bytes."""
         return self._reference(part) or (None if part.raw is None else hexdigest(part.raw))
 
     def _is_large(self, part: Part) -> bool:
         return part.raw is not None and len(part.raw) > self._threshold and self._reference(part) is None
 
     def _reference(self, part: Part) -> str | None:
-        """Return the hash that a detached part stands for."""
+        """Return the hash of a detached part, or None."""
         raw = part.raw
         if raw is None or len(raw) != SECRET_BYTES + HASH_BYTES or not raw.startswith(self._secret):
             return None
@@ -133,7 +133,7 @@ async def _pieces(raw: bytes) -> AsyncIterator[bytes]:
 
 
 async def _gather(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Do everything at once; if something fails, the rest is waited for, so that nothing goes on behind our back."""
+    """Run all coroutines at once. After an error, wait for the others, so that none outlives the call."""
     done = await asyncio.gather(*work, return_exceptions=True)
     results: list[T] = []
     for result in done:

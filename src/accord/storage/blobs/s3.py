@@ -1,7 +1,7 @@
-"""Blobs in a bucket of S3-compatible storage, with requests signed by AWS Signature Version 4.
+"""Blobs in an S3-compatible bucket, with requests signed by AWS Signature Version 4.
 
-Four requests, addressed by path, signed with the hash of the payload, and retried. It knows nothing of tenants or
-references, makes no buckets and lists nothing.
+It uses four requests, addressed by path, signed with the hash of the payload, and retried. Tenants and references are
+outside its scope. It never creates buckets or lists objects.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from accord.storage.store import StoreRefused, StoreUnavailable
 
 
 class AwsCredentials(Struct, frozen=True, kw_only=True):
-    """Who signs; a session token goes with temporary keys."""
+    """AWS access keys. Temporary keys come with a session token."""
 
     access_key: str
     secret_key: str
@@ -33,7 +33,10 @@ class AwsCredentials(Struct, frozen=True, kw_only=True):
 
 
 class UnsignedRequest(Struct, frozen=True, kw_only=True):
-    """A request to sign: `path` as it is sent, percent-encoded; `headers` with lower-case names, `host` among them."""
+    """A request to sign.
+
+    `path` is percent-encoded as sent. `headers` have lower-case names and include `host`.
+    """
 
     method: str
     path: str
@@ -42,7 +45,7 @@ class UnsignedRequest(Struct, frozen=True, kw_only=True):
 
 
 def signed_headers(request: UnsignedRequest, credentials: AwsCredentials, region: str, at: datetime) -> dict[str, str]:
-    """Return the request's headers and those that sign it; `at` is the time in UTC."""
+    """Return the request's headers with its signature headers; `at` is the time in UTC."""
     stamp = f"{at:%Y%m%dT%H%M%SZ}"
     headers = {**request.headers, "x-amz-content-sha256": request.payload_hash, "x-amz-date": stamp}
     if credentials.session_token:
@@ -69,10 +72,10 @@ def _hmac(key: bytes, text: str) -> bytes:
 
 ATTEMPTS = 4
 PAUSE_SECONDS = 0.2
-"""Before the second attempt; twice as long before each further one, and any part of it, so that nodes spread out."""
+"""Pause before the second attempt. It doubles with each further attempt, with jitter so that nodes spread out."""
 
 TIMEOUT = aiohttp.ClientTimeout(total=120, sock_connect=5, sock_read=30)
-"""The longest that one attempt may take: a large part over a slow line, but no silence."""
+"""Timeout of one attempt: enough for a large part over a slow line, but not for a silent connection."""
 
 EMPTY_HASH = hashlib.sha256(b"").hexdigest()
 
@@ -83,20 +86,20 @@ _CODE = re.compile(rb"<Code>(?P<code>\w+)</Code>")
 
 
 class S3Response(NamedTuple):
-    """What the server said."""
+    """A response of the server."""
 
     status: int
     body: bytes
 
     @property
     def code(self) -> str:
-        """S3's name of an error, as far as there is one."""
+        """S3's error code, or an empty string."""
         found = _CODE.search(self.body)
         return found["code"].decode() if found else ""
 
 
 class S3Backend:
-    """Objects below a prefix of a bucket."""
+    """Stores objects below a prefix of a bucket."""
 
     def __init__(
         self,
@@ -108,7 +111,7 @@ class S3Backend:
         prefix: str = "",
         pause_seconds: float = PAUSE_SECONDS,
     ) -> None:
-        """Use a bucket; nothing is sent before the first blob."""
+        """Use a bucket. Nothing is sent before the first blob."""
         self._endpoint = endpoint.rstrip("/")
         self._folder = "/".join(part for part in (bucket, prefix.strip("/")) if part)
         self._region = region
@@ -117,12 +120,12 @@ class S3Backend:
         self._session: aiohttp.ClientSession | None = None
 
     async def write(self, name: str, data: bytes, hash: str) -> None:
-        """Write an object, unless it is there."""
+        """Write an object, unless it exists."""
         if (await self._send("HEAD", name)).status != 200:
             self._expect(await self._send("PUT", name, data, hash), 200, 201, 204)
 
     async def read(self, name: str) -> bytes | None:
-        """Return what an object holds."""
+        """Return the content of an object, or None."""
         answer = await self._send("GET", name)
         if answer.status == 404 and answer.code == "NoSuchKey":
             return None
@@ -130,7 +133,7 @@ class S3Backend:
         return answer.body
 
     async def pieces(self, name: str) -> AsyncIterator[bytes]:
-        """Yield what an object holds, in ranges: one that fails is asked for again."""
+        """Yield the content of an object in ranges. A failed range is retried."""
         at = 0
         while True:
             answer = await self._send("GET", name, range_from=at)
@@ -157,7 +160,7 @@ class S3Backend:
     async def _send(
         self, method: str, name: str, data: bytes = b"", hash: str = EMPTY_HASH, range_from: int | None = None
     ) -> S3Response:
-        """Send a request, again if the server is the reason that it failed."""
+        """Send a request. Connection errors, 5xx and 429 are retried."""
         url = URL(f"{self._endpoint}/{quote(f'{self._folder}/{name}')}", encoded=True)
         reason = ""
         for attempt in range(ATTEMPTS):
@@ -174,7 +177,7 @@ class S3Backend:
         raise StoreUnavailable(f"S3 at {self._endpoint}: {reason}")
 
     async def _attempt(self, method: str, url: URL, data: bytes, hash: str, range_from: int | None) -> S3Response:
-        # Signed anew each time: a signature is good for a quarter of an hour.
+        # Signed for each attempt: a signature is valid for 15 minutes.
         unsigned = UnsignedRequest(
             method=method, path=url.raw_path, headers={"host": url.host_port_subcomponent or ""}, payload_hash=hash
         )
@@ -182,14 +185,14 @@ class S3Backend:
         headers["accept-encoding"] = "identity"  # not signed: proxies change it
         if range_from is not None:
             headers["range"] = f"bytes={range_from}-{range_from + RANGE - 1}"
-        body = BytesIO(data) if method == "PUT" else None  # a stream, so that megabytes do not hold up the loop
+        body = BytesIO(data) if method == "PUT" else None  # a stream, so that megabytes do not block the loop
         async with self._connected().request(
             method, url, headers=headers, data=body, allow_redirects=False
         ) as response:
             return S3Response(response.status, await response.read())
 
     def _connected(self) -> aiohttp.ClientSession:
-        if self._session is None:  # it belongs to the loop that runs, which there is only now
+        if self._session is None:  # a session needs the running loop
             self._session = aiohttp.ClientSession(timeout=TIMEOUT, auto_decompress=False)
         return self._session
 
@@ -200,7 +203,7 @@ class S3Backend:
 
 
 class S3Options(NoOptions, frozen=True, kw_only=True):
-    """What the address of a bucket may say; without an endpoint it is Amazon's."""
+    """Options of a bucket's address. The default endpoint is Amazon's."""
 
     endpoint: str | None = None
     region: str = ""
@@ -214,7 +217,7 @@ def _open_bucket(where: Location) -> S3Backend:
     if not _BUCKET.fullmatch(where.host) or not _is_endpoint(endpoint):
         raise StoreRefused(
             f"The address of a bucket cannot be understood; write {BUCKET_ADDRESS_FORM}"
-        )  # it may hold a secret
+        )  # the address may contain a secret
     missing = [name for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if not env.get(name)]
     if missing:
         raise StoreRefused(f"Large parts in S3 need {' and '.join(missing)} in the environment")

@@ -1,5 +1,5 @@
-"""Commands of a store, written once for every engine.
+"""Commands of a store, written once for all engines.
 
-A command knows rows and the rules that must hold in one transaction (fences, sequence numbers, leases), never what a
-task means: documents and events come and go as JSON text. Tenant is the first argument of each.
+A command handles rows and the rules of one transaction (fences, sequence numbers, leases), never the meaning of a
+task. Documents and events are JSON text. The tenant is the first argument of each command.
 """

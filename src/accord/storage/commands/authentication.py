@@ -1,7 +1,7 @@
 """API keys and browser sessions of callers, used signatures, and sealed credentials for other servers.
 
-Only hashes of keys and cookies are stored. Times are by the database's clock, so that all nodes agree on what has
-expired. An API key that was made with another is good as long as both are.
+Only hashes of keys and cookies are stored. Times are by the database's clock, so that all nodes agree on expiry. An API
+key created from a parent key is valid as long as both are.
 """
 
 from collections.abc import Sequence
@@ -12,23 +12,23 @@ from msgspec import Struct
 from accord.storage.store import Row, Tx
 
 NEVER = 2**62
-"""Later than any time."""
+"""A time later than any other."""
 
 _ROLES = msgspec.json.Decoder(tuple[str, ...])
 _ENCODER = msgspec.json.Encoder()
 
 KEY_ID_LENGTH = 16
-"""Characters of an id that every key adds to that of the key it was made with."""
+"""Length of the ID that every key appends to its parent key's ID."""
 
 MAX_KEY_GENERATIONS = 4
-"""How many keys one may come from, with itself: each makes all that come of it longer."""
+"""Maximum nesting depth of API keys, the first included. Each generation makes the IDs of its descendants longer."""
 
 _KEY_ANCESTORS = ", ".join(
     f"substr(api_key.id, 1, {KEY_ID_LENGTH * number})" for number in range(1, MAX_KEY_GENERATIONS + 1)
 )
 
 KEY_REVOKED_AT = f"(SELECT min(made.revoked_at) FROM api_key AS made WHERE made.id IN ({_KEY_ANCESTORS}))"
-"""When a key was revoked, or one that it comes from."""
+"""The earliest revocation time of a key and its ancestors."""
 
 KEY_IS_LIVE = f"({KEY_REVOKED_AT} IS NULL AND (api_key.expires_at IS NULL OR api_key.expires_at > {{now}}))"
 
@@ -37,7 +37,10 @@ _KEY_COLUMNS = f"""id, hash, name, owner, tenant, roles, created_at, expires_at,
 
 
 class NewApiKey(Struct, frozen=True, kw_only=True):
-    """A key to keep; without a `tenant` its holder may name any. It ends after `lasts_ms`, at the latest at `until`."""
+    """An API key to store.
+
+    Without a `tenant` its holder may use any tenant. It expires after `lasts_ms`, and no later than `until`.
+    """
 
     id: str
     hash: str
@@ -50,7 +53,7 @@ class NewApiKey(Struct, frozen=True, kw_only=True):
 
 
 class StoredApiKey(Struct, frozen=True, kw_only=True):
-    """A key as it is kept; times are in milliseconds, and `is_live` is as of now."""
+    """A stored API key. Times are in epoch milliseconds, and `is_live` is as of now."""
 
     id: str
     hash: str
@@ -69,7 +72,7 @@ class StoredApiKey(Struct, frozen=True, kw_only=True):
 
 
 async def create_api_key(tx: Tx, key: NewApiKey) -> StoredApiKey:
-    """Keep a new key."""
+    """Store a new API key."""
     await tx.run(
         """INSERT INTO api_key (id, hash, name, owner, tenant, roles, created_at, expires_at)
            VALUES (:id, :hash, :name, :owner, :tenant, :roles, {now},
@@ -90,19 +93,19 @@ async def create_api_key(tx: Tx, key: NewApiKey) -> StoredApiKey:
 
 
 async def find_api_key(tx: Tx, id: str) -> StoredApiKey | None:
-    """Return a key."""
+    """Return an API key, or None."""
     row = await tx.one("SELECT " + _KEY_COLUMNS + " FROM api_key WHERE id = :id", id=id)
     return None if row is None else _api_key(row)
 
 
 async def list_api_keys(tx: Tx) -> list[StoredApiKey]:
-    """Return all keys, the newest first."""
+    """Return all API keys, newest first."""
     rows = await tx.all("SELECT " + _KEY_COLUMNS + " FROM api_key ORDER BY created_at DESC, id")
     return [_api_key(row) for row in rows]
 
 
 async def list_owner_api_keys(tx: Tx, owner: str, tenant: str | None) -> list[StoredApiKey]:
-    """Return the live keys of an owner in a tenant, the newest first."""
+    """Return an owner's live API keys in a tenant, newest first."""
     rows = await tx.all(
         "SELECT " + _KEY_COLUMNS + " FROM api_key WHERE owner = :owner ORDER BY created_at DESC, id", owner=owner
     )
@@ -110,7 +113,7 @@ async def list_owner_api_keys(tx: Tx, owner: str, tenant: str | None) -> list[St
 
 
 async def revoke_owner_api_key(tx: Tx, id: str, owner: str, tenant: str | None) -> bool:
-    """End a key for good if it is this owner's; false if there is no such live key."""
+    """Revoke a live API key of this owner. Return false if the owner has none."""
     key = await find_api_key(tx, id)
     if key is None or not key.is_live or (key.owner, key.tenant) != (owner, tenant):
         return False
@@ -118,16 +121,16 @@ async def revoke_owner_api_key(tx: Tx, id: str, owner: str, tenant: str | None) 
 
 
 async def revoke_api_key(tx: Tx, id: str) -> bool:
-    """End a key for good, and with it those that were made with it; false if there is no such key.
+    """Revoke an API key and its descendants. Return false if the key does not exist.
 
-    One that is revoked already stays as it is.
+    An earlier revocation time is kept.
     """
     await tx.run("UPDATE api_key SET revoked_at = {now} WHERE id = :id AND revoked_at IS NULL", id=id)
     return await find_api_key(tx, id) is not None
 
 
 async def touch_api_key(tx: Tx, id: str, within_ms: int) -> None:
-    """Note that a key is in use, unless that was noted a short time ago."""
+    """Record that an API key is in use, at most once per `within_ms`."""
     await tx.run(
         "UPDATE api_key SET used_at = {now} WHERE id = :id AND (used_at IS NULL OR used_at < {now} - :within_ms)",
         id=id,
@@ -153,7 +156,10 @@ def _api_key(row: Row) -> StoredApiKey:
 
 
 class NewSession(Struct, frozen=True, kw_only=True):
-    """A session to keep; without a `tenant` its owner may name any. It ends with the key of `key_id`, if it has one."""
+    """A session to store.
+
+    Without a `tenant` its owner may use any tenant. It also ends with the API key `key_id`, if set.
+    """
 
     hash: str
     owner: str
@@ -166,7 +172,7 @@ class NewSession(Struct, frozen=True, kw_only=True):
 
 
 class StoredSession(Struct, frozen=True, kw_only=True):
-    """A session that is good now."""
+    """A session that is currently valid."""
 
     owner: str
     tenant: str | None
@@ -178,7 +184,7 @@ class StoredSession(Struct, frozen=True, kw_only=True):
 
 
 async def create_session(tx: Tx, session: NewSession) -> None:
-    """Keep a new session."""
+    """Store a new session."""
     await tx.run(
         """INSERT INTO session (hash, owner, tenant, roles, scheme, key_id, proof, created_at, expires_at)
            VALUES (:hash, :owner, :tenant, :roles, :scheme, :key_id, :proof, {now}, {now} + :lasts_ms)""",
@@ -194,7 +200,7 @@ async def create_session(tx: Tx, session: NewSession) -> None:
 
 
 async def find_session(tx: Tx, hash: str) -> StoredSession | None:
-    """Return a session, unless it has ended: by itself, or with its key."""
+    """Return a session unless it has expired or its API key has ended."""
     row = await tx.one(
         """SELECT owner, tenant, roles, scheme, key_id, proof, expires_at FROM session
            WHERE hash = :hash AND expires_at > {now} AND (key_id IS NULL OR EXISTS (
@@ -218,12 +224,12 @@ async def find_session(tx: Tx, hash: str) -> StoredSession | None:
 
 
 async def end_session(tx: Tx, hash: str) -> None:
-    """End a session for good, if there is such a one."""
+    """Delete a session if it exists."""
     await tx.run("DELETE FROM session WHERE hash = :hash", hash=hash)
 
 
 async def purge_sessions(tx: Tx, limit: int) -> int:
-    """Forget sessions that have expired, at most so many, and return how many."""
+    """Delete up to `limit` expired sessions and return their number."""
     rows = await tx.all(
         """DELETE FROM session WHERE hash IN (
                SELECT hash FROM session WHERE expires_at <= {now} ORDER BY expires_at LIMIT :limit {skip_locked})
@@ -234,7 +240,7 @@ async def purge_sessions(tx: Tx, limit: int) -> int:
 
 
 async def use_signature(tx: Tx, digest: str, lasts_ms: int) -> bool:
-    """Note that a signature is used, for as long as it could be used again; false if it had been."""
+    """Record a used signature for as long as it is valid. Return false if it was used before."""
     noted = await tx.run(
         """INSERT INTO idempotency (tenant, key, task_id, expires_at) VALUES ('', :key, '', {now} + :lasts_ms)
            ON CONFLICT (tenant, key) DO NOTHING""",
@@ -245,7 +251,10 @@ async def use_signature(tx: Tx, digest: str, lasts_ms: int) -> bool:
 
 
 async def claim_signed_delivery(tx: Tx, delivery: str, lasts_ms: int) -> str | None:
-    """Claim a signed delivery and return None; or return its run, empty while another request holds the claim."""
+    """Claim a signed delivery and return None.
+
+    For a claimed delivery, return its workflow run, or an empty string while another request holds the claim.
+    """
     key = f"delivery {delivery}"
     claimed = await tx.run(
         """INSERT INTO idempotency (tenant, key, task_id, expires_at) VALUES ('', :key, '', {now} + :lasts_ms)
@@ -261,7 +270,7 @@ async def claim_signed_delivery(tx: Tx, delivery: str, lasts_ms: int) -> str | N
 
 
 async def put_delivery_run(tx: Tx, delivery: str, run: str, lasts_ms: int) -> None:
-    """Keep the run that a claimed delivery started."""
+    """Record the workflow run that a claimed delivery started."""
     await tx.run(
         "UPDATE idempotency SET task_id = :run, expires_at = {now} + :lasts_ms WHERE tenant = '' AND key = :key",
         key=f"delivery {delivery}",
@@ -276,7 +285,7 @@ _CREDENTIAL_FIELDS = "tenant, id, key_id, kinds, sealed, created_at, updated_at"
 
 
 class NewCredential(Struct, frozen=True, kw_only=True):
-    """A credential to keep; `key_id` names the key that it is sealed with."""
+    """A credential to store. `key_id` names the key that seals it."""
 
     id: str
     key_id: str
@@ -285,7 +294,7 @@ class NewCredential(Struct, frozen=True, kw_only=True):
 
 
 class StoredCredential(Struct, frozen=True, kw_only=True):
-    """A credential as it is kept; times are in milliseconds."""
+    """A stored credential. Times are in epoch milliseconds."""
 
     tenant: str
     id: str
@@ -297,7 +306,7 @@ class StoredCredential(Struct, frozen=True, kw_only=True):
 
 
 async def put_credential(tx: Tx, tenant: str, new: NewCredential) -> None:
-    """Keep a credential in place of the one with its id."""
+    """Store a credential, replacing the one with the same ID."""
     await tx.run(
         """INSERT INTO credential (tenant, id, key_id, kinds, sealed, created_at, updated_at)
            VALUES (:tenant, :id, :key_id, :kinds, :sealed, {now}, {now})
@@ -312,7 +321,7 @@ async def put_credential(tx: Tx, tenant: str, new: NewCredential) -> None:
 
 
 async def find_credential(tx: Tx, tenant: str, id: str) -> StoredCredential | None:
-    """Return a credential of a tenant."""
+    """Return a tenant's credential, or None."""
     row = await tx.one(
         f"SELECT {_CREDENTIAL_FIELDS} FROM credential WHERE tenant = :tenant AND id = :id", tenant=tenant, id=id
     )
@@ -320,7 +329,7 @@ async def find_credential(tx: Tx, tenant: str, id: str) -> StoredCredential | No
 
 
 async def list_credentials(tx: Tx, tenant: str) -> list[StoredCredential]:
-    """Return the credentials of a tenant by their ids."""
+    """Return a tenant's credentials, ordered by ID."""
     rows = await tx.all(
         f"SELECT {_CREDENTIAL_FIELDS} FROM credential WHERE tenant = :tenant ORDER BY id", tenant=tenant
     )
@@ -328,12 +337,12 @@ async def list_credentials(tx: Tx, tenant: str) -> list[StoredCredential]:
 
 
 async def remove_credential(tx: Tx, tenant: str, id: str) -> bool:
-    """Forget a credential; false if there is none."""
+    """Delete a credential. Return false if it does not exist."""
     return await tx.run("DELETE FROM credential WHERE tenant = :tenant AND id = :id", tenant=tenant, id=id) > 0
 
 
 async def list_credentials_to_reseal(tx: Tx, key_id: str, limit: int) -> list[StoredCredential]:
-    """Return credentials of any tenant that another key than this one sealed."""
+    """Return credentials of any tenant that are sealed with a different key."""
     rows = await tx.all(
         f"SELECT {_CREDENTIAL_FIELDS} FROM credential WHERE key_id <> :key_id ORDER BY key_id, tenant, id LIMIT :limit",
         key_id=key_id,
@@ -343,7 +352,7 @@ async def list_credentials_to_reseal(tx: Tx, key_id: str, limit: int) -> list[St
 
 
 async def reseal_credential(tx: Tx, old: StoredCredential, key_id: str, sealed: bytes) -> bool:
-    """Put the same credential under another key, unless somebody has changed it since."""
+    """Store a credential sealed with another key, unless it has changed since it was read."""
     changed = await tx.run(
         """UPDATE credential SET key_id = :key_id, sealed = :sealed
            WHERE tenant = :tenant AND id = :id AND sealed = :old""",

@@ -1,7 +1,7 @@
-"""Blobs: bytes in the table or the row of a blob elsewhere, references of tasks, and removal.
+"""Blobs in the table, rows of blobs in a backend, references of tasks, and removal.
 
-Bytes are put before the transaction that refers to them, and the same bytes are stored once. So an unreferenced blob
-may be about to be referenced: it is removed only after a grace period.
+Bytes are stored before the transaction that refers to them, and equal bytes are stored once. An unreferenced blob may
+therefore be about to be referenced: it is removed only after a grace period.
 """
 
 from collections.abc import Iterable
@@ -12,13 +12,13 @@ import msgspec
 from accord.storage.store import Tx
 
 GRACE_MS = 3_600_000
-"""How long after bytes were put a reference to them may come: far longer than any request lasts."""
+"""Grace period for a reference to newly stored bytes: far longer than any request lasts."""
 
 REMOVAL_MS = 60_000
-"""How long a removal of bytes kept elsewhere may take; one that began earlier was given up by whoever began it."""
+"""Time limit of a removal from a backend. Its node has given up an older removal."""
 
 RELEASES = 4_711_002
-"""The lock that releases take turns with: of two at once, each would see the other's reference to the same bytes."""
+"""Advisory lock that serializes releases. Two at once would each see the other's reference to the same bytes."""
 
 _UNREFERRED = "NOT EXISTS (SELECT 1 FROM blob_ref r WHERE r.tenant = blob.tenant AND r.hash = blob.hash)"
 _FREED = """SELECT hash FROM blob_ref mine WHERE tenant = :tenant AND task_id = :task_id AND NOT EXISTS (
@@ -26,17 +26,17 @@ _FREED = """SELECT hash FROM blob_ref mine WHERE tenant = :tenant AND task_id = 
 
 
 class BlobPlace(Enum):
-    """What a note about bytes that are to be kept elsewhere found."""
+    """Where the bytes of a blob are, or must be written."""
 
     HERE = "here"
-    """The table has the bytes already: it was used before."""
+    """The table has the bytes already, from before a backend was configured."""
     ELSEWHERE = "elsewhere"
     LEAVING = "leaving"
-    """The same bytes are being removed: writing them now could lose them."""
+    """The same bytes are being removed. Writing them now could lose them."""
 
 
 async def reference_secret(tx: Tx, fresh: str) -> str:
-    """Return the secret that marks this store's references; the first to ask makes it."""
+    """Return the secret that marks this store's references. The first call stores `fresh`."""
     await tx.run(
         "INSERT INTO meta (key, value) VALUES ('blob_secret', :fresh) ON CONFLICT (key) DO NOTHING", fresh=fresh
     )
@@ -45,7 +45,7 @@ async def reference_secret(tx: Tx, fresh: str) -> str:
 
 
 async def put_blob(tx: Tx, tenant: str, hash: str, data: bytes) -> None:
-    """Keep bytes in the table."""
+    """Store bytes in the table."""
     await tx.run(
         """INSERT INTO blob (tenant, hash, size, at, data) VALUES (:tenant, :hash, :size, {now}, :data)
            ON CONFLICT (tenant, hash) DO UPDATE SET at = excluded.at, data = coalesce(blob.data, excluded.data)""",
@@ -57,13 +57,13 @@ async def put_blob(tx: Tx, tenant: str, hash: str, data: bytes) -> None:
 
 
 async def read_blob(tx: Tx, tenant: str, hash: str) -> bytes | None:
-    """Return bytes that the table has."""
+    """Return bytes from the table, or None."""
     row = await tx.one("SELECT data FROM blob WHERE tenant = :tenant AND hash = :hash", tenant=tenant, hash=hash)
     return None if row is None or row[0] is None else bytes(row[0])
 
 
 async def sizes(tx: Tx, tenant: str, hashes: Iterable[str]) -> dict[str, int]:
-    """Return the sizes of bytes that a tenant has, by their hashes."""
+    """Return the sizes of a tenant's blobs by hash."""
     rows = await tx.all(
         """SELECT blob.hash, blob.size FROM {pairs} :wanted {end} AS wanted
            JOIN blob ON blob.tenant = :tenant AND blob.hash = wanted.key""",
@@ -74,7 +74,7 @@ async def sizes(tx: Tx, tenant: str, hashes: Iterable[str]) -> dict[str, int]:
 
 
 async def delete_blob(tx: Tx, tenant: str, hash: str, grace_ms: int = GRACE_MS) -> bool:
-    """Remove bytes from the table, unless somebody needs them; say whether they went."""
+    """Delete bytes from the table if they are unreferenced and old enough. Return whether they were deleted."""
     removed = await tx.run(
         f"""DELETE FROM blob
             WHERE tenant = :tenant AND hash = :hash AND at <= {{now}} - :grace_ms AND {_UNREFERRED}""",
@@ -86,7 +86,10 @@ async def delete_blob(tx: Tx, tenant: str, hash: str, grace_ms: int = GRACE_MS) 
 
 
 async def put_blob_row(tx: Tx, tenant: str, hash: str, size: int) -> BlobPlace:
-    """Say that bytes are about to be written elsewhere. It comes first, so that nothing is there without a note."""
+    """Insert the row of a blob before its bytes are written to a backend.
+
+    So no bytes lack a row.
+    """
     row = await tx.one(
         """INSERT INTO blob (tenant, hash, size, at) VALUES (:tenant, :hash, :size, {now})
            ON CONFLICT (tenant, hash) DO UPDATE SET at = excluded.at
@@ -103,7 +106,7 @@ async def put_blob_row(tx: Tx, tenant: str, hash: str, size: int) -> BlobPlace:
 
 
 async def begin_removal(tx: Tx, tenant: str, hash: str, grace_ms: int = GRACE_MS) -> int | None:
-    """Claim the removal of bytes kept elsewhere and return its mark; None if somebody needs them."""
+    """Claim the removal of a blob from a backend. Return the claim's mark, or None if the blob is in use."""
     row = await tx.one(
         f"""UPDATE blob SET at = -{{now}}
             WHERE tenant = :tenant AND hash = :hash AND at <= {{now}} - :grace_ms AND {_UNREFERRED}
@@ -116,14 +119,14 @@ async def begin_removal(tx: Tx, tenant: str, hash: str, grace_ms: int = GRACE_MS
 
 
 async def end_removal(tx: Tx, tenant: str, hash: str, mark: int) -> None:
-    """Forget bytes that were removed, unless somebody else has begun to remove them as well and is not done."""
+    """Delete the row of a removed blob, unless another node has claimed the removal since."""
     await tx.run(
         "DELETE FROM blob WHERE tenant = :tenant AND hash = :hash AND at = :mark", tenant=tenant, hash=hash, mark=mark
     )
 
 
 async def add_references(tx: Tx, tenant: str, task_id: str, hashes: Iterable[str]) -> None:
-    """Note that a task needs these bytes, which count as stored by it from then on."""
+    """Add references from a task to blobs, and add their sizes to the task's stored bytes."""
     referred = await tx.all(
         "SELECT hash FROM blob_ref WHERE tenant = :tenant AND task_id = :task_id", tenant=tenant, task_id=task_id
     )
@@ -141,7 +144,10 @@ async def add_references(tx: Tx, tenant: str, task_id: str, hashes: Iterable[str
 
 
 async def release_references(tx: Tx, tenant: str, task_id: str, grace_ms: int = GRACE_MS) -> list[str]:
-    """Forget what a task needs and return what nobody needs any more; the table's bytes are removed at once."""
+    """Delete a task's references and return the hashes that became unreferenced.
+
+    Bytes in the table are deleted at once.
+    """
     await tx.lock(RELEASES)
     freed = [row[0] for row in await tx.all(f"{_FREED} ORDER BY hash", tenant=tenant, task_id=task_id)]
     await tx.run(
@@ -156,7 +162,7 @@ async def release_references(tx: Tx, tenant: str, task_id: str, grace_ms: int = 
 
 
 async def list_unreferenced(tx: Tx, limit: int, grace_ms: int = GRACE_MS) -> list[tuple[str, str]]:
-    """Return tenant and hash of bytes that nobody needs: put by a request that failed, or never quite removed."""
+    """Return tenant and hash of unreferenced blobs: leftovers of failed requests or unfinished removals."""
     rows = await tx.all(
         f"SELECT tenant, hash FROM blob WHERE at <= {{now}} - :grace_ms AND {_UNREFERRED} ORDER BY at LIMIT :limit",
         grace_ms=grace_ms,

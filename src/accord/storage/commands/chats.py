@@ -1,4 +1,4 @@
-"""Chats of people with agents: messages as the clients' own JSON."""
+"""Chats of users with agents, with messages as the clients' own JSON."""
 
 from collections.abc import Sequence
 from urllib.parse import quote, unquote
@@ -8,22 +8,22 @@ from msgspec import Struct
 from accord.storage.store import Row, Tx, Value
 
 USER, ASSISTANT = "user", "assistant"
-"""Roles."""
+"""Message roles."""
 
 TOPIC = "chat:"
-"""What topics of hints about chats begin with."""
+"""Prefix of notification topics about chats."""
 
 
 class NoSuchChat(Exception):
-    """There is no such chat, or it is somebody else's; or no such message in it."""
+    """The chat is missing or has another owner, or it has no such message."""
 
 
 class DuplicateMessage(Exception):
-    """A message of this id has come to the chat in the meantime."""
+    """The chat already has a message with this ID."""
 
 
 class Chat(Struct, frozen=True, kw_only=True):
-    """A chat; its tasks have its context. One that `is_active` has an answer whose task goes on."""
+    """A chat. Its tasks share its context. `is_active` while the task of an answer is submitted or working."""
 
     id: str
     owner: str
@@ -36,9 +36,9 @@ class Chat(Struct, frozen=True, kw_only=True):
 
 
 class ChatMessage(Struct, frozen=True, kw_only=True):
-    """A message; `doc` is None while it is still coming.
+    """A chat message. A pending answer has no `doc`.
 
-    That is read from the log of its task: what follows the message `asked` there, or with None everything.
+    A pending answer is read from its task's event log: the events after message `asked`, or all events if unset.
     """
 
     seq: int
@@ -54,10 +54,10 @@ class ChatMessage(Struct, frozen=True, kw_only=True):
 
 
 class NewChatTurn(Struct, frozen=True, kw_only=True):
-    """Something said, and the answer that is to come; `chat` is made of it if there is none of that id.
+    """A user message and its pending answer by `agent`. The first turn creates the chat from `chat`.
 
-    Of a chat that exists, messages are removed from the one called `instead_of` on, or after the one called `after`;
-    `doc`, the message said, comes next, unless it is said already. The answer is by `agent`.
+    In an existing chat, messages from `instead_of` on, or those after `after`, are removed. Then `doc`, the user's
+    message, is added if set.
     """
 
     chat: Chat
@@ -71,7 +71,7 @@ class NewChatTurn(Struct, frozen=True, kw_only=True):
 
 
 class StartedTurn(Struct, frozen=True, kw_only=True):
-    """A chat after a turn has begun, and the answers that made way for it: their tasks may still be open."""
+    """A chat after the start of a turn, and the replaced answers. Their tasks may still be open."""
 
     chat: Chat
     dropped: tuple[ChatMessage, ...] = ()
@@ -86,18 +86,18 @@ _ACTIVE = """EXISTS (SELECT 1 FROM message JOIN task ON task.tenant = message.te
 
 
 def chat_topic(tenant: str, id: str) -> str:
-    """Return the topic of hints that a chat has changed."""
+    """Return the notification topic of a changed chat."""
     return f"{TOPIC}{quote(id, safe='')}:{tenant}"
 
 
 def chat_of_topic(topic: str) -> tuple[str, str]:
-    """Return the tenant and the chat that a topic is of."""
+    """Return the tenant and the chat ID of a topic."""
     id, _, tenant = topic.removeprefix(TOPIC).partition(":")
     return tenant, unquote(id)
 
 
 async def start_turn(tx: Tx, tenant: str, turn: NewChatTurn) -> StartedTurn:
-    """Keep something said, and that an answer to it is to come."""
+    """Store a user message and its pending answer."""
     new = turn.chat
     await tx.run(
         f"""INSERT INTO chat (tenant, {_CHAT_ROW})
@@ -153,7 +153,7 @@ async def _is_there(tx: Tx, tenant: str, chat_id: str, id: str) -> bool:
 
 
 async def _drop(tx: Tx, tenant: str, turn: NewChatTurn) -> tuple[ChatMessage, ...]:
-    """Remove the messages that a turn takes the place of, and return the answers among them."""
+    """Delete the messages that a turn replaces, and return the answers among them."""
     named = turn.instead_of or turn.after
     if named is None:
         return ()
@@ -175,7 +175,7 @@ async def _drop(tx: Tx, tenant: str, turn: NewChatTurn) -> tuple[ChatMessage, ..
 
 
 async def link_task(tx: Tx, tenant: str, chat_id: str, id: str, task_id: str, asked: str | None, data: str) -> bool:
-    """Note which task gives an answer, and to which message in its log; false if the answer has made way."""
+    """Record an answer's task and the message it answers. Return false if the answer was replaced."""
     linked = await tx.run(
         """UPDATE message SET task_id = :task_id, asked = :asked, data = :data
            WHERE tenant = :tenant AND chat_id = :chat AND id = :id AND doc IS NULL""",
@@ -191,7 +191,7 @@ async def link_task(tx: Tx, tenant: str, chat_id: str, id: str, task_id: str, as
 
 
 async def finish_answer(tx: Tx, tenant: str, chat_id: str, id: str, doc: str) -> bool:
-    """Keep an answer that has ended; false if it is kept already, or is not waited for any more."""
+    """Store a finished answer. Return false if it is already stored or was replaced."""
     kept = await tx.run(
         "UPDATE message SET doc = :doc WHERE tenant = :tenant AND chat_id = :chat AND id = :id AND doc IS NULL",
         tenant=tenant,
@@ -204,7 +204,7 @@ async def finish_answer(tx: Tx, tenant: str, chat_id: str, id: str, doc: str) ->
 
 
 async def withdraw_answer(tx: Tx, tenant: str, chat_id: str, id: str) -> None:
-    """Wait no longer for an answer to which no task belongs yet."""
+    """Delete a pending answer that has no task yet."""
     await tx.run(
         """DELETE FROM message
            WHERE tenant = :tenant AND chat_id = :chat AND id = :id AND doc IS NULL AND task_id IS NULL""",
@@ -216,7 +216,7 @@ async def withdraw_answer(tx: Tx, tenant: str, chat_id: str, id: str) -> None:
 
 
 async def find(tx: Tx, tenant: str, owner: str, id: str) -> Chat | None:
-    """Return a chat of somebody's."""
+    """Return an owner's chat, or None."""
     row = await tx.one(
         f"SELECT {_CHAT_ROW}, {_ACTIVE} FROM chat WHERE tenant = :tenant AND id = :id AND owner = :owner",
         tenant=tenant,
@@ -227,7 +227,7 @@ async def find(tx: Tx, tenant: str, owner: str, id: str) -> Chat | None:
 
 
 async def rows(tx: Tx, tenant: str, ids: Sequence[str]) -> list[Chat]:
-    """Return those of these chats that there are, whosever they are."""
+    """Return the existing chats among these IDs, of any owner."""
     if not ids:
         return []
     values: dict[str, Value] = {f"id{at}": id for at, id in enumerate(ids)}
@@ -241,7 +241,7 @@ async def rows(tx: Tx, tenant: str, ids: Sequence[str]) -> list[Chat]:
 
 
 async def find_by_context(tx: Tx, tenant: str, owner: str, context_id: str) -> str | None:
-    """Return the chat of somebody's whose tasks have this context."""
+    """Return the ID of an owner's chat with this context, or None."""
     row = await tx.one(
         "SELECT id FROM chat WHERE tenant = :tenant AND context_id = :context_id AND owner = :owner LIMIT 1",
         tenant=tenant,
@@ -252,7 +252,7 @@ async def find_by_context(tx: Tx, tenant: str, owner: str, context_id: str) -> s
 
 
 async def list_messages(tx: Tx, tenant: str, chat_id: str) -> list[ChatMessage]:
-    """Return what was said in a chat, in its order."""
+    """Return the messages of a chat, in order."""
     rows = await tx.all(
         f"SELECT {_MESSAGE_ROW} FROM message WHERE tenant = :tenant AND chat_id = :chat ORDER BY seq",
         tenant=tenant,
@@ -262,7 +262,7 @@ async def list_messages(tx: Tx, tenant: str, chat_id: str) -> list[ChatMessage]:
 
 
 async def read_message_pair(tx: Tx, tenant: str, chat_id: str, id: str | None = None) -> list[ChatMessage]:
-    """Return a message and the one before it, or without an id the last two, in their order."""
+    """Return a message and its predecessor, or without an ID the last two messages, in order."""
     rows = await tx.all(
         f"""SELECT {_MESSAGE_ROW} FROM message WHERE tenant = :tenant AND chat_id = :chat AND seq <= COALESCE(
                 (SELECT seq FROM message WHERE tenant = :tenant AND chat_id = :chat AND id = :id), :most)
@@ -276,7 +276,7 @@ async def read_message_pair(tx: Tx, tenant: str, chat_id: str, id: str | None = 
 
 
 async def list_pending_answers(tx: Tx, tenant: str, chat_id: str) -> list[ChatMessage]:
-    """Return the answers that are still coming, in their order."""
+    """Return the pending answers, in order."""
     rows = await tx.all(
         f"SELECT {_MESSAGE_ROW} FROM message WHERE tenant = :tenant AND chat_id = :chat AND doc IS NULL ORDER BY seq",
         tenant=tenant,
@@ -288,7 +288,7 @@ async def list_pending_answers(tx: Tx, tenant: str, chat_id: str) -> list[ChatMe
 async def list_chats(
     tx: Tx, tenant: str, owner: str, words: str = "", before: tuple[int, str] | None = None, limit: int = 50
 ) -> list[Chat]:
-    """Return somebody's chats, the latest first, whose title or messages have some words in them."""
+    """Return an owner's chats, latest first, filtered by text in their title or messages."""
     conditions = ["tenant = :tenant", "owner = :owner"]
     values: dict[str, Value] = {"tenant": tenant, "owner": owner}
     if words:
@@ -312,7 +312,7 @@ async def list_chats(
 
 
 async def rename(tx: Tx, tenant: str, owner: str, id: str, title: str) -> bool:
-    """Give a chat another title; false if there is none."""
+    """Rename a chat. Return false if it does not exist."""
     changed = await tx.run(
         "UPDATE chat SET title = :title WHERE tenant = :tenant AND id = :id AND owner = :owner",
         tenant=tenant,
@@ -325,7 +325,7 @@ async def rename(tx: Tx, tenant: str, owner: str, id: str, title: str) -> bool:
 
 
 async def delete(tx: Tx, tenant: str, owner: str, id: str) -> bool:
-    """Remove a chat with all that was said in it; its tasks stay. False if there is none."""
+    """Delete a chat and its messages, but not its tasks. Return false if it does not exist."""
     gone = await tx.run(
         "DELETE FROM chat WHERE tenant = :tenant AND id = :id AND owner = :owner", tenant=tenant, id=id, owner=owner
     )

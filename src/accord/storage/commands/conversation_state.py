@@ -1,6 +1,6 @@
-"""State that agents keep of a conversation: values by key, and checkpoints of graphs.
+"""State that agents keep per conversation: values by key, and checkpoints of graphs.
 
-It belongs to the tenant, agent, caller and context of a task, and later tasks with all four in common find it. It is
+A conversation is the tenant, agent, caller and context of a task. Later tasks with the same four share its state. It is
 written under the fence of the task and deleted with the last task of the conversation.
 """
 
@@ -15,7 +15,7 @@ from accord.storage.store import Tx, Value
 
 
 class ConversationValue(Struct, frozen=True, kw_only=True):
-    """What is to be kept under a key, and the claim of the task that wants it so."""
+    """A value to store under a key, with the claim of the writing task."""
 
     task_id: str
     epoch: int
@@ -25,14 +25,14 @@ class ConversationValue(Struct, frozen=True, kw_only=True):
 
 
 class ValueRevision(Struct, frozen=True):
-    """What is to be kept in place of `before`, which is None where nothing was."""
+    """A value that replaces `before`, or None for a new key."""
 
     state: ConversationValue
     before: str | None
 
 
 class ConversationKey(Struct, frozen=True):
-    """Whose conversation it is, with which agent."""
+    """Identifies a conversation: its owner and its agent."""
 
     tenant: str
     context_id: str
@@ -41,7 +41,7 @@ class ConversationKey(Struct, frozen=True):
 
 
 async def recall_value(tx: Tx, tenant: str, task_id: str, key: str) -> str | None:
-    """Return what is kept under a key of the conversation that a task belongs to."""
+    """Return the value of a key in the conversation of a task."""
     row = await tx.one(
         """SELECT value FROM task JOIN context_state ON context_state.tenant = task.tenant
                AND context_state.context_id = task.context_id AND context_state.agent = task.agent
@@ -55,7 +55,7 @@ async def recall_value(tx: Tx, tenant: str, task_id: str, key: str) -> str | Non
 
 
 async def put_value(tx: Tx, tenant: str, state: ConversationValue) -> None:
-    """Keep a value in place of the one before, if the worker still holds the task."""
+    """Store a value, replacing the previous one, if the node still holds the task."""
     await tx.run(
         """INSERT INTO context_state (tenant, context_id, agent, owner, key, value, at)
            VALUES (:tenant, :context_id, :agent, :owner, :key, :value, :at)
@@ -66,9 +66,9 @@ async def put_value(tx: Tx, tenant: str, state: ConversationValue) -> None:
 
 
 async def revise_value(tx: Tx, tenant: str, revision: ValueRevision) -> bool:
-    """Keep a value like `remember`, but only if nobody has changed the one before; return whether it is kept.
+    """Store a value only if the current one equals `before`. Return whether it was stored.
 
-    Two that revise at the same time wait for each other's row, so the second sees what the first has made of it.
+    Concurrent revisions wait for each other's row, so the second sees the result of the first.
     """
     row = await _value_row(tx, tenant, revision.state)
     if revision.before is None:
@@ -92,7 +92,7 @@ async def revise_value(tx: Tx, tenant: str, revision: ValueRevision) -> bool:
 
 
 async def _value_row(tx: Tx, tenant: str, state: ConversationValue) -> dict[str, str | int]:
-    """Return a value's row in the conversation of its task, which the worker must still hold."""
+    """Return a value's row in the conversation of its task. Raises Fenced if the node lost the task."""
     row = await tx.one(
         "SELECT epoch, context_id, agent, owner FROM task WHERE tenant = :tenant AND id = :id {for_update}",
         tenant=tenant,
@@ -106,7 +106,7 @@ async def _value_row(tx: Tx, tenant: str, state: ConversationValue) -> dict[str,
 
 
 async def forget_conversations(tx: Tx, conversations: Iterable[ConversationKey]) -> None:
-    """Delete what is kept of those conversations that have no task any more."""
+    """Delete the state of those conversations that have no task left."""
     await tx.many(
         """DELETE FROM context_state
            WHERE tenant = :tenant AND context_id = :context_id AND agent = :agent AND owner = :owner
@@ -120,34 +120,34 @@ async def forget_conversations(tx: Tx, conversations: Iterable[ConversationKey])
 
 
 ALL_TABLES = 1_000_000_000
-"""Checkpoints: more than any thread has."""
+"""More checkpoints than any thread has."""
 
 TABLES = ("checkpoint", "checkpoint_value", "checkpoint_write")
 
 
 class TaskFence(Struct, frozen=True):
-    """The claim under which a worker writes."""
+    """The claim under which a node writes."""
 
     task_id: str
     epoch: int
 
 
 class CheckpointPlace(Struct, frozen=True):
-    """Where checkpoints belong: a thread, and a graph within its graph."""
+    """Location of checkpoints: a thread, and the namespace of a subgraph."""
 
     thread: str
     space: str = ""
 
 
 class TypedValue(Struct, frozen=True):
-    """A value as the framework writes it."""
+    """A value as serialized by the framework."""
 
     format: str
     data: bytes
 
 
 class Checkpoint(Struct, frozen=True, kw_only=True):
-    """The state after a step, without what the channels hold: of that it names the versions."""
+    """The state after a step, with the versions of the channels but not their values."""
 
     id: str
     parent: str | None
@@ -157,7 +157,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
 
 
 class PendingWrite(Struct, frozen=True, kw_only=True):
-    """What a node gave; one with a position below zero takes the place of an earlier one."""
+    """A write of a graph node. With a negative position it replaces an earlier one."""
 
     task: str
     position: int
@@ -167,7 +167,7 @@ class PendingWrite(Struct, frozen=True, kw_only=True):
 
 
 class NewCheckpoint(Struct, frozen=True):
-    """A checkpoint to keep, with the values that are new in it, as (channel, version, value)."""
+    """A checkpoint to store, with its new values as (channel, version, value)."""
 
     place: CheckpointPlace
     checkpoint: Checkpoint
@@ -175,7 +175,7 @@ class NewCheckpoint(Struct, frozen=True):
 
 
 class CheckpointWrites(Struct, frozen=True):
-    """What nodes gave after a checkpoint."""
+    """Writes of graph nodes after a checkpoint."""
 
     place: CheckpointPlace
     checkpoint_id: str
@@ -183,7 +183,7 @@ class CheckpointWrites(Struct, frozen=True):
 
 
 class LoadedCheckpoint(Struct, frozen=True):
-    """A checkpoint with what the channels hold, and with what nodes gave after it, in the order in which it counts."""
+    """A checkpoint with its channel values and the later writes, in the order of their application."""
 
     checkpoint: Checkpoint
     values: dict[str, TypedValue]
@@ -191,7 +191,10 @@ class LoadedCheckpoint(Struct, frozen=True):
 
 
 class EnteredThread(Struct, frozen=True):
-    """The thread of a task's conversation, the task that is at work in it, if that is another, and if it is new."""
+    """The thread of a task's conversation.
+
+    `holder` is the other task that is working in it, if any. `is_new` marks a new thread.
+    """
 
     thread: str
     holder: str | None = None
@@ -199,10 +202,10 @@ class EnteredThread(Struct, frozen=True):
 
 
 async def enter_thread(tx: Tx, tenant: str, fence: TaskFence) -> EnteredThread:
-    """Take the thread of a task's conversation for it, unless another task is at work there.
+    """Take the thread of a task's conversation, unless another task is working in it.
 
-    Nobody reaches a thread of another tenant, owner or agent by naming a context. A task that waits for its caller's
-    answer has to give its thread up: the conversation went on without the answer.
+    The thread's ID contains tenant, owner and agent, so naming a context gives no access to other threads. A task that
+    waits for its caller's answer loses the thread: the conversation continued without the answer.
     """
     owner, agent, context_id = await _check_fence(tx, tenant, fence)
     thread = "/".join(quote(name, safe="") for name in (tenant, owner, agent, context_id))
@@ -233,7 +236,7 @@ async def enter_thread(tx: Tx, tenant: str, fence: TaskFence) -> EnteredThread:
 async def put_checkpoints(
     tx: Tx, tenant: str, fence: TaskFence, kept: Sequence[NewCheckpoint | CheckpointWrites]
 ) -> None:
-    """Keep steps, and what nodes gave: of that, what is there already stays unless its position is below zero."""
+    """Store checkpoints and writes of graph nodes. An existing write is replaced only at a negative position."""
     await _check_fence(tx, tenant, fence)
     steps = [one for one in kept if isinstance(one, NewCheckpoint)]
     for sql, rows in (
@@ -254,7 +257,7 @@ async def load_checkpoints(
     before: str | None = None,
     limit: int = ALL_TABLES,
 ) -> list[LoadedCheckpoint]:
-    """Return checkpoints, the latest first: a single one, those before another, or all."""
+    """Return checkpoints, latest first: only one, those before another, or all."""
     rows = await tx.all(
         """SELECT id, parent, versions, format, data, metadata_format, metadata FROM checkpoint
            WHERE tenant = :tenant AND thread = :thread AND space = :space
@@ -284,7 +287,7 @@ async def load_checkpoints(
 
 
 async def checkpoint_namespaces(tx: Tx, tenant: str, thread: str) -> list[str]:
-    """Return where a thread has checkpoints: in its graph, and in which graphs within it."""
+    """Return the namespaces in which a thread has checkpoints: the graph itself and its subgraphs."""
     rows = await tx.all(
         "SELECT DISTINCT space FROM checkpoint WHERE tenant = :tenant AND thread = :thread ORDER BY space",
         tenant=tenant,
@@ -294,9 +297,9 @@ async def checkpoint_namespaces(tx: Tx, tenant: str, thread: str) -> list[str]:
 
 
 async def trim_checkpoints(tx: Tx, tenant: str, thread: str, fence: TaskFence) -> None:
-    """Forget all steps of a graph that has ended but the latest, and those of graphs that ran within it.
+    """Delete all checkpoints of a finished graph except the latest, and those of its subgraphs.
 
-    A graph within it that has a memory of its own is called by its name alone, and left as it is.
+    A subgraph with its own memory has a namespace without a colon and is left unchanged.
     """
     await _check_fence(tx, tenant, fence)
     row = await tx.one(
@@ -331,14 +334,14 @@ async def trim_checkpoints(tx: Tx, tenant: str, thread: str, fence: TaskFence) -
 
 
 async def delete_checkpoints(tx: Tx, tenant: str, thread: str, fence: TaskFence) -> None:
-    """Forget a thread's checkpoints; the task that has it keeps it."""
+    """Delete a thread's checkpoints. Its task keeps the thread."""
     await _check_fence(tx, tenant, fence)
     for table in TABLES:
         await tx.run(f"DELETE FROM {table} WHERE tenant = :tenant AND thread = :thread", tenant=tenant, thread=thread)
 
 
 async def forget_threads(tx: Tx, tasks: Sequence[Mapping[str, Value]]) -> None:
-    """Delete the threads that these tasks (tenant, task_id) were the last to have."""
+    """Delete the threads whose last holders were these tasks (tenant, task_id)."""
     for table in TABLES:
         await tx.many(
             f"""DELETE FROM {table} WHERE tenant = :tenant
@@ -349,7 +352,7 @@ async def forget_threads(tx: Tx, tasks: Sequence[Mapping[str, Value]]) -> None:
 
 
 async def _check_fence(tx: Tx, tenant: str, fence: TaskFence) -> tuple[str, str, str]:
-    """Refuse a worker that has lost the task; returns its owner, agent and context."""
+    """Raise Fenced if the node lost the task; return the task's owner, agent and context."""
     row = await tx.one(
         "SELECT epoch, owner, agent, context_id FROM task WHERE tenant = :tenant AND id = :id {for_update}",
         tenant=tenant,

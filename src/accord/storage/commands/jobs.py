@@ -8,46 +8,47 @@ from msgspec import Struct
 from accord.storage.store import Row, Tx, Value
 
 RUN = "run"
-"""The kind of job that runs the task whose id is its key; its argument is the message that began the turn."""
+"""The kind of job that executes the task whose ID is its key. Its argument is the message that started the turn."""
 
 DEADLINE, SLA = "deadline", "sla"
-"""The kinds of job that end the task whose id is their key."""
+"""The kinds of jobs that end the task whose ID is their key."""
 
 LIMIT_STEP = "%/sla:%"
-"""The keys of the steps that hold when each SLA of a task is over."""
+"""Keys of the steps that record when each SLA of a task ends."""
 
 TIMERS = "timers"
-"""The queue of work that every node can do."""
+"""The queue of jobs that every node can run."""
 
 NO_LIMIT = 2**31
 
 CLAIMS = 4_711_003
-"""The lock of those who claim under a limit: two nodes that count at the same time would both find room."""
+"""Advisory lock for claims under a tenant limit. Two nodes that count at the same time would both find room."""
 
 MAX_TENANTS = 64
-"""How many tenants share one claim; the others have their turn with the next."""
+"""Maximum number of tenants served by one claim. The others follow with the next claim."""
 
 
 class NewJob(Struct, frozen=True, kw_only=True):
-    """Work to do; `key` makes it unique among its kind, `delay_ms` puts it off, `node` takes it at once.
-
-    Work that is `parked` is not done before somebody wakes it.
-    """
+    """A job to enqueue."""
 
     kind: str
     key: str
+    """Unique within the kind and the tenant: the ID of a task, for example."""
     queue: str = "default"
     arg: str | None = None
     priority: int = 0
+    """Smaller values go first."""
     delay_ms: int = 0
     max_attempts: int = 3
     epoch: int = 0
     node: str | None = None
+    """The node that claims the job at once, if any."""
     parked: bool = False
+    """Whether the job is suspended until it is woken."""
 
 
 class ClaimedJob(Struct, frozen=True, kw_only=True):
-    """A job that this node holds, and the epoch it must show to write."""
+    """A claimed job and its epoch, which the node must present to write."""
 
     id: int
     tenant: str
@@ -61,7 +62,7 @@ class ClaimedJob(Struct, frozen=True, kw_only=True):
 
 
 class PeerNode(Struct, frozen=True):
-    """A node as others see it: how many heartbeats it has sent, and what it says about itself."""
+    """A node as its peers see it: the number of its heartbeats and its own description."""
 
     id: str
     beats: int
@@ -69,32 +70,32 @@ class PeerNode(Struct, frozen=True):
 
 
 class HeartbeatAnswer(Struct, frozen=True, kw_only=True):
-    """The answer to a heartbeat: the epochs of the jobs that the node holds, and its peers."""
+    """The answer to a heartbeat: the epochs of the node's claimed jobs, and its peers."""
 
     held: dict[int, int]
     peers: list[PeerNode]
     before: int | None = None
-    """The number of the node's last heartbeat that the store had, if any."""
+    """The number of the node's previous stored heartbeat, if any."""
 
 
 _CLAIMED = "id, tenant, queue, kind, key, arg, epoch, attempts, max_attempts"
 
-# The number alone would not do: SQLite gives that of a job that is gone to another.
+# The ID alone is not enough: SQLite reuses the ID of a deleted job.
 _HELD = "id = :id AND epoch = :epoch AND tenant = :tenant AND kind = :kind AND key = :key"
 
 
 def queue_topic(queue: str) -> str:
-    """Return the topic of hints that a queue has work."""
+    """Return the notification topic of new jobs in a queue."""
     return f"queue:{queue}"
 
 
 def node_topic(node: str) -> str:
-    """Return the topic of hints that a node should look at what it holds."""
+    """Return the notification topic of changes to a node's claimed jobs."""
     return f"node:{node}"
 
 
 async def enqueue(tx: Tx, tenant: str, job: NewJob) -> ClaimedJob | None:
-    """Add work unless the same is there already; return it if it is taken at once."""
+    """Enqueue a job unless the same one exists. Return it if it is claimed at once."""
     row = await tx.one(
         f"""INSERT INTO job (tenant, queue, kind, key, arg, priority, run_at, max_attempts, epoch, node, attempts,
                              parked)
@@ -121,9 +122,10 @@ async def enqueue(tx: Tx, tenant: str, job: NewJob) -> ClaimedJob | None:
 
 
 async def claim(tx: Tx, node: str, queue: str, count: int, tenant_limit: int | None = None) -> list[ClaimedJob]:
-    """Take work that is due: tenants in turn, those with less running first; smaller priorities first, then older.
+    """Claim due jobs of all tenants in turn.
 
-    `tenant_limit` is how many jobs of one tenant may run at once on all nodes together.
+    Tenants with fewer claimed jobs come first. A tenant's jobs are ordered by priority (smaller first) and age.
+    `tenant_limit` is the maximum number of claimed jobs of one tenant on all nodes together.
     """
     most = NO_LIMIT if tenant_limit is None else tenant_limit
     if tenant_limit is not None:
@@ -139,7 +141,10 @@ async def claim(tx: Tx, node: str, queue: str, count: int, tenant_limit: int | N
 
 
 async def _free(tx: Tx, ids: Sequence[int]) -> list[int]:
-    """Return the jobs whose tasks nobody is busy with: others lock a task before its job, and would wait for us."""
+    """Return the jobs whose tasks are not locked.
+
+    Other commands lock a task before its job, and would wait for this one.
+    """
     if not ids:
         return []
     listed = msgspec.json.encode(ids).decode()
@@ -158,7 +163,10 @@ async def _free(tx: Tx, ids: Sequence[int]) -> list[int]:
 
 
 async def _waiting_tenants(tx: Tx, queue: str) -> list[tuple[str, int]]:
-    """Return the tenants that have work to do, and since when: two look-ups each, however much work there is."""
+    """Return the tenants with due jobs, each with its first job's due time.
+
+    It takes two index lookups per tenant, for any number of jobs.
+    """
     rows = await tx.all(
         """WITH RECURSIVE waiting(tenant) AS (
                SELECT (SELECT min(tenant) FROM job WHERE queue = :queue AND node IS NULL AND parked = 0)
@@ -178,9 +186,9 @@ async def _waiting_tenants(tx: Tx, queue: str) -> list[tuple[str, int]]:
 
 
 async def _running(tx: Tx) -> dict[str, int]:
-    """Return how much work of each tenant is held.
+    """Return the number of claimed jobs per tenant.
 
-    Work that has called others waits for them and does not count: they could not be done otherwise.
+    Jobs that wait for child tasks are not counted: otherwise a tenant limit could block the child tasks.
     """
     rows = await tx.all(
         """SELECT job.tenant, count(*) FROM job WHERE node IS NOT NULL AND (
@@ -204,7 +212,7 @@ async def _due(tx: Tx, queue: str, tenant: str, limit: int) -> list[tuple[int, i
 
 
 async def take(tx: Tx, node: str, ids: Sequence[int]) -> list[ClaimedJob]:
-    """Let a node hold these jobs, whoever was to do them."""
+    """Claim these jobs for a node, even if another node holds them."""
     if not ids:
         return []
     listed = msgspec.json.encode(ids).decode()
@@ -225,7 +233,10 @@ async def take(tx: Tx, node: str, ids: Sequence[int]) -> list[ClaimedJob]:
 
 
 async def held_queue(tx: Tx, tenant: str, task_id: str) -> str | None:
-    """Return the queue of a held task's job, or None if the task is not held: its job was claimed before or is due."""
+    """Return the queue of a held task's job.
+
+    Return None if the task is not held: its job was claimed before or is due.
+    """
     row = await tx.one(
         """SELECT queue FROM job WHERE tenant = :tenant AND kind = :kind AND key = :key AND parked = 1 AND epoch = 0
            {for_update}""",
@@ -237,13 +248,13 @@ async def held_queue(tx: Tx, tenant: str, task_id: str) -> str | None:
 
 
 async def finish(tx: Tx, job: ClaimedJob) -> bool:
-    """Remove work that is done; false if somebody else holds it now."""
+    """Delete a finished job. Return false if another node holds it now."""
     removed = await tx.run(f"DELETE FROM job WHERE {_HELD}", **_held(job))
     return removed == 1
 
 
 async def finish_last(tx: Tx, job: ClaimedJob) -> None:
-    """Remove work that is done, with the timers of its task, which has ended."""
+    """Delete the finished job of an ended task, and the task's timers."""
     await tx.run(
         # The kinds are named twice: without the first, SQLite would look through all jobs of the tenant.
         """DELETE FROM job WHERE tenant = :tenant AND key = :key AND kind IN (:kind, :deadline, :sla) AND (
@@ -255,9 +266,9 @@ async def finish_last(tx: Tx, job: ClaimedJob) -> None:
 
 
 async def release(tx: Tx, job: ClaimedJob, delay_ms: int = 0, *, counts: bool = True) -> bool:
-    """Give work back, to be done again after a while; false if somebody else holds it now.
+    """Release a job to be claimed again after a delay. Return false if another node holds it now.
 
-    Work that is handed over in good order has not failed: without `counts` this attempt is forgotten.
+    Without `counts` this attempt is not counted: an orderly handover is not a failure.
     """
     released = await tx.run(
         f"""UPDATE job SET node = NULL, run_at = {{now}} + :delay_ms, attempts = attempts - :forgotten
@@ -271,7 +282,7 @@ async def release(tx: Tx, job: ClaimedJob, delay_ms: int = 0, *, counts: bool = 
 
 
 async def release_id(tx: Tx, id: int, epoch: int, *, counts: bool = True) -> None:
-    """Give back work that is known by its number only; `counts` as in `release`."""
+    """Release a job by its ID and epoch; `counts` as in `release`."""
     row = await tx.one(
         """UPDATE job SET node = NULL, run_at = {now}, attempts = attempts - :forgotten
            WHERE id = :id AND epoch = :epoch RETURNING queue""",
@@ -284,9 +295,9 @@ async def release_id(tx: Tx, id: int, epoch: int, *, counts: bool = True) -> Non
 
 
 async def park(tx: Tx, job: ClaimedJob, delay_ms: int | None = None, child: str | None = None) -> bool:
-    """Put work aside until it is woken, or at the latest after a while; false if somebody else holds it now.
+    """Suspend a job until it is woken, or for `delay_ms` at most. Return false if another node holds it now.
 
-    With a `child` it is also woken when that task no longer asks.
+    With a `child` it is also woken when that child task no longer waits for input.
     """
     parked = await tx.run(
         f"""UPDATE job SET node = NULL, attempts = 0, parked = :parked, child = :child, run_at = {{now}} + :delay_ms
@@ -304,7 +315,7 @@ async def park(tx: Tx, job: ClaimedJob, delay_ms: int | None = None, child: str 
 async def heartbeat(tx: Tx, node: str, lease_ms: int, beats: int = 1, info: str = "{}") -> HeartbeatAnswer:
     """Record the numbered heartbeat of a node; return the jobs that it holds and its peers.
 
-    The count goes on where a node was forgotten meanwhile: others must not take a new heartbeat for one they have seen.
+    Pass an increasing number even after the node was deleted. Peers must not mistake a new heartbeat for an old one.
     """
     row = await tx.one("SELECT beats FROM node WHERE id = :node", node=node)
     await tx.run(
@@ -321,16 +332,17 @@ async def heartbeat(tx: Tx, node: str, lease_ms: int, beats: int = 1, info: str 
 
 
 async def store_time(tx: Tx) -> int:
-    """Return the store's time, in milliseconds."""
+    """Return the store's time in epoch milliseconds."""
     row = await tx.one("SELECT {now}")
     assert row is not None
     return int(row[0])
 
 
 async def align_due_times(tx: Tx, now_ms: int) -> None:
-    """Correct what is due by the store's clock after that jumped; `now_ms` is the time by which deadlines were set.
+    """Correct due times after the store's clock jumped.
 
-    Work that waits is looked at now: a run that woke too early waits again for what is left.
+    `now_ms` is the time on the clock by which deadlines were set. Suspended jobs with a due time are due now: an
+    execution resumed too early waits again for the remaining time.
     """
     await tx.run(
         """UPDATE job SET run_at = {now} + task.deadline_at - :now_ms FROM task
@@ -357,7 +369,7 @@ async def align_due_times(tx: Tx, now_ms: int) -> None:
 
 
 async def limit_of(tx: Tx, job: ClaimedJob) -> int | None:
-    """Return when the last SLA that a task's runs set is over, by the time of the node that set it."""
+    """Return the end of a task's last SLA, by the clock of the node that set it."""
     row = await tx.one(
         """SELECT output FROM step WHERE tenant = :tenant AND task_id = :task_id AND key LIKE :step
            ORDER BY at DESC LIMIT 1""",
@@ -369,12 +381,12 @@ async def limit_of(tx: Tx, job: ClaimedJob) -> int | None:
 
 
 async def held_jobs(tx: Tx, node: str) -> dict[int, int]:
-    """Return what a node holds: job id -> epoch."""
+    """Return the claimed jobs of a node: job ID -> epoch."""
     return dict(await tx.all("SELECT id, epoch FROM job WHERE node = :node", node=node))
 
 
 async def forget_node(tx: Tx, node: str, *, counts: bool = False) -> None:
-    """Forget a node; what it still holds is free for others at once. `counts` as in `release`."""
+    """Delete a node and release its jobs at once; `counts` as in `release`."""
     freed = await tx.all(
         "UPDATE job SET node = NULL, attempts = attempts - :forgotten WHERE node = :node RETURNING queue",
         node=node,

@@ -1,7 +1,7 @@
 """Figures for operators: backlog, activity of agents, stored bytes, and the audit log.
 
-Counts go along an index and up to a bound, beyond which a number means "at least". Stored bytes are sums over
-`task.bytes` and webhooks. Audit entries are appended in batches and never changed.
+Counts use an index and stop at a bound, beyond which a number means "at least". Stored bytes are sums over `task.bytes`
+and webhooks. Audit entries are appended in batches and never changed.
 """
 
 from collections.abc import Sequence
@@ -13,24 +13,24 @@ from accord.storage.commands.task_lists import VisibleTasks
 from accord.storage.store import Tx, Value
 
 MAX_COUNTED_ROWS = 10_000
-"""Rows that one count looks at, which is some ten milliseconds: whoever has more waiting knows enough."""
+"""Maximum number of rows per count, about ten milliseconds. A larger backlog needs no exact number."""
 
 MAX_TENANTS = 1_000
-"""Tenants whose tasks are counted, each by itself."""
+"""Maximum number of tenants whose tasks are counted, each separately."""
 
 OPEN_STATES = ("submitted", "working", "input_required", "auth_required")
 """The states of tasks that have not ended."""
 
 
 class Backlog(Struct, frozen=True, kw_only=True):
-    """Work of one queue that nobody has taken: how much is due, and for how long the oldest of it has been."""
+    """Unclaimed jobs of one queue: the number of due jobs and the delay of the oldest."""
 
     due: int
     oldest_ms: int
 
 
 class WaitingCounts(Struct, frozen=True, kw_only=True):
-    """Tasks by state, work by queue, webhooks with something to deliver now and such as were given up, living nodes."""
+    """Open tasks by state, jobs by queue, due and dead webhooks, and live nodes."""
 
     tasks: dict[str, int]
     queues: dict[str, Backlog]
@@ -39,8 +39,9 @@ class WaitingCounts(Struct, frozen=True, kw_only=True):
     nodes: int
 
 
-# The conditions are those of the indexes `task_open`, `job_due`, `push_due` and `push_dead`, word for word: SQLite uses
-# them for no others. Times are compared with `(SELECT {now})`: PostgreSQL reads that once, `{now}` once for each row.
+# The conditions match those of the indexes `task_open`, `job_due`, `push_due` and `push_dead` word for word: SQLite
+# uses a partial index for no others. Times are compared with `(SELECT {now})`: PostgreSQL reads that once, `{now}` once
+# per row.
 _OPEN_TASK = "task WHERE {open}"
 _FREE_JOB = "job WHERE node IS NULL AND parked = 0"
 _DUE_PUSH = "push WHERE due_at IS NOT NULL AND node IS NULL AND due_at <= (SELECT {now})"
@@ -49,9 +50,9 @@ _LIVING_NODE = "node WHERE expires_at > (SELECT {now})"
 
 
 def _distinct(rows: str, column: str, after: str) -> str:
-    """Return a table `found` of a column's distinct values, by one look-up each in the index that begins with it.
+    """Return a CTE `found` of a column's distinct values, with one index lookup for each.
 
-    `after` is the index's next column: ordered by both, SQLite takes that index and no other.
+    `after` is the index's next column. Ordering by both makes SQLite use that index.
     """
     return f"""WITH RECURSIVE found({column}) AS (
                    SELECT (SELECT {column} FROM {rows} ORDER BY {column}, {after} LIMIT 1)
@@ -66,7 +67,7 @@ _QUEUES = _distinct(_FREE_JOB, "queue", "tenant")
 
 
 async def count_waiting(tx: Tx, limit: int = MAX_COUNTED_ROWS) -> WaitingCounts:
-    """Count everything that waits."""
+    """Count open tasks, unclaimed jobs, webhooks and nodes."""
     queues = await tx.all(f"{_QUEUES} SELECT queue FROM found WHERE queue IS NOT NULL")
     return WaitingCounts(
         tasks=await _tasks(tx, limit),
@@ -78,7 +79,7 @@ async def count_waiting(tx: Tx, limit: int = MAX_COUNTED_ROWS) -> WaitingCounts:
 
 
 async def _tasks(tx: Tx, limit: int) -> dict[str, int]:
-    """Count by tenant and state, as the index `task_open` has them: ended tasks are not even looked at."""
+    """Count open tasks by tenant and state, in the order of the index `task_open`. Ended tasks are not read."""
     counts = (
         f"""(SELECT count(*) FROM (SELECT 1 FROM {_OPEN_TASK} AND task.tenant = found.tenant AND state = '{state}'
                 LIMIT :limit) AS counted)"""
@@ -93,7 +94,7 @@ async def _tasks(tx: Tx, limit: int) -> dict[str, int]:
 
 
 async def _backlog(tx: Tx, queue: str, limit: int) -> Backlog:
-    """Count what is due in a queue. What is for later is passed over in the index, as it is when work is claimed."""
+    """Count due jobs of a queue. Later jobs are skipped in the index, as in a claim."""
     row = await tx.one(
         f"""SELECT count(*), COALESCE((SELECT {{now}}) - min(run_at), 0) FROM (
                 SELECT run_at FROM {_FREE_JOB} AND queue = :queue AND run_at <= (SELECT {{now}})
@@ -111,13 +112,13 @@ async def _count_rows(tx: Tx, rows: str, limit: int) -> int:
 
 
 MAX_ACTIVITY_ROWS = 10_000
-"""Tasks that one count looks at: some ten milliseconds."""
+"""Maximum number of tasks per count: about ten milliseconds."""
 
 
 class ActivityByAgent(Struct, frozen=True, kw_only=True):
-    """Tasks by agent: how many `begun`, and how many are `open`.
+    """Tasks by agent: the numbers of `begun` and `open` tasks.
 
-    `first` is the id of the oldest that was counted among the former, if there were more of them than were looked at.
+    `first` is set if the count of `begun` tasks reached its limit: it is the ID of the oldest counted task.
     """
 
     begun: dict[str, int]
@@ -128,7 +129,7 @@ class ActivityByAgent(Struct, frozen=True, kw_only=True):
 async def activity_by_agent(
     tx: Tx, tenant: str, seen: VisibleTasks, since: str, until: str, limit: int = MAX_ACTIVITY_ROWS
 ) -> ActivityByAgent:
-    """Count what somebody sees; those have begun whose ids lie between `since` and `until`."""
+    """Count visible tasks per agent. A task has begun in the period if its ID lies between `since` and `until`."""
     conditions, values = seen.condition()
     seen_only = "".join(f" AND {condition}" for condition in conditions)
     begun = await tx.all(
@@ -162,17 +163,17 @@ async def activity_by_agent(
 
 SNAPSHOT_BYTES = """COALESCE((SELECT octet_length(doc) FROM snapshot
                         WHERE snapshot.tenant = task.tenant AND snapshot.task_id = task.id), 0)"""
-"""The bytes of a task's snapshot: both engines read them off the row's header."""
+"""Size of a task's snapshot. Both engines read it from the row's header."""
 
 FILE_BYTES = """COALESCE((SELECT sum(blob.size) FROM blob_ref JOIN blob
                          ON blob.tenant = blob_ref.tenant AND blob.hash = blob_ref.hash
                      WHERE blob_ref.tenant = task.tenant AND blob_ref.task_id = task.id), 0)"""
-"""The bytes of its files."""
+"""Size of a task's files."""
 
 WEBHOOK_BYTES = """CASE WHEN pushes > 0 THEN COALESCE((SELECT sum(octet_length(config)) FROM push
                                                  WHERE push.tenant = task.tenant AND push.task_id = task.id), 0)
                    ELSE 0 END"""
-"""The bytes of its webhooks: up to 20 of 20 KB, also on ended tasks."""
+"""Size of a task's webhooks: up to 20 of 20 KB each, also on ended tasks."""
 
 _SUMS = (
     f"count(*), CAST(COALESCE(sum(COALESCE(bytes, {SNAPSHOT_BYTES} + {FILE_BYTES}) + {WEBHOOK_BYTES}), 0) AS {{int}})"
@@ -180,21 +181,21 @@ _SUMS = (
 
 
 class StoredTotal(Struct, frozen=True, kw_only=True):
-    """What is stored."""
+    """Number and size of stored tasks."""
 
     tasks: int
     bytes: int
 
 
 class OwnerTotal(StoredTotal, frozen=True, kw_only=True):
-    """What an owner stores in a tenant."""
+    """Number and size of an owner's tasks in a tenant."""
 
     tenant: str
     owner: str
 
 
 async def stored_total(tx: Tx, tenant: str | None, owner: str | None) -> StoredTotal:
-    """Return what an owner stores, or with None all owners; in a tenant, or with None in all."""
+    """Return the stored total. None for `tenant` or `owner` selects all of them."""
     conditions, values = ["1 = 1"], dict[str, Value]()
     for column, value in (("tenant", tenant), ("owner", owner)):
         if value is not None:
@@ -206,7 +207,7 @@ async def stored_total(tx: Tx, tenant: str | None, owner: str | None) -> StoredT
 
 
 async def stored_by_owner(tx: Tx, tenant: str | None, limit: int) -> list[OwnerTotal]:
-    """Return the owners who store most bytes, most first; in a tenant, or with None in all."""
+    """Return the owners who store most bytes, largest first. None for `tenant` selects all tenants."""
     where, values = ("", {}) if tenant is None else ("WHERE tenant = :tenant", {"tenant": tenant})
     rows = await tx.all(
         f"""SELECT tenant, owner, {_SUMS} AS size FROM task {where}
@@ -218,7 +219,7 @@ async def stored_by_owner(tx: Tx, tenant: str | None, limit: int) -> list[OwnerT
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True):
-    """One thing that was asked. `outcome` is "ok", or the reason of the error; `at` is in epoch milliseconds."""
+    """One audited operation. `outcome` is "ok" or the reason of the error; `at` is in epoch milliseconds."""
 
     tenant: str
     at: int
@@ -233,13 +234,16 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
 
 
 class StoredAuditEntry(AuditEntry, frozen=True, kw_only=True):
-    """An entry as it is kept; entries of one moment are told apart by their ids."""
+    """A stored audit entry. Its ID orders entries of the same millisecond."""
 
     id: int
 
 
 class AuditLogQuery(Struct, frozen=True, kw_only=True):
-    """Which entries to find; unset members do not matter. `before` is the (at, id) where the last page ended."""
+    """Filters for audit entries. Unset fields match everything.
+
+    `before` is the (at, id) at which the previous page ended.
+    """
 
     owner: str | None = None
     operation: str | None = None
@@ -257,12 +261,12 @@ _INSERT_AUDIT = (
 
 
 async def append_audit(tx: Tx, entries: Sequence[AuditEntry]) -> None:
-    """Keep entries, in this order."""
+    """Append audit entries, in this order."""
     await tx.many(_INSERT_AUDIT, list(map(asdict, entries)))
 
 
 async def find_audit(tx: Tx, tenant: str | None, query: AuditLogQuery) -> list[StoredAuditEntry]:
-    """Return a page of entries of a tenant, or with None of all, the newest first."""
+    """Return a page of audit entries, newest first. None for `tenant` selects all tenants."""
     conditions, values = ["1 = 1"], dict[str, Value]()
     if tenant is not None:
         conditions, values = ["tenant = :tenant"], dict[str, Value](tenant=tenant)
@@ -290,9 +294,9 @@ async def find_audit(tx: Tx, tenant: str | None, query: AuditLogQuery) -> list[S
 
 
 async def purge_audit(tx: Tx, older_than_ms: int, limit: int) -> int:
-    """Delete entries that are so old, and return how many.
+    """Delete audit entries older than `older_than_ms` and return their number.
 
-    Only the first `limit` are looked at: entries are kept in the order of their time, near enough.
+    Only the first `limit` entries by ID are considered. IDs follow time closely.
     """
     return await tx.run(
         """DELETE FROM audit WHERE id IN (SELECT id FROM audit ORDER BY id LIMIT :limit)

@@ -10,10 +10,10 @@ from accord.storage.store import Row, Tx, Value
 S = TypeVar("S", bound="ListingSummary")
 
 PRIVATE, TENANT, PUBLIC = "private", "tenant", "public"
-"""Who sees a published agent: its owner, everybody in its tenant, everybody."""
+"""Visibility of a published agent: to its owner, to its tenant, or to all callers."""
 
 NAMES = 4_711_004
-"""The lock under which names are taken: two at the same moment must not both find one free."""
+"""Advisory lock for taking names. Two concurrent requests must not both find a name free."""
 
 
 class AgentNameTaken(Exception):
@@ -25,8 +25,10 @@ class ForeignNamespace(Exception):
 
 
 class CardIndex(Struct, frozen=True, kw_only=True):
-    """What is kept of a card beside the card itself, so that it can be searched; all but name and description in
-    lower case. `tee` is the type of the trusted execution environment that it states, empty for one without a type.
+    """Searchable fields of an agent card, and the card itself.
+
+    All but name and description are in lower case. `tee` is the type of its trusted execution environment, or an empty
+    string for an environment without a type.
     """
 
     handle: str
@@ -39,7 +41,7 @@ class CardIndex(Struct, frozen=True, kw_only=True):
 
 
 class ListingSummary(Struct, frozen=True, kw_only=True):
-    """A published agent without its card; times are in milliseconds. `revision` grows with every change."""
+    """A published agent without its card. Times are in epoch milliseconds. `revision` grows with every change."""
 
     tenant: str
     id: str
@@ -56,20 +58,22 @@ class ListingSummary(Struct, frozen=True, kw_only=True):
 
 
 class Listing(ListingSummary, frozen=True, kw_only=True):
-    """A published agent as it is kept."""
+    """A published agent with its card."""
 
     card: str
 
 
 class FoundListing(ListingSummary, frozen=True, kw_only=True):
-    """A published agent as a search finds it, with what came of the last look for it."""
+    """A search result, with the state of the last availability check."""
 
     state: str | None
 
 
 class VisibleAgents(Struct, frozen=True, kw_only=True):
-    """How far somebody sees: their own, what their tenant shares, and what is public; with `sees_all` everything of
-    the tenant; without a tenant only what is public.
+    """The agents that a caller may see.
+
+    They are its own, those shared with its tenant, and public ones. `sees_all` adds all agents of the tenant. Without a
+    tenant only public agents are visible.
     """
 
     tenant: str | None
@@ -78,7 +82,10 @@ class VisibleAgents(Struct, frozen=True, kw_only=True):
 
 
 class AgentQuery(Struct, frozen=True, kw_only=True):
-    """Which agents to find: with all of `words` and `tags`, in lower case. `tee` is a type, `has_tee` whether any."""
+    """Search filters. Agents must match all `words` and `tags`, in lower case.
+
+    `tee` is a type of trusted execution environment. `has_tee` filters by the presence of any.
+    """
 
     words: Sequence[str] = ()
     tags: Sequence[str] = ()
@@ -102,9 +109,10 @@ _STATE = """(SELECT state FROM listing_check
 async def publish(
     tx: Tx, tenant: str, id: str, owner: str, visibility: str, facts: CardIndex, *, crosses: bool = False
 ) -> Listing:
-    """Keep a new agent, or one that its owner had removed, which keeps its id; or raise Taken.
+    """Store a new agent, or restore the owner's removed agent of this name with its ID.
 
-    Raises Foreign if its namespace in the tenant is another owner's, unless it `crosses` namespaces.
+    Raises AgentNameTaken. Raises ForeignNamespace if the namespace has another owner in the tenant, unless `crosses` is
+    set.
     """
     if await _is_taken(tx, tenant, id, facts.handle, visibility):
         return await _revive(tx, tenant, owner, visibility, facts)
@@ -144,9 +152,9 @@ async def _revive(tx: Tx, tenant: str, owner: str, visibility: str, facts: CardI
 
 
 async def _check_namespace(tx: Tx, tenant: str, owner: str, handle: str) -> None:
-    """Raise Foreign unless a namespace is free in a tenant, or its first agent, removed or not, is the owner's.
+    """Raise ForeignNamespace if another owner has the namespace in this tenant.
 
-    The caller holds the lock on names.
+    Its first agent, even if removed, determines its owner. The caller must hold the lock on names.
     """
     namespace = handle.partition("/")[0] + "/"
     first = await tx.one(
@@ -171,9 +179,10 @@ async def change(
     *,
     namespace_of: str | None = None,
 ) -> Listing | None:
-    """Replace an agent's card and the rest; None if it has changed meanwhile. Raises Taken if its new name is.
+    """Replace an agent's card and settings. Return None on a revision conflict. Raises AgentNameTaken.
 
-    `namespace_of` is the owner whose the namespace must be, or Foreign is raised; None does not look.
+    `namespace_of` is the required owner of the namespace: otherwise raises ForeignNamespace. Without it that check is
+    skipped.
     """
     if await _is_taken(tx, tenant, id, facts.handle, visibility):
         raise AgentNameTaken
@@ -201,7 +210,10 @@ async def change(
 
 
 async def _is_taken(tx: Tx, tenant: str, id: str, handle: str, visibility: str) -> bool:
-    """Whether another has a name, in the tenant or, for one that shall be public, among those that are."""
+    """Whether another agent has this name.
+
+    Names are unique within a tenant, and among public agents.
+    """
     await tx.lock(NAMES)
     found = await tx.one(
         """SELECT 1 FROM listing WHERE handle = :handle AND id <> :id
@@ -215,7 +227,7 @@ async def _is_taken(tx: Tx, tenant: str, id: str, handle: str, visibility: str) 
 
 
 async def remove(tx: Tx, tenant: str, id: str) -> None:
-    """Take an agent out of sight; its name stays its owner's."""
+    """Deactivate an agent. Its owner keeps the name."""
     await tx.run(
         """UPDATE listing SET active = 0, revision = revision + 1, updated_at = {now}
            WHERE tenant = :tenant AND id = :id AND active = 1""",
@@ -226,7 +238,7 @@ async def remove(tx: Tx, tenant: str, id: str) -> None:
 
 
 async def _index_card(tx: Tx, tenant: str, id: str, facts: CardIndex, *, is_active: bool = True) -> None:
-    """Keep the tags, and have somebody look for the agent soon."""
+    """Store the card's tags, and schedule an availability check now."""
     tags: list[dict[str, Value]] = [{"tenant": tenant, "id": id, "tag": tag} for tag in facts.tags]
     await tx.many("INSERT INTO listing_tag (tenant, id, tag) VALUES (:tenant, :id, :tag)", tags)
     if is_active:
@@ -239,14 +251,14 @@ async def _index_card(tx: Tx, tenant: str, id: str, facts: CardIndex, *, is_acti
 
 
 async def find(tx: Tx, seen: VisibleAgents, id: str) -> Listing | None:
-    """Return an agent that somebody sees."""
+    """Return a visible agent, or None."""
     condition, values = _visible(seen)
     row = await tx.one(f"SELECT {_COLUMNS} FROM listing WHERE id = :id AND {condition}", id=id, **values)
     return None if row is None else _listing(row)
 
 
 async def find_by_name(tx: Tx, seen: VisibleAgents, handle: str) -> Listing | None:
-    """Return an active agent by its name: the one of the tenant comes before a public one of another."""
+    """Return a visible active agent by name. The tenant's own agent takes precedence over public ones."""
     condition, values = _visible(seen)
     row = await tx.one(
         f"""SELECT {_COLUMNS} FROM listing WHERE handle = :handle AND active = 1 AND {condition}
@@ -259,7 +271,7 @@ async def find_by_name(tx: Tx, seen: VisibleAgents, handle: str) -> Listing | No
 
 
 async def list_cards(tx: Tx, seen: VisibleAgents, limit: int) -> list[Listing]:
-    """Return the active agents that somebody sees, the latest change first."""
+    """Return the visible active agents, latest change first."""
     condition, values = _visible(seen)
     rows = await tx.all(
         f"""SELECT {_COLUMNS} FROM listing WHERE active = 1 AND {condition}
@@ -271,7 +283,7 @@ async def list_cards(tx: Tx, seen: VisibleAgents, limit: int) -> list[Listing]:
 
 
 async def search(tx: Tx, seen: VisibleAgents, query: AgentQuery) -> tuple[list[FoundListing], int]:
-    """Return a page of what was found, the latest change first, and how many there are in all."""
+    """Return a page of matching agents, latest change first, and the total number."""
     condition, values = _visible(seen)
     conditions = [condition]
     if query.is_active:
@@ -306,7 +318,7 @@ async def search(tx: Tx, seen: VisibleAgents, query: AgentQuery) -> tuple[list[F
 
 
 async def count_of_owner(tx: Tx, tenant: str, owner: str) -> int:
-    """Return how many agents somebody has, active or not."""
+    """Return the number of an owner's agents, active or not."""
     row = await tx.one(
         "SELECT count(*) FROM listing WHERE tenant = :tenant AND owner = :owner", tenant=tenant, owner=owner
     )
@@ -323,7 +335,7 @@ def _visible(seen: VisibleAgents) -> tuple[str, dict[str, Value]]:
 
 
 def _literal(word: str) -> str:
-    """Return text as LIKE takes it for itself."""
+    """Escape text for LIKE."""
     return word.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
@@ -341,7 +353,7 @@ def _read(kind: type[S], row: Row) -> S:
 
 
 class DueCheck(Struct, frozen=True, kw_only=True):
-    """An agent to look for; `failures` is how often in a row it was not there."""
+    """An agent whose availability check is due. `failures` counts consecutive failures."""
 
     tenant: str
     id: str
@@ -350,7 +362,10 @@ class DueCheck(Struct, frozen=True, kw_only=True):
 
 
 class LastCheck(Struct, frozen=True, kw_only=True):
-    """What came of a look; `state` is None before the first. Times are in milliseconds, `up_at` when it last was up."""
+    """The result of the last availability check.
+
+    `state` is unset before the first check. Times are in epoch milliseconds. `up_at` is the time of the last success.
+    """
 
     state: str | None = None
     detail: str | None = None
@@ -363,7 +378,7 @@ _CHECK_COLUMNS = "state, detail, failures, checked_at, up_at"
 
 
 async def claim_checks(tx: Tx, limit: int, hold_ms: int) -> list[DueCheck]:
-    """Return agents that are due, and leave them to the caller for a while."""
+    """Claim due availability checks for `hold_ms`."""
     rows = await tx.all(
         """UPDATE listing_check SET due_at = {now} + :hold_ms
            WHERE (tenant, id) IN (
@@ -377,7 +392,7 @@ async def claim_checks(tx: Tx, limit: int, hold_ms: int) -> list[DueCheck]:
 
 
 async def settle_check(tx: Tx, due: DueCheck, state: str, detail: str, *, is_up: bool, again_ms: int) -> LastCheck:
-    """Note what came of a look at an agent, and when to look again; one that was removed meanwhile has no row."""
+    """Store the result of a check and schedule the next one. An agent removed meanwhile has no row."""
     row = await tx.one(
         """UPDATE listing_check SET state = :state, detail = :detail, failures = :failures, checked_at = {now},
                up_at = CASE WHEN :is_up = 1 THEN {now} ELSE up_at END, due_at = {now} + :again_ms
@@ -396,7 +411,7 @@ async def settle_check(tx: Tx, due: DueCheck, state: str, detail: str, *, is_up:
 
 
 async def last_check(tx: Tx, tenant: str, id: str) -> LastCheck:
-    """Return what came of the last look for an agent."""
+    """Return the result of an agent's last availability check."""
     row = await tx.one(
         f"SELECT {_CHECK_COLUMNS} FROM listing_check WHERE tenant = :tenant AND id = :id", tenant=tenant, id=id
     )
@@ -404,7 +419,7 @@ async def last_check(tx: Tx, tenant: str, id: str) -> LastCheck:
 
 
 async def claim_check(tx: Tx, tenant: str, id: str, hold_ms: int) -> DueCheck | None:
-    """Return an agent to look for now, due or not, and leave it to the caller for a while."""
+    """Claim an agent's availability check for `hold_ms`, due or not."""
     row = await tx.one(
         """UPDATE listing_check SET due_at = {now} + :hold_ms WHERE tenant = :tenant AND id = :id RETURNING failures""",
         tenant=tenant,
@@ -420,7 +435,7 @@ async def _due_check(tx: Tx, tenant: str, id: str, failures: int) -> DueCheck | 
 
 
 async def next_check_ms(tx: Tx) -> int | None:
-    """Return in how many milliseconds the next look is due; None if there is nothing to look for."""
+    """Return the milliseconds until the next check is due; None without scheduled checks."""
     row = await tx.one("SELECT min(due_at) - {now} FROM listing_check")
     return None if row is None or row[0] is None else max(0, row[0])
 

@@ -1,6 +1,6 @@
 """Remote tasks: their links, tokens, reports and cancels.
 
-A link is one row for as long as its task is stored; no connection and no process is held for it. One report is one
+A link is one row for as long as its task is stored. It needs no connection and no process. One report is one
 transaction, refused if anything was added since the writer read the task.
 """
 
@@ -28,7 +28,7 @@ from accord.storage.store import Row, Tx, Value
 
 
 class RemoteLink(Struct, frozen=True, kw_only=True):
-    """A task and its twin elsewhere; see the table `remote`. The tenant is known by whoever has it."""
+    """The link between a task and its remote task, a row of the table `remote`. Its tenant is passed separately."""
 
     task_id: str
     agent: str
@@ -50,7 +50,7 @@ class RemoteLink(Struct, frozen=True, kw_only=True):
 
 
 class NewRemoteLink(Struct, frozen=True, kw_only=True):
-    """A link to be made before its first message is sent, and the hash of the token that reports on it will show."""
+    """A link to create before the first message is sent. `token_hash` authenticates its reports."""
 
     task_id: str
     agent: str
@@ -62,7 +62,7 @@ class NewRemoteLink(Struct, frozen=True, kw_only=True):
 
 
 class RemoteCancel(Struct, frozen=True, kw_only=True):
-    """A task that was cancelled here and is still done elsewhere; `cancels` is how often that was tried to be told."""
+    """A task canceled here whose remote task is not yet canceled. `cancels` counts the attempts."""
 
     tenant: str
     link: RemoteLink
@@ -70,7 +70,7 @@ class RemoteCancel(Struct, frozen=True, kw_only=True):
 
 
 class RemoteTaskStatus(Struct, frozen=True, kw_only=True):
-    """How a task that an agent elsewhere does stands; `here` is its state here."""
+    """The status of a task that a remote agent executes. `here` is the local state."""
 
     tenant: str
     here: TaskState
@@ -81,14 +81,14 @@ _LINK_COLUMNS = ", ".join(f"remote.{column}" for column in RemoteLink.__struct_f
 
 
 def decode_link(row: Row) -> RemoteLink:
-    """Return the link of a row with its columns."""
+    """Decode a link from a row of its columns."""
     found = dict(zip(RemoteLink.__struct_fields__, row, strict=True))
     found["state"] = None if found["state"] is None else state_of(found["state"])
     return RemoteLink(**found)
 
 
 async def create_link(tx: Tx, tenant: str, new: NewRemoteLink) -> RemoteLink:
-    """See to it that a task has a link, how its reports get here, and that those with the token are let in."""
+    """Create a task's link unless it exists, update its report mode, and store its token."""
     await tx.run(
         """INSERT INTO remote (tenant, task_id, agent, context_id, mode, heard_at)
            VALUES (:tenant, :task_id, :agent, :context_id, :mode, :at)
@@ -111,12 +111,12 @@ async def create_link(tx: Tx, tenant: str, new: NewRemoteLink) -> RemoteLink:
             **({} if new.ttl_ms is None else {"ttl": new.ttl_ms}),
         )
     found = await find_link(tx, tenant, new.task_id)
-    assert found is not None  # it has just been made
+    assert found is not None  # it was just created
     return found
 
 
 async def find_link(tx: Tx, tenant: str, task_id: str) -> RemoteLink | None:
-    """Return a task's link."""
+    """Return a task's link, or None."""
     row = await tx.one(
         f"SELECT {_LINK_COLUMNS} FROM remote WHERE tenant = :tenant AND task_id = :task_id",
         tenant=tenant,
@@ -126,7 +126,7 @@ async def find_link(tx: Tx, tenant: str, task_id: str) -> RemoteLink | None:
 
 
 async def find_link_by_token(tx: Tx, token_hash: str) -> tuple[str, str, RemoteLink] | None:
-    """Return the hash of a token, and the tenant and the link whose reports show it; None if none do any more."""
+    """Return a token's hash, tenant and link; None for an unknown or expired token."""
     row = await tx.one(
         f"""SELECT hash, remote.tenant, {_LINK_COLUMNS} FROM remote_token
             JOIN remote ON remote.tenant = remote_token.tenant AND remote.task_id = remote_token.task_id
@@ -137,7 +137,7 @@ async def find_link_by_token(tx: Tx, token_hash: str) -> tuple[str, str, RemoteL
 
 
 async def find_link_by_remote_id(tx: Tx, agent: str, remote_id: str) -> tuple[str, RemoteLink] | None:
-    """Return the tenant and the link of a task by its id elsewhere."""
+    """Return the tenant and link of a remote task by its ID on the remote agent."""
     row = await tx.one(
         f"SELECT remote.tenant, {_LINK_COLUMNS} FROM remote WHERE agent = :agent AND remote_id = :remote_id",
         agent=agent,
@@ -147,7 +147,7 @@ async def find_link_by_remote_id(tx: Tx, agent: str, remote_id: str) -> tuple[st
 
 
 async def update_link(tx: Tx, tenant: str, link: RemoteLink) -> bool:
-    """Write a link as it is now; false if somebody else has, since it was read."""
+    """Write a link. Return false if it was changed since it was read."""
     changed = await tx.run(
         """UPDATE remote SET remote_id = :remote_id, context_id = :context_id, state = :state, stamp = :stamp,
                   seq = :seq, mark = :mark, sent = :sent, tries = :tries, polls = :polls, asks = :asks,
@@ -174,11 +174,11 @@ async def update_link(tx: Tx, tenant: str, link: RemoteLink) -> bool:
     return changed == 1
 
 
-# --- conversations ----------------------------------------------------------------------------------------------------
+# --- remote contexts --------------------------------------------------------------------------------------------------
 
 
 async def find_remote_context(tx: Tx, tenant: str, agent: str, owner: str, context_id: str) -> str | None:
-    """Return what an agent elsewhere calls a conversation, if it does not take our name for it."""
+    """Return the remote agent's own ID of a context, or None if it uses ours."""
     row = await tx.one(
         """SELECT remote_id FROM remote_context
            WHERE tenant = :tenant AND agent = :agent AND owner = :owner AND context_id = :context_id""",
@@ -191,7 +191,7 @@ async def find_remote_context(tx: Tx, tenant: str, agent: str, owner: str, conte
 
 
 async def put_remote_context(tx: Tx, tenant: str, link: RemoteLink, owner: str, context_id: str) -> None:
-    """Remember what the agent of a link calls a conversation."""
+    """Store the remote agent's own ID of a context."""
     await tx.run(
         """INSERT INTO remote_context (tenant, agent, owner, context_id, remote_id)
            VALUES (:tenant, :agent, :owner, :context_id, :remote_id)
@@ -208,7 +208,7 @@ async def put_remote_context(tx: Tx, tenant: str, link: RemoteLink, owner: str, 
 
 
 async def claim_cancels(tx: Tx, agent: str, limit: int, again_ms: int) -> list[RemoteCancel]:
-    """Return the tasks of an agent to be cancelled there now; unless that is done they are due again after a while."""
+    """Claim an agent's due cancels. An unconfirmed cancel is due again after a doubling delay."""
     rows = await tx.all(
         f"""SELECT remote.tenant, cancels, {_LINK_COLUMNS} FROM remote
             WHERE cancel_at <= (SELECT {{now}}) AND agent = :agent ORDER BY cancel_at LIMIT :limit {{skip_locked}}""",
@@ -228,7 +228,7 @@ async def claim_cancels(tx: Tx, agent: str, limit: int, again_ms: int) -> list[R
 
 
 async def clear_cancel(tx: Tx, tenant: str, task_id: str) -> None:
-    """Note that nobody has to be told of a cancel any more."""
+    """Record that a remote cancel is settled."""
     await tx.run(
         "UPDATE remote SET cancel_at = NULL WHERE tenant = :tenant AND task_id = :task_id",
         tenant=tenant,
@@ -240,7 +240,7 @@ async def clear_cancel(tx: Tx, tenant: str, task_id: str) -> None:
 
 
 async def list_remote_tasks(tx: Tx, task_id: str | None, state: TaskState | None, limit: int) -> list[RemoteTaskStatus]:
-    """Return tasks that agents elsewhere do, those heard of last first; of this id, or in this state here."""
+    """Return remote tasks, latest report first, filtered by ID or local state."""
     given: dict[str, Value] = {"id": task_id, "state": None if state is None else state_name(state)}
     wanted = {column: value for column, value in given.items() if value is not None}
     where = f"WHERE {' AND '.join(f'task.{column} = :{column}' for column in wanted)}" if wanted else ""
@@ -255,14 +255,14 @@ async def list_remote_tasks(tx: Tx, task_id: str | None, state: TaskState | None
 
 
 RETRY_SIGNAL = '"retry"'
-"""What a task is told that somebody wants to be tried again."""
+"""The output of a step that requests a retry."""
 
 
 class ReportRequest(Struct, frozen=True, kw_only=True):
-    """What a report changes.
+    """The changes of one report.
 
-    `link` is the link after it, with the version that it was read with; `last` has the task's new events, which may be
-    none. With a `step` the task is woken to look for itself, and told this `output`.
+    `link` is the new link with the version that was read. `last` has the task's new events, possibly none. With a
+    `step` the task is also woken to poll its remote task, with `output` as the step's output.
     """
 
     link: RemoteLink
@@ -273,7 +273,7 @@ class ReportRequest(Struct, frozen=True, kw_only=True):
 
 
 class GiveUpRequest(Struct, frozen=True, kw_only=True):
-    """A task that nobody reports on, why it is given up, and when to ask for it again all the same."""
+    """A request to give up a remote task without reports. `again_ms` is the delay before the next poll."""
 
     link: RemoteLink
     reason: str
@@ -284,7 +284,7 @@ class GiveUpRequest(Struct, frozen=True, kw_only=True):
 async def read_link_and_task(
     tx: Tx, tenant: str, task_id: str, *, whole: bool
 ) -> tuple[RemoteLink, TaskHead | StoredTask] | None:
-    """Return a task's link and the task, without what was said in it unless it is wanted `whole`."""
+    """Return a task's link, and the task or, unless `whole`, only its head."""
     link = await find_link(tx, tenant, task_id)
     read = read_task if whole else read_head
     found: TaskHead | StoredTask | None = await read(tx, tenant, task_id)
@@ -292,8 +292,10 @@ async def read_link_and_task(
 
 
 async def write_report(tx: Tx, tenant: str, request: ReportRequest) -> list[EndedTask]:
-    """Write what a report changes and return what has ended with it; raises Behind if the task or its link has changed
-    since they were read."""
+    """Write a report's changes and return the ended tasks.
+
+    Raises Behind if the task or its link has changed since they were read.
+    """
     link, last = request.link, request.last
     head = await lock_head(tx, tenant, link.task_id)
     if head is None:
@@ -304,7 +306,7 @@ async def write_report(tx: Tx, tenant: str, request: ReportRequest) -> list[Ende
         await put_remote_context(tx, tenant, link, head.owner, head.context_id)
     ended: list[EndedTask] = []
     if last.bodies:
-        last = replace(last, epoch=head.epoch)  # whoever runs it learns of this when it next writes
+        last = replace(last, epoch=head.epoch)  # its current execution is fenced at the next write
         if last.state in lifecycle.ENDED:
             ended = await end_with_events(tx, tenant, head, last)
         else:
@@ -319,7 +321,7 @@ async def write_report(tx: Tx, tenant: str, request: ReportRequest) -> list[Ende
 
 
 async def retry_remote_task(tx: Tx, tenant: str, link: RemoteLink, step: str, at: int) -> bool:
-    """Let a task look for what became of it elsewhere; false if it has ended for good. `link` has one ask more."""
+    """Wake a task to poll its remote task. Return false if it has ended. `link` has an incremented `asks`."""
     head = await lock_head(tx, tenant, link.task_id)
     if head is None or head.task_state in lifecycle.TERMINAL:
         return False
@@ -331,7 +333,7 @@ async def retry_remote_task(tx: Tx, tenant: str, link: RemoteLink, step: str, at
 
 
 async def give_up_remote_task(tx: Tx, tenant: str, request: GiveUpRequest) -> list[EndedTask]:
-    """Let a task be unknown: nothing if it has ended, or if anything was reported since its link was read."""
+    """Give up a remote task as unknown. Does nothing if the task has ended or its link has changed."""
     link = request.link
     stored = await lock_task(tx, tenant, link.task_id)
     if stored is None or stored.task_state in lifecycle.ENDED or not await update_link(tx, tenant, link):

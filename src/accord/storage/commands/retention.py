@@ -1,4 +1,4 @@
-"""Retention: the log of an ended task becomes its snapshot, and expired tasks are deleted."""
+"""Retention: replaces the event log of an ended task by its snapshot, and deletes expired tasks."""
 
 import msgspec
 
@@ -9,19 +9,19 @@ from accord.storage.encoding import encode_task
 from accord.storage.store import Row, Tx, Value
 
 MAX_EVENTS = 20_000
-"""Events that one batch deletes, give or take a task: SQLite has one writer, and everybody waits for it."""
+"""Approximate maximum of events that one batch deletes. SQLite has one writer, and all other writes wait for it."""
 
 KEEP_UNKNOWN_MS = 365 * 24 * 3600 * 1000
-"""How long tasks are kept whose end may yet be reported."""
+"""Retention of unknown tasks, whose end may yet be reported."""
 
-# Times are compared with `(SELECT {now} ...)`: PostgreSQL reads that once and looks it up, `{now}` once for each row.
+# Times are compared with `(SELECT {now} ...)`: PostgreSQL reads that once for an index lookup, `{now}` once per row.
 
 
 async def compact(tx: Tx, older_than_ms: int, limit: int) -> int:
-    """Delete the logs of tasks that ended so long ago, and return of how many.
+    """Delete the event logs of tasks that ended more than `older_than_ms` ago; return their number.
 
-    Their snapshots are complete then. A follower whose cursor lies before `min_seq` gets the whole task instead. A log
-    stays as long as a webhook has something of it to deliver.
+    Their snapshots are complete then. A subscriber whose cursor lies before `min_seq` gets the whole task instead. An
+    event log is kept while a webhook still has events to deliver.
     """
     rows = await tx.all(
         """SELECT tenant, id, last_seq AS events, last_seq,
@@ -48,7 +48,10 @@ async def compact(tx: Tx, older_than_ms: int, limit: int) -> int:
 
 
 async def _complete_snapshot(tx: Tx, tenant: str, task_id: str) -> bool:
-    """Write the task as it ended; false if that cannot be told, so that one broken log does not stop all others."""
+    """Write the final snapshot of a task.
+
+    Return false if its log cannot be decoded, so that a broken log does not block the others.
+    """
     stored = await read_task(tx, tenant, task_id)
     if stored is None:
         return False
@@ -67,10 +70,10 @@ async def _complete_snapshot(tx: Tx, tenant: str, task_id: str) -> bool:
 
 
 async def purge(tx: Tx, older_than_ms: int, limit: int, unknown_older_than_ms: int = KEEP_UNKNOWN_MS) -> int:
-    """Delete tasks that ended so long ago, with everything that belongs to them, and return how many.
+    """Delete tasks that ended more than `older_than_ms` ago, with all their data; return their number.
 
-    The end of an unknown task may yet be reported, so it is kept for longer. A child is a task like any other and goes
-    by its own age. What a webhook has not delivered by now is never delivered.
+    An unknown task is kept longer because its end may yet be reported. A child task is deleted by its own age. Pending
+    webhook deliveries are dropped.
     """
     rows = await tx.all(
         """SELECT tenant, id, last_seq - min_seq + 1 AS events,
@@ -103,7 +106,7 @@ async def purge(tx: Tx, older_than_ms: int, limit: int, unknown_older_than_ms: i
 async def _delete(tx: Tx, keys: list[dict[str, Value]]) -> None:
     for table in ("event", "snapshot", "push", "push_attempt", "step", "remote_token", "remote"):
         await tx.many(f"DELETE FROM {table} WHERE tenant = :tenant AND task_id = :task_id", keys)
-    # A job that a node holds is the node's to finish, which may be waiting for this very task.
+    # A claimed job is left to its node, which may be waiting for this very task.
     await tx.many(
         f"""DELETE FROM job WHERE tenant = :tenant AND kind IN ('{RUN}', '{DEADLINE}', '{SLA}') AND key = :task_id
             AND node IS NULL""",
@@ -113,7 +116,7 @@ async def _delete(tx: Tx, keys: list[dict[str, Value]]) -> None:
 
 
 async def forget_keys(tx: Tx, limit: int) -> int:
-    """Delete what was kept to recognise a repeated send and has expired, and return how much."""
+    """Delete expired idempotency keys and return their number."""
     rows = await tx.all(
         """SELECT tenant, key FROM idempotency WHERE expires_at < (SELECT {now})
            ORDER BY expires_at LIMIT :limit {skip_locked}""",
@@ -125,7 +128,7 @@ async def forget_keys(tx: Tx, limit: int) -> int:
 
 
 def _within_bounds(rows: list[Row]) -> list[Row]:
-    """Return the first tasks, as many as have not too many events together; always one."""
+    """Return the first tasks, up to the event limit of a batch but at least one."""
     events = 0
     for position, row in enumerate(rows):
         if events >= MAX_EVENTS:

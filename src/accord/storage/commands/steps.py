@@ -1,8 +1,8 @@
 """Steps of a task: memoized results, usage, and the child tasks that it started.
 
-A step is written under the fence of its task and never executed again. The usage of a task and its children is a step,
-counted once for the task and everything above it. A child is noted among its parent's steps in the transaction that
-creates it.
+A step is written under the fence of its task and never executed again. The usage of a task and its child tasks is a
+step, counted once for the task and all its ancestors. A child task is recorded as a step of its parent in the
+transaction that creates it.
 """
 
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ from accord.storage.encoding import state_name, state_of
 from accord.storage.store import Tx
 
 FAILURE_STEP = "failure"
-"""The step that keeps the exception that failed the task; steps of agents have other names."""
+"""The step that stores the exception that failed the task. Steps of agents have other names."""
 
 
 class StepResult(Struct, frozen=True, kw_only=True):
-    """What a step gave, and the claim under which it was done."""
+    """The output of a step, and the claim under which it was executed."""
 
     task_id: str
     epoch: int
@@ -33,7 +33,7 @@ class StepResult(Struct, frozen=True, kw_only=True):
 
 
 async def load_steps(tx: Tx, tenant: str, task_id: str) -> dict[str, str]:
-    """Return every step of a task: key -> output."""
+    """Return all steps of a task: key -> output."""
     rows = await tx.all(
         "SELECT key, output FROM step WHERE tenant = :tenant AND task_id = :task_id", tenant=tenant, task_id=task_id
     )
@@ -41,7 +41,7 @@ async def load_steps(tx: Tx, tenant: str, task_id: str) -> dict[str, str]:
 
 
 async def find_step(tx: Tx, tenant: str, task_id: str, key: str) -> str | None:
-    """Return one step's output."""
+    """Return a step's output, or None."""
     row = await tx.one(
         "SELECT output FROM step WHERE tenant = :tenant AND task_id = :task_id AND key = :key",
         tenant=tenant,
@@ -52,7 +52,7 @@ async def find_step(tx: Tx, tenant: str, task_id: str, key: str) -> str | None:
 
 
 async def put_step(tx: Tx, tenant: str, task_id: str, key: str, output: str, at: int) -> bool:
-    """Keep what a step gave; false if it is there already."""
+    """Store a step's output. Return false if the step already exists."""
     added = await tx.run(
         """INSERT INTO step (tenant, task_id, key, output, at) VALUES (:tenant, :task_id, :key, :output, :at)
            ON CONFLICT (tenant, task_id, key) DO NOTHING""",
@@ -66,7 +66,7 @@ async def put_step(tx: Tx, tenant: str, task_id: str, key: str, output: str, at:
 
 
 async def put_steps(tx: Tx, tenant: str, task_id: str, entries: Sequence[tuple[str, str]], at: int) -> None:
-    """Keep what many steps gave, by key; what is there already stays."""
+    """Store the outputs of several steps by key. Existing steps are not changed."""
     await tx.many(
         """INSERT INTO step (tenant, task_id, key, output, at) VALUES (:tenant, :task_id, :key, :output, :at)
            ON CONFLICT (tenant, task_id, key) DO NOTHING""",
@@ -75,7 +75,7 @@ async def put_steps(tx: Tx, tenant: str, task_id: str, entries: Sequence[tuple[s
 
 
 async def commit_step(tx: Tx, tenant: str, step: StepResult) -> None:
-    """Keep what a step gave, if the worker still holds the task."""
+    """Store a step's output if the node still holds the task; raises Fenced."""
     row = await tx.one(
         "SELECT epoch FROM task WHERE tenant = :tenant AND id = :id {for_update}", tenant=tenant, id=step.task_id
     )
@@ -85,10 +85,10 @@ async def commit_step(tx: Tx, tenant: str, step: StepResult) -> None:
 
 
 USAGE_STEP = "usage"
-"""The step that is a task's account; steps of agents have other names."""
+"""The step that stores a task's account. Steps of agents have other names."""
 
 REMOTE_USAGE_PREFIX = "elsewhere:"
-"""Begins the steps that keep what agents elsewhere said last, each with what the task is called there."""
+"""Prefix of the steps with the latest usage totals of remote agents, followed by the remote task's name."""
 
 _ACCOUNT_DECODER: msgspec.json.Decoder[BudgetAccount] = msgspec.json.Decoder(BudgetAccount)
 _TOTAL_DECODER: msgspec.json.Decoder[TotalUsage] = msgspec.json.Decoder(TotalUsage)
@@ -96,19 +96,21 @@ _EMPTY_ACCOUNT = BudgetAccount()
 
 
 class UsageRequest(Struct, frozen=True, kw_only=True):
-    """What a run has used, under its claim, what its task may, and the step that makes it count once."""
+    """Usage to charge, under the claim of an execution."""
 
     task_id: str
     epoch: int
     step: str
+    """The step that ensures that the usage is counted once."""
     use: TokenUsage
     budget: Budget
+    """The task's budget."""
     at: int
     model: str | None = None
 
 
 class RemoteUsage(Struct, frozen=True, kw_only=True):
-    """What an agent elsewhere says that it has used in all for a task, which is called `name` there."""
+    """The total usage that a remote agent reports for a task, which it calls `name`."""
 
     task_id: str
     name: str
@@ -117,21 +119,24 @@ class RemoteUsage(Struct, frozen=True, kw_only=True):
 
 
 Uses = tuple[tuple[TokenUsage, str | None], ...]
-"""What was used, each with its model, if that is known."""
+"""Usage entries, each with its model if known."""
 
 
 class UsageResult(Struct, frozen=True, kw_only=True):
-    """The account after that, what was counted, which is nothing if it was known before, and why the run has to stop
-    if it has, with what has ended for it."""
+    """The result of a charge."""
 
     account: BudgetAccount
+    """The task's account after it."""
     counted: Uses = ()
+    """The counted usage, empty for a duplicate."""
     over: str | None = None
+    """The reason to stop, if a budget is exceeded."""
     ended: Sequence[EndedTask] = ()
+    """The tasks that ended for it."""
 
 
 def decode_account(output: str | None) -> BudgetAccount:
-    """Return the account that a step has kept."""
+    """Decode the account in a step's output. None is an empty account."""
     return _EMPTY_ACCOUNT if output is None else _ACCOUNT_DECODER.decode(output)
 
 
@@ -141,13 +146,13 @@ async def read_account(tx: Tx, tenant: str, task_id: str) -> BudgetAccount:
 
 
 async def tighten_budget(tx: Tx, tenant: str, task_id: str, budget: Budget, at: int) -> None:
-    """Let a budget be known that is at least as tight as the one before; the task is locked."""
+    """Tighten a task's budget. The caller must hold the task's lock."""
     if budget != Budget():
         await _put_usage(tx, tenant, task_id, USAGE_STEP, (await read_account(tx, tenant, task_id)).limited(budget), at)
 
 
 async def remaining_budget(tx: Tx, tenant: str, task_id: str) -> Budget:
-    """Return what a task may still use: what is left of its budget, or less if a task above it has less."""
+    """Return a task's remaining budget, limited by those of its ancestors."""
     rows = await tx.all(
         """WITH RECURSIVE above(id, parent_id) AS (
                SELECT id, parent_id FROM task WHERE tenant = :tenant AND id = :id
@@ -168,7 +173,7 @@ async def remaining_budget(tx: Tx, tenant: str, task_id: str) -> Budget:
 
 
 async def lock_ancestors(tx: Tx, tenant: str, task_id: str) -> list[TaskHead]:
-    """Return a task and those above it, the topmost first: in the order in which all lock them."""
+    """Lock a task and its ancestors. Return them topmost first, the order in which all commands lock."""
     rows = await tx.all(
         """WITH RECURSIVE above(id, parent_id, height) AS (
                SELECT id, parent_id, 0 FROM task WHERE tenant = :tenant AND id = :id
@@ -184,14 +189,14 @@ async def lock_ancestors(tx: Tx, tenant: str, task_id: str) -> list[TaskHead]:
 
 
 class ChargedAccounts(NamedTuple):
-    """What was counted, and the accounts of a line after that."""
+    """The counted usage, and the accounts of a task's line after it."""
 
     uses: Uses
     accounts: list[BudgetAccount]
 
 
 async def charge_accounts(tx: Tx, tenant: str, line: list[TaskHead], spend: UsageRequest) -> ChargedAccounts | None:
-    """Count a use for a task, the last of its line, and for those above; None if it was counted before."""
+    """Charge usage to a task, the last of its line, and its ancestors. Return None if it was counted before."""
     if not line or line[-1].epoch != spend.epoch:
         raise Fenced(f"Task {spend.task_id} has another owner than epoch {spend.epoch}, or does not exist")
     if not await put_step(tx, tenant, spend.task_id, spend.step, "null", spend.at):
@@ -200,7 +205,7 @@ async def charge_accounts(tx: Tx, tenant: str, line: list[TaskHead], spend: Usag
 
 
 async def charge_remote_total(tx: Tx, tenant: str, line: list[TaskHead], told: RemoteUsage) -> ChargedAccounts | None:
-    """Count what an agent elsewhere has used since it last said so; None if that is nothing."""
+    """Charge the increase of a remote agent's usage total. Return None if it has not changed."""
     key = f"{REMOTE_USAGE_PREFIX}{told.name}"
     found = await find_step(tx, tenant, told.task_id, key)
     uses = tuple(told.total.since(TotalUsage() if found is None else _TOTAL_DECODER.decode(found)))
@@ -213,7 +218,7 @@ async def charge_remote_total(tx: Tx, tenant: str, line: list[TaskHead], told: R
 async def _charge_ancestors(
     tx: Tx, tenant: str, line: list[TaskHead], uses: Uses, at: int, budget: Budget = _EMPTY_ACCOUNT.budget
 ) -> ChargedAccounts:
-    """Count uses for a whole line, whose last task has this budget at most."""
+    """Charge usage to a whole line. `budget` limits its last task."""
     accounts: list[BudgetAccount] = []
     for head in line:
         account = await read_account(tx, tenant, head.id)
@@ -244,25 +249,23 @@ _ENDED_STATES = ", ".join(f"'{state_name(state)}'" for state in sorted(lifecycle
 _WORKING_STATES = frozenset(lifecycle.TRANSITIONS) - lifecycle.ENDED - lifecycle.INTERRUPTED
 
 ANY_CHILD = "*"
-"""In place of the child whose question a parent waits with: it waits for any of them."""
+"""Wildcard in a parent's job: it waits for any child task."""
 
 
 class ChildWatch(Struct, frozen=True, kw_only=True):
-    """What a run waits for: something under one of these keys, or that one of its children moves.
-
-    Each child is known to ask (true) or to be at work.
-    """
+    """The steps and child tasks that a suspended task waits for."""
 
     keys: tuple[str, ...] = ()
+    """Keys of steps. One of them suffices."""
     children: dict[str, bool] = {}
+    """Child task -> its last seen state: true if it waited for input, false if it was working."""
 
 
 class ParentExecution(Struct, frozen=True, kw_only=True):
-    """The run that calls: its task, the claim under which it runs, and the step that notes its child.
+    """The execution that creates a child task, its claim, and the step that records the child.
 
-    What the child uses, its parent has used as well: `budget` is what that may. The child knows until when it has time.
-    One that does not `own` what it makes only notes it: that is a task like any other, with a time and a budget of its
-    own.
+    Usage of the child task counts for its parent too, whose budget is `budget`. The parent's `deadline_at` also limits
+    the child. Without `owns` the step only records an independent task with its own deadline and budget.
     """
 
     task_id: str
@@ -274,9 +277,9 @@ class ParentExecution(Struct, frozen=True, kw_only=True):
 
 
 async def adopt_child(tx: Tx, tenant: str, parent: ParentExecution, child_id: str, at: int) -> str | None:
-    """Let a run have a child, and note it; return the one that it has already for the same step.
+    """Record a child task. Return the existing child task of the same step, if any.
 
-    The parent is locked: it cannot end in the same moment without knowing of the child.
+    It locks the parent, which cannot end at the same time without its new child task.
     """
     row = await tx.one(
         "SELECT epoch, state FROM task WHERE tenant = :tenant AND id = :id {for_update}",
@@ -301,7 +304,7 @@ async def adopt_child(tx: Tx, tenant: str, parent: ParentExecution, child_id: st
 
 
 async def open_children(tx: Tx, tenant: str, parent_id: str) -> list[str]:
-    """Return the children of a task that have not ended; one that was given up as unknown has."""
+    """Return the child tasks that have not ended. Unknown ones count as ended."""
     counted = await tx.one("SELECT children FROM task WHERE tenant = :tenant AND id = :id", tenant=tenant, id=parent_id)
     if counted is None or not counted[0]:
         return []
@@ -314,7 +317,7 @@ async def open_children(tx: Tx, tenant: str, parent_id: str) -> list[str]:
 
 
 async def is_waiting_for_answer(tx: Tx, tenant: str, child_id: str) -> bool:
-    """Whether a child waits for an answer; if so it does until this transaction ends."""
+    """Whether a child task waits for input. It is locked until this transaction ends."""
     row = await tx.one(
         "SELECT state FROM task WHERE tenant = :tenant AND id = :id {for_update}", tenant=tenant, id=child_id
     )
@@ -322,8 +325,10 @@ async def is_waiting_for_answer(tx: Tx, tenant: str, child_id: str) -> bool:
 
 
 async def have_children_changed(tx: Tx, tenant: str, watch: ChildWatch) -> bool:
-    """Whether one of the children asks or has ended of which that is not known; if not, none does until this
-    transaction ends."""
+    """Whether any watched child task has changed its known state.
+
+    All are locked until this transaction ends.
+    """
     if not watch.children:
         return False
     rows = await tx.all(
@@ -339,7 +344,7 @@ async def have_children_changed(tx: Tx, tenant: str, watch: ChildWatch) -> bool:
 
 
 async def wake_parent(tx: Tx, tenant: str, parent_id: str, child_id: str) -> None:
-    """Let a parent look again that waits for this child: to end or ask, or to ask no longer."""
+    """Wake a parent that waits for this child task."""
     row = await tx.one(
         """UPDATE job SET parked = 0, child = NULL, run_at = {now}
            WHERE tenant = :tenant AND kind = :kind AND key = :key AND node IS NULL AND child IN (:child, :any)

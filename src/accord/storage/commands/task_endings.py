@@ -1,7 +1,7 @@
 """Ends of tasks from outside: cancel, deadline, budget, lost nodes, and the end of the parent.
 
-Each command ends a task for good in one transaction: its log, the fence, its job, its timers and its children, so that
-nothing outlives it. An execution that ends its own task is `task_lifecycle.settle_execution`.
+Each command ends a task in one transaction, with its event log, the fence, its job, its timers and its child tasks.
+Nothing outlives the task. An execution ends its own task with `task_lifecycle.settle_execution`.
 """
 
 from collections.abc import Mapping
@@ -23,15 +23,15 @@ from accord.storage.store import Tx
 H = TypeVar("H", bound=TaskHead)
 
 LEFT_BEHIND = "The task that called this one has ended"
-"""What a child says that ends with its parent."""
+"""Status message of a child task that ends with its parent."""
 
 
 REMOTE_CANCELS = "remote"
-"""The topic of hints that an agent elsewhere has to be told of a cancel."""
+"""The notification topic of cancels to send to remote agents."""
 
 
 class EndRequest(Struct, frozen=True, kw_only=True):
-    """How a task is to end."""
+    """A request to end a task with a status."""
 
     task_id: str
     status: TaskStatus
@@ -39,11 +39,11 @@ class EndRequest(Struct, frozen=True, kw_only=True):
     owner: str | None = None
     agent: str | None = None
     is_held: bool = False
-    """Whether only a task that is held and has not begun may end so."""
+    """Whether only a held task that has not started may be ended."""
 
 
 class TaskTimer(Struct, frozen=True, kw_only=True):
-    """What ends a task after a while; `arg` says why."""
+    """A timer that ends a task. `arg` is the reason."""
 
     task_id: str
     kind: str
@@ -52,40 +52,41 @@ class TaskTimer(Struct, frozen=True, kw_only=True):
 
 
 class TimerRequest(Struct, frozen=True, kw_only=True):
-    """A timer that a run sets once: a run that comes again finds the step and leaves the timer as it is."""
+    """A timer that an execution sets once. A later attempt finds the step and leaves the timer unchanged."""
 
     timer: TaskTimer
     step: steps.StepResult
 
 
 class ReapedNodes(Struct, frozen=True, kw_only=True):
-    """Nodes whose work was given back, and what ended because it was lost too often."""
+    """Lost nodes whose jobs were released, and the tasks that ended for it."""
 
     nodes: list[str]
     ended: list[EndedTask]
 
 
 class NoSuchTask(Exception):
-    """There is no such task, or it is somebody else's."""
+    """The task does not exist, or it has another owner."""
 
 
 class TaskHasEnded(Exception):
     """The task has ended."""
 
     def __init__(self, state: TaskState) -> None:
-        """Name the state."""
+        """Store the task's state."""
         super().__init__(f"The task is {state.name}")
         self.state = state
 
 
 class TaskHasStarted(Exception):
-    """The task is not held any more."""
+    """The task was held, but has already started."""
 
 
 async def end_task(tx: Tx, tenant: str, ending: EndRequest) -> list[EndedTask]:
-    """End a task from outside, whoever runs it: the fence is raised, its job and timers go, its node is told.
+    """End a task from outside.
 
-    Its children end with it, and theirs. Like all that end tasks, it returns which have ended.
+    Raise its fence, delete its job and timers, and notify its node. Its child tasks end with it, recursively. Return
+    all ended tasks, as every command that ends tasks does.
     """
     stored = require_access(await lock_task(tx, tenant, ending.task_id), ending.task_id, ending.owner, ending.agent)
     if ending.is_held and await jobs.held_queue(tx, tenant, stored.id) is None:
@@ -117,7 +118,7 @@ async def _end_locked_task(tx: Tx, tenant: str, stored: StoredTask, status: Task
 
 
 async def end_with_events(tx: Tx, tenant: str, head: TaskHead, last: Append) -> list[EndedTask]:
-    """End a task with its last events, whoever runs it and whoever has them."""
+    """End a task with its last events, regardless of the node that holds it."""
     await append(tx, tenant, last)
     await raise_fence(tx, tenant, head.id)
     others = await end_leftovers(tx, tenant, head.id, last.at)
@@ -128,9 +129,9 @@ async def end_with_events(tx: Tx, tenant: str, head: TaskHead, last: Append) -> 
 
 
 async def end_leftovers(tx: Tx, tenant: str, task_id: str, at: int) -> list[EndedTask]:
-    """End what a task that has ended leaves behind: its timers go, its children are cancelled.
+    """Delete the timers of an ended task and cancel its child tasks.
 
-    Its job goes after that: a child locks itself, then its parent's job.
+    Call this before deleting its job: a child task locks itself, then its parent's job.
     """
     await tx.run(
         "DELETE FROM job WHERE tenant = :tenant AND key = :key AND kind IN (:deadline, :sla) AND node IS NULL",
@@ -150,20 +151,23 @@ async def end_leftovers(tx: Tx, tenant: str, task_id: str, at: int) -> list[Ende
 
 
 async def release_ended_job(tx: Tx, job: ClaimedJob) -> list[EndedTask]:
-    """Remove work on a task that has ended, with what whoever said so had no time to end."""
+    """Delete the job of an ended task, and end its leftovers."""
     if await jobs.finish(tx, job) and (stored := await lock_task(tx, job.tenant, job.key)):
         return await _end_late(tx, job.tenant, stored)
     return []
 
 
 async def _end_late(tx: Tx, tenant: str, stored: StoredTask) -> list[EndedTask]:
-    """End what goes with a task whose run was lost after it had said how that ended: nobody else has counted it."""
+    """End the leftovers of a task whose execution was lost after the task ended.
+
+    Its end is returned because no other command has counted it.
+    """
     others = await end_leftovers(tx, tenant, stored.id, stored.updated_at)
     return [EndedTask(tenant, stored.id, stored.agent, stored.task_state), *others]
 
 
 async def pass_on_cancel(tx: Tx, tenant: str, task_id: str) -> None:
-    """Let the agent elsewhere be told that a task has ended here, if one does it."""
+    """Schedule a cancel of the remote task, if the task has one."""
     told = await tx.run(
         "UPDATE remote SET cancel_at = {now} WHERE tenant = :tenant AND task_id = :task_id",
         tenant=tenant,
@@ -177,7 +181,7 @@ async def pass_on_cancel(tx: Tx, tenant: str, task_id: str) -> None:
 
 
 async def set_timer(tx: Tx, tenant: str, timer: TaskTimer) -> None:
-    """End the task after a while, unless it ends before; setting the timer again moves it."""
+    """Set a timer that ends the task. Setting it again moves it."""
     await tx.run(
         "DELETE FROM job WHERE tenant = :tenant AND kind = :kind AND key = :key",
         tenant=tenant,
@@ -189,13 +193,13 @@ async def set_timer(tx: Tx, tenant: str, timer: TaskTimer) -> None:
 
 
 async def set_timer_once(tx: Tx, tenant: str, request: TimerRequest) -> None:
-    """Set a timer for the run that holds the task, and note that it did."""
+    """Set a timer for the execution that holds the task, and record the step."""
     await steps.commit_step(tx, tenant, request.step)
     await set_timer(tx, tenant, request.timer)
 
 
 async def expire_timer(tx: Tx, job: ClaimedJob, status: TaskStatus, at: int) -> list[EndedTask]:
-    """Do what a timer is for: nothing if the task ended before or the timer was moved meanwhile."""
+    """End a task whose timer expired. Does nothing if the task has ended or the timer was moved."""
     if not await jobs.finish(tx, job):
         return []
     stored = await lock_task(tx, job.tenant, job.key)
@@ -208,16 +212,16 @@ async def expire_timer(tx: Tx, job: ClaimedJob, status: TaskStatus, at: int) -> 
 
 
 async def charge_usage(tx: Tx, tenant: str, request: UsageRequest) -> UsageResult:
-    """Count what a run has used; of its task and those above it, the topmost ends that has used more than it may.
+    """Charge an execution's usage. The topmost task over its budget ends.
 
-    All that it has started ends with it, and so does the task of the run, which is the last to be looked at.
+    All its descendants end with it, including the charged task, which is checked last.
     """
     line = await steps.lock_ancestors(tx, tenant, request.task_id)
     return await _end_over_budget(tx, tenant, request, line, await steps.charge_accounts(tx, tenant, line, request))
 
 
 async def charge_remote_usage(tx: Tx, tenant: str, told: RemoteUsage) -> UsageResult:
-    """Count what an agent elsewhere says that it has used for a task; otherwise like `spend`, whoever runs the task."""
+    """Charge the usage that a remote agent reports, like `charge_usage` but without a claim."""
     line = await steps.lock_ancestors(tx, tenant, told.task_id)
     return await _end_over_budget(tx, tenant, told, line, await steps.charge_remote_total(tx, tenant, line, told))
 
@@ -232,20 +236,20 @@ async def _end_over_budget(
         over = account.budget.over(account.used)
         if over is not None and head.task_state not in lifecycle.ENDED:
             stored = await lock_task(tx, tenant, head.id)
-            assert stored is not None  # it is locked
+            assert stored is not None  # it is locked above
             status = server_status(TaskState.FAILED, over, stored, request.at)
             ended = await _end_locked_task(tx, tenant, stored, status, request.at)
             return UsageResult(account=accounts[-1], counted=uses, over=over, ended=ended)
     return UsageResult(account=accounts[-1], counted=uses)
 
 
-# --- nodes that are gone ----------------------------------------------------------------------------------------------
+# --- lost nodes -------------------------------------------------------------------------------------------------------
 
 
 async def reap_nodes(tx: Tx, gone: Mapping[str, int]) -> ReapedNodes:
-    """Give back the work of nodes that are gone and return their names; work that was lost too often ends.
+    """Release the jobs of lost nodes. A task whose job was lost too often ends.
 
-    `gone` are nodes with the number of their last heartbeat: one that has sent another since is not gone.
+    `gone` maps nodes to the number of their last heartbeat. A node with a later heartbeat is skipped.
     """
     ended: list[EndedTask] = []
     dead = []
@@ -254,21 +258,21 @@ async def reap_nodes(tx: Tx, gone: Mapping[str, int]) -> ReapedNodes:
             dead.append(node)
     dead += await _without_lease(tx)
     for node in dead:
-        exhausted = await tx.all(  # in the order of age: parents are locked before their children
+        exhausted = await tx.all(  # ordered by age: parents are locked before their children
             """SELECT tenant, key, attempts FROM job
                WHERE node = :node AND kind = :kind AND attempts >= max_attempts ORDER BY tenant, key""",
             node=node,
             kind=RUN,
         )
         for tenant, task_id, attempts in exhausted:
-            if (tenant, task_id) not in {one[:2] for one in ended}:  # it may have ended with its parent just now
+            if (tenant, task_id) not in {one[:2] for one in ended}:  # it may just have ended with its parent
                 ended += await _give_up_task(tx, tenant, task_id, attempts)
         await jobs.forget_node(tx, node, counts=True)
     return ReapedNodes(nodes=dead, ended=ended)
 
 
 async def _without_lease(tx: Tx) -> list[str]:
-    """Return nodes that hold something but have no lease: they took it in the moment in which they were forgotten."""
+    """Return nodes with claims but without a lease: they claimed something while they were being deleted."""
     rows = await tx.all(
         """SELECT node FROM (SELECT node FROM job WHERE node IS NOT NULL
                              UNION SELECT node FROM push WHERE node IS NOT NULL) AS holder
@@ -278,7 +282,7 @@ async def _without_lease(tx: Tx) -> list[str]:
 
 
 async def give_up_job(tx: Tx, job: ClaimedJob) -> list[EndedTask]:
-    """End a task whose work was begun too often, unless somebody else holds it now."""
+    """End a task whose job was started too often, unless another node holds it now."""
     return await _give_up_task(tx, job.tenant, job.key, job.attempts - 1) if await jobs.finish(tx, job) else []
 
 
@@ -295,11 +299,11 @@ async def _give_up_task(tx: Tx, tenant: str, task_id: str, attempts: int) -> lis
     return await _end_locked_task(tx, tenant, stored, server_status(TaskState.FAILED, text, stored, at), at)
 
 
-# --- small things -----------------------------------------------------------------------------------------------------
+# --- helpers ----------------------------------------------------------------------------------------------------------
 
 
 def server_status(state: TaskState, text: str, stored: StoredTask, at: int) -> TaskStatus:
-    """Return a status in which the server explains itself."""
+    """Return a task status with a message from the server."""
     message = Message(
         message_id=f"{stored.id}-{stored.last_seq + 1}",
         role=Role.AGENT,
@@ -311,19 +315,19 @@ def server_status(state: TaskState, text: str, stored: StoredTask, at: int) -> T
 
 
 def require_access(found: H | None, task_id: str, owner: str | None, agent: str | None) -> H:
-    """Return a task if it is there, its owner's and its agent's; None is anybody's."""
+    """Return the task if it exists and matches owner and agent. None matches any. Raises NoSuchTask."""
     if found is None or owner not in (None, found.owner) or agent not in (None, found.agent):
         raise NoSuchTask(task_id)
     return found
 
 
 async def raise_fence(tx: Tx, tenant: str, task_id: str) -> None:
-    """Let nobody write who holds the task now."""
+    """Fence off the current holder of a task."""
     await tx.run("UPDATE task SET epoch = epoch + 1 WHERE tenant = :tenant AND id = :id", tenant=tenant, id=task_id)
 
 
 async def _drop_run(tx: Tx, tenant: str, task_id: str) -> None:
-    """Remove the job that runs a task, and tell the node that holds it."""
+    """Delete the job that runs a task, and notify the node that holds it."""
     holders = await tx.all(
         "DELETE FROM job WHERE tenant = :tenant AND kind = :kind AND key = :key RETURNING node",
         tenant=tenant,

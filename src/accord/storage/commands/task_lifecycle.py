@@ -1,6 +1,7 @@
 """The life of a task: accepted, continued by messages and signals, and settled by its execution.
 
-Each command changes the task, its log, its job and its timers in one transaction. Ends from outside are `task_endings`.
+Each command changes the task, its event log, its job and its timers in one transaction. Ends from outside are in
+`task_endings`.
 """
 
 from msgspec import Struct
@@ -46,13 +47,13 @@ from accord.storage.commands.tasks import (
 from accord.storage.store import Tx
 
 IDEMPOTENCY_MS = 24 * 3600 * 1000
-"""How long a send that is repeated finds the task it made."""
+"""How long a repeated send returns the task of the first."""
 
 
 class JobOptions(Struct, frozen=True, kw_only=True):
-    """How a task is to be run: by the node that accepts it if `node` is set, else by whoever claims it.
+    """How to run a task's job: on `node` at once if set, else on the node that claims it.
 
-    One that `is_held` is not run before somebody begins it.
+    With `is_held` the task is not executed until it is started.
     """
 
     queue: str
@@ -63,27 +64,27 @@ class JobOptions(Struct, frozen=True, kw_only=True):
 
 
 class AcceptRequest(Struct, frozen=True, kw_only=True):
-    """A message that makes a task. `working` is the event that says so, if a node takes the task at once.
-
-    What makes it the same message is its `key` or, if a run calls, the step of its `parent`. No other may be sent under
-    its `name`, if it has one.
-    """
+    """A message that creates a task."""
 
     new: TaskCreation
     message_id: str
     work: JobOptions
     key: str | None = None
+    """The idempotency key. A message with the same key is a duplicate."""
     name: str | None = None
+    """The name that no other message may use."""
     parent: ParentExecution | None = None
+    """For a child task, the creating execution. A message of the same step is a duplicate."""
     working: StatusUpdate | None = None
+    """The first event of the task, if a node claims it at once."""
     deadline_ms: int | None = None
     push: PushConfig | None = None
 
 
 class MessageRequest(Struct, frozen=True, kw_only=True):
-    """A message to a task that exists; what it may use, and until when it has time, becomes less or stays.
+    """A message to an existing task. It can only tighten the task's budget and deadline.
 
-    With a `trace` what comes of it belongs to that one from now on.
+    A `trace` replaces the task's trace.
     """
 
     task_id: str
@@ -103,7 +104,7 @@ class MessageRequest(Struct, frozen=True, kw_only=True):
 
 
 class StartRequest(Struct, frozen=True, kw_only=True):
-    """That a task is to be begun which was held, by this node if it is given, and until when it then has time."""
+    """A request to start a held task, on `node` if set. `deadline_at` can only shorten its deadline."""
 
     task_id: str
     at: int
@@ -114,37 +115,42 @@ class StartRequest(Struct, frozen=True, kw_only=True):
 
 
 class Acceptance(Struct, frozen=True, kw_only=True):
-    """What became of a message: the task, whether the same was sent before, and the job if this node took it."""
+    """The result of a message."""
 
     task_id: str
     is_repeated: bool = False
+    """Whether the message is a duplicate."""
     job: ClaimedJob | None = None
+    """The task's job, if this node claimed it."""
 
 
 class Continuation(Acceptance, frozen=True, kw_only=True):
-    """What became of a message to a task that exists: the task with it, and its steps if this node took the job."""
+    """The result of a message to an existing task, with the updated task."""
 
     stored: StoredTask
     steps: dict[str, str] = {}
+    """The task's steps, if this node claimed the job."""
 
 
 class SettleRequest(Struct, frozen=True, kw_only=True):
-    """The end of a run: its last events and entries, by key, and whether its job is done or waits.
-
-    Work waits until it is woken or `delay_ms` have passed; `awaited` is the step it waits for, if one, and `child` the
-    task whose question it has passed on; `watch` is all that at once. Work on a task that another waits for names that
-    one's `parent_id`.
-    """
+    """The end of an execution: its last events, and the fate of its job."""
 
     last: Append
     job: ClaimedJob
     entries: tuple[tuple[str, str], ...] = ()
+    """Steps to store, as (key, output)."""
     parks: bool = False
+    """Whether the job is suspended. Otherwise it is deleted."""
     delay_ms: int | None = None
+    """The maximum time of the suspension."""
     awaited: str | None = None
+    """The step that the task waits for."""
     child: str | None = None
+    """The child task whose question was passed on to the caller."""
     watch: ChildWatch | None = None
+    """All steps and child tasks that the task waits for, in place of `awaited` and `child`."""
     parent_id: str | None = None
+    """The parent task, if it waits for this one."""
 
     @property
     def ended(self) -> list[EndedTask]:
@@ -156,7 +162,7 @@ class SettleRequest(Struct, frozen=True, kw_only=True):
 
 
 class TaskSignal(Struct, frozen=True, kw_only=True):
-    """What a waiting task waits for, by the key under which it does."""
+    """A value from outside for a suspended task, under the key that it waits for."""
 
     task_id: str
     key: str
@@ -165,19 +171,19 @@ class TaskSignal(Struct, frozen=True, kw_only=True):
 
 
 class ContextMismatch(Exception):
-    """The message names another context than its task's."""
+    """The message names a different context than its task's."""
 
 
 class IdempotencyConflict(Exception):
-    """Something else was sent under the name of this message."""
+    """Another message was sent with the same name."""
 
 
 class AlreadySignaled(Exception):
-    """What the work wants to wait for is there already."""
+    """The awaited value or change has already arrived."""
 
 
 async def accept_task(tx: Tx, tenant: str, request: AcceptRequest) -> Acceptance:
-    """Keep a new task and the job that runs it, unless the same message made one before."""
+    """Store a new task and its job. A duplicate returns the existing task."""
     new, work, task_id = request.new, request.work, request.new.task.id
     if request.key is not None and (known := await _find_duplicate(tx, tenant, request.key, task_id)):
         return Acceptance(task_id=known, is_repeated=True)
@@ -195,9 +201,10 @@ async def accept_task(tx: Tx, tenant: str, request: AcceptRequest) -> Acceptance
 
 
 async def add_message(tx: Tx, tenant: str, request: MessageRequest) -> Continuation:
-    """Add a message to a task and see to it that somebody works on it.
+    """Append a message to a task and requeue the task.
 
-    It writes no snapshot, so it writes as much however long the task is; the run that comes of it does when it rests.
+    It writes no snapshot, so its cost does not depend on the task's length. The resulting execution writes one when it
+    settles.
     """
     head = require_access(await lock_head(tx, tenant, request.task_id), request.task_id, request.owner, request.agent)
     if request.message.context_id not in (None, head.context_id):
@@ -222,7 +229,7 @@ async def add_message(tx: Tx, tenant: str, request: MessageRequest) -> Continuat
 
 
 async def start_held_task(tx: Tx, tenant: str, request: StartRequest) -> Continuation:
-    """Let a task be run that was held; one that has been begun before goes on as it does."""
+    """Start a held task. A task that was started before is returned unchanged."""
     head = require_access(await lock_head(tx, tenant, request.task_id), request.task_id, request.owner, request.agent)
     if head.task_state is TaskState.CANCELED:
         raise TaskHasEnded(head.task_state)
@@ -236,13 +243,13 @@ async def start_held_task(tx: Tx, tenant: str, request: StartRequest) -> Continu
 
 
 async def _tighten(tx: Tx, tenant: str, head: TaskHead, request: MessageRequest) -> None:
-    """Let a task have less than before, if a message says so."""
+    """Tighten a task's budget and deadline."""
     await steps.tighten_budget(tx, tenant, head.id, request.budget, request.at)
     await _shorten_deadline(tx, tenant, head, request.deadline_at, request.at)
 
 
 async def _shorten_deadline(tx: Tx, tenant: str, head: TaskHead, due: int | None, at: int) -> None:
-    """Let a task have time until then, if it had longer."""
+    """Move a task's deadline earlier. A later `due` is ignored."""
     if due is not None and (head.deadline_at is None or due < head.deadline_at):
         await tx.run(
             "UPDATE task SET deadline_at = :due WHERE tenant = :tenant AND id = :id", tenant=tenant, id=head.id, due=due
@@ -252,14 +259,14 @@ async def _shorten_deadline(tx: Tx, tenant: str, head: TaskHead, due: int | None
 
 
 async def _set_trace(tx: Tx, tenant: str, head: TaskHead, trace: str) -> None:
-    """Let what comes of a message belong to its sender's trace."""
+    """Replace a task's trace with the sender's."""
     await tx.run(
         "UPDATE task SET trace = :trace WHERE tenant = :tenant AND id = :id", tenant=tenant, id=head.id, trace=trace
     )
 
 
 def _message_events(head: TaskHead, request: MessageRequest) -> Append:
-    """Return what a message adds to a task's log."""
+    """Return the events of a message for its task's log."""
     task_id, context_id = head.id, head.context_id
     message = replace(request.message, context_id=context_id)
     bodies: list[EventBody] = [MessageUpdate(task_id=task_id, context_id=context_id, message=message)]
@@ -287,11 +294,11 @@ async def _reread(tx: Tx, tenant: str, head: TaskHead) -> StoredTask:
 
 
 async def settle_execution(tx: Tx, tenant: str, request: SettleRequest) -> list[EndedTask]:
-    """Append a run's last events and finish or park its job; return what has ended with it."""
+    """Append an execution's last events, and finish or suspend its job. Return the ended tasks."""
     watch = request.watch
     awaited = (request.awaited,) if request.awaited is not None else watch.keys if watch is not None else ()
     if awaited:
-        # Whoever wakes a task holds its row; looking without it would miss what is being put there right now.
+        # A command that wakes a task holds its row. Without the lock, this check would miss a concurrent signal.
         await tx.one(
             "SELECT 1 FROM task WHERE tenant = :tenant AND id = :id {for_update}", tenant=tenant, id=request.job.key
         )
@@ -321,16 +328,16 @@ async def settle_execution(tx: Tx, tenant: str, request: SettleRequest) -> list[
 
 
 async def deliver_signal(tx: Tx, tenant: str, news: TaskSignal) -> bool:
-    """Hand a waiting task what it waits for; false if it has that already or has ended for good.
+    """Deliver a signal to a task. Return false if the key has a value already or the task has ended.
 
-    A task that was given up as unknown goes on: its news are late, not wrong.
+    A task given up as unknown continues: the signal is late, but valid.
     """
     head = await lock_head(tx, tenant, news.task_id)
     if head is None or head.task_state in lifecycle.TERMINAL:
         return False
     if not await steps.put_step(tx, tenant, news.task_id, news.key, news.output, news.at):
         return False
-    tx.signal(task_topic(tenant, news.task_id))  # a run that waits for other things as well looks here too
+    tx.signal(task_topic(tenant, news.task_id))  # an execution that also waits for other things checks here
     await requeue_task(tx, tenant, head)
     return True
 
@@ -350,7 +357,7 @@ def _run_job(task_id: str, message_id: str, work: JobOptions, epoch: int = 0) ->
 
 
 async def _find_duplicate(tx: Tx, tenant: str, key: str, task_id: str) -> str | None:
-    """Return the task that the same message made before; otherwise note that it made this one."""
+    """Return the task of an earlier duplicate. Otherwise record this task for the key."""
     noted = await tx.run(
         """INSERT INTO idempotency (tenant, key, task_id, expires_at) VALUES (:tenant, :key, :task_id, {now} + :ttl)
            ON CONFLICT (tenant, key) DO UPDATE SET task_id = excluded.task_id, expires_at = excluded.expires_at
@@ -362,7 +369,7 @@ async def _find_duplicate(tx: Tx, tenant: str, key: str, task_id: str) -> str | 
     )
     if noted:
         return None
-    # By a statement of its own: the one above does not see a task that was committed while it waited for the key.
+    # This is a separate statement: the one above does not see a task committed while it waited for the key.
     row = await tx.one(
         """SELECT task_id FROM idempotency WHERE tenant = :tenant AND key = :key AND EXISTS (
                SELECT 1 FROM task WHERE task.tenant = idempotency.tenant AND task.id = idempotency.task_id)""",
@@ -383,7 +390,7 @@ async def _find_duplicate(tx: Tx, tenant: str, key: str, task_id: str) -> str | 
 
 
 async def _claim_name(tx: Tx, tenant: str, name: str | None, task_id: str) -> None:
-    """Note the name of a message that is new, or raise if it belongs to another: kept as long as keys are."""
+    """Reserve a message's name, or raise IdempotencyConflict. It expires like an idempotency key."""
     if name is not None and await _find_duplicate(tx, tenant, name, task_id):
         raise IdempotencyConflict(f"A message to task {task_id} has the name of another")
 
@@ -391,9 +398,9 @@ async def _claim_name(tx: Tx, tenant: str, name: str | None, task_id: str) -> No
 async def requeue_task(
     tx: Tx, tenant: str, head: TaskHead, work: JobOptions | None = None, message_id: str | None = None
 ) -> ClaimedJob | None:
-    """See to it that a task is run: its waiting job becomes due, or is taken by `work.node`; without one it gets one.
+    """Make a task's job due, or claim it for `work.node`. Creates a job if the task has none.
 
-    Work that a node holds goes on; it finds what is new when it next writes.
+    A claimed job continues: its node finds the new events at its next write.
     """
     row = await tx.one(
         "SELECT id, node, queue FROM job WHERE tenant = :tenant AND kind = :kind AND key = :key {for_update}",

@@ -1,4 +1,4 @@
-"""Lists of the tasks that a caller may see: search, filters, pages, and changes since the last look."""
+"""Lists of the tasks that a caller may see: search, filters, pages, and changes since a cursor."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,22 +15,22 @@ from accord.storage.encoding import state_name, state_of
 from accord.storage.store import Row, Tx, Value
 
 MAX_COUNTED = 1000
-"""Up to where tasks are counted: whoever sees more of them narrows the list down instead of reading on."""
+"""Maximum of exact counts. A larger result is narrowed down with filters."""
 
 MAX_SEARCHED = 2000
-"""Tasks whose titles one search looks through, newest first; the page after it goes on from there."""
+"""Maximum number of task titles per search page, newest first. The next page continues after them."""
 
 MAX_LOOKED_BACK = 1000
-"""Events from the end of a log among which the latest status is looked for: streams say much between two of them."""
+"""Number of last events in which the latest status is searched. Streams write many events between two statuses."""
 
 TITLE_LENGTH = 120
-"""Characters of a title."""
+"""Maximum characters of a title."""
 
 
 class VisibleTasks(Struct, frozen=True, kw_only=True):
-    """Which tasks of a tenant are seen: those of an owner, or with `sees_all` everybody's.
+    """Selects the tasks that a caller may see: its own, or with `sees_all` those of all owners.
 
-    For tasks of the agents `others` it is the other way round, and tasks of `hidden` ones are not seen at all.
+    The rule is inverted for tasks of the agents in `others`. Tasks of agents in `hidden` are excluded.
     """
 
     owner: str
@@ -39,13 +39,13 @@ class VisibleTasks(Struct, frozen=True, kw_only=True):
     hidden: tuple[str, ...] = ()
 
     def sees(self, agent: str, owner: str) -> bool:
-        """Whether a task is seen, by its agent and its owner."""
+        """Whether a task is visible, by its agent and owner."""
         if agent in self.hidden:
             return False
         return owner == self.owner or self.sees_all != (agent in self.others)
 
     def condition(self, owner: str = "task.owner") -> tuple[list[str], dict[str, Value]]:
-        """Return what a statement on the table `task` has to say, and its values; `owner` is how it has the owner."""
+        """Return SQL conditions on the table `task` and their values. `owner` is the expression of the owner."""
         found: list[str] = []
         values: dict[str, Value] = {}
         hidden, others = (
@@ -65,12 +65,7 @@ class VisibleTasks(Struct, frozen=True, kw_only=True):
 
 
 class TaskSearch(Struct, frozen=True, kw_only=True):
-    """Which of them are wanted; unset members do not matter. `before` is the id at which the last page ended.
-
-    `since` is about the latest status. `words` are looked for in titles and ids, whatever their case: what looks like
-    the beginning of an id finds the tasks whose ids begin so; anything else goes through the titles of the newest
-    `SEARCHED` tasks that are wanted otherwise, and the next page through those before them.
-    """
+    """Filters and page of a task list. Unset fields match everything."""
 
     states: tuple[TaskState, ...] = ()
     agents: tuple[str, ...] | None = None
@@ -78,13 +73,20 @@ class TaskSearch(Struct, frozen=True, kw_only=True):
     parent_id: str | None = None
     is_top: bool = False
     since: int | None = None
+    """The earliest time of the latest status, in epoch milliseconds."""
     words: str = ""
+    """Text in titles and IDs, ignoring case.
+
+    Text that looks like an ID prefix matches task IDs. Other text is searched in the titles of the newest
+    `MAX_SEARCHED` tasks that match the other filters. The next page searches the tasks before them.
+    """
     before: str | None = None
+    """The last ID of the previous page."""
     limit: int = 50
 
 
 class ListedTask(Struct, frozen=True, kw_only=True):
-    """A task in a list; `seq` is its last event's number. One that is `held` does not begin until it is executed."""
+    """A task in a list."""
 
     id: str
     context_id: str
@@ -97,14 +99,17 @@ class ListedTask(Struct, frozen=True, kw_only=True):
     created_at: str | None
     updated_at: int
     is_run: bool
+    """Whether the task is a workflow run."""
     is_held: bool
+    """Whether the task waits to be started."""
     seq: int
+    """The sequence number of its last event."""
 
 
 class ListedTaskPage(Struct, frozen=True, kw_only=True):
-    """A page, newest first; `next` is where the one after it begins. `total` counts as far as `COUNTED`.
+    """A page of tasks, newest first. `next` is the cursor of the next page. `total` is at most `MAX_COUNTED`.
 
-    In a search by title it is what the page has found.
+    In a title search `total` is the number of matches among the searched tasks.
     """
 
     items: list[ListedTask]
@@ -113,7 +118,7 @@ class ListedTaskPage(Struct, frozen=True, kw_only=True):
 
 
 class StatusChange(Struct, frozen=True):
-    """A status that a task was given, by the number of its event, and whether it is a run of a workflow by now."""
+    """A status change, with its event's sequence number. `is_run` marks workflow runs."""
 
     task_id: str
     seq: int
@@ -123,7 +128,7 @@ class StatusChange(Struct, frozen=True):
 
 
 class TaskChanges(Struct, frozen=True, kw_only=True):
-    """What happened to tasks: rows of those nobody knew, statuses in order, and the numbers of their last events."""
+    """Changes of tasks: rows of new tasks, statuses in order, and the last sequence numbers."""
 
     fresh: list[ListedTask]
     changes: list[StatusChange]
@@ -131,10 +136,10 @@ class TaskChanges(Struct, frozen=True, kw_only=True):
 
 
 async def list_page(tx: Tx, tenant: str, seen: VisibleTasks, wanted: TaskSearch) -> ListedTaskPage:
-    """Return a page of tasks, those that were created last first.
+    """Return a page of tasks, latest created first.
 
-    Few tasks are found by whatever index suits them and put in order here; many are walked through in their order.
-    Neither engine could know beforehand which of the two is quick.
+    Up to `MAX_COUNTED` tasks are selected by any suitable index and sorted here. More are read in ID order. Neither
+    engine can predict which plan is faster.
     """
     beginning = wanted.words.lower() if _ID.fullmatch(wanted.words) else None
     if wanted.words and beginning is None:
@@ -155,7 +160,7 @@ async def list_page(tx: Tx, tenant: str, seen: VisibleTasks, wanted: TaskSearch)
 
 
 async def _search(tx: Tx, tenant: str, seen: VisibleTasks, wanted: TaskSearch) -> ListedTaskPage:
-    """Return the tasks with words in their titles or ids among the next ones."""
+    """Return tasks with the words in their title or ID, among the next `MAX_SEARCHED` tasks."""
     ids = await _walk(tx, tenant, seen, wanted, None, MAX_SEARCHED)
     words = wanted.words.lower()
     found = [one for one in await rows(tx, tenant, ids) if words in one.title.lower() or words in one.id]
@@ -168,7 +173,7 @@ async def _search(tx: Tx, tenant: str, seen: VisibleTasks, wanted: TaskSearch) -
 async def _walk(
     tx: Tx, tenant: str, seen: VisibleTasks, wanted: TaskSearch, beginning: str | None, limit: int
 ) -> list[str]:
-    """Return ids in their order, by walking through the tasks of a tenant."""
+    """Return matching IDs, read in descending order from the tenant's tasks."""
     where, values = _conditions(tenant, seen, wanted, beginning, walks=True)
     if wanted.before is not None:
         where += " AND task.id < :before"
@@ -182,7 +187,7 @@ async def _walk(
 def _conditions(
     tenant: str, seen: VisibleTasks, wanted: TaskSearch, beginning: str | None, *, walks: bool = False
 ) -> tuple[str, dict[str, Value]]:
-    """Return what a statement has to say; one that walks through ids must not be led elsewhere by other indexes."""
+    """Return SQL conditions and their values. With `walks` they disable other indexes than the ID order."""
     as_it_is = " || ''" if walks else ""
     found, values = seen.condition(f"task.owner{as_it_is}")
     found.insert(0, "task.tenant = :tenant")
@@ -210,35 +215,35 @@ def _conditions(
 
 
 def _placeholders(kind: str, names: Iterable[str], values: dict[str, Value]) -> str:
-    """Return places for names in a statement, and add them to its values."""
+    """Return placeholders for names in a statement, and add the names to its values."""
     places = {f"seen_{kind}{at}": name for at, name in enumerate(names)}
     values.update(places)
     return ", ".join(f":{place}" for place in places)
 
 
 _ID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f-]*)?")
-"""What looks like the beginning of an id made here."""
+"""Matches the beginning of an ID made by Accord."""
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
 class _PartText(Struct, frozen=True):
-    """A part, of which only text matters."""
+    """The text and file name of a part."""
 
     text: str | None = None
     filename: str | None = None
 
 
 class _MessageText(Struct, frozen=True):
-    """A message, of which only what somebody says matters."""
+    """The role and text parts of a message."""
 
     role: Role
     parts: tuple[_PartText, ...]
 
 
 class _SnapshotOutline(Struct, frozen=True):
-    """A snapshot without what makes it long: the decoder passes over the rest."""
+    """The short fields of a snapshot. The decoder skips everything else."""
 
     status: TaskStatus
     history: tuple[_MessageText, ...] = ()
@@ -263,7 +268,7 @@ _ROWS = f"""
 
 
 async def rows(tx: Tx, tenant: str, ids: Sequence[str]) -> list[ListedTask]:
-    """Return tasks by their ids, in the order of those; one that is not there is left out."""
+    """Return tasks in the order of their IDs. Missing tasks are omitted."""
     if not ids:
         return []
     found = await tx.all(_ROWS, tenant=tenant, ids=_object(dict.fromkeys(ids, 0)), back=MAX_LOOKED_BACK)
@@ -292,7 +297,7 @@ def _task_row(row: Row) -> ListedTask:
 
 
 def _title(outline: _SnapshotOutline) -> str:
-    """Return what a task is about in one line: as stated, or as its first message begins, or the file that it has."""
+    """Return a one-line title: from the metadata, the first message, or its first file name."""
     stated = (outline.metadata or {}).get("title")
     if isinstance(stated, str) and stated.strip():
         return _line(stated)
@@ -311,13 +316,13 @@ def _object(value: Mapping[str, Any]) -> str:
     return msgspec.json.encode(value).decode()
 
 
-# --- what has changed -------------------------------------------------------------------------------------------------
+# --- changes since a cursor -------------------------------------------------------------------------------------------
 
 
 async def changes_since(
     tx: Tx, tenant: str, known: Mapping[str, int], unknown: Sequence[str], since: int
 ) -> TaskChanges:
-    """Return what happened to tasks after these events, and to others since a time."""
+    """Return changes of known tasks after their sequence numbers, and of unknown tasks since a time."""
     last = await log_lengths(tx, dict.fromkeys(known, tenant))
     fresh = await rows(tx, tenant, unknown)
     after = {id: known[id] for id, seq in last.items() if seq > known[id]}
@@ -331,7 +336,7 @@ async def changes_since(
 
 
 async def statuses(tx: Tx, tenant: str, after: Mapping[str, int]) -> list[StatusChange]:
-    """Return every status that tasks were given after these events, of each task in order."""
+    """Return all status changes after these sequence numbers, in order per task."""
     if not after:
         return []
     found = await tx.all(
@@ -347,7 +352,7 @@ async def statuses(tx: Tx, tenant: str, after: Mapping[str, int]) -> list[Status
 
 
 async def recently_changed(tx: Tx, tenant: str, seen: VisibleTasks, since: int, limit: int) -> dict[str, int]:
-    """Return tasks that were given a status since a time, the latest first, with the numbers of their last events."""
+    """Return tasks with a new status since a time, latest first, with their last sequence numbers."""
     where, values = seen.condition()
     found = await tx.all(
         f"""SELECT id, last_seq FROM task WHERE {" AND ".join(["tenant = :tenant", "updated_at >= :since", *where])}
@@ -361,7 +366,7 @@ async def recently_changed(tx: Tx, tenant: str, seen: VisibleTasks, since: int, 
 
 
 async def read_with_row(tx: Tx, tenant: str, task_id: str) -> tuple[StoredTask, ListedTask] | None:
-    """Return a task, and as a list shows it, at the same moment."""
+    """Return a task and its list row from the same snapshot."""
     stored = await read_task(tx, tenant, task_id)
     return None if stored is None else (stored, (await rows(tx, tenant, [task_id]))[0])
 
@@ -369,7 +374,7 @@ async def read_with_row(tx: Tx, tenant: str, task_id: str) -> tuple[StoredTask, 
 async def list_waiting(
     tx: Tx, tenant: str, seen: VisibleTasks, states: Sequence[TaskState], limit: int
 ) -> list[ListedTask]:
-    """Return tasks in some of the states in which work has not ended, those that are in them for longest first."""
+    """Return visible open tasks in these states, longest waiting first."""
     where, values = seen.condition()
     names = ", ".join(f"'{state_name(state)}'" for state in states)
     found = await tx.all(

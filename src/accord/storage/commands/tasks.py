@@ -22,11 +22,14 @@ from accord.storage.sql import MACROS
 from accord.storage.store import Row, Tx, Value
 
 READ_PAGE = 1000
-"""Events read at once by a follower."""
+"""Maximum number of events that a subscriber reads at once."""
 
 
 class TaskCreation(Struct, frozen=True, kw_only=True):
-    """A task to create; `at` is the time of its status in epoch milliseconds, `trace` what it belongs to, if traced."""
+    """A task to create.
+
+    `at` is the time of its status in epoch milliseconds. `trace` is its trace context, if traced.
+    """
 
     task: Task
     agent: str
@@ -40,24 +43,24 @@ class TaskCreation(Struct, frozen=True, kw_only=True):
 
 
 class Append(Struct, frozen=True, kw_only=True):
-    """Events to append to a task whose last one is `after`.
-
-    `state` goes with events that change the task's state; `snapshot` is the task after the last of them; `blobs` are
-    the hashes of large parts that either refers to.
-    """
+    """Events to append to a task's event log."""
 
     task_id: str
     epoch: int
     after: int
+    """The sequence number of the last event in the log."""
     bodies: Sequence[EventBody]
     at: int
     state: TaskState | None = None
+    """The new state, if the events change it."""
     snapshot: Task | None = None
+    """The task after the last event."""
     blobs: tuple[str, ...] = ()
+    """Hashes of large parts in the events or the snapshot."""
 
 
 class EndedTask(NamedTuple):
-    """A task that a command has ended, in a state of `lifecycle.ENDED`: whoever ran the command may tell."""
+    """A task that a command has ended, in a state of `lifecycle.ENDED`."""
 
     tenant: str
     task_id: str
@@ -66,7 +69,7 @@ class EndedTask(NamedTuple):
 
 
 class TaskHead(Struct, frozen=True, kw_only=True):
-    """What is known of a task without what was said in it: it costs the same however long the task is."""
+    """A task without its content. The cost of reading it does not depend on the task's length."""
 
     id: str
     context_id: str
@@ -85,32 +88,35 @@ class TaskHead(Struct, frozen=True, kw_only=True):
 
     @property
     def task_state(self) -> TaskState:
-        """The state, without putting anything together."""
+        """The task's state."""
         return state_of(self.state)
 
 
 class TornRead(Exception):
-    """A task was read in two looks between which it changed: read it again, on one snapshot."""
+    """A task changed between two reads. Retry on one snapshot."""
 
 
 class StoredTask(TaskHead, frozen=True, kw_only=True):
-    """A task as it is kept: a snapshot, and the events that came after it as (seq, kind, data, at)."""
+    """A stored task: a snapshot, and the later events as (seq, kind, data, at)."""
 
     doc_seq: int
     doc: str
     events: tuple[Row, ...] = ()
 
     def task(self) -> Task:
-        """Put the snapshot and the later events together."""
+        """Decode the snapshot and apply the later events."""
         return self.folded(decode_task(self.doc))
 
     def folded(self, snapshot: Task) -> Task:
-        """Put the later events onto the snapshot, for whoever has it decoded."""
+        """Apply the later events to a decoded snapshot."""
         return lifecycle.fold(snapshot, (decode_event(row, dated=False) for row in self.events))
 
 
 class TaskListQuery(Struct, frozen=True, kw_only=True):
-    """Which tasks to list; unset members do not matter. `before` is the (updated_at, id) where the last page ended."""
+    """Filters of a task list. Unset fields match everything.
+
+    `before` is the (updated_at, id) at which the previous page ended.
+    """
 
     owner: str | None = None
     agent: str | None = None
@@ -123,24 +129,27 @@ class TaskListQuery(Struct, frozen=True, kw_only=True):
 
 
 class Fenced(Exception):
-    """The writer's claim is not the current one: another worker has taken over, or the task is gone."""
+    """The writer's claim is void: another node has claimed the task, or the task is gone."""
 
 
 class Behind(Exception):
-    """The log has grown since the writer last looked."""
+    """The event log has grown since the writer last read it."""
 
 
 class Rewound(Fenced):
-    """The log is shorter than what was written to it: the store went back in time, and the claim is void."""
+    """The event log is shorter than the events written to it.
+
+    The store was restored to an earlier state, and the claim is void.
+    """
 
 
 def task_topic(tenant: str, task_id: str) -> str:
-    """Return the topic of hints that a task's log has grown."""
+    """Return the notification topic of new events in a task's log."""
     return f"task:{tenant}:{task_id}"
 
 
 async def create_task(tx: Tx, tenant: str, new: TaskCreation, epoch: int = 0, bodies: Sequence[EventBody] = ()) -> None:
-    """Keep a new task, and the events that its log begins with."""
+    """Store a new task and the first events of its log."""
     task = new.task
     for body in bodies:
         task = lifecycle.apply(task, body)
@@ -181,15 +190,15 @@ async def create_task(tx: Tx, tenant: str, new: TaskCreation, epoch: int = 0, bo
 
 
 async def append(tx: Tx, tenant: str, new: Append) -> int:
-    """Append events under the fence and return the last one's sequence number."""
+    """Append events under the fence and return the last sequence number."""
     await extend(tx, tenant, new)
     return new.after + len(new.bodies)
 
 
 async def extend(tx: Tx, tenant: str, new: Append) -> int:
-    """Append events under the fence and return how many tasks this one has started.
+    """Append events under the fence and return the task's number of child tasks.
 
-    The update that takes the numbers is also the fence and the lock, so it costs no statement of its own.
+    One UPDATE takes the sequence numbers, checks the fence and locks the row, so these cost no extra statement.
     """
     encoded, size = encode_bodies(new.bodies)
     row = await tx.one(
@@ -220,7 +229,7 @@ async def extend(tx: Tx, tenant: str, new: Append) -> int:
 
 
 async def _explained(tx: Tx, tenant: str, new: Append) -> Exception:
-    """Return why nothing was appended."""
+    """Return the reason why nothing was appended."""
     row = await tx.one(
         "SELECT epoch, last_seq FROM task WHERE tenant = :tenant AND id = :id", tenant=tenant, id=new.task_id
     )
@@ -252,7 +261,7 @@ async def _insert(tx: Tx, tenant: str, new: Append, encoded: Sequence[tuple[str,
 
 
 async def _due(tx: Tx, tenant: str, task_id: str) -> None:
-    """Let the task's webhooks be looked at."""
+    """Make the task's webhooks due."""
     await tx.run(
         """UPDATE push SET due_at = {now} WHERE tenant = :tenant AND task_id = :task_id
            AND due_at IS NULL AND dead_at IS NULL""",
@@ -266,24 +275,27 @@ _HEAD = ", ".join(f"task.{column}" for column in TaskHead.__struct_fields__)
 _LAST_SEQ, _DOC_SEQ = TaskHead.__struct_fields__.index("last_seq"), len(TaskHead.__struct_fields__)
 _OF_TASK = "FROM snapshot WHERE snapshot.tenant = task.tenant AND snapshot.task_id = task.id"
 COLUMNS = f"{_HEAD}, (SELECT seq {_OF_TASK}), (SELECT doc {_OF_TASK}) FROM task"
-"""By two looks at its snapshot: SQLite would prepare a statement with a join anew each time, which costs twice as much
-as all of them."""
+"""Columns of a stored task.
+
+The snapshot is read by two subqueries. SQLite would prepare a statement with a join again each time, which costs twice
+as much as all of them.
+"""
 
 
 async def read_task(tx: Tx, tenant: str, task_id: str) -> StoredTask | None:
-    """Return a task's snapshot and the events after it."""
+    """Return a task's snapshot and the later events."""
     row = await tx.one(f"SELECT {COLUMNS} WHERE task.tenant = :tenant AND task.id = :id", tenant=tenant, id=task_id)
     return None if row is None else await _stored(tx, tenant, row)
 
 
 async def lock_task(tx: Tx, tenant: str, task_id: str) -> StoredTask | None:
-    """Read a task that nobody else changes until this transaction ends."""
+    """Lock and read a task until this transaction ends."""
     await tx.one("SELECT 1 FROM task WHERE tenant = :tenant AND id = :id {for_update}", tenant=tenant, id=task_id)
     return await read_task(tx, tenant, task_id)
 
 
 async def lock_head(tx: Tx, tenant: str, task_id: str) -> TaskHead | None:
-    """Do the same for what is known of it without what was said."""
+    """Lock and read a task's head until this transaction ends."""
     row = await tx.one(
         f"SELECT {_HEAD} FROM task WHERE tenant = :tenant AND id = :id {{for_update}}", tenant=tenant, id=task_id
     )
@@ -291,7 +303,7 @@ async def lock_head(tx: Tx, tenant: str, task_id: str) -> TaskHead | None:
 
 
 async def read_head(tx: Tx, tenant: str, task_id: str) -> TaskHead | None:
-    """Return what is known of a task without what was said in it."""
+    """Return a task's head, without its content."""
     row = await tx.one(f"SELECT {_HEAD} FROM task WHERE tenant = :tenant AND id = :id", tenant=tenant, id=task_id)
     return None if row is None else TaskHead(**dict(zip(TaskHead.__struct_fields__, row, strict=True)))
 
@@ -307,12 +319,12 @@ async def _stored(tx: Tx, tenant: str, row: Row) -> StoredTask:
 
 
 def count_events_after_snapshot(row: Row) -> int:
-    """Return how many events came after the snapshot in a row of `COLUMNS`."""
+    """Return the number of events after the snapshot in a row of `COLUMNS`."""
     return int(row[_LAST_SEQ] - row[_DOC_SEQ])
 
 
 def stored_task(row: Row, events: tuple[Row, ...] = ()) -> StoredTask:
-    """Return the task in a row of `COLUMNS`, with the events that came after its snapshot."""
+    """Return the task in a row of `COLUMNS`, with the events after its snapshot."""
     return StoredTask(**dict(zip(StoredTask.__struct_fields__, (*row, events), strict=True)))
 
 
@@ -329,7 +341,7 @@ async def events_after(tx: Tx, tenant: str, task_id: str, seq: int, limit: int =
 
 
 async def events_before(tx: Tx, tenant: str, task_id: str, seq: int, limit: int = READ_PAGE) -> list[Row]:
-    """Return the events before a sequence number in the same form, the latest first."""
+    """Return the events before a sequence number as (seq, kind, data, at), latest first."""
     return await tx.all(
         """SELECT seq, kind, data, at FROM event WHERE tenant = :tenant AND task_id = :task_id AND seq < :seq
            ORDER BY seq DESC LIMIT :limit""",
@@ -341,7 +353,7 @@ async def events_before(tx: Tx, tenant: str, task_id: str, seq: int, limit: int 
 
 
 async def log_lengths(tx: Tx, tenants: Mapping[str, str]) -> dict[str, int]:
-    """Return how many events the logs of tasks have had, of those that are there; each with its tenant."""
+    """Return the last sequence numbers of existing tasks. `tenants` maps task IDs to tenants."""
     rows = await tx.all(
         """SELECT task.id, task.last_seq FROM {pairs} :wanted {end} AS wanted
            JOIN task ON task.tenant = wanted.value AND task.id = wanted.key""",
@@ -351,7 +363,10 @@ async def log_lengths(tx: Tx, tenants: Mapping[str, str]) -> dict[str, int]:
 
 
 async def read_conversation(tx: Tx, tenant: str, task_id: str, limit: int) -> list[StoredTask]:
-    """Return the latest tasks that have ended in a task's context, oldest first: its owner's own, with its agent."""
+    """Return the latest ended tasks of a task's conversation, oldest first.
+
+    They have the same context, owner and agent.
+    """
     of = await read_head(tx, tenant, task_id)
     if of is None or not of.context_id:
         return []
@@ -370,13 +385,13 @@ async def read_conversation(tx: Tx, tenant: str, task_id: str, limit: int) -> li
 
 
 def index_conditions(states: Iterable[TaskState]) -> list[str]:
-    """Return the conditions of the indexes that have tasks in any of these states: neither engine sees it by itself."""
+    """Return the index conditions that cover all these states. Neither engine infers them from the states."""
     names = [f"'{state_name(state)}'" for state in states]
     return [f"{{{macro}}}" for macro in ("open", "amiss") if all(name in MACROS[macro][0] for name in names)]
 
 
 async def list_tasks(tx: Tx, tenant: str, query: TaskListQuery) -> tuple[list[StoredTask], int]:
-    """Return a page of tasks, the latest status first, and how many there are on all pages."""
+    """Return a page of tasks, latest status first, and the number of tasks on all pages."""
     conditions = ["task.tenant = :tenant"]
     values: dict[str, Value] = {"tenant": tenant}
     for column, operator, value in (
@@ -406,7 +421,7 @@ async def list_tasks(tx: Tx, tenant: str, query: TaskListQuery) -> tuple[list[St
 
 
 async def count_open(tx: Tx, tenant: str | None, owner: str, limit: int) -> int:
-    """Return how many of an owner's tasks have not ended, in one tenant or in all; counting stops at `limit`."""
+    """Count an owner's open tasks, up to `limit`. None for `tenant` counts all tenants."""
     placed, there = ("", {}) if tenant is None else ("tenant = :tenant AND", {"tenant": tenant})
     row = await tx.one(
         f"""SELECT count(*) FROM (

@@ -1,6 +1,6 @@
-"""Deliveries of webhooks: nodes claim those that are due, and callers see their state.
+"""Deliveries of webhooks: nodes claim due webhooks, and callers see their state.
 
-Callers take turns: however many webhooks of one caller are due, and however slow their hosts are, others find room.
+Callers take turns: many due webhooks or slow hosts of one caller leave room for the others.
 """
 
 from collections import Counter
@@ -16,46 +16,48 @@ from accord.storage.commands.webhooks import ClaimedWebhook, tenant_of
 from accord.storage.store import Row, Tx
 
 HOST_LIMIT = 64
-"""Deliveries of one caller to one host at once, on each node."""
+"""Maximum of concurrent deliveries from one caller to one host, per node."""
 
 LOOK, LOOKS = 128, 8
-"""Webhooks of one caller that a claim reads at once, and how often it reads others after putting some off."""
+"""Webhooks of one caller read at once by a claim, and the maximum of such reads after postponing some."""
 
 FULL_HOST_DELAY_MS = 1000
-"""How long a webhook is put off at least whose host has no room: a claim does not read it again."""
+"""Minimum delay of a webhook whose host is at its limit, so that the claim does not read it again."""
 
 _CONFIG = msgspec.json.Decoder(PushConfig)
 
 
 class DeliveryLoad(Struct, frozen=True, kw_only=True):
-    """The deliveries that a node has under way, and the hosts that it leaves alone."""
+    """A node's deliveries in progress, and the hosts that it avoids."""
 
     tenants: Mapping[str, int] = {}
-    """Deliveries under way by tenant."""
+    """Deliveries in progress by tenant."""
 
     callers: Mapping[str, int] = {}
-    """Deliveries under way by caller."""
+    """Deliveries in progress by caller."""
 
     hosts: Mapping[tuple[str, str], int] = {}
-    """Deliveries under way by caller and host: a host that several callers use is counted for each of them, so that
-    none can keep it from another."""
+    """Deliveries in progress by caller and host.
+
+    A shared host is counted for each caller, so that none can block it for another.
+    """
 
     resting: Mapping[tuple[str, str], int] = {}
-    """Milliseconds for which a host gets nothing from a caller."""
+    """Milliseconds during which a host gets no deliveries from a caller."""
 
     hung: frozenset[tuple[str, str]] = frozenset()
-    """Hosts that did not answer a caller in time, and get one delivery at a time until they do."""
+    """Hosts that timed out for a caller. They get one delivery at a time until they respond."""
 
 
 _IDLE = DeliveryLoad()
 
 
 async def claim_webhooks(tx: Tx, node: str, room: int, busy: DeliveryLoad = _IDLE) -> list[ClaimedWebhook]:
-    """Claim due webhooks, callers in turn: those with fewer deliveries under way first, then who has waited longest.
+    """Claim due webhooks, callers in turn: fewest deliveries in progress first, then longest waiting.
 
-    A caller may use as much of the room as remains free after it, less what its tenant uses: one caller gets a third of
-    an idle node, and room for others is left however many webhooks are due. A caller that has nothing under way gets
-    one delivery however much others of its tenant use, unless three quarters of the node are in use.
+    A caller may use as much of the room as remains free after it, less the use of its tenant. One caller gets a third
+    of an idle node, and room for others is left however many webhooks are due. A caller without deliveries gets one
+    regardless of its tenant's use, unless three quarters of the node are in use.
     """
     waiting = await _waiting_callers(tx)
     waiting.sort(key=lambda one: (busy.callers.get(one[0], 0), one[1]))
@@ -66,7 +68,7 @@ async def claim_webhooks(tx: Tx, node: str, room: int, busy: DeliveryLoad = _IDL
 
 
 class _Shares:
-    """The room of a node while a claim uses it up."""
+    """The free room of a node during a claim."""
 
     def __init__(self, busy: DeliveryLoad, room: int) -> None:
         self._busy = busy
@@ -75,7 +77,7 @@ class _Shares:
         self._tenants, self._hosts = Counter(busy.tenants), Counter(busy.hosts)
 
     def of(self, caller: str, waiting: int) -> int:
-        """Return how many webhooks a caller may claim when so many callers are to share the room."""
+        """Return how many webhooks a caller may claim when `waiting` callers share the room."""
         own = self._busy.callers.get(caller, 0)
         least = 1 if not own and self._room > self._reserve else 0
         used = self._tenants[tenant_of(caller)] + own
@@ -93,12 +95,12 @@ class _Shares:
         self._hosts[lane] += 1
 
     def delay(self, lane: tuple[str, str]) -> int:
-        """Return for how many milliseconds to put off a webhook whose host has no room."""
+        """Return the delay in milliseconds of a webhook whose host is at its limit."""
         return max(FULL_HOST_DELAY_MS, self._busy.resting.get(lane, 0))
 
 
 async def _claim_of(tx: Tx, node: str, caller: str, share: int, shares: _Shares) -> list[ClaimedWebhook]:
-    """Claim webhooks of a caller; those whose host has no room are put off, so that they hide no others."""
+    """Claim webhooks of a caller. Webhooks of hosts at their limit are postponed, so that they hide no others."""
     found: list[ClaimedWebhook] = []
     for _ in range(LOOKS):
         rows = await _due(tx, caller, LOOK) if len(found) < share else []
@@ -118,7 +120,10 @@ async def _claim_of(tx: Tx, node: str, caller: str, share: int, shares: _Shares)
 
 
 async def _waiting_callers(tx: Tx) -> list[tuple[str, int]]:
-    """Return the callers that have webhooks due, and since when: two look-ups each, however many webhooks are due."""
+    """Return the callers with due webhooks, each with its first due time.
+
+    It takes two index lookups per caller, for any number of webhooks.
+    """
     rows = await tx.all(
         """WITH RECURSIVE waiting(caller) AS (
                SELECT (SELECT min(caller) FROM push WHERE due_at IS NOT NULL AND node IS NULL)
@@ -146,7 +151,7 @@ async def _due(tx: Tx, caller: str, limit: int) -> list[Row]:
 
 
 async def _put_off(tx: Tx, lane: tuple[str, str], last: int, delay_ms: int) -> None:
-    """Put off the webhooks of a caller's host that are due up to a time; this counts as no attempt."""
+    """Postpone a caller's webhooks for a host that are due up to `last`. This counts as no attempt."""
     await tx.run(
         """UPDATE push SET due_at = {now} + :delay_ms WHERE (tenant, task_id, id) IN (
                SELECT tenant, task_id, id FROM push WHERE caller = :caller AND host = :host
@@ -192,14 +197,17 @@ DELIVERY_STATES = {
     "pending": "push.dead_at IS NULL AND push.attempts = 0 AND push.due_at IS NOT NULL",
     "delivered": "push.dead_at IS NULL AND push.attempts = 0 AND push.due_at IS NULL",
 }
-"""How a webhook stands, each apart from the others."""
+"""States of a webhook's deliveries, mutually exclusive."""
 
 _LAST_ATTEMPT = """FROM push_attempt AS tried WHERE tried.tenant = push.tenant AND tried.task_id = push.task_id
                       AND tried.push_id = push.id ORDER BY tried.id DESC LIMIT 1"""
 
 
 class DeliveryListQuery(Struct, frozen=True, kw_only=True):
-    """Which webhooks; unset members do not matter. `before` is the (task, webhook) where the last page ended."""
+    """Filters of a webhook list. Unset fields match everything.
+
+    `before` is the (task, webhook) at which the previous page ended.
+    """
 
     state: str | None = None
     task_id: str | None = None
@@ -210,7 +218,7 @@ class DeliveryListQuery(Struct, frozen=True, kw_only=True):
 
 
 class ListedDelivery(Struct, frozen=True, kw_only=True):
-    """A webhook: how it stands, and how the last attempt to call it went."""
+    """A webhook with its delivery state and the result of its last attempt."""
 
     task_id: str
     id: str
@@ -227,7 +235,7 @@ class ListedDelivery(Struct, frozen=True, kw_only=True):
 
 
 async def list_deliveries(tx: Tx, tenant: str, seen: VisibleTasks, wanted: DeliveryListQuery) -> list[ListedDelivery]:
-    """Return webhooks, those of the newest tasks first."""
+    """Return webhooks, newest tasks first."""
     conditions, values = seen.condition()
     conditions.insert(0, "push.tenant = :tenant")
     values["tenant"] = tenant
@@ -238,7 +246,7 @@ async def list_deliveries(tx: Tx, tenant: str, seen: VisibleTasks, wanted: Deliv
     if wanted.state is not None:
         conditions.append(DELIVERY_STATES[wanted.state])
     if wanted.url:
-        # Not the configuration: whether a search matches must tell nothing of a token, credentials or a query.
+        # The configuration is not searched: a match must not reveal parts of a token, credentials or a query.
         conditions.append("push.address LIKE :url ESCAPE '!'")
         values["url"] = f"%{_literal(wanted.url)}%"
     if wanted.before is not None:
@@ -276,14 +284,14 @@ def _delivery_row(row: Row) -> ListedDelivery:
 
 
 def _literal(text: str) -> str:
-    """Return a text as a pattern that only it fits."""
+    """Escape text for LIKE."""
     for special in ("!", "%", "_"):
         text = text.replace(special, f"!{special}")
     return text
 
 
 async def redeliver_visible(tx: Tx, tenant: str, seen: VisibleTasks, limit: int) -> int:
-    """Try those again that were given up, of the tasks that somebody sees; return how many, `limit` at most."""
+    """Redeliver up to `limit` dead webhooks of visible tasks; return their number."""
     dead = await list_deliveries(tx, tenant, seen, DeliveryListQuery(state="dead", limit=limit))
     for one in dead:
         await webhooks.redeliver(tx, tenant, one.task_id, one.id)

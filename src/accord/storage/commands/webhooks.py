@@ -1,4 +1,4 @@
-"""Webhooks: a cursor over the event log for each, and the results of its deliveries."""
+"""Webhooks: for each a cursor over the event log, and the results of its deliveries."""
 
 from collections.abc import Collection
 
@@ -12,17 +12,17 @@ from accord.storage.commands.tasks import Fenced
 from accord.storage.store import Row, Tx, Value
 
 WEBHOOK_TOPIC = "push"
-"""The topic of hints that webhooks are due."""
+"""The notification topic of due webhooks."""
 
 KEPT_ATTEMPTS = 50
-"""Attempts that are kept of a webhook: enough to see how it went, for what a person may read."""
+"""Maximum number of stored attempts per webhook: enough for diagnosis by a person."""
 
 _CONFIG = msgspec.json.Decoder(PushConfig)
 _ENCODER = msgspec.json.Encoder()
 
 
 class ClaimedWebhook(Struct, frozen=True, kw_only=True):
-    """A webhook that a node has taken: events after `cursor` are to be posted."""
+    """A claimed webhook: the events after `cursor` are to be delivered."""
 
     tenant: str
     task_id: str
@@ -37,7 +37,7 @@ class ClaimedWebhook(Struct, frozen=True, kw_only=True):
 
 
 class DeliveryAttempt(Struct, frozen=True, kw_only=True):
-    """An attempt to deliver event `seq`, its `attempt`th; `detail` is what was posted and answered, without secrets."""
+    """An attempt to deliver event `seq`. `detail` is the request and the response, without secrets."""
 
     seq: int
     attempt: int
@@ -49,13 +49,13 @@ class DeliveryAttempt(Struct, frozen=True, kw_only=True):
 
 
 class StoredAttempt(DeliveryAttempt, frozen=True, kw_only=True):
-    """An attempt as it is kept."""
+    """A stored delivery attempt."""
 
     id: int
 
 
 class Webhook(Struct, frozen=True, kw_only=True):
-    """A webhook and how its deliveries go."""
+    """A webhook and the state of its deliveries."""
 
     config: PushConfig
     dialect: str
@@ -66,11 +66,11 @@ class Webhook(Struct, frozen=True, kw_only=True):
 
 
 async def put(tx: Tx, tenant: str, task_id: str, config: PushConfig, dialect: str, after: int | None = None) -> bool:
-    """Create or replace a webhook; false if there is no such task.
+    """Create or replace a webhook. Return false if the task does not exist.
 
-    A new one gets what happens from now on, or after an event. One that is replaced is tried again at once. If it
-    moves, whoever is delivering it loses it: the rest is for the new address. Otherwise they go on, as `advance` tells
-    them: a second sender would repeat to the same receiver what the first is posting.
+    A new webhook gets the events from now on, or after `after`. A replaced webhook is retried at once. If its URL
+    changes, the delivering node loses its claim: the remaining events go to the new address. Otherwise the node
+    continues with the configuration that `advance` returns, because a second sender would send duplicates.
     """
     found = await _lock(tx, tenant, task_id)
     if found is None:
@@ -112,7 +112,7 @@ async def _replace(tx: Tx, of: tuple[str, str], config: PushConfig, dialect: str
 
 
 async def _lock(tx: Tx, tenant: str, task_id: str) -> tuple[int, str] | None:
-    """Lock the task's log and webhooks until this transaction ends; return the last sequence number and the owner."""
+    """Lock the task's log and webhooks; return the last sequence number and the owner."""
     row = await tx.one(
         "SELECT last_seq, owner FROM task WHERE tenant = :tenant AND id = :id {for_update}", tenant=tenant, id=task_id
     )
@@ -140,17 +140,17 @@ async def _insert(tx: Tx, of: tuple[str, str, str], config: PushConfig, dialect:
 
 
 def caller_of(tenant: str, owner: str) -> str:
-    """Return the text that stands for an owner of a tenant in `push.caller`."""
+    """Return the value of `push.caller` for an owner in a tenant."""
     return f"{tenant}\n{owner}"
 
 
 def tenant_of(caller: str) -> str:
-    """Return the tenant that `caller_of` was given."""
+    """Return the tenant of a `push.caller` value."""
     return caller.partition("\n")[0]
 
 
 def host_of(config: PushConfig) -> str:
-    """Return the host and port of a webhook's URL, or nothing if it has none."""
+    """Return the host and port of a webhook's URL, or an empty string."""
     return urls.split_url(config.url).netloc.rpartition("@")[2].lower()
 
 
@@ -170,7 +170,7 @@ async def _count(tx: Tx, tenant: str, task_id: str, change: int) -> None:
 
 
 async def list_webhooks(tx: Tx, tenant: str, task_id: str) -> list[Webhook]:
-    """Return a task's webhooks in the order of their ids."""
+    """Return a task's webhooks, ordered by ID."""
     rows = await tx.all(
         """SELECT config, dialect, cursor, attempts, dead_at, last_error FROM push
            WHERE tenant = :tenant AND task_id = :task_id ORDER BY id""",
@@ -181,7 +181,7 @@ async def list_webhooks(tx: Tx, tenant: str, task_id: str) -> list[Webhook]:
 
 
 async def delete(tx: Tx, tenant: str, task_id: str, id: str | None = None, url: str | None = None) -> int:
-    """Remove webhooks of a task: the one with this id, those with this url, or all; return how many."""
+    """Delete a task's webhooks by ID, by URL, or all; return their number."""
     await _lock(tx, tenant, task_id)
     found = [
         hook.config.id or ""
@@ -200,7 +200,10 @@ async def delete(tx: Tx, tenant: str, task_id: str, id: str | None = None, url: 
 
 
 async def release(tx: Tx, node: str, delivering: Collection[ClaimedWebhook]) -> None:
-    """Give back what a node holds but does not deliver: it was claimed without the node being told."""
+    """Release webhooks that a node holds but does not deliver.
+
+    The reply to their claim was lost.
+    """
     known = {(due.tenant, due.task_id, due.id) for due in delivering}
     for tenant, task_id, id in await tx.all("SELECT tenant, task_id, id FROM push WHERE node = :node", node=node):
         if (tenant, task_id, id) not in known:
@@ -217,13 +220,13 @@ async def release(tx: Tx, node: str, delivering: Collection[ClaimedWebhook]) -> 
 async def advance(
     tx: Tx, due: ClaimedWebhook, cursor: int, *, keeps: bool, attempt: DeliveryAttempt | None = None
 ) -> ClaimedWebhook:
-    """Move the cursor past what was delivered, with which `attempt`; `keeps` goes on holding the webhook, for more.
+    """Move the cursor past delivered events, and store the `attempt`. Return the current webhook.
 
-    Without it the webhook is given back, due again if the log has grown meanwhile. Returns it as it is by now.
+    With `keeps` the node continues to hold the webhook. Otherwise it is released, and due at once if the log has grown.
     """
-    # Appending leaves a webhook alone that is being delivered: without the lock neither would see the other.
+    # Appending skips a webhook that is being delivered: without the lock neither would see the other.
     locked = None if keeps else await _lock(tx, due.tenant, due.task_id)
-    if locked is not None:  # a store that went back in time has a shorter log
+    if locked is not None:  # a restored store may have a shorter log
         cursor = min(cursor, locked[0])
     row = await tx.one(
         """UPDATE push SET cursor = :cursor, attempts = 0, last_error = NULL,
@@ -248,9 +251,10 @@ async def advance(
 async def fail(
     tx: Tx, due: ClaimedWebhook, error: str, delay_ms: int | None, attempt: DeliveryAttempt | None = None
 ) -> None:
-    """Note a failed delivery, with which `attempt`: due again after a while, or, without one, dead.
+    """Record a failed delivery with its `attempt`.
 
-    A webhook that was replaced meanwhile is due at once: what failed is not what it is now.
+    The webhook is retried after `delay_ms`. Without a delay it becomes dead. A webhook replaced meanwhile is due at
+    once: the failure was that of its old configuration.
     """
     key: dict[str, Value] = {"tenant": due.tenant, "task_id": due.task_id, "id": due.id}
     row = await tx.one(
@@ -281,12 +285,12 @@ _OF_HOOK = "tenant = :tenant AND task_id = :task_id AND push_id = :push_id"
 
 
 async def _note(tx: Tx, due: ClaimedWebhook, attempt: DeliveryAttempt | None) -> None:
-    """Keep an attempt, and let go of those that were too long ago."""
+    """Store an attempt and delete those beyond the limit."""
     if attempt is None:
         return
     key: dict[str, Value] = {"tenant": due.tenant, "task_id": due.task_id, "push_id": due.id}
     given = {name: getattr(attempt, name) for name in DeliveryAttempt.__struct_fields__}
-    # Whoever writes here holds the webhook, so nobody else takes the same number.
+    # This transaction holds the webhook's row, so no other one takes the same number.
     row = await tx.one(f"SELECT max(id) FROM push_attempt WHERE {_OF_HOOK}", **key)
     number = 1 + (row[0] or 0 if row else 0)
     await tx.run(
@@ -301,14 +305,17 @@ async def _note(tx: Tx, due: ClaimedWebhook, attempt: DeliveryAttempt | None) ->
 
 
 def attempts_topic(tenant: str, task_id: str) -> str:
-    """Return the topic of hints that a webhook of a task was called."""
+    """Return the notification topic of delivery attempts for a task's webhooks."""
     return f"tried:{task_id}:{tenant}"
 
 
 async def list_attempts(
     tx: Tx, tenant: str, task_id: str, id: str | None = None, limit: int = KEPT_ATTEMPTS
 ) -> list[tuple[str, StoredAttempt]]:
-    """Return the latest attempts of a task's webhook, or of all that it has, newest first, each with the webhook."""
+    """Return the latest delivery attempts of a task, newest first, each with its webhook's ID.
+
+    With `id` only those of that webhook.
+    """
     rows = await tx.all(
         f"""SELECT push_id, {", ".join(StoredAttempt.__struct_fields__)} FROM push_attempt
             WHERE tenant = :tenant AND task_id = :task_id AND push_id = COALESCE(:id, push_id)
@@ -322,9 +329,9 @@ async def list_attempts(
 
 
 async def redeliver(tx: Tx, tenant: str, task_id: str, id: str, after: int | None = None) -> bool:
-    """Try a webhook again now, from its cursor or from an earlier event; false if there is none.
+    """Redeliver a webhook now, from its cursor or an earlier event. Return false if it does not exist.
 
-    Whoever is delivering it loses it: confirming that would move the cursor on again.
+    The delivering node loses its claim: its confirmation would move the cursor forward again.
     """
     changed = await tx.run(
         """UPDATE push SET due_at = {now}, dead_at = NULL, attempts = 0, cursor = COALESCE(:after, cursor),
@@ -358,11 +365,11 @@ def _webhook(row: Row) -> Webhook:
 # --- for operators ----------------------------------------------------------------------------------------------------
 
 STATUS_FILTERS = {"due": "push.due_at IS NOT NULL", "dead": "push.dead_at IS NOT NULL", "all": "1 = 1"}
-"""Webhooks that have something to deliver, those that were given up, and all."""
+"""Filters of a webhook list: due, dead, or all."""
 
 
 class WebhookStatus(Struct, frozen=True, kw_only=True):
-    """How the deliveries of one webhook go, without its secrets."""
+    """The delivery state of one webhook, without its secrets."""
 
     tenant: str
     task_id: str
@@ -377,7 +384,7 @@ class WebhookStatus(Struct, frozen=True, kw_only=True):
 
 
 async def list_statuses(tx: Tx, which: str, task_id: str | None, limit: int) -> list[WebhookStatus]:
-    """Return webhooks of every tenant, or of one task, by their keys; `which` is one of `STANDINGS`."""
+    """Return webhooks of all tenants, or of one task, by key. `which` is a key of `STATUS_FILTERS`."""
     rows = await tx.all(
         f"""SELECT push.tenant, push.task_id, push.id, address, cursor, last_seq, attempts, due_at, dead_at, last_error
            FROM push JOIN task ON task.tenant = push.tenant AND task.id = push.task_id
@@ -404,7 +411,7 @@ async def list_statuses(tx: Tx, which: str, task_id: str | None, limit: int) -> 
 
 
 class StoredWebhook(Struct, frozen=True, kw_only=True):
-    """A webhook as it is stored; `text` is the configuration's JSON."""
+    """A stored webhook. `text` is the JSON of its configuration."""
 
     tenant: str
     task_id: str
@@ -414,7 +421,7 @@ class StoredWebhook(Struct, frozen=True, kw_only=True):
 
 
 async def page(tx: Tx, after: tuple[str, str, str], limit: int) -> list[StoredWebhook]:
-    """Return webhooks of every tenant by their keys, after a key."""
+    """Return webhooks of all tenants, ordered by key, after a key."""
     rows = await tx.all(
         """SELECT tenant, task_id, id, config FROM push
            WHERE (tenant, task_id, id) > (:tenant, :task_id, :id)
@@ -431,7 +438,7 @@ async def page(tx: Tx, after: tuple[str, str, str], limit: int) -> list[StoredWe
 
 
 async def reseal(tx: Tx, old: StoredWebhook, config: PushConfig) -> bool:
-    """Store a webhook's configuration with its secrets sealed anew; false if it has changed since it was read."""
+    """Store a webhook's resealed configuration. Return false if it has changed since it was read."""
     changed = await tx.run(
         """UPDATE push SET config = :config
            WHERE tenant = :tenant AND task_id = :task_id AND id = :id AND config = :old""",
@@ -445,7 +452,7 @@ async def reseal(tx: Tx, old: StoredWebhook, config: PushConfig) -> bool:
 
 
 async def redeliver_dead(tx: Tx) -> int:
-    """Try every webhook again that was given up, from its cursor; return how many there are."""
+    """Redeliver all dead webhooks from their cursors; return their number."""
     changed = await tx.run(
         """UPDATE push SET due_at = {now}, dead_at = NULL, attempts = 0, node = NULL, epoch = epoch + 1
            WHERE dead_at IS NOT NULL"""

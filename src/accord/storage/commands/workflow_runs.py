@@ -1,4 +1,4 @@
-"""Workflow runs: their journals, their list, values that they share, and schedules.
+"""Workflow runs: their journals, their list, their shared values, and schedules.
 
 Everything that a run writes at once (events, journal entries, child tasks) is one transaction.
 """
@@ -17,12 +17,14 @@ from accord.storage.encoding import state_name, state_of
 from accord.storage.store import Tx, Value
 
 ORIGIN_STEP = "flow-run"
-"""The key under which a run notes where it comes from when it begins: by it runs are told from other tasks, and the
-database has an index of it."""
+"""The step in which a run stores its origin.
+
+It distinguishes runs from other tasks, and the database has an index on it.
+"""
 
 
 class JournalRequest(Struct, frozen=True, kw_only=True):
-    """The events that a run has said, the entries that it writes down, by key, and the tasks that it begins."""
+    """The new events of a run, its journal entries by key, and the tasks that it starts."""
 
     last: Append
     entries: tuple[tuple[str, str], ...] = ()
@@ -30,7 +32,10 @@ class JournalRequest(Struct, frozen=True, kw_only=True):
 
 
 async def write_journal(tx: Tx, tenant: str, request: JournalRequest) -> list[Acceptance]:
-    """Write everything down under the fence, and return what became of each call; an entry that is there stays."""
+    """Write events, entries and tasks under the fence; return the result of each call.
+
+    Existing entries are not changed.
+    """
     last = request.last
     await extend(tx, tenant, last)
     if request.entries:
@@ -39,7 +44,7 @@ async def write_journal(tx: Tx, tenant: str, request: JournalRequest) -> list[Ac
 
 
 class ListedRun(Struct, frozen=True, kw_only=True):
-    """A task that noted where it comes from, as a list shows it: `origin` is what it noted, `begun_at` is when."""
+    """A run in a list. `origin` is the stored origin, `begun_at` the time of its storage."""
 
     tenant: str
     task_id: str
@@ -54,9 +59,9 @@ class ListedRun(Struct, frozen=True, kw_only=True):
 
 
 class RunListQuery(Struct, frozen=True, kw_only=True):
-    """Which of them are wanted; unset members do not matter. Those that others have begun are `inner`.
+    """Filters of a run list. Unset fields match everything. `inner` includes runs that are child tasks.
 
-    `before` is the task where the last page ended.
+    `before` is the task at which the previous page ended.
     """
 
     tenant: str | None = None
@@ -70,7 +75,7 @@ class RunListQuery(Struct, frozen=True, kw_only=True):
 
 
 async def list_runs(tx: Tx, wanted: RunListQuery) -> list[ListedRun]:
-    """Return tasks that noted where they come from, those that began last first."""
+    """Return runs, latest started first."""
     where, given = _conditions(wanted)
     rows = await tx.all(
         f"""SELECT task.tenant, task.id, task.agent, task.owner, task.parent_id, task.state, task.last_seq,
@@ -98,7 +103,7 @@ async def list_runs(tx: Tx, wanted: RunListQuery) -> list[ListedRun]:
 
 
 def _conditions(wanted: RunListQuery) -> tuple[list[str], dict[str, Value]]:
-    """Return what a statement on `step` and `task` has to say, and its values."""
+    """Return SQL conditions on `step` and `task`, and their values."""
     where, given = ([], {}) if wanted.seen is None else wanted.seen.condition()
     where.append("step.key = 'flow-run'")
     for column, name, value in (
@@ -123,27 +128,30 @@ def _conditions(wanted: RunListQuery) -> tuple[list[str], dict[str, Value]]:
 
 
 class JobStatus(Struct, frozen=True):
-    """Who is at work on a task: whether its work waits for something, and a node that lives has it, or its children."""
+    """The status of a task's job."""
 
     is_parked: bool
+    """Whether the job is suspended or not yet due."""
     is_held: bool
+    """Whether a live node holds the job."""
     is_helped: bool
+    """Whether a child task is submitted or working."""
     node: str | None = None
-    """The node that has claimed it, whether it lives or not."""
+    """The node that claimed the job, alive or not."""
 
     @property
     def is_left(self) -> bool:
-        """Whether there is something to do that nobody does."""
+        """Whether the job is due but no live node holds it."""
         return not self.is_parked and not self.is_held
 
     @property
     def rests(self) -> bool:
-        """Whether nobody works: everything waits."""
+        """Whether the job is suspended and no child task is working."""
         return self.is_parked and not self.is_helped
 
 
 async def job_status(tx: Tx, tenant: str, task_id: str) -> JobStatus | None:
-    """Return who is at work on a task; None for one that has no more work."""
+    """Return the status of a task's job, or None if it has no job."""
     row = await tx.one(
         """SELECT job.node IS NULL AND (job.parked = 1 OR job.run_at > {now}),
                   EXISTS (SELECT 1 FROM node WHERE node.id = job.node AND node.expires_at >= {now}),
@@ -159,14 +167,14 @@ async def job_status(tx: Tx, tenant: str, task_id: str) -> JobStatus | None:
 
 
 class ValueNamespace(Struct, frozen=True):
-    """Whose values they are, and of which workflows."""
+    """The owner and the workflows that share values."""
 
     owner: str
     namespace: str
 
 
 async def load_values(tx: Tx, tenant: str, shelf: ValueNamespace) -> dict[str, str]:
-    """Return the values that are not too old."""
+    """Return the values that have not expired."""
     rows = await tx.all(
         """SELECT key, value FROM shared_value WHERE tenant = :tenant AND owner = :owner AND namespace = :namespace
            AND (expires_at IS NULL OR expires_at > {now})""",
@@ -180,7 +188,7 @@ async def load_values(tx: Tx, tenant: str, shelf: ValueNamespace) -> dict[str, s
 async def put_values(
     tx: Tx, tenant: str, shelf: ValueNamespace, values: dict[str, str], at: int, ttl_ms: int | None
 ) -> None:
-    """Keep values from a time, unless there are later ones; those that are too old go."""
+    """Store values of time `at` unless newer ones exist, and delete expired values."""
     whose = {"tenant": tenant, "owner": shelf.owner, "namespace": shelf.namespace}
     await tx.run(
         """DELETE FROM shared_value WHERE tenant = :tenant AND owner = :owner AND namespace = :namespace
@@ -201,7 +209,7 @@ async def put_values(
 
 
 async def schedule_positions(tx: Tx, agent: str, names: Sequence[str], at: int) -> dict[str, int]:
-    """Return up to when each of an agent's schedules has been seen to; one that is new, from now on."""
+    """Return the time up to which each schedule of an agent was processed. A new schedule starts at `at`."""
     await tx.many(
         """INSERT INTO schedule (agent, name, seen_at) VALUES (:agent, :name, :at)
            ON CONFLICT (agent, name) DO NOTHING""",
@@ -213,7 +221,7 @@ async def schedule_positions(tx: Tx, agent: str, names: Sequence[str], at: int) 
 
 
 async def advance_schedule(tx: Tx, agent: str, name: str, at: int) -> None:
-    """Note that a schedule has been seen to up to a time."""
+    """Record that a schedule was processed up to a time."""
     await tx.run(
         "UPDATE schedule SET seen_at = :at WHERE agent = :agent AND name = :name AND seen_at < :at",
         agent=agent,

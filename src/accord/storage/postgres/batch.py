@@ -1,9 +1,9 @@
 """Group commit for PostgreSQL: commands that arrive during one transaction share the next.
 
-What a batch does not do runs alone, as the portable command in a transaction of its own: an item that it found no rows
-for, and every item of a batch that the server refused. So results and exceptions are those of the portable command. The
-rows of a batch are one text parameter with a line for each, which the server cuts: an array for each column costs this
-side a fifth more, because asyncpg looks at every member.
+Items that a batch leaves out run alone, as the portable command in its own transaction. Examples are an item without
+matching rows, and every item of a batch that the server refused. So results and exceptions are those of the portable
+command. The rows of a batch are one text parameter with one line per row, which the server splits. An array per column
+would cost a fifth more here, because asyncpg checks every element.
 """
 
 import asyncio
@@ -19,80 +19,84 @@ from accord.storage.sql import SqlEngine, compile
 from accord.storage.store import BadValue, StoreInterrupted, StoreUnavailable, Value
 
 MAX_ITEMS = 512
-"""Commands in one transaction: enough to hide the fsync, few enough that nobody waits long behind them."""
+"""Maximum of commands per transaction: enough to hide the fsync, few enough for a short wait."""
 
 FEW_ITEMS = 16
-"""Commands that are worth a transaction: of more, half go with a second one, so that one is under way while the answers
-to the other are read."""
+"""Minimum batch worth its own transaction.
+
+Of more commands, half go into a second transaction, which runs while the results of the first are read.
+"""
 
 CONCURRENT_TRANSACTIONS = 2
-"""Transactions under way at a time: while the server writes one to its disk, the next is prepared and sent."""
+"""Maximum of concurrent transactions. While the server writes one to disk, the next is prepared and sent."""
 
 MAX_CHARACTERS = 4_000_000
-"""Text in one transaction, give or take an item: it is held several times over while it is sent."""
+"""Approximate maximum text per transaction. Sending holds several copies of it."""
 
 CLOSE_SECONDS = 15.0
-"""How long closing waits for what was accepted."""
+"""How long closing waits for accepted commands."""
 
 log = logging.getLogger("accord.postgres")
 
 
 class BatchItem(Struct, frozen=True):
-    """One command, ready to be written with others.
-
-    No two items of a batch share any of the `keys`. What is written is `line`, which is `row` as text, and the lines of
-    its `entries` and `notes`; `result` and `topics` are returned and published for it, unless writing finds out better.
-    """
+    """One command, encoded for a batch."""
 
     keys: tuple[Hashable, ...]
+    """Keys that no other item of the same batch shares."""
     row: Any
     line: str
+    """The row as text."""
     entries: Sequence[str] = ()
+    """Lines of events."""
     result: Any = None
+    """The command's result, unless the write returns another."""
     topics: tuple[str, ...] = ()
+    """Topics to publish, unless the write returns others."""
     notes: Sequence[str] = ()
+    """Lines of journal entries."""
 
     def characters(self) -> int:
-        """Return how much text there is to write."""
+        """Return the size of the text to write."""
         return len(self.line) + sum(map(len, self.entries)) + sum(map(len, self.notes))
 
 
 class WrittenItem(Struct, frozen=True):
-    """What became of an item that was written."""
+    """The outcome of a written item."""
 
     result: Any
     topics: tuple[str, ...] = ()
 
 
 Begin = Callable[[], AbstractAsyncContextManager[Any]]
-"""Gives a connection, on which each statement is a transaction by itself or all together are one."""
+"""Returns a connection in autocommit mode or in a transaction."""
 
 Write = Callable[[Any, Sequence[BatchItem]], Awaitable[Mapping[int, WrittenItem]]]
-"""Writes items on a connection and returns what became of each, by position; some it may leave out."""
+"""Writes items on a connection and returns their outcomes by position. It may leave items out."""
 
 
 class BatchStage(NamedTuple):
-    """A way to write items that it takes: the next gets those that it leaves out, and what the last does runs alone."""
+    """One way to write items. The next stage gets the items that it leaves out; the rest of the last runs alone."""
 
     begin: Begin
     write: Write
     takes: Callable[[BatchItem], bool] = lambda _: True
     is_statement: bool = False
-    """Whether what it has written is committed at once: nobody waits until the connection is given back."""
+    """Whether its write is committed at once, so that results need not wait for the release of the connection."""
 
 
 class WaitingItem(Struct, frozen=True):
-    """An item and who waits for it: None tells them to run it alone."""
+    """An item and the future of its outcome. None makes the caller run the command alone."""
 
     item: BatchItem
     done: "asyncio.Future[WrittenItem | None]"
 
 
 class Batcher:
-    """Writes what has gathered, a transaction while the one before it is being committed."""
+    """Writes the waiting items in transactions, one after another."""
 
     def __init__(self, stages: Sequence[BatchStage], publish: Callable[[list[str]], None], turns: int = 0) -> None:
-        """Wait for so many turns of the loop, at most, until nobody else comes."""
+        """Wait up to `turns` loop turns for more items before a transaction."""
         self._stages = stages
         self._publish = publish
         self._turns = turns
@@ -103,15 +107,15 @@ class Batcher:
         self._closed = False
 
     def put(self, item: BatchItem) -> "asyncio.Future[WrittenItem | None]":
-        """Write an item together with others; what is returned becomes None if it has to run alone.
+        """Write an item with others. Without a result the command must run alone.
 
-        Whoever stops waiting disturbs nobody: what is in a transaction by then is written, what is not is left out.
+        Canceling the future is safe: an item in a transaction is still written, a waiting one is dropped.
         """
         if self._closed:
             raise StoreUnavailable("The store is closed")
         done: asyncio.Future[WrittenItem | None] = asyncio.get_running_loop().create_future()
         self._gathered.append(WaitingItem(item, done))
-        # A second transaction begins once it is worth one: with half as much as the first, both stay of like size.
+        # A second transaction starts once it has half as many items as the first. So both keep a similar size.
         if len(self._gathered) >= self._under_way // 2:
             self._begin()
         return done
@@ -121,7 +125,7 @@ class Batcher:
             self._workers.add(asyncio.create_task(self._work(), name="accord-batch"))
 
     async def close(self) -> None:
-        """Finish what was accepted, and accept no more."""
+        """Finish accepted items and refuse new ones."""
         self._closed = True
         if self._workers:
             _, late = await asyncio.wait(self._workers, timeout=CLOSE_SECONDS)
@@ -134,12 +138,15 @@ class Batcher:
                 if self._gathered:
                     self._begin()
                 await self._write(batch)
-                await asyncio.sleep(0)  # whoever got an answer can come back with what is next
-        finally:  # not by a callback: until that is called, whoever comes would wait for a worker that has ended
+                await asyncio.sleep(0)  # callers with a result can submit their next command
+        finally:  # a callback would run later, and items arriving until then would wait for a finished worker
             self._workers.discard(asyncio.current_task())
 
     async def _next_calm(self) -> list[WaitingItem]:
-        """Take what has gathered once nobody else comes: of many who come at once none goes ahead alone."""
+        """Take a batch once no more items arrive.
+
+        Otherwise the first of many simultaneous items would be written alone.
+        """
         seen = 0
         for _ in range(self._turns):
             if len(self._gathered) <= seen:
@@ -165,7 +172,7 @@ class Batcher:
                 self._held.difference_update(waiting.item.keys)
 
     async def _through(self, stage: BatchStage, batch: list[WaitingItem]) -> list[WaitingItem]:
-        """Write what a stage can, tell those who wait for it, and return the rest."""
+        """Write a stage's items, deliver their outcomes, and return the remaining items."""
         taken = [waiting for waiting in batch if stage.takes(waiting.item)]
         if not taken:
             return batch
@@ -179,7 +186,7 @@ class Batcher:
         return [waiting for waiting in batch if id(waiting) not in done]
 
     def _refuse(self, batch: list[WaitingItem], error: Exception) -> None:
-        """Let each run alone if what the server refused may be the fault of one, or passes when it is less."""
+        """Run each item alone if the server may have refused only one of them, or the batch's size."""
         if isinstance(error, asyncpg.PostgresError | BadValue | StoreInterrupted):
             log.warning("a batch was refused, its commands run alone", extra={"reason": str(error)})
             self._leave(batch)
@@ -187,7 +194,7 @@ class Batcher:
             self._fail(batch, error)
 
     def _next(self) -> list[WaitingItem]:
-        """Take some of what has gathered; what shares a key with it, and what is too much, waits for the next."""
+        """Take the next batch. Items that share a key with it or exceed its size wait."""
         batch: list[WaitingItem] = []
         left: list[WaitingItem] = []
         taken = self._held
@@ -195,7 +202,7 @@ class Batcher:
         most = min(MAX_ITEMS, max(FEW_ITEMS, (len(self._gathered) + self._under_way + 1) // 2))
         for waiting in self._gathered:
             if waiting.done.done():
-                continue  # whoever waited gave up
+                continue  # its caller was canceled
             full = len(batch) >= most or characters >= MAX_CHARACTERS
             if full or not taken.isdisjoint(waiting.item.keys):
                 left.append(waiting)
@@ -218,7 +225,7 @@ class Batcher:
             self._publish(topics)
 
     def _leave(self, batch: list[WaitingItem]) -> None:
-        """Let each run alone."""
+        """Make each caller run its command alone."""
         for waiting in batch:
             if not waiting.done.done():
                 waiting.done.set_result(None)
@@ -230,13 +237,13 @@ class Batcher:
 
 
 class BatchedCommand(NamedTuple):
-    """A command by sets: how its arguments become an item, and the batcher that takes it."""
+    """A batched command: encodes its arguments as an item for a batcher."""
 
     item: Callable[..., BatchItem]
     batcher: Batcher
 
     def put(self, *args: Any, **kwargs: Any) -> "asyncio.Future[WrittenItem | None] | None":
-        """Run the command with others; what cannot even be written down is the portable command's to refuse."""
+        """Submit the command to its batcher. Return None if it cannot be encoded: the portable command handles it."""
         try:
             item = self.item(*args, **kwargs)
         except ValueError:
@@ -245,12 +252,14 @@ class BatchedCommand(NamedTuple):
 
 
 VALUE_SEPARATOR, NULL_VALUE, LINE_SEPARATOR = "\x1f", "\x1e", "\x1d"
-"""What stands between the values of a line, for one that is NULL, and between lines. JSON has none of them; other text
-that does is left to the portable commands."""
+"""Separators of values and of lines, and the mark for NULL.
+
+JSON contains none of them. The portable commands handle other text that does.
+"""
 
 
 class EventLine(NamedTuple):
-    """An event: the item it belongs to, its place there, and what it says."""
+    """An event, the number of its item, and its place there."""
 
     item: int
     place: int
@@ -259,7 +268,7 @@ class EventLine(NamedTuple):
 
 
 class JournalLine(NamedTuple):
-    """An entry of a journal, and the item it belongs to."""
+    """A journal entry and the number of its item."""
 
     note_item: int
     note_key: str
@@ -267,12 +276,15 @@ class JournalLine(NamedTuple):
 
 
 def table_sql(kind: type[Any], name: str) -> str:
-    """Return the SQL of a table with the columns of a row type, from the lines of that name; `n` counts from 1."""
+    """Return the SQL of a table with the columns of a row type.
+
+    It is read from the parameter `name`. `n` counts from 1.
+    """
     columns = (
         f"value[{place}]{'::bigint' if int in (hint, *get_args(hint)) else ''} AS {column}"
         for place, (column, hint) in enumerate(get_type_hints(kind).items(), 1)
     )
-    # OFFSET 0: a line is cut once, not for each of its columns.
+    # OFFSET 0: each line is split once, not once per column.
     return f"""(SELECT {", ".join(columns)}, n FROM (
         SELECT string_to_array(line, {_literal(VALUE_SEPARATOR)}, {_literal(NULL_VALUE)}) AS value, n
         FROM unnest(string_to_array(:{name}, {_literal(LINE_SEPARATOR)})) WITH ORDINALITY AS given(line, n) OFFSET 0
@@ -284,7 +296,7 @@ def _literal(character: str) -> str:
 
 
 def ordered_items_sql(kind: type[Any]) -> str:
-    """Return the SQL of a table of items in the order in which their tasks are locked."""
+    """Return the SQL of a table of items, ordered as their tasks are locked."""
     return f"""(SELECT * FROM {table_sql(kind, "item")} ORDER BY tenant COLLATE "C", task_id COLLATE "C") AS item"""
 
 
@@ -292,18 +304,18 @@ INSERT_EVENTS = f"""
     INSERT INTO event (tenant, task_id, seq, kind, data, at)
     SELECT item.tenant, item.task_id, item.after + entry.place, entry.kind, entry.data, item.at
     FROM {table_sql(EventLine, "entry")} JOIN item ON item.n = entry.item"""
-"""Adds the entries of the items in the table `item` to the logs of their tasks."""
+"""Appends the events of the table `item` to the logs of its tasks."""
 
 UPDATE_TASKS = """
     UPDATE task SET last_seq = item.last, bytes = task.bytes + item.bytes, state = COALESCE(item.state, task.state),
                     updated_at = CASE WHEN item.state IS NULL THEN task.updated_at ELSE item.at END
     FROM item WHERE task.tenant = item.tenant AND task.id = item.task_id"""
-"""Lets their tasks know the last of them, and the state that they lead to."""
+"""Updates the last sequence number and the state of the tasks."""
 
 UPDATE_SNAPSHOTS = """
     UPDATE snapshot SET seq = item.last, doc = item.doc FROM item
     WHERE item.doc IS NOT NULL AND snapshot.tenant = item.tenant AND snapshot.task_id = item.task_id"""
-"""Writes the snapshots of those tasks that get one."""
+"""Writes the snapshots of the items that have one."""
 
 
 INSERT_STEPS = f"""
@@ -311,11 +323,11 @@ INSERT_STEPS = f"""
     SELECT item.tenant, item.task_id, note.note_key, note.note, item.at
     FROM {table_sql(JournalLine, "note")} JOIN item ON item.n = note.note_item
     ON CONFLICT (tenant, task_id, key) DO NOTHING"""
-"""Adds the notes of the items in the table `item` to the journals of their tasks."""
+"""Adds the journal entries of the table `item` to the steps of its tasks."""
 
 
 def encode_line(values: Sequence[Value]) -> str:
-    """Return a row as a line; raises if it cannot be sent, or not be cut again."""
+    """Encode a row as a line; raises if it cannot be sent or split again."""
     found = [NULL_VALUE if value is None else value if type(value) is str else str(value) for value in values]
     joined = VALUE_SEPARATOR.join(found)
     if joined.count(VALUE_SEPARATOR) >= len(found) or found.count(NULL_VALUE) > values.count(None):
@@ -323,17 +335,17 @@ def encode_line(values: Sequence[Value]) -> str:
     if LINE_SEPARATOR in joined or "\0" in joined:
         raise BadValue("Text with a NUL character, or with one that stands between lines")
     if not joined.isascii():
-        joined.encode()  # half a surrogate pair is the fault of one row, not of the batch
+        joined.encode()  # so that half a surrogate pair fails its own row, not the batch
     return joined
 
 
 def event_lines(encoded: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the lines of events, each with its place, but for the item they belong to."""
+    """Encode events as lines, each with its place, but without the number of its item."""
     return [f"{place}{VALUE_SEPARATOR}{kind}{VALUE_SEPARATOR}{data}" for place, (kind, data) in enumerate(encoded, 1)]
 
 
 async def fetch_rows(connection: Any, sql: str, items: Sequence[BatchItem]) -> list[Any]:
-    """Run a statement with the lines of these items, as many of them as it names, and return its rows."""
+    """Run a statement with the lines of these items as its parameters, and return its rows."""
     statement = compile(sql, SqlEngine.POSTGRES)
     entered = [f"{number}{VALUE_SEPARATOR}{one}" for number, item in enumerate(items, 1) for one in item.entries]
     noted = [f"{number}{VALUE_SEPARATOR}{one}" for number, item in enumerate(items, 1) for one in item.notes]

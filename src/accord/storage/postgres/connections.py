@@ -1,4 +1,4 @@
-"""The connections to one PostgreSQL database: lent for a statement or a transaction, then kept for the next."""
+"""Connections to one PostgreSQL database: lent for a statement or a transaction, then reused."""
 
 import asyncio
 import logging
@@ -12,55 +12,61 @@ import asyncpg
 from accord.storage.store import BadValue, StoreFull, StoreInterrupted, StoreRefused, StoreUnavailable
 
 POOL_SIZE = 8
-"""Connections for commands; the hot ones are batched onto fewer, so more would only queue in the server."""
+"""Connections for commands. Frequent commands are batched onto fewer, so more would only queue in the server."""
 
 CONNECT_SECONDS = 5.0
 """How long a command waits for a connection, new or free."""
 
 STATEMENT_SECONDS = 10.0
-"""How long a statement may take: far longer than ours need, so it ends only the wait for a server that went silent."""
+"""Statement timeout: far longer than Accord's statements take, so it only ends the wait for a silent server."""
 
 CLOSE_SECONDS = 15.0
 
 AT_HAND_SECONDS = 0.1
-"""How long a connection is kept that nobody uses; whoever is busy comes back in a hundredth of that. Those in use stay
-the same few: each of the server's processes makes and keeps its own plans."""
+"""How long an idle connection is kept for reuse.
+
+A busy node reuses it within a hundredth of that time. Reuse concentrates on a few connections, because each server
+process makes and keeps its own plans.
+"""
 
 FIRST_LOOK, LATER_LOOKS = 16, 4
-"""After how often lending it is looked for tables that have grown, and after how many times as much each time."""
+"""Number of loans before the first check for grown tables, and the growth factor of that number."""
 
 _GROWN_TABLES = """
     SELECT quote_ident(relname) FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
     WHERE nspname = current_schema() AND relkind = 'r'
       AND pg_relation_size(pg_class.oid) > 2 * greatest(relpages, 1) * current_setting('block_size')::bigint
 """
-"""Tables that are twice as large as the planner knows."""
+"""Tables that are twice as large as the planner's statistics."""
 
 _INCARNATION = "SELECT concat(pg_postmaster_start_time(), ' ', to_regclass('task')::oid)"
-"""The start of the server's process, which differs for a promoted standby as well, and the table's number, which
-differs after a dump was restored. Only another incarnation may lack what was acknowledged."""
+"""Identifies a server's data.
+
+It is the start time of the server's process and the OID of the table. The first also differs for a promoted standby,
+the second after a restored dump. Only another incarnation may lack acknowledged writes.
+"""
 
 log = logging.getLogger("accord.postgres")
 
 
 class Connections:
-    """Up to `POOL_SIZE` connections."""
+    """A pool of up to `POOL_SIZE` connections."""
 
     def __init__(self, dsn: str, on_restart: Callable[[], None] = lambda: None) -> None:
-        """Connect to a database, once it is opened; call `on_restart` when it has another incarnation."""
+        """Prepare a pool for a database. `on_restart` is called when the database has another incarnation."""
         self._dsn = dsn
         self._on_restart = on_restart
         self._incarnation: str | None = None
         self._pool: asyncpg.Pool[Any] | None = None
         self._at_hand: list[Any] = []
-        self._unused = 0  # of those at hand, the first so many, since the last look
+        self._unused = 0  # of the connections at hand, how many were not used since the last check
         self._asking = 0
         self._lent, self._until_look = 0, FIRST_LOOK
         self._clearing: asyncio.TimerHandle | None = None
         self._background: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Connect."""
+        """Open the pool."""
         try:
             self._pool = await asyncpg.create_pool(
                 self._dsn,
@@ -76,14 +82,14 @@ class Connections:
             raise
 
     async def _identify(self, connection: Any) -> None:
-        """Compare the server behind a new connection with the one before."""
+        """Compare the incarnation of a new connection's server with the previous one."""
         incarnation: str = await connection.fetchval(_INCARNATION)
         known, self._incarnation = self._incarnation, incarnation
         if known is not None and known != incarnation:
             self._on_restart()
 
     def lend(self) -> "LentConnection":
-        """Return a connection to be used in a block; each statement is a transaction by itself."""
+        """Return a connection in autocommit mode, for use in a block."""
         return LentConnection(self)
 
     @asynccontextmanager
@@ -93,7 +99,7 @@ class Connections:
             yield connection
 
     async def take(self) -> Any:
-        """Return a connection that nobody else has; it must be given back."""
+        """Return a connection for exclusive use. The caller must give it back."""
         self._lent += 1
         if self._lent >= self._until_look:
             self._until_look *= LATER_LOOKS
@@ -101,10 +107,10 @@ class Connections:
         return await self._any()
 
     async def _analyse(self) -> None:
-        """Let the planner know tables that have grown: it keeps a plan that it made for an empty one.
+        """Update the planner's statistics of tables that have grown.
 
-        Where several indexes have a key in them that plan may read all of one, and the server itself looks once a
-        minute.
+        The planner keeps a plan made for an empty table. Where several indexes contain a key, that plan may read all of
+        one. The server's own check runs once a minute.
         """
         try:
             async with LentConnection(self) as connection:
@@ -124,7 +130,7 @@ class Connections:
             await self._pool.release(connection)
         self._asking += 1
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):  # the pool's own would be a task for every command
+            async with asyncio.timeout(CONNECT_SECONDS):  # the pool's own timeout would need a task for every command
                 return await self._pool.acquire()
         except asyncpg.ClientConfigurationError as error:
             raise StoreRefused(f"PostgreSQL cannot be reached as the address says: {error}") from error
@@ -134,12 +140,12 @@ class Connections:
             self._asking -= 1
 
     async def give_back(self, connection: Any) -> None:
-        """Let others have a connection, in whatever state it is."""
+        """Return a connection to the pool, in any state."""
         if self._pool is not None:
             await self._pool.release(connection)
 
     def keep(self, connection: Any) -> bool:
-        """Keep a connection at hand, unless somebody waits for one to be given back."""
+        """Keep a connection for reuse, unless a command waits for one from the pool."""
         if self._asking or not is_ready(connection):
             return False
         self._at_hand.append(connection)
@@ -148,7 +154,7 @@ class Connections:
         return True
 
     def _clear(self) -> None:
-        """Give back what nobody has used for a while."""
+        """Return connections to the pool that were not used recently."""
         for connection in self._at_hand[: self._unused]:
             self._in_background(self.give_back(connection))
         del self._at_hand[: self._unused]
@@ -167,7 +173,7 @@ class Connections:
             self._pool.terminate()
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         if self._pool is None:
             return
         if self._clearing is not None:
@@ -183,7 +189,7 @@ class Connections:
 
 
 class LentConnection:
-    """A connection while a block uses it. Generators as context managers would cost a third of a small statement."""
+    """A connection used in a block. A generator as context manager would add a third to a small statement."""
 
     __slots__ = ("_connection", "_connections")
 
@@ -209,7 +215,7 @@ class LentConnection:
 
 
 def is_ready(connection: Any) -> bool:
-    """Whether a connection is alive, with no transaction begun; what asyncpg has taken back by itself is not."""
+    """Whether a connection is alive and outside a transaction. A connection that asyncpg has reclaimed is not."""
     try:
         return not connection.is_closed() and not connection.is_in_transaction()
     except asyncpg.InterfaceError:
@@ -217,13 +223,13 @@ def is_ready(connection: Any) -> bool:
 
 
 async def _reset(connection: Any) -> None:
-    """Prepare a connection for the next command: no command leaves more behind than a transaction that it broke off."""
+    """Reset a connection for the next command. A command leaves at most an aborted transaction behind."""
     if connection.is_in_transaction():
         await connection.reset()
 
 
 def _raise_ours(error: BaseException) -> None:
-    """Raise our error for one that says that the database cannot be used at the moment, and nothing for others."""
+    """Raise the store's error for an unavailable or refusing database. Does nothing for other errors."""
     if isinstance(error, asyncpg.DiskFullError):
         raise StoreFull("The database's disk is full") from error
     if isinstance(error, asyncpg.InsufficientPrivilegeError):
@@ -231,7 +237,7 @@ def _raise_ours(error: BaseException) -> None:
     unsent = isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError)
     if unsent or isinstance(error, asyncpg.DataError):
         raise BadValue(f"PostgreSQL: {error}") from error
-    if isinstance(error, asyncpg.LockNotAvailableError):  # only migrations wait no longer than they say
+    if isinstance(error, asyncpg.LockNotAvailableError):  # only migrations set a lock timeout
         raise StoreUnavailable("PostgreSQL: a table is in use, by a backup perhaps: try again later") from error
     if isinstance(error, _INTERRUPTED):
         raise StoreInterrupted(_reason(error)) from error
@@ -252,12 +258,12 @@ _INTERRUPTED = (
 _UNAVAILABLE = (
     OSError,
     asyncpg.PostgresConnectionError,
-    asyncpg.OperatorInterventionError,  # shutdowns, crashes, a server that starts
+    asyncpg.OperatorInterventionError,  # shutdowns, crashes, a starting server
     asyncpg.InsufficientResourcesError,  # connections, configured limits
     asyncpg.PostgresIOError,
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # how a connection that was cut just now may show
+    asyncpg.InternalClientError,  # may result from a connection that was just cut
 )
 _NO_CONNECTION = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-"""Whatever goes wrong before a command runs: a wrong password, too, may be right again in a minute."""
+"""Errors before a command runs. A wrong password counts too: it may be right again in a minute."""

@@ -1,8 +1,8 @@
 """The PostgreSQL store: commands on a pool of connections, combined reads and LISTEN/NOTIFY.
 
-A server that is gone, or silent, is an error and never a hang; a lost connection is replaced with the next command.
-Reads of tasks by key that arrive together share a statement. NOTIFY never runs inside a writing transaction: it takes a
-database-wide lock until that commits. It needs a connection straight to the server: a pooler that shares sessions drops
+An unreachable or silent server raises an error, never a hang. A lost connection is replaced with the next command.
+Simultaneous reads of tasks by key share a statement. NOTIFY never runs inside a writing transaction: it takes a
+database-wide lock until the commit. It needs a direct connection to the server, because a session-sharing pooler drops
 LISTEN.
 """
 
@@ -37,11 +37,11 @@ from accord.storage.store import (
 
 CHANNEL = "accord"
 NOTIFY_TIMEOUT_SECONDS = 5.0
-"""How long connecting, or one NOTIFY, may take before the connection counts as lost."""
+"""Timeout for connecting and for one NOTIFY. After it the connection counts as lost."""
 
 
 class PostgresSignals(Carrier):
-    """Carries hints through the database that they are about."""
+    """Carries notifications through the database itself."""
 
     name = "postgresql"
     payload_bytes = 7_500  # NOTIFY carries less than 8,000
@@ -57,7 +57,7 @@ class PostgresSignals(Carrier):
         )
         try:
             connection.add_termination_listener(lambda _: self._wake.set())
-            await connection.execute("SET synchronous_commit = off")  # a hint is not worth an fsync
+            await connection.execute("SET synchronous_commit = off")  # a notification is not worth an fsync
             await connection.add_listener(CHANNEL, partial(self._receive, connection.get_server_pid()))
             self._is_up()
             while True:
@@ -70,15 +70,15 @@ class PostgresSignals(Carrier):
             connection.terminate()
 
     def _receive(self, own: int, _connection: Any, sender: int, _channel: str, payload: object) -> None:
-        if sender != own:  # our own were heard before they were sent
+        if sender != own:  # local topics were handled before they were sent
             self._arrived(str(payload))
 
 
 CONCURRENT_READS = 2
-"""Looks under way at once: while the answer of one is read, the server works on the next."""
+"""Maximum of concurrent reads. While the result of one is read, the server works on the next."""
 
 MAX_TASKS = 256
-"""Tasks in one look."""
+"""Maximum of tasks per read."""
 
 TaskKey = tuple[str, str]
 Waiters = list["asyncio.Future[StoredTask | None]"]
@@ -87,23 +87,23 @@ Connect = Callable[[], AbstractAsyncContextManager[Any]]
 _READ_TASKS = f"""SELECT found.* FROM unnest($1::text[], $2::text[]) AS wanted(tenant, id),
             LATERAL (SELECT task.tenant, {tasks.COLUMNS}
                      WHERE task.tenant = wanted.tenant AND task.id = wanted.id OFFSET 0) AS found"""
-"""One look-up by key for each: without OFFSET the planner may read the whole table instead."""
+"""Reads each task by key. Without OFFSET the planner may read the whole table instead."""
 
 
 class TaskReads:
-    """Reads tasks of one database."""
+    """Combines reads of tasks from one database."""
 
     def __init__(self, connect: Connect, transaction: Callable[[Any], Tx]) -> None:
-        """Read on what `connect` gives; `transaction` makes commands run on it."""
+        """Read on connections from `connect`. `transaction` wraps one for commands."""
         self._connect = connect
         self._transaction = transaction
         self._wanted: dict[TaskKey, Waiters] = {}
         self._workers: set[asyncio.Task[None]] = set()
 
     async def task(self, tenant: str, task_id: str) -> StoredTask | None:
-        """Return a task's snapshot and the events after it, or raise `Torn`."""
+        """Return a task's snapshot and the later events; raises TornRead."""
         refuse_nul((tenant, task_id))
-        try:  # here, because in a look it would be everybody's mistake
+        try:  # in a combined read this error would fail every task
             (tenant + task_id).encode()
         except UnicodeEncodeError as error:
             raise BadValue(f"PostgreSQL: {error}") from error
@@ -114,7 +114,7 @@ class TaskReads:
         return await done
 
     async def close(self) -> None:
-        """Let nobody wait any more."""
+        """Fail all waiting reads."""
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
@@ -126,13 +126,13 @@ class TaskReads:
             while self._wanted:
                 taken = {key: self._wanted.pop(key) for key in list(self._wanted)[:MAX_TASKS]}
                 await self._answer(taken)
-        finally:  # not by a callback: until that is called, whoever comes would wait for a worker that has ended
+        finally:  # a callback would run later, and reads arriving until then would wait for a finished worker
             self._workers.discard(asyncio.current_task())
 
     async def _answer(self, taken: dict[TaskKey, Waiters]) -> None:
         try:
             await self._look(taken)
-        except Exception as error:  # it belongs to those who wait
+        except Exception as error:  # it is raised in the waiting callers
             _fail_waiters(taken, error)
         except BaseException:
             _fail_waiters(taken, StoreUnavailable("The store was closed"))
@@ -155,7 +155,7 @@ class TaskReads:
                         done.set_result(stored)
 
     async def _whole(self, connection: Any, key: TaskKey, row: Row) -> StoredTask | None:
-        """Return a task; what came after its snapshot is read by itself, with the task as it is by then."""
+        """Return a task. Events after its snapshot are read separately, with the task's state at that time."""
         if not tasks.count_events_after_snapshot(row):
             return tasks.stored_task(row)
         return await tasks.read_task(self._transaction(connection), *key)
@@ -172,17 +172,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 OLDEST = 15
-"""The oldest major version that the tests cover."""
+"""The oldest PostgreSQL major version that the tests cover."""
 
 LOCKED_SECONDS = 3_600.0
-"""How long a statement may take once an advisory lock was taken: migrations wait for each other and may rewrite large
-tables."""
+"""Statement timeout after an advisory lock was taken. Migrations wait for each other and may rewrite large tables."""
 
 RETRIES = 5
-"""How often a command is retried that lost a deadlock or a serialization race, or that the server interrupted."""
+"""Maximum retries of a command that lost a deadlock or a serialization race, or that the server interrupted."""
 
 RETRY_SECONDS = 0.02
-"""The delay before the second retry of an interrupted command. It doubles with each retry; the first comes at once."""
+"""The delay before the second retry of an interrupted command.
+
+It doubles with each retry. The first retry is immediate.
+"""
 
 log = logging.getLogger("accord.postgres")
 
@@ -192,7 +194,7 @@ class PostgresTx:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
-        self._seconds: float | None = None  # the pool's
+        self._seconds: float | None = None  # the pool's timeout
         self.topics: list[str] = []
 
     async def one(self, sql: str, /, **values: Value) -> Row | None:
@@ -207,25 +209,25 @@ class PostgresTx:
         return [tuple(row) for row in await self._connection.fetch(text, *arguments, timeout=self._seconds)]
 
     async def run(self, sql: str, /, **values: Value) -> int:
-        """Run a statement and return how many rows it changed."""
+        """Run a statement and return the number of changed rows."""
         text, arguments = _bound(sql, values)
         status: str = await self._connection.execute(text, *arguments, timeout=self._seconds)
         count = status.rpartition(" ")[2]
         return int(count) if count.isdigit() else 0
 
     async def many(self, sql: str, rows: Sequence[Mapping[str, Value]], /) -> None:
-        """Run a statement once for each row of values, in one round trip."""
+        """Run a statement once per row of values, in one round trip."""
         statement = compile(sql, SqlEngine.POSTGRES)
         arguments = [statement.placed(row) for row in rows]
         await self._connection.executemany(statement.text, arguments, timeout=self._seconds)
 
     async def lock(self, number: int) -> None:
-        """Wait until no other transaction holds this lock, and hold it until the end of this one."""
+        """Acquire a lock, held until this transaction ends."""
         self._seconds = LOCKED_SECONDS
         await self._connection.execute("SELECT pg_advisory_xact_lock($1)", number, timeout=self._seconds)
 
     def signal(self, *topics: str) -> None:
-        """Publish hints once the transaction is committed."""
+        """Publish notifications once the transaction is committed."""
         self.topics.extend(topics)
 
 
@@ -238,7 +240,7 @@ class PostgresStore:
     """One PostgreSQL database."""
 
     def __init__(self, dsn: str, publish: Callable[[list[str]], None] = lambda _: None, *, listen: bool = True) -> None:
-        """Use a database; `publish` gets the hints of every node. Without `listen` followers only poll."""
+        """Use a database. `publish` receives the notifications of all nodes. Without `listen` subscribers only poll."""
         self._signals = PostgresSignals(dsn, publish) if listen else None
         self._publish = self._signals.publish if self._signals else publish
         self._connections = Connections(dsn, partial(publish, [RESTARTED]))
@@ -264,16 +266,19 @@ class PostgresStore:
             await self._signals.open()
 
     async def listening(self) -> None:
-        """Wait until hints of other nodes arrive, if they do at all."""
+        """Wait until notifications of other nodes arrive, if they are enabled."""
         if self._signals is not None:
             await self._signals.connected()
 
     async def do(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a command in one durable transaction; hot ones share theirs with whatever arrives at the same time."""
+        """Run a command in one durable transaction.
+
+        Frequent commands share it with others that arrive at the same time.
+        """
         return await self._do(self._overrides.get(command), command, *args, **kwargs)
 
     async def do_early(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a command in one durable transaction, which it shares with more others than it otherwise would."""
+        """Run a command in one durable transaction, shared with more commands than in `do`."""
         return await self._do(self._overrides.get(command, is_early=True), command, *args, **kwargs)
 
     async def _do(
@@ -287,7 +292,7 @@ class PostgresStore:
         return result
 
     async def _alone(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a command in a transaction of its own."""
+        """Run a command in its own transaction."""
         return await _with_retries(lambda: self._attempt(command, *args, **kwargs))
 
     async def _attempt(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -299,11 +304,11 @@ class PostgresStore:
         return result
 
     async def read(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a command that only reads, on one consistent snapshot."""
+        """Run a read-only command on one consistent snapshot."""
         return await _with_retries(lambda: self._attempt_read(command, *args, **kwargs))
 
     async def _attempt_read(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        looking = self._looking.get(command)  # which needs no transaction around it: that would be two more round trips
+        looking = self._looking.get(command)  # it needs no transaction, which saves two round trips
         if looking is not None:
             with suppress(tasks.TornRead):
                 found: T = await looking(*args, **kwargs)
@@ -312,7 +317,7 @@ class PostgresStore:
             return await command(PostgresTx(connection), *args, **kwargs)
 
     async def close(self) -> None:
-        """Finish what was accepted and let go of everything."""
+        """Finish accepted commands and close all connections."""
         await self._overrides.close()
         await self._reads.close()
         if self._signals is not None:
@@ -326,13 +331,13 @@ class PostgresStore:
         self.commits += 1
 
     def _statement(self) -> LentConnection:
-        """Lend a connection for one statement, which is a transaction by itself."""
+        """Lend a connection for one statement in autocommit mode."""
         self.commits += 1
         return self._connections.lend()
 
 
 async def _with_retries(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Retry what lost a race or was interrupted; both were rolled back."""
+    """Retry after a lost race or an interruption. Both were rolled back."""
     for retry in range(RETRIES):
         try:
             return await attempt()
@@ -348,4 +353,4 @@ async def _with_retries(attempt: Callable[[], Awaitable[T]]) -> T:
 
 
 _RACES = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.InvalidCachedStatementError)
-"""What a second attempt cures; the last is a migration that happened meanwhile."""
+"""Errors that a second attempt solves. The last one is caused by a concurrent migration."""

@@ -1,6 +1,6 @@
 """Batches of journal entries, reports of remote agents and audit entries.
 
-They do what the portable commands do; the same tests run against both.
+They have the same effect as the portable commands. The same tests run against both.
 """
 
 from collections.abc import Sequence
@@ -36,18 +36,18 @@ _INSERT_AUDIT = (
 
 
 def audit_item(entries: Sequence[AuditEntry]) -> BatchItem:
-    """Return entries as one item: they are kept in their order."""
+    """Encode audit entries as one item, which keeps their order."""
     return BatchItem(keys=(), row=None, line=LINE_SEPARATOR.join([encode_line(astuple(entry)) for entry in entries]))
 
 
 async def write_audit(connection: Any, items: Sequence[BatchItem]) -> dict[int, WrittenItem]:
-    """Keep the entries of items."""
+    """Write the audit entries of items."""
     await fetch_rows(connection, _INSERT_AUDIT, items)
     return {position: WrittenItem(None) for position in range(len(items))}
 
 
 class _JournalRow(NamedTuple):
-    """What is appended to a task's log."""
+    """The events to append to a task's log."""
 
     tenant: str
     task_id: str
@@ -76,7 +76,7 @@ SELECT n FROM item"""
 
 
 def journal_item(tenant: str, request: JournalRequest) -> BatchItem:
-    """Return what a run writes down, to be written with others."""
+    """Encode a workflow run's journal request as an item."""
     last = request.last
     if request.calls or last.blobs:
         raise ValueError("Tasks that are begun, and large parts, are left to the portable command")
@@ -104,7 +104,7 @@ def journal_item(tenant: str, request: JournalRequest) -> BatchItem:
 
 
 async def write_journals(connection: Any, items: Sequence[BatchItem]) -> dict[int, WrittenItem]:
-    """Write journals; those that the statement leaves out run alone."""
+    """Write journal requests. Those that the statement leaves out run alone."""
     return {
         number - 1: WrittenItem(items[number - 1].result, items[number - 1].topics)
         for (number,) in await fetch_rows(connection, _WRITE_JOURNALS, items)
@@ -112,7 +112,7 @@ async def write_journals(connection: Any, items: Sequence[BatchItem]) -> dict[in
 
 
 class _ReportRow(NamedTuple):
-    """What is appended to a task that an agent elsewhere does, and its link after that; `ends` is 1 for its end."""
+    """The events to append to a remote task's log, and its new link. `ends` is 1 if it ends the task."""
 
     tenant: str
     task_id: str
@@ -172,11 +172,11 @@ WITH item AS MATERIALIZED (
     RETURNING item.n, job.node
 )
 SELECT item.n, (SELECT max(node) FROM dropped WHERE dropped.n = item.n) FROM item"""
-"""Only the job that runs a task may be held among those that are dropped: its node is told."""
+"""A claimed job is only deleted if it runs the task. Its node is notified."""
 
 
 def report_item(tenant: str, request: ReportRequest) -> BatchItem:
-    """Return a report to be written with others."""
+    """Encode a report as an item."""
     link, last = request.link, request.last
     if request.step is not None or request.keeps_context or last.blobs:
         raise ValueError("What has to be noted beside the log is rare and left to the portable command")
@@ -213,7 +213,7 @@ _OF_LINK = tuple(
 
 
 async def write_reports(connection: Any, items: Sequence[BatchItem]) -> dict[int, WrittenItem]:
-    """Write reports; those that the statement leaves out run alone."""
+    """Write reports. Those that the statement leaves out run alone."""
     return {
         number - 1: WrittenItem(
             items[number - 1].result, (*items[number - 1].topics, *((node_topic(node),) if node else ()))

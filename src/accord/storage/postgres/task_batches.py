@@ -1,7 +1,7 @@
 """Batches of the commands that every task needs: accept, append, settle and finish.
 
-They do what the portable commands do; the same tests run against both. Everything that a node's tasks write at one time
-is a few statements and one commit.
+They have the same effect as the portable commands. The same tests run against both. All concurrent writes of a node's
+tasks are a few statements and one commit.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,12 +46,12 @@ from accord.storage.store import ARRIVALS, FEW_ARRIVALS
 
 
 class BatchedCommands:
-    """The commands that one store runs by sets."""
+    """The batched commands of one store."""
 
     def __init__(self, connect: Begin, begin: Begin, publish: Callable[[list[str]], None]) -> None:
-        """Use connections on which a statement is a transaction by itself (`connect`), or transactions (`begin`).
+        """Use autocommit connections from `connect`, or transactions from `begin`.
 
-        The first saves two round trips; whatever needs one statement only is written so.
+        The first save two round trips for writes that need only one statement.
         """
 
         def batcher(write: Write, turns: int = 0) -> Batcher:
@@ -77,20 +77,20 @@ class BatchedCommands:
         self._early = {task_lifecycle.accept_task: BatchedCommand(_accept, batcher(_write_accepted, ARRIVALS))}
 
     def get(self, command: Callable[..., Any], *, is_early: bool = False) -> BatchedCommand | None:
-        """Return how a command is run by sets, if it is; together with more others if nobody hears of it yet."""
+        """Return the batched form of a command, if any. With `is_early` it waits for more commands."""
         return (is_early and self._early.get(command)) or self._table.get(command)
 
     async def close(self) -> None:
-        """Finish what was accepted."""
+        """Finish accepted commands."""
         for override in (*self._early.values(), *self._table.values()):
             await override.batcher.close()
 
 
-# --- tasks.append and runs.settle -------------------------------------------------------------------------------------
+# --- tasks.append and task_lifecycle.settle_execution -----------------------------------------------------------------
 
 
 class _LogRow(NamedTuple):
-    """What is appended to a task and, with a `fate`, what becomes of the job that ran it."""
+    """The events to append to a task. `fate` is the fate of the job that ran it, if any."""
 
     tenant: str
     task_id: str
@@ -110,7 +110,7 @@ class _LogRow(NamedTuple):
 
 
 class _PlainRow(NamedTuple):
-    """What is appended to a task and changes nothing else: the first columns of a log row."""
+    """The first columns of a log row, for events without further changes."""
 
     tenant: str
     task_id: str
@@ -122,13 +122,16 @@ class _PlainRow(NamedTuple):
 
 
 PARKED, DONE, ENDED = "parked", "done", "ended"
-"""Fates of a job: it waits; it goes; it goes together with its task's timers, if the task has started no others."""
+"""Fates of a job: suspended, deleted, or deleted with its task's timers.
+
+The last applies if the task has no children.
+"""
 
 _LOCKED = """CROSS JOIN LATERAL (
         SELECT epoch, last_seq, pushes, children FROM task
         WHERE task.tenant = item.tenant AND task.id = item.task_id FOR UPDATE
     ) AS task"""
-"""Locks the tasks of items by key: a plan from when the table was small must not go on reading all of it."""
+"""Locks the tasks of items by key. A plan made for a small table must not continue to read all of it."""
 
 
 _IN_ORDER = ordered_items_sql(_LogRow)
@@ -136,11 +139,11 @@ _IN_ORDER = ordered_items_sql(_LogRow)
 _LOCK = f"SELECT 1 FROM {_IN_ORDER} {_LOCKED}"
 
 _QUIET = "AND task.pushes = 0"
-"""Leaves tasks with webhooks out: these must become due in the same transaction, by a statement that sees them."""
+"""Leaves out tasks with webhooks: these must become due in the same transaction, by a statement that sees them."""
 
 
 def _plain_log(only: str = "") -> str:
-    """Return the statement for chunks alone, as most batches are while agents stream; the whole one costs twice."""
+    """Return the statement for chunks alone, as in most batches of streams. The whole one costs twice as much."""
     return f"""
 WITH item AS MATERIALIZED (
     SELECT item.*, task.pushes FROM {ordered_items_sql(_PlainRow)} {_LOCKED}
@@ -154,7 +157,7 @@ SELECT n, pushes FROM item"""
 
 
 def _whole_log(only: str = "", more: str = "") -> str:
-    """Return the statement for everything that a log tells of, and more of the kind."""
+    """Return the statement for all changes of an append or a settled execution. `more` adds a CTE."""
     return f"""
 WITH item AS MATERIALIZED (
     SELECT item.*, task.pushes FROM {_IN_ORDER} {_LOCKED}
@@ -187,7 +190,7 @@ _NOTING = {
     statement: _whole_log(only, f", noted AS ({INSERT_STEPS}\n)")
     for statement, only in ((_LOG, ""), (_QUIET_LOG, _QUIET))
 }
-"""Statement -> the one for a batch in which a run writes down something with its end; few do."""
+"""Statement -> its variant for batches in which an execution writes steps at its end, which is rare."""
 
 _DUE = """UPDATE push SET due_at = {now} WHERE tenant = :tenant AND task_id = :task_id
           AND due_at IS NULL AND dead_at IS NULL"""
@@ -227,7 +230,7 @@ def _plain(tenant: str, new: Append, size: int) -> _PlainRow:
 
 
 def _moved(new: Append) -> tuple[str | None, str | None]:
-    """Return the state and the document that a task has afterwards, as far as they change."""
+    """Return a task's new state and snapshot, or None where unchanged."""
     state = None if new.state is None else state_name(new.state)
     return state, None if new.snapshot is None else encode_task(new.snapshot)
 
@@ -258,7 +261,7 @@ def _is_chunks(item: BatchItem) -> bool:
 
 
 def _is_quiet(item: BatchItem) -> bool:
-    """Whether one statement is enough, if the task has no webhooks: what waits for a step must look for that first."""
+    """Whether one statement is enough without webhooks. An item that waits for a step must lock its task first."""
     return isinstance(item.row, _LogRow) and item.row.awaited is None
 
 
@@ -271,7 +274,7 @@ async def _write_quiet_log(connection: Any, items: Sequence[BatchItem]) -> dict[
 
 
 async def _write_log(connection: Any, items: Sequence[BatchItem]) -> dict[int, WrittenItem]:
-    """Write chunks by the short statement and what else happens to tasks by the long one."""
+    """Write chunks by the short statement and other changes by the long one."""
     plain = {position: item for position, item in enumerate(items) if _is_chunks(item)}
     whole = {position: item for position, item in enumerate(items) if position not in plain}
     if any(item.row.awaited is not None for item in whole.values()):
@@ -298,11 +301,11 @@ async def _write_rows(connection: Any, statement: str, items: Mapping[int, Batch
     return written
 
 
-# --- runs.accept ------------------------------------------------------------------------------------------------------
+# --- task_lifecycle.accept_task ---------------------------------------------------------------------------------------
 
 
 class _AcceptRow(NamedTuple):
-    """A task with its snapshot and job; with `kind` its first event, with `config` its webhook."""
+    """A task with its snapshot and job. `kind` is set with a first event, `config` with a webhook."""
 
     tenant: str
     task_id: str
@@ -371,8 +374,11 @@ WITH item AS MATERIALIZED (
     FROM fresh ORDER BY n RETURNING id, tenant, key
 )
 SELECT tenant, key, id FROM queued"""
-"""What was sent before is left to the portable command; so is the whole batch if another node keeps the same message in
-this very moment. `ON CONFLICT` would see to that here, for twice what keeping a key costs."""
+"""Duplicates are left to the portable command.
+
+So is the whole batch if another node stores the same message concurrently. `ON CONFLICT` would handle that here, at
+twice the cost of storing a key.
+"""
 
 
 def _accept(tenant: str, request: AcceptRequest) -> BatchItem:
@@ -462,7 +468,7 @@ def _claimed(row: _AcceptRow, job_id: int) -> ClaimedJob:
 
 
 class _FinishRow(NamedTuple):
-    """A job that is done, and the claim under which it was."""
+    """A finished job, and the epoch of its claim."""
 
     id: int
     epoch: int

@@ -29,17 +29,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 READERS = 3
-"""Reads are short; more readers than cores only compete for the interpreter."""
+"""Number of reader threads. Reads are short; more readers than cores only compete for the interpreter."""
 
 QUICK: frozenset[Callable[..., Any]] = frozenset({tasks.read_task})
-"""Reads by key that are done at once: they take less time than handing them to a thread would. They also notice by
-themselves when a second look does not fit the first, and so need no transaction around them."""
+"""Reads by key that run on the loop, which takes less time than handing them to a thread.
+
+They detect an inconsistent second read themselves, and so need no transaction.
+"""
 
 MAX_BATCH = 512
-"""Commands in one commit: enough to hide the fsync, few enough that nobody waits long behind them."""
+"""Maximum of commands per commit: enough to hide the fsync, few enough for a short wait."""
 
 CACHE_KIB = 16 * 1024
-"""What each connection may hold of the file: the ends of all indexes, where almost everything happens, and more."""
+"""Page cache of each connection: the ends of all indexes, where almost every access is, and more."""
 
 BUSY_MS = 10_000
 """How long to wait for another process that holds the file's write lock."""
@@ -47,30 +49,32 @@ BUSY_MS = 10_000
 WAITED_FOR: frozenset[Callable[..., Any]] = frozenset(
     {task_lifecycle.accept_task, task_lifecycle.settle_execution, workflow_runs.write_journal}
 )
-"""What the caller of a single send waits for, and a run before each of its steps. Chunks of a stream have others coming
-up behind them, which would have to wait for the loop."""
+"""Commands that a caller of a single send waits for, or an execution before each step.
+
+Chunks of a stream are excluded: more follow, and they would wait for the loop.
+"""
 
 QUICK_SECONDS = 0.002
-"""A disk that usually commits in this time is quick: the loop may wait for it. Waking a thread takes half as long."""
+"""Commit time of a quick disk, for which the loop may wait. Waking a thread takes half as long."""
 
 UNKNOWN_SECONDS = 0.01
-"""What a disk is taken to need before it is known."""
+"""Assumed commit time of a disk before the first measurement."""
 
 SOON_SECONDS = 0.01
-"""How long something may be in the file that is not on the disk."""
+"""Maximum delay between the write of an early command and its sync to disk."""
 
 AGAIN_SECONDS = 1.0
-"""When that is tried again which the disk refused."""
+"""Delay before the retry of a failed sync."""
 
 NEWS = 0.1
-"""How much the latest commit counts in what is usual: one slow one among many is no reason to change anything."""
+"""Weight of the latest commit in the moving average, so that one slow commit changes little."""
 
 MOST_HERE = 32
-"""Commands that the loop commits at once: more would keep it from everything else for too long."""
+"""Maximum of commands that the loop commits at once. More would block it for too long."""
 
 
 class QueuedCommand(NamedTuple):
-    """A command in the writer's queue, and who waits for it; one that `is_early` is done before it is on the disk."""
+    """A command in the writer's queue and its future. With `is_early` it completes before it is synced to disk."""
 
     start: Callable[[SqliteTx], Coroutine[Any, Any, Any]]
     done: "asyncio.Future[Any]"
@@ -80,7 +84,7 @@ class QueuedCommand(NamedTuple):
 
 
 class CommandOutcome(NamedTuple):
-    """What became of a command."""
+    """The outcome of a command."""
 
     waiting: QueuedCommand
     result: Any
@@ -89,14 +93,14 @@ class CommandOutcome(NamedTuple):
 
 
 class SqliteStore:
-    """One SQLite file, or memory."""
+    """One SQLite file, or a database in memory."""
 
     def __init__(
         self, path: Path | None, publish: Callable[[list[str]], None] = lambda _: None, *, read_only: bool = False
     ) -> None:
-        """Open the file, or a database in memory; `publish` gets the hints of committed commands, on the loop.
+        """Open the file, or a database in memory. `publish` receives the topics of committed commands, on the loop.
 
-        With `read_only` the file must exist and stays as it is, down to its journal's mode.
+        With `read_only` the file must exist and is not modified, including its journal mode.
         """
         self._path = path
         self._publish = publish
@@ -128,7 +132,10 @@ class SqliteStore:
         return await self._asked(lambda tx: command(tx, *args, **kwargs), command, is_early=False)
 
     async def do_early(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a command in one transaction that outlives the process, and is durable with the next one or soon."""
+        """Run a command in one transaction that survives the process.
+
+        It is synced with the next commit or shortly after.
+        """
         return await self._asked(lambda tx: command(tx, *args, **kwargs), command, is_early=True)
 
     def _asked(
@@ -147,9 +154,10 @@ class SqliteStore:
         return done
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop, seen: int, turns: int) -> None:
-        """Give the writer what was asked for, once nobody else comes in a turn of the loop, so that it goes together.
+        """Pass queued commands to the writer once no more arrive in a loop turn.
 
-        What callers wait for is committed here and now if the disk is quick and the writer has nothing to do.
+        So they share a commit. Commands that callers wait for are committed on the loop if the disk is quick and the
+        writer is idle.
         """
         outcomes = None
         with self._gate:
@@ -171,7 +179,7 @@ class SqliteStore:
             self._deliver(outcomes)
 
     def _commit_here(self, said: list[QueuedCommand]) -> list[CommandOutcome] | None:
-        """Commit on the loop what nobody else's writing delays; None if another process is writing."""
+        """Commit on the loop if the write lock is free. Return None if another process is writing."""
         self._writer.set_busy_timeout(0)
         try:
             self._begin(syncs=not all(waiting.is_early for waiting in said))
@@ -184,7 +192,7 @@ class SqliteStore:
         return self._commit(said)
 
     async def read(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a command that only reads, on one consistent snapshot."""
+        """Run a read-only command on one consistent snapshot."""
         if self._path is None:
             return await self.do(command, *args, **kwargs)
         if command in QUICK and self._may_read.is_set():
@@ -198,7 +206,7 @@ class SqliteStore:
         return await done
 
     async def close(self) -> None:
-        """Finish what was accepted and let go of everything."""
+        """Finish accepted commands and close all connections."""
         with self._gate:
             self._closed = True
             for loop in list(self._said):
@@ -211,7 +219,7 @@ class SqliteStore:
             raise StoreUnavailable("The store is closed")
 
     def _finish(self) -> None:
-        """Close the readers first: the last connection to a file checkpoints it, which only the writer may."""
+        """Close the readers first. The last connection checkpoints the file, which only the writer may do."""
         self._threads.shutdown()
         while not self._readers.empty():
             self._readers.get().close()
@@ -234,9 +242,9 @@ class SqliteStore:
         self._writer.close()
 
     def _next_turns(self) -> list[list[QueuedCommand]]:
-        """Wait for what was asked for in a turn of a loop and take whatever else has arrived; nothing ends the thread.
+        """Wait for a turn's commands, and take other queued turns. An empty list ends the thread.
 
-        A turn without a command only wants the log to be looked at.
+        A turn without commands only requests a check of the log.
         """
         turns: list[list[QueuedCommand]] = []
         commands = 0
@@ -251,10 +259,10 @@ class SqliteStore:
         return turns
 
     def _commit(self, batch: list[QueuedCommand]) -> list[CommandOutcome]:
-        """Run every command and commit them together; if one fails, all are run again, each to fail by itself."""
+        """Run all commands and commit them together. If one fails, all run again with separate outcomes."""
         try:
             return self._transact(self._run, batch)
-        except BaseException as error:  # all of it belongs to those who wait: this thread must go on
+        except BaseException as error:  # all errors are raised in the waiting callers: this thread must continue
             if not self._roll_back() or len(batch) == 1:
                 return _failed(batch, error)
         try:
@@ -273,13 +281,13 @@ class SqliteStore:
         self._writer.execute("COMMIT")
         if self._log.syncs:
             self._usual += NEWS * (perf_counter() - start - self._usual)
-            if self._log.early_since is not None:  # this wrote nothing, but may have read what is not on the disk
+            if self._log.early_since is not None:  # this wrote nothing, but may have read unsynced changes
                 self._log.sync()
         self.commits += 1
         return outcomes
 
     def _begin(self, *, syncs: bool = True) -> None:
-        """Begin a transaction whose commit is fsynced, or is not."""
+        """Begin a transaction. `syncs` selects whether its commit is fsynced."""
         self._log.sync_commits(syncs)
         self._writer.execute("BEGIN IMMEDIATE")
 
@@ -293,11 +301,14 @@ class SqliteStore:
             raise StoreUnavailable("SQLite rolled the transaction back") from error  # disk full, I/O error
 
     def _attempt(self, waiting: QueuedCommand) -> CommandOutcome:
-        """Run a command whose failure others survive: that costs two more statements, and few commands fail."""
+        """Run a command in a savepoint, so that others survive its failure.
+
+        That costs two more statements, and few commands fail.
+        """
         self._writer.execute("SAVEPOINT command")
         try:
             outcome = self._run(waiting)
-        except BaseException as error:  # it belongs to whoever awaits the command
+        except BaseException as error:  # it is raised in the waiting caller
             if not self._writer.in_transaction:
                 raise
             self._writer.execute("ROLLBACK TO command")
@@ -306,7 +317,7 @@ class SqliteStore:
         return outcome
 
     def _roll_back(self) -> bool:
-        """Undo what has not been committed; false if there is nothing, because it could not begin or is undone."""
+        """Roll back uncommitted changes. Return false without an open transaction."""
         if not self._writer.in_transaction:
             return False
         with suppress(apsw.Error):
@@ -314,19 +325,19 @@ class SqliteStore:
         return True
 
     def _resolve(self, outcomes: list[CommandOutcome]) -> None:
-        """Hand every outcome to the loop that waits for it, in one call per loop."""
+        """Pass each outcome to the loop that waits for it, in one call per loop."""
         loops: dict[asyncio.AbstractEventLoop, list[CommandOutcome]] = {}
         for outcome in outcomes:
             loops.setdefault(outcome.waiting.loop, []).append(outcome)
         for loop, found in loops.items():
-            with suppress(RuntimeError):  # the loop was closed, and nobody waits any more
+            with suppress(RuntimeError):  # the loop was closed, with all its callers
                 loop.call_soon_threadsafe(self._deliver, found)
 
     def _deliver(self, outcomes: list[CommandOutcome]) -> None:
         for outcome in outcomes:
             done = outcome.waiting.done
             if done.done():
-                continue  # whoever waited gave up; the command is committed all the same
+                continue  # its caller was canceled; the command is committed anyway
             if outcome.error is None:
                 done.set_result(outcome.result)
             else:
@@ -334,7 +345,7 @@ class SqliteStore:
         self._tell(outcomes[0].waiting.loop, outcomes)
 
     def _tell(self, loop: asyncio.AbstractEventLoop, outcomes: Sequence[CommandOutcome] = ()) -> None:
-        """Publish the hints of what is on the disk, and keep those of what is not."""
+        """Publish the topics of synced commands, and keep those of unsynced ones."""
         topics = [topic for outcome in outcomes if not outcome.waiting.is_early for topic in outcome.topics]
         early = [topic for outcome in outcomes if outcome.waiting.is_early for topic in outcome.topics]
         if self._log.early_since is None:
@@ -344,10 +355,13 @@ class SqliteStore:
         if topics:
             self._publish(topics)
 
-    # --- what is in the file and not on the disk ------------------------------------------------------------------
+    # --- sync of early commands -----------------------------------------------------------------------------------
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let the writer sync what has been in the log for a while, unless a later commit has; it calls this then."""
+        """Make the writer sync early commands after a delay, unless a later commit has.
+
+        The writer then calls this again.
+        """
         with self._gate:
             since = None if self._closed else self._log.early_since
             if since is None:
@@ -362,7 +376,7 @@ class SqliteStore:
             self._tell(loop)
 
     def _sync_late(self) -> None:
-        """Sync what has been in the log for too long, in the writer's thread."""
+        """Sync overdue early commands, in the writer's thread."""
         if not self._is_late or (loop := self._watching) is None:
             return
         self._is_late = False
@@ -374,14 +388,14 @@ class SqliteStore:
 
     def _read(self, start: Callable[[SqliteTx], Coroutine[Any, Any, T]]) -> T:
         self._may_read.wait()
-        connection = self._readers.get()  # there are as many as threads
+        connection = self._readers.get()  # never blocks: one per thread
         try:
             return _snapshot(connection, start)
         finally:
             self._readers.put(connection)
 
     def _open(self, *, writes: bool) -> apsw.Connection:
-        # SQLite's own read-only mode would leave files of the log behind; `query_only` cleans up after itself.
+        # SQLite's own read-only mode would leave log files behind. `query_only` removes them.
         flags = apsw.SQLITE_OPEN_READWRITE | (0 if self._read_only else apsw.SQLITE_OPEN_CREATE)
         try:
             connection = apsw.Connection(":memory:" if self._path is None else str(self._path), flags=flags)
@@ -391,7 +405,7 @@ class SqliteStore:
                     _refuse_foreign(connection)
                 _use_log(connection)
             connection.pragma("foreign_keys", 1)
-            connection.pragma("temp_store", "memory")  # what savepoints keep to undo them would go through files
+            connection.pragma("temp_store", "memory")  # the undo data of savepoints would go to files
             connection.pragma("cache_size", -CACHE_KIB)
             if not writes:
                 connection.pragma("query_only", 1)
@@ -406,7 +420,7 @@ class SqliteStore:
 
 
 def _is_for_here(said: list[QueuedCommand]) -> bool:
-    """Whether the loop itself may commit what was asked for, as nothing else is worth its time."""
+    """Whether the loop may commit these commands: few, and all awaited by callers."""
     return len(said) <= MOST_HERE and all(waiting.is_waited_for for waiting in said)
 
 
@@ -415,7 +429,7 @@ def _failed(batch: list[QueuedCommand], error: BaseException) -> list[CommandOut
 
 
 def _looked(connection: apsw.Connection, start: Callable[[SqliteTx], Coroutine[Any, Any, T]]) -> T:
-    """Run a command that notices when the file changed between two looks; then it is run on one snapshot."""
+    """Run a command that detects changes between two reads. After a change it runs again on one snapshot."""
     try:
         return run_coroutine(start(SqliteTx(connection)))
     except tasks.TornRead:
@@ -425,7 +439,7 @@ def _looked(connection: apsw.Connection, start: Callable[[SqliteTx], Coroutine[A
 
 
 def _snapshot(connection: apsw.Connection, start: Callable[[SqliteTx], Coroutine[Any, Any, T]]) -> T:
-    """Run a command that only reads, on what the file holds at this moment."""
+    """Run a read-only command on a snapshot of the file."""
     try:
         connection.execute("BEGIN")
         try:
@@ -438,7 +452,7 @@ def _snapshot(connection: apsw.Connection, start: Callable[[SqliteTx], Coroutine
 
 
 def _refuse_foreign(connection: apsw.Connection) -> None:
-    """Refuse a file of another program before anything is written to it, its journal's mode included."""
+    """Refuse another program's file before any write to it, including its journal mode."""
     try:
         run_coroutine(schema.schema_version(SqliteTx(connection)))
     except schema.ForeignDatabase:
@@ -447,14 +461,14 @@ def _refuse_foreign(connection: apsw.Connection) -> None:
 
 
 def _use_log(connection: apsw.Connection) -> None:
-    """Turn on the write-ahead log, and make every commit durable."""
+    """Enable the write-ahead log, and make every commit durable."""
     if connection.pragma("journal_mode", "wal") != "wal":
         raise StoreRefused("SQLite cannot keep a write-ahead log here: choose a file on a local disk")
     connection.pragma("synchronous", "full")
 
 
 def back_up(source: Path, target: Path) -> int:
-    """Write a copy that only its owner reads, and return its size; a file that is there is not replaced."""
+    """Write a copy readable only by its owner, and return its size. An existing file is not replaced."""
     try:
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:

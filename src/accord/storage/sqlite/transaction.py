@@ -1,4 +1,4 @@
-"""A SQLite transaction as commands see it, and SQLite's errors as the store's own."""
+"""A SQLite transaction for commands, and the mapping of SQLite's errors to the store's own."""
 
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class SqliteTx:
-    """A transaction on one connection; its methods are coroutines that never suspend."""
+    """A transaction on one connection. Its methods are coroutines that never suspend."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
@@ -39,12 +39,12 @@ class SqliteTx:
         return self._execute(sql, values).fetchall()
 
     async def run(self, sql: str, /, **values: Value) -> int:
-        """Run a statement and return how many rows it changed."""
+        """Run a statement and return the number of changed rows."""
         self._execute(sql, values).fetchall()
         return self._connection.changes()
 
     async def many(self, sql: str, rows: Sequence[Mapping[str, Value]], /) -> None:
-        """Run a statement once for each row of values."""
+        """Run a statement once per row of values."""
         text, placed = compile(sql, SqlEngine.SQLITE)
         given = [placed(row) for row in rows]
         for values in given:
@@ -55,15 +55,15 @@ class SqliteTx:
             raise BadValue(f"SQLite: {error}") from error
 
     async def lock(self, number: int) -> None:
-        """Do nothing: whoever writes to SQLite holds the whole file."""
+        """Do nothing: a SQLite writer holds the whole file."""
 
     def signal(self, *topics: str) -> None:
-        """Publish hints once the transaction is committed."""
+        """Publish notifications once the transaction is committed."""
         self.topics.extend(topics)
 
     def _execute(self, sql: str, values: Mapping[str, Value]) -> apsw.Cursor:
         text, placed = compile(sql, SqlEngine.SQLITE)
-        given = placed(values)  # by place: SQLite would look each name up for twice the time
+        given = placed(values)  # by position: SQLite would take twice the time to look up names
         refuse_nul(given)
         try:
             return self._cursor.execute(text, given)
@@ -72,7 +72,7 @@ class SqliteTx:
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends; one that does is no command."""
+    """Run a coroutine that never suspends; raises NotACommand otherwise."""
     try:
         coroutine.send(None)
     except StopIteration as stop:
@@ -83,7 +83,7 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def store_error(error: BaseException, path: Path | None = None) -> BaseException:
-    """Return our error for one of SQLite's that says the store cannot be used, now or ever."""
+    """Return the store's error for a SQLite error that makes the store unusable; other errors unchanged."""
     if isinstance(error, apsw.FullError):
         return StoreFull("The disk is full")
     if isinstance(error, apsw.NotADBError | apsw.CorruptError):

@@ -1,6 +1,6 @@
 """SQLite's write-ahead log: its length, its sync to disk and its checkpoints.
 
-Only the connection that writes has one of these, and its user excludes others meanwhile.
+Only the writing connection has one. Its user must prevent concurrent use.
 """
 
 import logging
@@ -15,14 +15,20 @@ import apsw
 from accord.storage.store import StoreUnavailable
 
 CHECKPOINT_PAGES = 4_000
-"""A log this long (16 MB) is moved into the file as far as readers allow. At SQLite's own 1,000 the ends of the
-indexes, which every task changes, were moved after every thirty tasks, and whoever came meanwhile waited."""
+"""Log length (16 MB) that triggers a checkpoint as far as readers allow.
+
+SQLite's default of 1,000 moved the ends of the indexes, which every task changes, after every thirty tasks, and
+concurrent commands waited.
+"""
 
 LONG_LOG_PAGES = 16_000
-"""A log this long (64 MB) is started over: readers that overlap without end would keep it growing for ever."""
+"""Log length (64 MB) that triggers a restart of the log.
+
+Otherwise overlapping readers would let it grow without limit.
+"""
 
 READERS_MS = 250
-"""How long writing waits for such readers, who do not wait for it; a longer read is given room for another 64 MB."""
+"""How long a restart waits for such readers; new readers wait for it. After a longer read the limit grows by 64 MB."""
 
 _fsync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
@@ -30,10 +36,10 @@ log = logging.getLogger("accord.sqlite")
 
 
 class WriteAheadLog:
-    """The log of one file; a database in memory has none, and nothing happens to it."""
+    """The log of one file. A database in memory has no log, and its methods do nothing."""
 
     def __init__(self, path: Path | None, writer: apsw.Connection, may_read: threading.Event) -> None:
-        """Look after the log that `writer` writes; `may_read` is cleared while nobody may begin to read."""
+        """Manage the log of `writer`. `may_read` is cleared while no read may start."""
         self._path = path
         self._writer = writer
         self._may_read = may_read
@@ -45,11 +51,11 @@ class WriteAheadLog:
 
     @property
     def is_long(self) -> bool:
-        """Whether it is time to move it into the file."""
+        """Whether the log should be moved into the file."""
         return self._pages >= CHECKPOINT_PAGES
 
     def _grown(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
-        """Note the log's length after a commit. Such a hook takes the place of SQLite's own automatic checkpoint."""
+        """Record the log's length after a commit. This hook replaces SQLite's automatic checkpoint."""
         self._pages = pages
         if self.syncs:
             self.early_since = None
@@ -57,17 +63,20 @@ class WriteAheadLog:
             self.early_since = perf_counter()
         return apsw.SQLITE_OK
 
-    # --- onto the disk --------------------------------------------------------------------------------------------
+    # --- sync to disk ---------------------------------------------------------------------------------------------
 
     def sync_commits(self, syncs: bool) -> None:
-        """Let the next commits be on the disk when they are done, with all before them, or only in the log."""
+        """Select whether later commits are synced to disk, or only written to the log.
+
+        A synced commit also syncs all commits before it.
+        """
         if syncs is not self.syncs and self._path is not None:
             level = "FULL" if syncs else "NORMAL"
-            self._writer.execute(f"PRAGMA synchronous = {level}", can_cache=False)  # one that is cached does nothing
+            self._writer.execute(f"PRAGMA synchronous = {level}", can_cache=False)  # a cached one has no effect
             self.syncs = syncs
 
     def sync(self) -> None:
-        """Get on the disk what is only in the log."""
+        """Sync the log to disk."""
         try:
             file = os.open(f"{self._path}-wal", os.O_RDWR)
             try:
@@ -79,7 +88,7 @@ class WriteAheadLog:
         self.early_since = None
 
     def sync_early(self) -> bool:
-        """Do so if there is anything; false if the disk refuses, which a later commit is told as well."""
+        """Sync early commits, if any. Return false if that fails; a later commit raises the error too."""
         if self.early_since is not None:
             try:
                 self.sync()
@@ -88,18 +97,18 @@ class WriteAheadLog:
                 return False
         return True
 
-    # --- into the file --------------------------------------------------------------------------------------------
+    # --- checkpoints ----------------------------------------------------------------------------------------------
 
     def move(self, busy_ms: int) -> None:
-        """Move a long log into the file, now that those who wrote it are not kept waiting. No other connection does.
+        """Move a long log into the file, after its commands have completed. Other connections never do this.
 
-        The writer waits for locks as long as `busy_ms` says otherwise.
+        `busy_ms` is the writer's usual busy timeout, restored afterwards.
         """
         if not self.is_long:
             return
         start_over = self._pages >= self._too_long
         if start_over:
-            self._may_read.clear()  # readers that overlap for ever would keep the log from being started over
+            self._may_read.clear()  # overlapping readers would prevent the restart of the log
         mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if start_over else apsw.SQLITE_CHECKPOINT_PASSIVE
         self._writer.set_busy_timeout(READERS_MS)
         try:
@@ -108,7 +117,7 @@ class WriteAheadLog:
                 self._pages, self._too_long = 0, LONG_LOG_PAGES
         except apsw.BusyError:
             self._too_long = self._pages + LONG_LOG_PAGES
-        except apsw.Error as error:  # the log keeps everything meanwhile
+        except apsw.Error as error:  # the log keeps all changes meanwhile
             log.warning("checkpoint failed", extra={"reason": str(error)})
         finally:
             self._may_read.set()
