@@ -27,11 +27,11 @@ MAX_INFLATION = 32
 """Inflated bytes per received byte of a stranger's body. JSON usually shrinks to a tenth; 16 KiB can become 16 MiB."""
 
 Identify = Callable[[Presented], Awaitable[Caller | None]]
-"""Authenticates a request; None is a stranger on a route that is open to strangers."""
+"""Authenticates a request. None is an unauthenticated sender on an open route."""
 
 
 async def identify_nobody(_presented: Presented) -> None:
-    """Authenticate no request from its headers: the sender of this one shows who they are by its body."""
+    """Authenticate no request from its headers: the body of this one authenticates its sender."""
 
 
 class BodySender(NamedTuple):
@@ -42,11 +42,11 @@ class BodySender(NamedTuple):
 
 
 NAMELESS = BodySender(None, is_stranger=False)
-"""The caller of a server without authentication, who has no share of its own: there is only one."""
+"""The caller of a server without authentication. It has no share of its own, as it is the only one."""
 
 
 class ReceivedBodies:
-    """Bytes held by bodies that are being received: in all, of all strangers, and of each sender."""
+    """Bytes of bodies that are being received: in total, of all strangers, and of each sender."""
 
     def __init__(self) -> None:
         """Start with none."""
@@ -105,7 +105,7 @@ class BodyTimeout:
         self._number = self._alarm.set(min(left, quotas.body_seconds), self._give_up)
 
     async def suspend(self, waits: Awaitable[Caller | None]) -> Caller | None:
-        """Wait for something that is not the client's fault, such as a password hash."""
+        """Await an operation that must not count as the client's time, such as a password hash."""
         self.stop()
         paused = self._loop.time()
         try:
@@ -130,7 +130,7 @@ class BodyTimeout:
 async def read_request(
     scope: Scope, receive: Receive, identify: Identify, quotas: Quotas = QUOTAS
 ) -> tuple[Caller | None, bytes]:
-    """Read a body, and return it with the caller if that was authenticated on the way.
+    """Read a body, and return it with the caller if already authenticated.
 
     The caller of a short body, or of one that is needed to authenticate, is None and still to be authenticated.
     """

@@ -1,7 +1,7 @@
 """Agent cards.
 
-The fields are A2A 1.0's, checked leniently because cards come from strangers. Members of other dialects are
-in `CardProfile`, `AgentSkill.input_schema` and `output_schema`, which a strict 1.0 card leaves out.
+The fields are A2A 1.0's, validated leniently because cards come from other servers. Members of other dialects are in
+`CardProfile`, `AgentSkill.input_schema` and `output_schema`, which a strict 1.0 card leaves out.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """Parts, messages and artifacts.
 
-They are values that check themselves. Their changes over time are in `protocol.lifecycle`.
+They validate themselves on construction. `protocol.lifecycle` defines how they change.
 """
 
 from typing import Annotated, Any
@@ -31,7 +31,7 @@ class Part(A2AModel, gc=False):
 
     def __post_init__(self) -> None:
         """Refuse a part with no content or with two."""
-        if self.text is not None:  # asked of every part that is read, so in as few steps as can be; counting takes more
+        if self.text is not None:  # runs for every part read, so in few steps; counting takes more
             is_one = self.raw is None and self.url is None and self.data is UNSET
         elif self.raw is not None:
             is_one = self.url is None and self.data is UNSET

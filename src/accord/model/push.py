@@ -1,6 +1,6 @@
 """Webhook configurations: address, authentication and events of a webhook.
 
-Delivery itself (retries, signatures, address checks) is `engine.webhook_delivery`; the payload's shape is a dialect's.
+`engine.webhook_delivery` delivers (retries, signatures, address checks). Dialects define the payload.
 """
 
 from accord.model.base import A2AModel, Choice, NonEmpty

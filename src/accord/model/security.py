@@ -1,6 +1,6 @@
 """Security schemes and requirements of a card, in A2A 1.0's form.
 
-`auth.authentication` enforces them, `client` satisfies them. Dialects have two other spellings.
+`auth.authentication` enforces them, `client` satisfies them. Other dialects have two other spellings.
 """
 
 from accord.model.base import A2AModel, NonEmpty
@@ -106,7 +106,7 @@ class SecurityScheme(A2AModel):
     mtls_security_scheme: MutualTlsScheme | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a scheme that is none or two things at once."""
+        """Refuse a scheme without a form or with several."""
         if sum(getattr(self, name) is not None for name in self.__struct_fields__) != 1:
             raise ValueError("A security scheme needs exactly one of its five forms")
 
