@@ -99,7 +99,7 @@ _last: LoopTurns | None = None
 
 def turns_of(loop: AbstractEventLoop) -> LoopTurns:
     """Return the turns of a loop; a process has one loop, except in tests."""
-    global _last  # the cached value only saves construction
+    global _last  # noqa: PLW0603  # the cached value only saves construction
     if _last is None or _last.loop is not loop:
         _last = LoopTurns(loop)
     return _last
@@ -178,7 +178,7 @@ class Connection(HttpToolsProtocol):
     _begun = 0
     _size = 0
 
-    def connection_made(self, transport: Transport) -> None:  # as in uvicorn
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Start, and store the client's certificate in the state of its requests."""
         super().connection_made(transport)
         self.transport = BatchedTransport(transport, turns_of(self.loop))  # type: ignore[assignment]  # all of it that uvicorn uses

@@ -151,7 +151,7 @@ class SseWriter:
                 await self._write(self._broke(error))
             except ClientGone:
                 raise
-            except Exception:  # the status is sent: the error can only be an event
+            except Exception:  # the status is sent, so the error can only be an event
                 log.exception("stream broke")
                 await self._write(self._broke(InternalError()))
         await self._send({"type": "http.response.body", "body": b""})

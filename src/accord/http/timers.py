@@ -52,7 +52,7 @@ _last: CoarseTimers | None = None
 
 def timers_of(loop: AbstractEventLoop) -> CoarseTimers:
     """Return the timers of a loop; a process has one loop, except in tests."""
-    global _last  # the cached value only saves construction
+    global _last  # noqa: PLW0603  # the cached value only saves construction
     if _last is None or _last.loop is not loop:
         _last = CoarseTimers(loop)
     return _last

@@ -241,7 +241,7 @@ class WebhookEndpoint:
 
     @contextmanager
     def _place(self, kind: str) -> Iterator[None]:
-        """Take one of the places that there are for a kind of senders."""
+        """Take one of the slots for a kind of sender."""
         if self._waiting[kind] >= self._most[kind]:
             raise _too_many()
         self._waiting[kind] += 1

@@ -145,7 +145,7 @@ class BudgetRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
     @property
     def budget(self) -> Budget:
-        """What of it is counted."""
+        """The limits on tokens and cost."""
         tokens = None if self.max_tokens is None else int(self.max_tokens)
         return Budget(max_tokens=tokens, max_cost=self.max_cost)
 

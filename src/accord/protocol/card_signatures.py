@@ -73,7 +73,7 @@ def _sorted(names: dict[Any, Any]) -> list[str]:
 
 
 def _text(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)  # escapes quotes, backslashes and control characters as 3.2.2.2 requires
+    return json.dumps(text, ensure_ascii=False)  # escapes quotes, backslashes and control characters as in 3.2.2.2
 
 
 def _integer(value: int) -> str:
@@ -266,10 +266,10 @@ def _is_valid(key: Key, now: float) -> bool:
 def payloads(document: bytes) -> tuple[bytes, ...]:
     """Return the canonical forms of a card that verifiers may compute, each once, the specification's first.
 
-        1. 8.4.1: the members of A2A 1.0, including required ones that are empty.
-        2. The reading of the official SDKs: the same without anything empty. It does not cover whether an empty member is
-           present, such as an alternative among `securityRequirements` that requires no scopes.
-        3. The document as it stands, which covers the members of other dialects too.
+    1. 8.4.1: the members of A2A 1.0, including required ones that are empty.
+    2. The reading of the official SDKs: the same without anything empty. It does not cover whether an empty member
+       is present, such as an alternative among `securityRequirements` that requires no scopes.
+    3. The document as it stands, which covers the members of other dialects too.
     """
     whole, *of_1_0 = _readings(document)
     return tuple(dict.fromkeys(encode_canonical(reading) for reading in (*of_1_0, whole)))

@@ -53,7 +53,7 @@ class GrpcTls(Struct, frozen=True, kw_only=True):
 class GrpcBinding:
     """A gRPC server for A2A 1.0 and 0.3."""
 
-    def __init__(  # each is a limit, or a component made by the caller
+    def __init__(  # noqa: PLR0913  # each is a limit, or a component made by the caller
         self,
         service: A2A,
         *,
