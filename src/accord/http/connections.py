@@ -87,7 +87,7 @@ class LoopTurns:
 
 
 def _half_of_files() -> int:
-    """Return half of this process's limit of open files, so that one client's connections cannot take all."""
+    """Return half of this process's limit of open files, so that one client cannot take all as connections."""
     if resource is None:
         return sys.maxsize
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -70,8 +70,7 @@ class ApiDocuments:
     def __init__(
         self, card: AgentCard, *, enabled: frozenset[DialectName] = ALL_DIALECTS, modified: datetime | None = None
     ) -> None:
-        """Describe the agent of `card` in the enabled dialects, with `modified` (default: now) as its time of change.
-        """
+        """Describe the agent of `card` in the enabled dialects; `modified` (default: now) is its time of change."""
         self._card = card
         self._enabled = enabled
         self._modified = (modified or datetime.now(UTC)).astimezone(UTC)

@@ -82,8 +82,7 @@ class HttpWebhookSender:
         self._clock = clock
 
     def check(self, config: PushConfig) -> None:
-        """Raise InvalidParams for a webhook that could never be called, so that the caller that sets it gets the error.
-        """
+        """Raise InvalidParams for a webhook that could never be called, so that the caller learns it when setting it."""
         http_headers.check_push_config(config)
         try:
             self._outbound.check(config.url)

@@ -20,7 +20,7 @@ class StatusUpdate(A2AModel):
 
 
 class ArtifactUpdate(A2AModel):
-    """An artifact was made, replaced or (with `append`) extended."""
+    """An artifact was created, replaced or (with `append`) extended."""
 
     task_id: NonEmpty
     context_id: str
@@ -31,7 +31,7 @@ class ArtifactUpdate(A2AModel):
 
 
 class MessageUpdate(A2AModel):
-    """A message joined the task's history. A2A has no such stream event; AgentVault's profile does."""
+    """A message was added to the task's history. A2A has no such stream event; AgentVault's profile does."""
 
     task_id: NonEmpty
     context_id: str

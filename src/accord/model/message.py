@@ -12,7 +12,7 @@ from accord.model.base import A2AModel, Choice, Metadata, NonEmpty
 
 
 class Role(Choice):
-    """Who speaks."""
+    """The sender of a message."""
 
     USER = "ROLE_USER"
     AGENT = "ROLE_AGENT"
@@ -69,7 +69,7 @@ class Message(A2AModel, gc=False):  # like parts: many are kept, and JSON has no
 
 
 class Artifact(A2AModel):
-    """Something an agent made in a task."""
+    """An output of an agent in a task."""
 
     artifact_id: NonEmpty
     parts: Parts

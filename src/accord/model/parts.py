@@ -28,7 +28,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
 
 
 def parts_of(value: Any) -> Sequence[Part]:
-    """Return every part inside a value. Called for every stored event."""
+    """Return every part inside a value. Called for each stored event."""
     return _PARTS[type(value)](value)
 
 

@@ -20,7 +20,7 @@ MAX_PAGE_SIZE = 100
 
 
 class SendConfiguration(A2AModel):
-    """How the caller wants a send to be answered."""
+    """The caller's settings for the response to a send."""
 
     accepted_output_modes: tuple[str, ...] = ()
     task_push_notification_config: PushConfig | None = None
@@ -120,7 +120,7 @@ class CancelRequest(A2AModel):
 
 
 class SubscribeRequest(A2AModel):
-    """Follow one task."""
+    """Subscribe to one task."""
 
     id: NonEmpty
     tenant: str | None = None
@@ -153,7 +153,7 @@ class PushDeleteRequest(A2AModel):
 
 
 class CardRequest(A2AModel):
-    """Read the card that only authenticated callers see."""
+    """Read the extended card, which is only for authenticated callers."""
 
     tenant: str | None = None
 

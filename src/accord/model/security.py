@@ -112,12 +112,12 @@ class SecurityScheme(A2AModel):
 
 
 class Scopes(A2AModel):
-    """The scopes that one scheme must grant."""
+    """The required scopes of one scheme."""
 
     list: tuple[str, ...] = ()
 
 
 class SecurityRequirement(A2AModel):
-    """Schemes that are needed together; a list of requirements offers alternatives."""
+    """Schemes that are required together; a list of requirements offers alternatives."""
 
     schemes: dict[str, Scopes] = {}

@@ -25,7 +25,7 @@ class TaskState(Choice):
 
 
 class TaskStatus(A2AModel):
-    """A state, when it was entered and what the agent says about it."""
+    """A state, its time, and the agent's message about it."""
 
     state: TaskState
     message: Message | None = None

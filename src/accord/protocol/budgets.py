@@ -80,7 +80,7 @@ class TotalUsage(TokenUsage, frozen=True, kw_only=True):
 
 
 class Budget(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Limits for one task together with its child tasks; None is no limit."""
+    """Limits for one task together with its child tasks; None means unlimited."""
 
     max_tokens: int | None = None
     max_cost: float | None = None

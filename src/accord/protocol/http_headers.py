@@ -126,7 +126,7 @@ def sign_body(
 
 
 def parse_signature(value: str) -> HmacSignature | None:
-    """Read the header's value; an invalid one, or one with a repeated member, is None."""
+    """Read the header's value. Returns None if it is invalid or repeats a member."""
     pairs = [member.strip().partition("=")[::2] for member in value[: MAX_SIGNATURE_LENGTH + 1].split(",")]
     digests = tuple(text for name, text in pairs if name == "v1")
     said = [(name, text) for name, text in pairs if name in ("t", "k", "n")]
@@ -150,8 +150,7 @@ def parse_signature(value: str) -> HmacSignature | None:
 def find_digest(
     signature: HmacSignature, body: bytes, secrets: Iterable[bytes], *, request: SignedRequest | None = None
 ) -> str | None:
-    """Return the digest that one of the secrets produces, if the signature has it; each is compared in constant time.
-    """
+    """Return the digest that one of the secrets produces, if the signature has it, in constant time for each."""
     signed = _signed(body, signature.timestamp, request)
     found = None
     for secret in secrets:

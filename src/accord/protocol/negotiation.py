@@ -146,7 +146,7 @@ def answer_dialect(path: str, dialect: str | None, version: str | None) -> Diale
 
 @lru_cache(maxsize=64)
 def parse_version(text: str | None, dialects: frozenset[DialectName] = ALL_DIALECTS) -> ProtocolVersion | None:
-    """Read an `A2A-Version`, or None if it is missing or empty; one that `dialects` do not have is refused."""
+    """Read an `A2A-Version`, or None if it is missing or empty; a version outside of `dialects` is refused."""
     if text is None or not text.strip():
         return None
     major, _, rest = text.strip().partition(".")

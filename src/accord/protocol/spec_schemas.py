@@ -17,7 +17,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 class SendMessageResponse(A2AModel):
-    """What a message is answered with: the task it made, or a message alone."""
+    """The result of a send: the task it created, or a message alone."""
 
     task: model.Task | None = None
     message: model.Message | None = None
@@ -33,7 +33,7 @@ class RpcStatus(A2AModel):
 
 
 class ErrorResponse(A2AModel):
-    """The body of an HTTP+JSON answer that is an error."""
+    """The body of an HTTP+JSON error response."""
 
     error: RpcStatus
 

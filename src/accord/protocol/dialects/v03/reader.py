@@ -154,8 +154,7 @@ _ABSENT = (None,) * len(FOREIGN)
 
 
 def check_text_member(wire: Struct, name: str, where: str | None) -> None:
-    """Refuse a member that is not text under its path `where`, or clear it without one, as unknown members are ignored.
-    """
+    """Refuse a member that is not text under its path `where`, or clear it without a path, as if unknown."""
     value = getattr(wire, name)
     if value is None or isinstance(value, str):
         return

@@ -224,10 +224,10 @@ def _write_scheme(scheme: SecurityScheme) -> dict[str, Any] | None:
 
 
 def _write_nearest(name: str, scheme: SecurityScheme | None) -> dict[str, Any]:
-    """Write the nearest scheme for one that AgentVault lacks.
+    """Write the nearest scheme where AgentVault has no equivalent.
 
-    A key remains a key, whatever carries it. For the others bearer is nearest: AgentVault's own client does not support
-    it, so it reports that it cannot authenticate instead of sending a key that was not requested.
+    A key remains a key, in any place. For the others bearer is nearest: AgentVault's own client does not support it, so
+    it reports that it cannot authenticate instead of sending a key that was not requested.
     """
     if scheme is None:
         return {"scheme": "bearer", "description": f"{name}, which the card does not describe"}
