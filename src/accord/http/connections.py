@@ -219,7 +219,7 @@ class Connection(HttpToolsProtocol):
         """Parse bytes, and count those that leave a head, or the trailers of a body, incomplete."""
         begun = self._begun
         super().data_received(data)
-        if begun == self._begun:  # where in `data` a new head or a body's end is, is unknown, so that is free
+        if begun == self._begun:  # the position of a new head or of a body's end in `data` is unknown
             self._size += len(data)
             if self._size > self.quotas.head:
                 self.refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)

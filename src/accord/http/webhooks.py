@@ -82,7 +82,7 @@ class HttpWebhookSender:
         self._clock = clock
 
     def check(self, config: PushConfig) -> None:
-        """Raise InvalidParams for a webhook that could never be called, so that the caller learns it when setting it."""
+        """Raise InvalidParams for a webhook that could never be called, so that its creator gets the error at once."""
         http_headers.check_push_config(config)
         try:
             self._outbound.check(config.url)

@@ -70,7 +70,7 @@ _card_look = Decoder(_CardLook)
 
 
 def _written(card: AgentCard, dialect: DialectName) -> dict[str, Any]:
-    """Write a card in a dialect; 0.3 has extended cards only for authenticated callers (7.10), so not without schemes."""
+    """Write a card in a dialect; in 0.3 the extended card requires authentication (7.10), and so security schemes."""
     if dialect in (V03, RELAY) and not card.security_schemes:
         card = replace(card, capabilities=replace(card.capabilities, extended_agent_card=None))
     return DIALECTS[dialect].encode_card(card)
