@@ -84,9 +84,9 @@ class TrackedSend:
 
 
 def shutdown_refusal(scope: Scope) -> AgentUnavailable | None:
-    """Return the error for a request that a server shutdown cancelled before its response began, else None.
+    """Return the error for a request that a server shutdown canceled before its response began, else None.
 
-    A request that was cancelled for another reason, or whose response has begun, gets no error.
+    A request that was canceled for another reason, or whose response has begun, gets no error.
     """
     answer: TrackedSend | None = scope.get(RESPONSE_KEY)
     return None if answer is None or answer.is_begun else AgentUnavailable(SHUTDOWN_MESSAGE, retry_after=RETRY_SECONDS)

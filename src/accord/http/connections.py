@@ -64,7 +64,7 @@ class NoUpgradeParser(HttpRequestParser):
 
 
 class LoopTurns:
-    """Batches writes: at the end of each turn of a loop, all connections write what they buffered in it.
+    """Batches writes: at the end of each turn of a loop, all connections write the data buffered during it.
 
     A client with many concurrent requests is then woken up once for all of them.
     """

@@ -212,7 +212,7 @@ class JsonRpcBinding:
             if media_type != "application/json":
                 stated = f"not {media_type[:60]}" if media_type else "and the request has none"
                 raise UnsupportedMediaType(f"Content-Type must be application/json, {stated}")
-            if caller is None and len(body) > SMALL_BODY:  # decoding takes time, which strangers may not use
+            if caller is None and len(body) > SMALL_BODY:  # decoding takes time, so authenticate first
                 caller = await self._admit(presented(scope, body))
         except asyncio.CancelledError:
             if (refusal := shutdown_refusal(scope)) is None:

@@ -24,7 +24,9 @@ SMALL_BODY = 64 * 1024
 """Bytes of each body that are read before authentication and are not counted. uvicorn buffers as much by itself."""
 
 MAX_INFLATION = 32
-"""Inflated bytes per received byte of a stranger's body. JSON usually shrinks to a tenth; 16 KiB can become 16 MiB."""
+"""Inflated bytes per received byte of an unauthenticated sender's body. JSON usually shrinks to a tenth; 16 KiB can
+become 16 MiB.
+"""
 
 Identify = Callable[[Presented], Awaitable[Caller | None]]
 """Authenticates a request. None is an unauthenticated sender on an open route."""
@@ -35,7 +37,7 @@ async def identify_nobody(_presented: Presented) -> None:
 
 
 class BodySender(NamedTuple):
-    """The account that a body counts for: that of an authenticated caller, or the client address of a stranger."""
+    """The account that a body counts for: that of an authenticated caller, else the client address."""
 
     account: Hashable
     is_stranger: bool
@@ -46,7 +48,7 @@ NAMELESS = BodySender(None, is_stranger=False)
 
 
 class ReceivedBodies:
-    """Bytes of bodies that are being received: in total, of all strangers, and of each sender."""
+    """Bytes of bodies that are being received: in total, of all unauthenticated senders, and of each sender."""
 
     def __init__(self) -> None:
         """Start with none."""
@@ -57,7 +59,8 @@ class ReceivedBodies:
     def take(self, sender: BodySender, more: int, limit: int) -> None:
         """Count `more` bytes, or refuse them.
 
-        Strangers hold at most half of `limit` together and a quarter of it per address. One caller holds at most half.
+        Unauthenticated senders hold at most half of `limit` together and a quarter of it per address. One caller holds
+        at most half.
         """
         share = limit // 4 if sender.is_stranger else limit // 2
         if sender != NAMELESS and self._shares[sender] + more > share:

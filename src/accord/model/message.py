@@ -55,7 +55,7 @@ class Part(A2AModel, gc=False):
 Parts = Annotated[tuple[Part, ...], Meta(min_length=1)]
 
 
-class Message(A2AModel, gc=False):  # like parts: many are kept, and JSON has no cycles to collect
+class Message(A2AModel, gc=False):  # like parts: many are in memory, and JSON has no cycles to collect
     """One turn of a conversation."""
 
     message_id: NonEmpty

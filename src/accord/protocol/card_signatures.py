@@ -184,7 +184,7 @@ def verify_card(document: bytes, keys: Iterable[Key], now: float) -> VerifiedCar
 
     - A signature over the whole document covers all of it.
     - A signature as in A2A 1.0 covers the members of A2A 1.0. It does not cover those that other dialects read: 0.3's
-    `url` and `additionalInterfaces`, AgentVault's `authSchemes` and `tokenUrl`.
+      `url` and `additionalInterfaces`, AgentVault's `authSchemes` and `tokenUrl`.
     - A signature by an official SDK also does not cover empty members, such as a requirement without scopes.
     - A signature with our digest covers all members of A2A 1.0 by any reading.
 

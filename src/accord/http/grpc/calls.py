@@ -1,8 +1,8 @@
 """Calls over gRPC: a protobuf message in, messages or a status out.
 
-Where possible, a call is authenticated from its metadata before its message is read: strangers get little time and
-little memory for a message that does not arrive. The dialect decodes and encodes, the service executes. Errors are a
-status with google.rpc details in the trailing metadata (10.6), bounded because it must fit into HTTP/2 headers.
+Where possible, a call is authenticated from its metadata before its message is read. Unauthenticated callers get little
+time and little memory for a message that does not arrive. The dialect decodes and encodes, the service executes. Errors
+are a status with google.rpc details in the trailing metadata (10.6), bounded because it must fit into HTTP/2 headers.
 """
 
 import asyncio
@@ -76,10 +76,10 @@ class GrpcReader:
     """Reads the messages of all calls of a server, and counts calls whose message is outstanding."""
 
     def __init__(self, quotas: Quotas, max_calls: int) -> None:
-        """Limit outstanding messages to a quarter of `max_calls` per caller or address, half for all strangers.
+        """Limit outstanding messages: a quarter of `max_calls` per caller or address, half for unauthenticated callers.
 
         An authenticated caller has as much time as the largest body may take over HTTP, because gRPC does not report
-        how much has arrived. A stranger has the time of a body that makes no progress.
+        how much has arrived. An unauthenticated one has the time of a body that makes no progress.
         """
         self._seconds = quotas.body_seconds
         self._known_seconds = quotas.body_seconds + quotas.body / max(quotas.body_rate, 1)
