@@ -1,7 +1,7 @@
-"""Families of plugins: things that settings and files name, ours or from other packages.
+"""Registries of plugins: named objects that settings and files refer to.
 
-A `Group` is one family. Our things are rows of its table, other things are entry points of installed packages. A thing
-is loaded when its name is used. Each family defines its things and uses them.
+A `Group` is one registry. Accord's own entries are rows of its table. Others are entry points of installed packages. An
+entry is loaded when its name is used. The package of each group defines and uses its entries.
 """
 
 import difflib
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OURS = "accord"
-"""The package that registers nothing: what is ours is in the tables."""
+"""Name of this package, which registers no entry points: its entries are in the tables."""
 
 
 class Entry(NamedTuple):
-    """A name, what it stands for (`module:attribute`), and the package that says so."""
+    """A registered name, its target (`module:attribute`), and the package that registers it."""
 
     group: str
     name: str
@@ -33,25 +33,28 @@ class Entry(NamedTuple):
 
 
 class NotRegistered(ValueError):
-    """Nothing goes by this name; the message has the nearest one."""
+    """Unknown name; the message suggests the nearest one."""
 
 
 class Unusable(ValueError):
-    """What another package has registered cannot be used: the message names the package and its entry point."""
+    """An entry of another package that cannot be used. The message names the package and its entry point."""
 
     def __init__(self, entry: Entry, reason: str) -> None:
-        """Say why."""
+        """Set the entry and the reason."""
         super().__init__(f"the package {entry.package} {entry.version} cannot be used ({entry}): {reason}")
         self.entry = entry
 
 
 class Group(Generic[T]):
-    """One family of things that have names."""
+    """A registry of named objects of one type."""
 
     def __init__(
         self, name: str, what: str, kind: type[T], ours: Mapping[str, str], taken: Collection[str] = ()
     ) -> None:
-        """Have things of one type, of which `what` says what they are; others may not be called as ours or `taken`."""
+        """Set the table of Accord's entries; `what` is a noun for messages.
+
+        Entries of other packages may not use a name in `ours` or `taken`.
+        """
         self.name = name
         self.what = what
         self._kind = kind
@@ -59,7 +62,7 @@ class Group(Generic[T]):
         self._taken = frozenset({*ours, *taken})
 
     def __contains__(self, name: object) -> bool:
-        """Whether something goes by a name; nothing is loaded for that."""
+        """Whether a name is registered; loads nothing."""
         return name in self.ours or any(entry.name == name for entry in self._theirs())
 
     def names(self) -> list[str]:
@@ -67,7 +70,7 @@ class Group(Generic[T]):
         return sorted({*self.ours, *(entry.name for entry in self._theirs())})
 
     def entries(self) -> list[Entry]:
-        """Return everything that is registered, also what `take` would refuse."""
+        """Return all registered entries, including those that `take` would refuse."""
         ours = [Entry(self.name, name, value) for name, value in self.ours.items()]
         return sorted([*ours, *registered(self.name)], key=lambda one: (one.name, one.package != OURS, one.package))
 
@@ -75,7 +78,10 @@ class Group(Generic[T]):
         return [entry for entry in registered(self.name) if entry.name not in self._taken]
 
     def load(self, name: str) -> T:
-        """Return what goes by a name; raises NotRegistered and Unusable. For what is ours nobody else is looked at."""
+        """Return the object with a name; raises NotRegistered and Unusable.
+
+        For Accord's own names, other packages are not searched.
+        """
         if name in self.ours:
             return self.take(Entry(self.name, name, self.ours[name]))
         for entry in registered(self.name):
@@ -86,7 +92,7 @@ class Group(Generic[T]):
         raise NotRegistered(f"there is no {self.what} called {name!r}; {rest}")
 
     def take(self, entry: Entry) -> T:
-        """Return what an entry stands for; raises Unusable."""
+        """Return the target of an entry; raises Unusable."""
         if entry.package == OURS:
             found = _imported(entry.value)
         else:
@@ -109,11 +115,11 @@ class Group(Generic[T]):
 
 @cache
 def registered(group: str) -> tuple[Entry, ...]:
-    """Return what the packages beside us have registered, without importing any of it.
+    """Return the entries that other packages register, without importing them.
 
-    It is looked at once, as that takes time and hardly ever changes; `registered.cache_clear()` is to look again.
+    The result is cached, because the lookup is slow and rarely changes. `registered.cache_clear()` forces a new lookup.
     """
-    from importlib.metadata import entry_points  # slow to import, and most servers use nothing but what is ours
+    from importlib.metadata import entry_points  # slow to import, and most servers use only Accord's own entries
 
     found = {_entry(point) for point in entry_points(group=group)}
     return tuple(sorted(entry for entry in found if entry.package != OURS))

@@ -1,15 +1,15 @@
-"""Every error that Accord shows to a caller, and the one table of how each looks on the wire.
+"""Errors that Accord returns to callers, and their codes on the wire.
 
     AccordError
     |-- ParseError               the body is not JSON
     |-- InvalidRequest           JSON, but not a request
-    |   |-- RequestTooLarge      a limit on size was passed
-    |   |   `-- HeadersTooLarge  by the HTTP headers
+    |   |-- RequestTooLarge      over a size limit
+    |   |   `-- HeadersTooLarge  the HTTP headers are
     |   `-- RequestTimeout       it came too slowly
     |-- MethodNotFound
     |-- InvalidParams            names the field
-    |-- InternalError            everything unforeseen; shows nothing
-    |-- TaskNotFound             also for a task that is not the caller's
+    |-- InternalError            everything unforeseen; reveals nothing
+    |-- TaskNotFound             also for a task of another caller
     |-- TaskNotCancelable
     |-- PushNotSupported
     |-- UnsupportedOperation
@@ -27,8 +27,8 @@
     |   `-- StorageQuotaExceeded until tasks are deleted
     `-- RemoteError              another server's own error
 
-An error's default message is its docstring. Foreign exceptions are translated once, at the edge where they arise;
-dialects turn `TABLE` rows into wire objects and bindings into statuses, and neither knows numbers of its own.
+An error's default message is its docstring. Exceptions of libraries are translated once, where they are raised.
+Dialects turn rows of `TABLE` into wire objects, and bindings into statuses. Neither defines numbers of its own.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ OWN_DOMAIN = "accord"
 
 
 class Violation(NamedTuple):
-    """One field that is wrong, by its path in the request, and why."""
+    """An invalid field: its path in the request, and the reason."""
 
     field: str
     description: str
@@ -60,7 +60,7 @@ class AccordError(Exception):
         retry_after: int | None = None,
         metadata: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Say what went wrong; `metadata` adds facts that the caller may act on (never secrets)."""
+        """Set the message; `metadata` adds facts that the caller may act on (never secrets)."""
         super().__init__(message or (type(self).__doc__ or "").strip().rstrip("."))
         self.violations = violations
         self.retry_after = retry_after
@@ -68,12 +68,12 @@ class AccordError(Exception):
 
     @property
     def message(self) -> str:
-        """The sentence for the caller."""
+        """The message for the caller."""
         return str(self.args[0])
 
     @property
     def row(self) -> "Row":
-        """How this error looks on the wire."""
+        """The codes of this error on the wire."""
         return TABLE[type(self)]
 
 
@@ -161,7 +161,7 @@ class AuthenticationFailed(AccordError):
     """The credentials are missing or invalid."""
 
     challenges: tuple[str, ...] = ()
-    """What the caller may bring instead, as values of `WWW-Authenticate`."""
+    """Challenges for the caller, as values of `WWW-Authenticate`."""
 
 
 class PermissionDenied(AccordError):
@@ -181,10 +181,11 @@ class RemoteError(AccordError):
 
 
 class Row(NamedTuple):
-    """How one error looks on the wire.
+    """Codes of one error on the wire.
 
     `code` is the JSON-RPC code of v1, v03 and relay, `vault` and `gen` those of the other two dialects. `rpc_http` is
-    the HTTP status of a JSON-RPC answer (B-17), `http` the one of the HTTP+JSON binding, `grpc` the gRPC status name.
+    the HTTP status of a JSON-RPC response (B-17). `http` is the HTTP status of the HTTP+JSON binding. `grpc` is the
+    gRPC status name.
     """
 
     code: int
@@ -264,12 +265,12 @@ TABLE: dict[type[AccordError], Row] = {
 
 
 def for_reason(reason: str) -> type[AccordError] | None:
-    """Return the error that an ErrorInfo reason names, for reading other servers' answers."""
+    """Return the error with an ErrorInfo reason, for reading other servers' responses."""
     return _BY_REASON.get(reason)
 
 
 def for_code(code: int, column: str = "code") -> type[AccordError]:
-    """Return the error that a JSON-RPC code most plainly means, for reading other servers' answers.
+    """Return the most likely error for a JSON-RPC code, for reading other servers' responses.
 
     `column` is the row's column that the server's dialect uses: `code`, `vault` or `gen`.
     """

@@ -1,6 +1,6 @@
-"""Public names that are imported when they are used: who needs one module does not pay for all.
+"""Lazy imports of public names, so that using one module does not import all.
 
-It is below everything, because packages of every layer have such names, and it imports nothing by itself.
+This is the lowest layer, because packages of every layer have lazy names. It imports nothing by itself.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,9 +8,9 @@ from typing import Any
 
 
 def lazily(module: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module; `homes` are the modules that its names come from, with those names.
+    """Return a `__getattr__` for a module; `homes` maps source modules to the names they define.
 
-    One that begins with a dot is below the module.
+    A source module that begins with a dot is relative to `module`.
     """
 
     def found(name: str) -> Any:

@@ -1,5 +1,4 @@
-"""The HTTP and gRPC edges of a server, and MCP.
+"""The HTTP, gRPC and MCP bindings of a server.
 
-Each binding knows one framing. `protocol` decodes and encodes versions, and the service behind an `A2A` has the
-meaning.
+Each binding implements one framing. `protocol` decodes and encodes versions. The `A2A` service executes the operations.
 """

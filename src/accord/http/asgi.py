@@ -1,4 +1,4 @@
-"""ASGI for the bindings: request headers, whole responses, conditional requests.
+"""ASGI helpers for the bindings: request headers, whole responses, conditional requests.
 
 It is not a framework: no routing, no middleware, nothing that costs on the hot path.
 """
@@ -31,7 +31,7 @@ from accord.protocol import urls
 from accord.protocol.operations import Operation
 
 LONG_OPERATIONS = frozenset({Operation.SEND})
-"""What may take as long as an agent works, so that it matters whether its caller is still there."""
+"""Operations that may last as long as an execution, so that it matters whether the client is still connected."""
 
 
 Scope = MutableMapping[str, Any]
@@ -41,7 +41,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 QUOTAS = Quotas()
-"""The limits of a server that sets none."""
+"""Default limits."""
 
 JSON: Headers = [(b"content-type", b"application/json")]
 
@@ -50,56 +50,56 @@ IDEMPOTENCY_HEADER = b"idempotency-key"
 _NONE: frozenset[str] = frozenset()
 
 Admit = Callable[[Presented], Awaitable[Caller]]
-"""Finds out who a request comes from, or refuses it."""
+"""Authenticates the caller of a request, or refuses it."""
 
 
 RESPONSE_KEY = "accord.answer"
-"""Where a scope says whether its answer has begun, if whoever cancels the request can only be a server that stops."""
+"""Scope key of the request's `TrackedSend`, set where only a stopping server cancels requests."""
 
 SHUTDOWN_MESSAGE = "The server stops; ask again"
 
 RETRY_SECONDS = 1
-"""When to ask again: another node is there, or this one soon is again."""
+"""Seconds after which the client should retry: another node is available, or this one soon is again."""
 
 DISCONNECT_SECONDS = 2.0
-"""How long an answer takes before somebody looks whether its caller is still there: looking costs a task."""
+"""Seconds before a pending response is checked for a disconnected client. The check costs a task."""
 
 T = TypeVar("T")
 
 
 class TrackedSend:
-    """A `send` that knows whether anything of an answer was sent."""
+    """A `send` that records whether the response has begun."""
 
     __slots__ = ("_send", "is_begun")
 
     def __init__(self, send: Send) -> None:
-        """Pass everything on to `send`."""
+        """Forward all messages to `send`."""
         self._send = send
         self.is_begun = False
 
     def __call__(self, message: MutableMapping[str, Any]) -> Awaitable[None]:
-        """Send something."""
+        """Send one message."""
         self.is_begun = True
         return self._send(message)
 
 
 def shutdown_refusal(scope: Scope) -> AgentUnavailable | None:
-    """Return how to refuse a request that was cancelled before its answer began, if that is because its server stops.
+    """Return the error for a request that a server shutdown canceled before its response began, else None.
 
-    Whoever cancels it otherwise, or has a part of the answer, is told nothing.
+    A request that was canceled for another reason, or whose response has begun, gets no error.
     """
     answer: TrackedSend | None = scope.get(RESPONSE_KEY)
     return None if answer is None or answer.is_begun else AgentUnavailable(SHUTDOWN_MESSAGE, retry_after=RETRY_SECONDS)
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """Return a request header, the first of that name; names are lower-case."""
+    """Return the first request header with a name, which must be lower-case."""
     value = headers_of(scope).get(name)
     return None if value is None else value.decode("latin-1")
 
 
 def headers_of(scope: Scope) -> dict[bytes, bytes]:
-    """Return the first header of each name; a request is asked for a dozen, most of which it does not have."""
+    """Return the first header of each name, cached: a dozen lookups are made per request, most without a result."""
     headers = scope["headers"]
     known: tuple[object, dict[bytes, bytes]] | None = scope.get("accord.headers")
     if known is None or known[0] is not headers:
@@ -117,7 +117,7 @@ def query(scope: Scope, name: str) -> str | None:
 
 
 def presented(scope: Scope, body: bytes | None) -> Presented:
-    """Return what a request brings to say who sends it; None is a body that has not been read yet."""
+    """Return the data of a request that authenticates it; `body` None has not been read yet."""
     raw, asked = scope.get("raw_path") or scope["path"].encode(), scope.get("query_string", b"")
     peer = scope.get("client")
     return Presented(
@@ -133,13 +133,13 @@ def presented(scope: Scope, body: bytes | None) -> Presented:
 
 
 def address_of(scope: Scope) -> str:
-    """Return the network whose requests are counted together."""
+    """Return the client network whose requests are counted together."""
     peer = scope.get("client")
     return urls.network_of(peer[0]) if peer else ""
 
 
 def declared_extensions(scope: Scope) -> frozenset[str]:
-    """Return the extensions that a request declares; 0.3 wrote the header with `X-`."""
+    """Return the extensions that a request declares; 0.3 prefixes the header with `X-`."""
     given = headers_of(scope)
     if EXTENSIONS_HEADER not in given and EXTENSIONS_HEADER_V03 not in given:
         return _NONE
@@ -148,15 +148,15 @@ def declared_extensions(scope: Scope) -> frozenset[str]:
 
 
 def idempotency_key(scope: Scope) -> str | None:
-    """Return the caller's own name for what it sends, which it says again when it repeats itself."""
+    """Return the request's idempotency key, if any."""
     found = headers_of(scope).get(IDEMPOTENCY_HEADER)
     return found.decode("latin-1") if found else None
 
 
 def activated_extensions(scope: Scope, known: frozenset[str]) -> Headers:
-    """Return how an answer says which of the declared extensions it uses: those that the agent's card has as `known`.
+    """Return the response header that lists the extensions in use: those declared that are in `known`.
 
-    It says so in the header in which the request declared them.
+    `known` are those of the agent's card. The header is the one in which the request declared them.
     """
     if not known or not (used := sorted(known & declared_extensions(scope))):
         return []
@@ -165,7 +165,7 @@ def activated_extensions(scope: Scope, known: frozenset[str]) -> Headers:
 
 
 def error_headers(error: AccordError) -> Headers:
-    """Return what an error says in headers: when to come again, with what, and that the rest is not waited for."""
+    """Return the headers of an error: `Retry-After`, `WWW-Authenticate`, and `Connection: close` after a timeout."""
     found: Headers = []
     if isinstance(error, RequestTimeout):
         found.append((b"connection", b"close"))
@@ -177,9 +177,9 @@ def error_headers(error: AccordError) -> Headers:
 
 
 def check_head(scope: Scope, quotas: Quotas = QUOTAS) -> None:
-    """Refuse a request whose address and headers are too large: not every server limits them.
+    """Refuse a request whose address and headers are too large, as not every server limits them.
 
-    Each header costs something by itself, as much as HTTP/2 reckons (RFC 9113, 6.5.2); otherwise there could be many.
+    Each header costs 32 bytes in addition, as in HTTP/2 (RFC 9113, 6.5.2). Otherwise a request could have very many.
     """
     headers = scope["headers"]
     size = len(scope.get("raw_path") or scope["path"]) + len(scope.get("query_string", b""))
@@ -189,9 +189,9 @@ def check_head(scope: Scope, quotas: Quotas = QUOTAS) -> None:
 
 
 async def await_unless_gone(receive: Receive, answer: Awaitable[T]) -> T:
-    """Wait for an answer, or raise ClientGone if the client goes first: some are waited for as long as a task lasts.
+    """Await a response, or raise ClientGone if the client disconnects first.
 
-    For requests whose body has been read.
+    For requests whose body has been read. Some responses take as long as a task.
     """
     loop = asyncio.get_running_loop()
     task = asyncio.current_task(loop)
@@ -216,7 +216,7 @@ async def await_unless_gone(receive: Receive, answer: Awaitable[T]) -> T:
 
 
 async def cancel_when_gone(receive: Receive, task: asyncio.Task[Any] | None) -> None:
-    """Wait until the client is gone, and cancel what works for it."""
+    """Wait until the client disconnects, and cancel the task that serves it."""
     while (await receive())["type"] != "http.disconnect":
         pass
     if task is not None:
@@ -234,9 +234,9 @@ async def respond(
     quotas: Quotas = QUOTAS,
     outgoing: ResponseBodies = RESPONSE_BODIES,
 ) -> None:
-    """Write a whole answer; `head` leaves out the body, but not its length.
+    """Write a whole response; `head` leaves out the body, but not its length.
 
-    A large one counts against the limits of `account` until the client has read it. Beyond them it is refused with
+    A large response counts against the limits of `account` until the client has read it. Beyond them it is refused with
     AgentUnavailable or RateLimited before anything is sent.
     """
     length = [] if status in (204, 304) else [(b"content-length", b"%d" % len(body))]
@@ -250,7 +250,7 @@ async def respond(
     await send({"type": "http.response.body", "body": b"" if head else body})
 
 
-# --- conditional requests and the address that was asked ----------------------------------------------------------
+# --- conditional requests and the requested host -------------------------------------------------------------------
 
 
 _ENTITY_TAG = re.compile(r'"[^"]*"')
@@ -260,16 +260,18 @@ _MAX_HOSTNAME = 253
 
 
 MAX_HOST_NAMES = 256
-"""How many names of the host are remembered: a server has few, callers invent more."""
+"""Host names that are cached: a server has few, but callers invent more."""
 
 MAX_AGE_SECONDS = 60
-"""How long a document may be used unasked: it changes only when the server is started anew, and then soon matters."""
+"""Seconds for which a document may be used without revalidation. It changes only when the server restarts, and the
+change soon matters.
+"""
 
 
 class CachedDocument(NamedTuple):
-    """Something that is served as it is since it was `modified`, and the tag that names exactly these bytes.
+    """A document with its `modified` time and the entity tag of exactly these bytes.
 
-    The headers are made with it: those `around` it, and those of an answer that says that it is `known`.
+    The response headers are precomputed: `around` for the whole document, `known` for 304 responses.
     """
 
     body: bytes
@@ -295,15 +297,15 @@ async def respond_with_document(scope: Scope, send: Send, document: CachedDocume
     is_known = not_modified(scope, document.etag, document.modified)
     status, headers = (304, document.known) if is_known else (200, document.around)
     body = b"" if is_known or scope["method"] == "HEAD" else document.body
-    # The headers are a copy: who mounts this may change them in their place.
+    # The headers are a copy: applications that mount this may change them in place.
     await send({"type": "http.response.start", "status": status, "headers": [*headers]})
     await send({"type": "http.response.body", "body": body})
 
 
 def not_modified(scope: Scope, etag: str, modified: datetime) -> bool:
-    """Whether the caller already has what it asks for (RFC 9110, 13.2.2).
+    """Whether the client's copy is current (RFC 9110, 13.2.2).
 
-    Tags are compared weakly, that is without their `W/`; a date counts only where no tag is given.
+    Tags are compared weakly, that is without their `W/`. A date counts only where no tag is given.
     """
     tags = values_of(scope, b"if-none-match")
     if tags:
@@ -314,12 +316,12 @@ def not_modified(scope: Scope, etag: str, modified: datetime) -> bool:
     try:
         since = parsedate_to_datetime(dated)
     except (ValueError, OverflowError):
-        return False  # what is no date is ignored (13.1.3)
+        return False  # an invalid date is ignored (13.1.3)
     return modified.replace(microsecond=0) <= (since if since.tzinfo else since.replace(tzinfo=UTC))
 
 
 def authority(scope: Scope) -> str | None:
-    """Return the `hostname[:port]` that was asked, or None for a `Host` that is missing, doubled or no such thing."""
+    """Return the requested `hostname[:port]`, or None for a missing, repeated or invalid `Host`."""
     stated = values_of(scope, b"host")
     return _authority(stated[0]) if len(stated) == 1 else None
 

@@ -1,7 +1,7 @@
-"""Agent cards and the catalog over HTTP, at the addresses that callers use.
+"""Agent cards and the catalog over HTTP, with the addresses that callers use.
 
-A server that knows only a local address of its own puts the origin of the request in its place, because clients refuse
-a card that points to another origin than its own. A public address of the settings is never changed.
+A server whose only configured address is local substitutes the origin of the request. Clients refuse a card that points
+to another origin than its own. A public address from the settings is never changed.
 """
 
 import time
@@ -24,21 +24,22 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def request_origin(scope: Scope) -> str | None:
-    """Return the origin that the caller used, if it said one, with the path that the host is mounted at."""
+    """Return the origin that the caller used, if stated, with the path at which the host is mounted."""
     host = authority(scope)
     scheme = "https" if scope.get("scheme") == "https" else "http"
     return f"{scheme}://{host}{scope.get('accord.mount', '')}" if host else None
 
 
 def is_local_card(card: AgentCard) -> bool:
-    """Whether a card is at an address that nobody but this machine can use."""
+    """Whether a card's address is reachable only from this machine."""
     return bool(card.supported_interfaces) and urls.is_this_machine(urls.host_of(card.supported_interfaces[0].url))
 
 
 def is_own_origin(card: AgentCard, origin: str | None) -> bool:
-    """Whether a card that is `moved` to an origin is at addresses of its own, and not at one that its caller made up.
+    """Whether a card that is moved to `origin` has addresses of this server, not ones that the caller invented.
 
-    Of a local card those are the names of this machine, at the port that is listened on: another port may be anybody's.
+    For a local card these are names of this machine, at the port of this server. Another port may belong to another
+    program.
     """
     if origin is None or not is_local_card(card):
         return True
@@ -47,9 +48,9 @@ def is_own_origin(card: AgentCard, origin: str | None) -> bool:
 
 
 def card_at_origin(card: AgentCard, origin: str | None) -> AgentCard:
-    """Return a card that is local with the addresses of its host at an origin, where gRPC has a port of its own.
+    """Return a local card with its host's addresses moved to `origin`; gRPC keeps its own port.
 
-    Signatures hold only for the card that was signed.
+    A changed card has no signatures, because they hold only for the signed card.
     """
     if origin is None or not is_local_card(card):
         return card
@@ -63,7 +64,7 @@ def card_at_origin(card: AgentCard, origin: str | None) -> AgentCard:
 
 
 def url_at_origin(url: str, origin: str | None) -> str:
-    """Return a URL at an origin if it is local; one of gRPC, which has no scheme, keeps its port."""
+    """Return a local URL moved to an origin; a gRPC address, which has no scheme, keeps its port."""
     parts = urls.split_url(url)
     if origin is None or not urls.is_this_machine(parts.hostname or ""):
         return url
@@ -74,7 +75,7 @@ def url_at_origin(url: str, origin: str | None) -> str:
 
 
 def _is_beside(url: SplitResult, own: SplitResult) -> bool:
-    """Whether a URL is of the same host as another: of its origin, or of its name and without a scheme."""
+    """Whether a URL has the same origin as another, or the same host name and no scheme."""
     return url[:2] == own[:2] or (not url.scheme and url.hostname == own.hostname)
 
 
@@ -87,16 +88,16 @@ CARD_PATHS = frozenset({CARD_PATH, "/.well-known/agent.json"})
 CATALOG_PATH = "/.well-known/ai-catalog.json"
 
 MAX_VARIANTS = 64
-"""How many written documents are kept: the dialects times a few names of the host, which callers choose."""
+"""Number of cached documents: the dialects times a few host names, which callers choose."""
 
 CATALOG_SECONDS = 5.0
-"""How long the catalog goes without asking which agents were published: anybody may read it, so that costs little."""
+"""Seconds for which published agents are cached. Anyone may read the catalog, so a request must cost little."""
 
 SignCard = Callable[[bytes], bytes]
 """Adds signatures to a written card."""
 
 FindPublished = Callable[[], Awaitable[Mapping[str, AgentCard]]]
-"""Returns the cards of agents that are elsewhere, by the URLs at which their cards can be read here."""
+"""Returns the cards of published remote agents, by the URLs at which this server serves the cards."""
 
 
 class CardPage:
@@ -110,10 +111,10 @@ class CardPage:
         modified: datetime | None = None,
         sign: SignCard | None = None,
     ) -> None:
-        """Serve `card`, which is as it is since `modified`, or else since now, in the enabled dialects.
+        """Serve `card` in the enabled dialects, with `modified` (default: now) as its time of change.
 
-        What speaks A2A 1.0 is given to `sign` as it is written, because a signature holds for one document only. It
-        vouches for the addresses on it, so a card that was moved to a host that only its caller names has none.
+        `sign` signs each encoded A2A 1.0 card, because a signature holds for one document only. A signature vouches for
+        the card's addresses, so a card moved to a host that only its caller names has none.
         """
         self._card = card
         self._enabled = enabled
@@ -153,7 +154,7 @@ class CardPage:
 
 
 class CatalogPage:
-    """An ASGI application that lists the agents of a host, for those who look for one among many."""
+    """An ASGI application that lists the agents of a host, for discovery."""
 
     def __init__(
         self,
@@ -162,9 +163,9 @@ class CatalogPage:
         modified: datetime | None = None,
         published: FindPublished | None = None,
     ) -> None:
-        """List the agents whose cards are served at these URLs, as they are since `modified`, or else since now.
+        """List the agents whose cards are served at these URLs, with `modified` (default: now) as the time of change.
 
-        `published` finds others that come and go; they are asked for again after `REMEMBER_SECONDS`.
+        `published` returns further agents, which come and go. It is called again after `CATALOG_SECONDS`.
         """
         self._own = self._cards = cards
         self._modified = (modified or datetime.now(UTC)).astimezone(UTC)
@@ -190,6 +191,6 @@ class CatalogPage:
 
     def _write(self, origin: str | None) -> CachedDocument:
         cards = {url_at_origin(url, origin): card for url, card in self._cards.items()}
-        # Crawlers and pages of any origin may read it: it holds nothing that is not public.
+        # Crawlers and pages of any origin may read it: it contains only public data.
         anyone = [(b"access-control-allow-origin", b"*")]
         return CachedDocument.of(encode_catalog(cards), self._modified, anyone, CATALOG_TYPE)

@@ -1,7 +1,7 @@
 """Compression of bodies (gzip, deflate) in both directions; event streams pass unchanged.
 
-A response is compressed when its caller accepts it and it is long enough. A compressed request is inflated as it is
-read, so the limit on its size counts inflated bytes.
+A response is compressed when its client accepts that and it is long enough. A compressed request is inflated while it
+is read, so the limit on its size counts inflated bytes.
 """
 
 import asyncio
@@ -13,15 +13,15 @@ from accord.http.asgi import App, Headers, Receive, Scope, Send, headers_of, res
 from accord.http.request_bodies import RECEIVED_KEY
 
 MIN_COMPRESSED_BYTES = 1_400
-"""Below about one network packet nothing is gained."""
+"""Minimum size of a compressed response: below about one network packet nothing is gained."""
 
 LEVEL = 1
-"""The fastest: answers are made once and read once."""
+"""The fastest level: responses are written once and read once."""
 
 PIECE = 64 * 1024
-"""How much is inflated at a time."""
+"""Bytes inflated at a time."""
 
-_GZIP, _ZLIB = 31, 15  # what zlib calls its formats
+_GZIP, _ZLIB = 31, 15  # zlib's names for its formats
 FORMATS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": _ZLIB}
 
 
@@ -47,7 +47,7 @@ class Compression:
 
 
 def choose_encoding(accepted: str, offered: tuple[str, ...] = ("gzip", "deflate")) -> str | None:
-    """Return the format that a caller would like, of those that are offered."""
+    """Return the caller's preferred format among those offered, or None."""
     if not accepted:
         return None
     best, weight = None, 0.0
@@ -69,7 +69,7 @@ def _weight(parameters: str) -> float:
 
 
 class _Deflating:
-    """A `send` that compresses whole answers, at once or in the pieces in which they come, and no streams."""
+    """A `send` that compresses whole responses, at once or piece by piece, but not streams."""
 
     def __init__(self, send: Send, name: str) -> None:
         self._send = send
@@ -79,7 +79,7 @@ class _Deflating:
 
     async def __call__(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            self._start = message  # until its body shows what it is
+            self._start = message  # held until the first body message shows whether to compress
             return
         body, more = message.get("body", b""), message.get("more_body", False)
         start, self._start = self._start, None
@@ -106,7 +106,7 @@ def _is_compressible(headers: Headers) -> bool:
 
 
 def _is_whole_text(headers: Headers) -> bool:
-    """Whether pieces are those of one answer, which says its length, and not of a file that is packed already."""
+    """Whether the pieces belong to a response with a stated length, and not to an already compressed file."""
     stated = dict(headers)
     kind = stated.get(b"content-type", b"")
     return b"content-length" in stated and (kind.startswith(b"text/") or b"json" in kind)
@@ -123,9 +123,9 @@ def _headers(headers: Headers, name: str, length: int | None) -> Headers:
 
 
 class _Inflating:
-    """A `receive` whose body is inflated piece by piece; what is not in the stated format arrives as it is.
+    """A `receive` that inflates a body piece by piece; a body not in the stated format passes unchanged.
 
-    With each piece it says how many bytes were sent for it, as `WIRE`.
+    Each piece reports the compressed bytes received for it, under `RECEIVED_KEY`.
     """
 
     def __init__(self, receive: Receive, form: int) -> None:
@@ -139,19 +139,19 @@ class _Inflating:
         sent = 0
         if not self._waiting:
             message = await self._receive()
-            if message["type"] != "http.request" or not self._has_more:  # after the body only an end is waited for
+            if message["type"] != "http.request" or not self._has_more:  # after the body only a disconnect is expected
                 return message
             self._waiting = message.get("body", b"")
             self._has_more = message.get("more_body", False)
             sent = len(self._waiting)
         else:
-            await asyncio.sleep(0)  # others have their turn: a few bytes can be a long body
+            await asyncio.sleep(0)  # yield to other tasks: a few bytes can be a long body
         body = self._inflated()
         more = bool(self._waiting) or self._has_more
         return {"type": "http.request", "body": body, "more_body": more, RECEIVED_KEY: sent}
 
     def _inflated(self) -> bytes:
-        if self._is_plain or self._unpacker.eof:  # what follows is counted too, and whoever reads it finds no JSON
+        if self._is_plain or self._unpacker.eof:  # trailing data is counted too, and does not parse as JSON
             body, self._waiting = self._waiting, b""
             return body
         try:

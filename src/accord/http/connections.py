@@ -1,7 +1,7 @@
 """HTTP/1.1 connections of uvicorn, with limits on heads, unread responses and their number.
 
-uvicorn's own wait without end, take trailers for headers and lose the body of a request to upgrade. `request_bodies`
-limits the time of bodies with any server. Open connections are counted by client address.
+uvicorn's own connections wait without a timeout, accept trailers as headers, and lose the body of a request to upgrade.
+`request_bodies` limits the time of bodies with any server. Open connections are counted by client address.
 """
 
 import logging
@@ -25,32 +25,32 @@ except ImportError:  # this system has no such limits
     resource = None  # type: ignore[assignment]
 
 FLUSH_BYTES = 64 * 1024
-"""Bytes that are written without waiting for more."""
+"""Bytes after which buffered data is written without waiting for more."""
 
 CHUNKED_HEAD_END = b"transfer-encoding: chunked\r\n\r\n"
-"""How uvicorn ends the head of an answer that comes in pieces."""
+"""End of the head of a chunked response, as uvicorn writes it."""
 
 
 LOG_RATE = 1 / 60, 1
-"""Records per second, and at once, that an address has too many connections."""
+"""Log records about too many connections of an address: per second, and at once."""
 
 log = logging.getLogger("accord.server")
 
 
 class NoUpgradeParser(HttpRequestParser):
-    """A parser for a server that speaks nothing else: a wish to upgrade is passed over (RFC 9110, 7.8).
+    """A parser that ignores requests to upgrade (RFC 9110, 7.8), as the server speaks only HTTP/1.1.
 
-    Clients that would rather speak HTTP/2 wish for it with their first request, and send its body all the same.
+    Clients that prefer HTTP/2 ask for it with their first request, and send its body all the same.
     """
 
     def __init__(self, connection: "Connection") -> None:
-        """Tell `connection` what is read."""
+        """Report parsed data to `connection`."""
         super().__init__(connection)
         self._connection = connection
-        self.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn has it, for pipelines
+        self.set_dangerous_leniencies(lenient_data_after_close=True)  # as in uvicorn, for pipelining
 
     def feed_data(self, data: Any) -> None:
-        """Read bytes; a request with such a wish is read again without it, and a tunnel ends the connection."""
+        """Parse bytes; an upgrade request is parsed again without the upgrade, CONNECT ends the connection."""
         while True:
             try:
                 super().feed_data(data)
@@ -64,9 +64,9 @@ class NoUpgradeParser(HttpRequestParser):
 
 
 class LoopTurns:
-    """The turns of one loop: at the end of each is written what was said in it, by all connections together.
+    """Batches writes: at the end of each turn of a loop, all connections write the data buffered during it.
 
-    A client that asks for many things at once is then woken up once for all of them.
+    A client with many concurrent requests is then woken up once for all of them.
     """
 
     def __init__(self, loop: AbstractEventLoop) -> None:
@@ -75,7 +75,7 @@ class LoopTurns:
         self._said: list[BatchedTransport] = []
 
     def add(self, joined: "BatchedTransport") -> None:
-        """Let `joined` write when the turn ends."""
+        """Flush `joined` when the turn ends."""
         if not self._said:
             self.loop.call_soon(self._end)
         self._said.append(joined)
@@ -87,7 +87,7 @@ class LoopTurns:
 
 
 def _half_of_files() -> int:
-    """Return half of the files that this process may open: one client must not take all of them as connections."""
+    """Return half of this process's limit of open files, so that one client cannot take all as connections."""
     if resource is None:
         return sys.maxsize
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -98,19 +98,19 @@ _last: LoopTurns | None = None
 
 
 def turns_of(loop: AbstractEventLoop) -> LoopTurns:
-    """Return the turns of a loop; a process has one, but for its tests."""
-    global _last  # noqa: PLW0603  # what is found here is only saved a search
+    """Return the turns of a loop; a process has one loop, except in tests."""
+    global _last  # noqa: PLW0603  # the cached value only saves construction
     if _last is None or _last.loop is not loop:
         _last = LoopTurns(loop)
     return _last
 
 
 class BatchedTransport:
-    """A transport that writes at once what is said in one turn of the loop: a head and its body, or several events.
+    """A transport that joins the writes of one turn of the loop: a head and its body, or several events.
 
-    Each write is a call of the system that wakes the client up, and costs as much as all the rest of a short answer.
-    Of a stream, the head waits for the first event and no longer: of many that begin in one turn, the first does not
-    wait for the last.
+    Each write is a system call that wakes the client up, and costs as much as all the rest of a short response. The
+    head of a stream waits only for its first event: of many streams that begin in one turn, the first does not wait for
+    the last.
     """
 
     def __init__(self, transport: Transport, turns: LoopTurns) -> None:
@@ -123,7 +123,7 @@ class BatchedTransport:
         self.get_extra_info = transport.get_extra_info
 
     def write(self, data: bytes) -> None:
-        """Write, a little later."""
+        """Buffer data until the turn ends."""
         held = self._held
         if not held:
             self._turns.add(self)
@@ -133,7 +133,7 @@ class BatchedTransport:
             self.flush()
 
     def close(self) -> None:
-        """Write what is left, and close."""
+        """Write the buffered data, and close."""
         self.flush()
         self._transport.close()
 
@@ -144,11 +144,11 @@ class BatchedTransport:
         self._transport.abort()
 
     def get_write_buffer_size(self) -> int:
-        """Return how much has not been written."""
+        """Return the number of bytes that have not been written."""
         return self._size + self._transport.get_write_buffer_size()
 
     def flush(self) -> None:
-        """Write what was said, unless nobody is there to read it any more."""
+        """Write the buffered data, unless the connection is closing."""
         if self._held:
             data = b"".join(self._held)
             self._held.clear()
@@ -158,15 +158,15 @@ class BatchedTransport:
 
 
 class Connection(HttpToolsProtocol):
-    """One connection.
+    """One client connection.
 
-    A timer runs while no request is being answered and something is expected: from the start until the first head is
-    complete, and whenever bytes come that complete none. Between two requests uvicorn's own keep-alive has its timer.
+    A timer runs while no request is being answered and data is expected: from the start until the first head is
+    complete, and whenever bytes arrive that complete no head. Between requests uvicorn's own keep-alive timer runs.
     """
 
     quotas: ClassVar[Quotas] = Quotas()
     trusted: ClassVar[Sequence[Network]] = ()
-    """Proxies, whose connections are those of many callers and not counted."""
+    """Trusted proxies. Their connections carry many callers and are not counted."""
 
     _open: ClassVar[Counter[str]] = Counter()
     _logged: ClassVar[Bucket] = Bucket(*LOG_RATE)
@@ -178,8 +178,8 @@ class Connection(HttpToolsProtocol):
     _begun = 0
     _size = 0
 
-    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Begin, and note the client's certificate where its requests will be looked for one."""
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        """Start, and store the client's certificate in the state of its requests."""
         super().connection_made(transport)
         self.transport = BatchedTransport(transport, turns_of(self.loop))  # type: ignore[assignment]  # all of it that uvicorn uses
         self.parser = NoUpgradeParser(self)
@@ -192,7 +192,7 @@ class Connection(HttpToolsProtocol):
             self.refuse(HTTPStatus.TOO_MANY_REQUESTS)
 
     def _count(self, transport: Transport) -> bool:
-        """Count this connection for its client; False if the client has too many."""
+        """Count this connection for its client, and return False if the client has too many."""
         peer, limit = transport.get_extra_info("peername"), min(self.quotas.connections, _half_of_files())
         if not limit or not isinstance(peer, tuple) or is_trusted(peer[0], self.trusted):
             return True
@@ -206,7 +206,7 @@ class Connection(HttpToolsProtocol):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """Release the connection's count and timers."""
         super().connection_lost(exc)
         if self._address is not None:
             self._open[self._address] -= 1
@@ -216,26 +216,26 @@ class Connection(HttpToolsProtocol):
         self._was_read()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; those that leave a head, or the trailers of a body, incomplete are counted."""
+        """Parse bytes, and count those that leave a head, or the trailers of a body, incomplete."""
         begun = self._begun
         super().data_received(data)
-        if begun == self._begun:  # where in `data` a new head or the end of a body is is not known, so that is free
+        if begun == self._begun:  # the position of a new head or of a body's end in `data` is unknown
             self._size += len(data)
             if self._size > self.quotas.head:
                 self.refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-        if self._is_in_head or self._is_idle:  # idle: empty lines, or the rest of a body that was refused
+        if self._is_in_head or self._is_idle:  # idle: empty lines, or the remainder of a refused body
             self._expect()
 
     def on_message_begin(self) -> None:
-        """Note that a head begins."""
+        """Record that a head begins."""
         super().on_message_begin()
         self._is_in_head, self._size = True, 0
         self._begun += 1
 
     def on_headers_complete(self) -> None:
-        """Note that a head is complete; its exact size is checked by the bindings.
+        """Record that a head is complete; the bindings check its exact size.
 
-        What comes later are trailers, which must not pass for headers that a proxy watches over (RFC 9110, 6.5.1).
+        Later headers are trailers, which must not pass for headers that a proxy checks (RFC 9110, 6.5.1).
         """
         self._is_in_head = False
         self._came()
@@ -244,30 +244,30 @@ class Connection(HttpToolsProtocol):
             self.headers = []
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of a body."""
+        """Accept a piece of a body."""
         self._begun += 1
         self._size = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Note that a request is complete, unless it is going to be read again."""
+        """Record that a request is complete, unless it will be parsed again."""
         if not self.parser.should_upgrade():
             super().on_message_complete()
 
     def head_without_wish(self) -> bytes:
-        """Return the head that was just read, as if it did not wish to upgrade."""
+        """Return the parsed head without its upgrade request."""
         version = self.parser.get_http_version().encode()
         kept = [b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade"]
         return b"%b %b HTTP/%b\r\n%b\r\n" % (self.parser.get_method(), self.url, version, b"".join(kept))
 
     def pause_writing(self) -> None:
-        """Note that the client reads more slowly than it is written to."""
+        """Record that the client reads more slowly than the server writes."""
         super().pause_writing()
         if self._unread is None:
             self._watch_reader()
 
     def resume_writing(self) -> None:
-        """Note that it has caught up."""
+        """Record that the client has caught up."""
         super().resume_writing()
         self._was_read()
 
@@ -285,7 +285,7 @@ class Connection(HttpToolsProtocol):
             self._late = None
 
     def _watch_reader(self) -> None:
-        """Look again after a while: a long answer is written at once, and is read for as long as the line needs."""
+        """Check again after a while: a long response is written at once, and is read as fast as the line allows."""
         enough = self.transport.get_write_buffer_size() - self.quotas.unread_seconds * self.quotas.body_rate
         self._unread = self.loop.call_later(self.quotas.unread_seconds, self._check_reader, enough)
 
@@ -308,7 +308,7 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def refuse(self, status: HTTPStatus) -> None:
-        """Hang up and say why, unless another answer is being written."""
+        """Close the connection with a status, unless another response is being written."""
         if not self.transport.is_closing():
             if self._is_idle:
                 line = f"HTTP/1.1 {status.value} {status.phrase}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
@@ -317,6 +317,6 @@ class Connection(HttpToolsProtocol):
 
 
 def connection_class(quotas: Quotas, trusted: Sequence[Network] = ()) -> type[Connection]:
-    """Return the class of connections that keep to `quotas`, for `uvicorn.Config(http=...)`."""
+    """Return a connection class with `quotas`, for `uvicorn.Config(http=...)`."""
     members = {"quotas": quotas, "trusted": trusted, "_open": Counter[str](), "_logged": Bucket(*LOG_RATE)}
     return type("Connection", (Connection,), members)

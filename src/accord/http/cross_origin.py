@@ -1,8 +1,8 @@
-"""Requests of pages of other origins, and their refusal by open local servers.
+"""Cross-origin requests of web pages, and their refusal by open local servers.
 
 Browsers send cookies, certificates and remembered passwords for any page, and reach servers on this machine for it.
-They say of which origin the page is; programs do not. A page whose own name resolves to this machine (DNS rebinding)
-still names its own host.
+They send the origin of the page; programs do not. A page whose own name resolves to this machine (DNS rebinding) still
+sends its own host name.
 """
 
 from collections.abc import Awaitable, Set
@@ -26,13 +26,13 @@ from accord.protocol import urls
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITES = frozenset({"same-origin", "none"})
-"""What `Sec-Fetch-Site` says of a page of this origin, and of somebody who typed the address."""
+"""Values of `Sec-Fetch-Site` for pages of this origin and for addresses that a user typed."""
 
 _PORTS = {"http": ":80", "https": ":443"}
 
 
 def is_same_origin(presented: Presented) -> bool | None:
-    """Whether a page of this very origin sends something, or somebody who typed the address; None if nothing says."""
+    """Whether a page of this origin, or a user's typed address, caused a request; None if no header states it."""
     origin = presented.header("origin")
     if origin is not None:
         return is_origin_of_host(origin, presented)
@@ -41,10 +41,10 @@ def is_same_origin(presented: Presented) -> bool | None:
 
 
 def is_origin_of_host(origin: str, presented: Presented) -> bool:
-    """Whether an `Origin` is that of the host that was asked.
+    """Whether an `Origin` is that of the requested host.
 
-    The scheme is compared only where this server knows that TLS was used: behind a proxy that it was not told of, it
-    does not see it.
+    The scheme is compared only where this server can see that TLS was used. It cannot behind a proxy that is not
+    configured as trusted.
     """
     parts = urls.split_url(origin)
     if parts.scheme not in _PORTS or (presented.secure and parts.scheme != "https"):
@@ -67,10 +67,10 @@ _TEXT: Headers = [(b"content-type", b"text/plain; charset=utf-8")]
 
 
 class LocalOnly:
-    """An ASGI application that answers to local names, and to those it is given."""
+    """An ASGI application that answers only to local and configured host names."""
 
     def __init__(self, inner: App, names: Set[str] = frozenset(), url: str | None = None) -> None:
-        """Wrap `inner`; pages at `url` are its own, by whatever name a proxy asks for them."""
+        """Wrap `inner`; requests from pages at `url` are not cross-origin, whatever host name a proxy uses."""
         self._inner = inner
         self._names = names
         self._origin = origin_of(url or "")
@@ -90,7 +90,7 @@ class LocalOnly:
         return name in self._names or urls.is_loopback(name)
 
     def _is_cross_origin(self, scope: Scope) -> bool:
-        """Whether a page of another origin sends this; most requests are a program's, which says nothing of pages."""
+        """Whether a page of another origin sent this; most requests are from programs, which send neither header."""
         given = headers_of(scope)
         if b"origin" not in given and b"sec-fetch-site" not in given:
             return False

@@ -2,9 +2,9 @@
 
     <server>/files/<claim>.<signature>/[filename]
 
-A claim names the file, its task and tenant, and its expiry; the signature is over it and the filename. A caller with
-the URL may read the file and cannot make another. Bindings and webhooks put URLs in the place of bytes before they are
-encoded. Files of agents are not trusted: they are downloads, or shown in a sandbox without scripts.
+A claim names the file, its task and tenant, and its expiry. The signature covers the claim and the filename. A caller
+with the URL may read the file and cannot forge another URL. Bindings and webhooks replace bytes by URLs before they are
+encoded. Files of agents are untrusted: they are downloads, or shown in a sandbox without scripts.
 """
 
 import hmac
@@ -33,23 +33,23 @@ from accord.model.parts import with_parts
 from accord.storage.store import StoreUnavailable
 
 FILES_PATH = "/files/"
-"""Below it the files of a host are."""
+"""The path below which a host's files are served."""
 
 LINK_KEY_PURPOSE = "signed addresses of files"
-"""What the key of a store is for, so that no other use of it makes signatures that hold here."""
+"""Purpose of the key derived from the store's key, so that no other use of it makes valid signatures."""
 
 RENEWALS = 24
-"""An address is renewed when a 24th of its time is over, so that who asks again soon is given the same one."""
+"""Renewals of a URL per lifetime. Within a 24th of it, repeated requests get the same URL."""
 
 _PATH = re.compile(r"/files/(?P<claim>[A-Za-z0-9_-]+)\.(?P<signature>[A-Za-z0-9_-]+)/(?P<name>[A-Za-z0-9._-]*)")
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
-"""Names that mean the same everywhere; others are told by the answer, and left out of the address."""
+"""Names that are safe in every URL. Other names are sent in the response's headers, not in the URL."""
 
 T = TypeVar("T")
 
 
 class FileClaim(Struct, frozen=True, array_like=True):
-    """Which file an address is of; `expires` is in seconds of Unix time."""
+    """The file of a signed URL; `expires` is a Unix time in seconds."""
 
     tenant: str
     task_id: str
@@ -58,14 +58,14 @@ class FileClaim(Struct, frozen=True, array_like=True):
 
 
 class InlineBudget:
-    """How many bytes of files are left for one answer."""
+    """Remaining bytes for inline files in one response."""
 
     def __init__(self, left: int) -> None:
-        """Begin with so many."""
+        """Start with `left` bytes."""
         self._left = left
 
     def has(self, size: int) -> bool:
-        """Take room for a file, if there is enough for it."""
+        """Reserve bytes for a file, and return whether there were enough."""
         if size > self._left:
             return False
         self._left -= size
@@ -73,30 +73,30 @@ class InlineBudget:
 
 
 class UnsignedUrl(Exception):
-    """The address is not one that this server has made."""
+    """The URL has no valid signature of this server."""
 
 
 class ExpiredUrl(Exception):
-    """The address was good, until its time was over."""
+    """The URL was valid and has expired."""
 
 
 _CLAIM = msgspec.json.Decoder(FileClaim)
 
 
 class FileLinks:
-    """Makes addresses of files, and reads them again."""
+    """Creates and reads signed URLs of files."""
 
     def __init__(self, key: bytes, url: str, seconds: float, clock: Callable[[], float]) -> None:
-        """Sign with a key that all nodes have, for callers who use `url`; addresses are good for so many seconds."""
+        """Sign with the key of all nodes, below `url`; signed URLs are valid for `seconds`."""
         self._key = key
         self._url = url
         self._seconds = seconds
         self._clock = clock
 
     def linked(self, value: T, tenant: str, origin: str | None = None, most: int | None = None) -> T:
-        """Return an answer, event or task in which files have addresses, or those that do not fit into `most` bytes.
+        """Return a response, event or task whose files are URLs; with `most`, only files beyond that many bytes.
 
-        `origin` is the one that the caller used.
+        `origin` is the origin that the caller used.
         """
         return cast(T, self._linked(value, tenant, origin, None if most is None else InlineBudget(most)))
 
@@ -118,7 +118,7 @@ class FileLinks:
         return self.link(tenant, task_id, origin or "", part)
 
     def link(self, tenant: str, task_id: str, origin: str, part: Part, hash: str | None = None) -> Part:
-        """Return a file part with an address; `hash` is that of its bytes, where the part does not have them."""
+        """Return a file part with a URL; `hash` is that of its bytes, where the part does not contain them."""
         claim = FileClaim(tenant, task_id, fingerprint(part, hash), self._expires())
         url = cards.url_at_origin(self._url, origin or None) + self._path(claim, part.filename or "")
         return replace(part, raw=None, url=url)
@@ -136,9 +136,9 @@ class FileLinks:
         return _encode_base64(hmac.digest(self._key, f"{claim}/{name}".encode(), "sha256"))
 
     def read(self, path: str) -> FileClaim:
-        """Return what a path below the mount claims, or raise NotSigned or Expired."""
+        """Return the claim in a path below the mount, or raise UnsignedUrl or ExpiredUrl."""
         found = _PATH.fullmatch(path)
-        # Texts are compared, not what they decode to: several texts may be the same bytes.
+        # The texts are compared, not their decoded bytes: several texts may decode to the same bytes.
         if found is None or not hmac.compare_digest(self._signature(found["claim"], found["name"]), found["signature"]):
             raise UnsignedUrl
         claim = _CLAIM.decode(urlsafe_b64decode(found["claim"] + "=" * (-len(found["claim"]) % 4)))
@@ -148,7 +148,7 @@ class FileLinks:
 
 
 def large_file_linker(links: FileLinks | None, request: Request, caller: Caller, most: int) -> Callable[[T], T]:
-    """Return what puts addresses in the place of files that do not fit into one answer or event."""
+    """Return a function that replaces files by URLs where they do not fit into one response or event."""
     if links is None:
         return _unchanged
     return partial(links.linked, tenant=request.tenant or caller.tenant, origin=caller.files_at, most=most)
@@ -167,27 +167,28 @@ log = logging.getLogger("accord.files")
 INLINE_TYPES = frozenset(
     {"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "text/plain", "application/json"}
 )
-"""What a browser shows without running anything."""
+"""Types that a browser shows without running anything."""
 
 PREVIEW_TYPES = frozenset({"text/html", "image/svg+xml"})
-"""What a frame may show, in a sandbox in which nothing runs and nothing is fetched."""
+"""Types that a frame may show, in a sandbox that runs and fetches nothing."""
 
 SAFE_TYPES = INLINE_TYPES | {
     *("text/csv", "text/markdown", "text/calendar", "image/svg+xml", "application/pdf"),
     *("application/zip", "application/gzip", "application/x-tar", "application/octet-stream"),
 }
-"""Types that a download keeps, with those of `SAFE_KINDS`: no page can load one as a script, a style sheet or a page.
+"""Types that a download keeps, besides those of `SAFE_KINDS`: no page can load one as a script, a style sheet or a
+page.
 
-The console's own pages may load scripts from their origin, which is also that of these files.
+The console's own pages may load scripts from their origin, which these files share.
 """
 
 SAFE_KINDS = ("image", "audio", "video")
-"""Kinds whose types are safe but for those of XML (`image/svg+xml` is an image where a page asks for one)."""
+"""Kinds whose types are safe except XML ones (`image/svg+xml` is an image where a page loads it as one)."""
 
 UNKNOWN = "application/octet-stream"
 
 MIN_SHARED_PIECE = 1024 * 1024
-"""Bytes of a piece that downloads of the same file hold together; comparing shorter ones is not worth it."""
+"""Minimum bytes of a piece that downloads of the same file share; comparing shorter ones is not worth it."""
 
 SANDBOX = "sandbox; default-src 'none'"
 PREVIEW = f"{SANDBOX}; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'"
@@ -200,7 +201,7 @@ _CHARSET = re.compile(r";\s*charset=\"?(?P<name>[A-Za-z0-9_.:-]{1,40})", re.IGNO
 
 
 def download(part: Part, name: str, *, inline: bool = False) -> tuple[bytes, Headers]:
-    """Return a part's bytes, and how they are to be treated; `name` is for a file that has none."""
+    """Return a part's bytes and the headers that protect its reader; `name` is the default filename."""
     stated = (part.media_type or "").partition(";")[0].strip().lower()
     charset = "utf-8"
     if part.raw is not None:
@@ -215,7 +216,7 @@ def download(part: Part, name: str, *, inline: bool = False) -> tuple[bytes, Hea
     is_previewed = inline and kind in PREVIEW_TYPES
     kind = kind if is_previewed else _safe_type(kind)
     way = "inline" if is_previewed or (inline and kind in INLINE_TYPES) else "attachment"
-    # Text without a charset would be read in whatever a browser takes for its reader's own.
+    # Browsers would read text without a charset in a local default encoding.
     kind += f"; charset={charset}" if kind.startswith("text/") else ""
     said = {
         "content-type": kind,
@@ -227,7 +228,7 @@ def download(part: Part, name: str, *, inline: bool = False) -> tuple[bytes, Hea
 
 
 def _safe_type(kind: str) -> str:
-    """Return a type that a browser cannot run: the stated one, or else text or bytes."""
+    """Return a type that a browser cannot run: the stated one, otherwise plain text or bytes."""
     family = kind.partition("/")[0]
     is_media = family in SAFE_KINDS and not kind.endswith("xml") and _TYPE.fullmatch(kind) is not None
     if kind in SAFE_TYPES or is_media:
@@ -236,10 +237,10 @@ def _safe_type(kind: str) -> str:
 
 
 class FilePage:
-    """An ASGI application that answers signed addresses: 403 for what is not signed, 410 for what has expired."""
+    """An ASGI application that serves signed URLs: 403 without a valid signature, 410 after expiry."""
 
     def __init__(self, archive: TaskStore, links: FileLinks, quotas: Quotas = QUOTAS) -> None:
-        """Hand out files of the archive's tasks."""
+        """Serve files of the archive's tasks."""
         self._quotas = quotas
         self._archive = archive
         self._links = links
@@ -257,14 +258,14 @@ class FilePage:
         start = {"type": "http.response.start", "status": status, "headers": [*headers, *PRIVATE_HEADERS]}
         try:
             await (send(start) if is_head else self._write(send, start, pieces))
-        except AccordError as error:  # too much is unread already: nothing has been sent
+        except AccordError as error:  # too many unread bytes already: nothing has been sent
             said = [*_PLAIN_TEXT, *error_headers(error)]
             await respond(send, error.row.http, error.message.encode() + b"\n", said)
             return
         await send({"type": "http.response.body", "body": b""})
 
     async def _write(self, send: Send, start: dict[str, Any], pieces: AsyncIterator[bytes]) -> None:
-        """Write a file; each piece is read once the client has read those before it."""
+        """Write a file; each piece is read after the client has read the previous ones."""
         is_begun = False
         async with aclosing(pieces) as left:  # type: ignore[type-var]  # they are generators
             async for piece in left:
@@ -279,7 +280,7 @@ class FilePage:
                         await RESPONSE_BODIES.write(send, pending, more=True)
                 except AccordError:
                     if is_begun:
-                        raise ClientGone from None  # the rest has no room: the connection is closed
+                        raise ClientGone from None  # there is no room for the remainder: the connection is closed
                     raise
         if not is_begun:
             await send(start)
@@ -295,7 +296,7 @@ class FilePage:
             return _FileReply(410, b"The time of this address is over: ask for the task again\n")
         except StoreUnavailable:
             return _FileReply(503, b"Try again in a moment\n", [*_PLAIN_TEXT, (b"retry-after", b"1")])
-        except Exception:  # whatever it is, the caller learns nothing of it and the log everything
+        except Exception:  # the caller gets no detail of it, the log everything
             log.exception("request failed", extra={"operation": "file"})
             return _FileReply(500, b"Something went wrong here\n")
         if found is None:
@@ -306,7 +307,7 @@ class FilePage:
 
 
 async def _after(first: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the first piece, which is not held while it is written, and the rest."""
+    """Yield the first piece, which is not held while it is written, and the remaining ones."""
     async with aclosing(rest) as pieces:  # type: ignore[type-var]  # they are generators
         yield first.pop()
         async for piece in pieces:

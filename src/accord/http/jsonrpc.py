@@ -1,7 +1,7 @@
 """The JSON-RPC binding: one HTTP body in, one response or event stream out.
 
-`protocol.negotiation` finds the dialect, the dialect decodes and encodes, the service does the work. Every refusal is a
-JSON-RPC error object; the HTTP status is 200 but for those that `errors.TABLE` says otherwise.
+`protocol.negotiation` finds the dialect, the dialect decodes and encodes, the service executes. Every refusal is a
+JSON-RPC error object. The HTTP status is 200 unless `errors.TABLE` defines another.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ log = logging.getLogger("accord.jsonrpc")
 BINDING = "jsonrpc"
 
 MAX_REMEMBERED_CALLERS, DAY_SECONDS = 10_000, 86_400.0
-"""Of how many callers, and for how long, it is known what they spoke: it is a guess for a task that is not there."""
+"""Number of callers, and seconds, for which their last dialect is remembered. It is the guess for an unknown task."""
 
 _DIALECT, _VERSION = DIALECT_HEADER.encode(), VERSION_HEADER.encode()
 _NAMES = {name: name.value for name in DialectName}
@@ -87,14 +87,14 @@ _TEXT: Headers = [(b"content-type", b"text/plain; charset=utf-8")]
 _ONLY_POST = b"Messages are sent here with POST, as JSON-RPC; /.well-known/agent-card.json says how\n"
 
 LinkFiles = Callable[[Any], Any]
-"""Puts addresses in the place of files, in an answer or an event."""
+"""Replaces files by URLs, in a result or an event."""
 
 FindOrigin = Callable[[str, Caller], Awaitable[str | None]]
 """Looks up the dialect that a caller's task was created in."""
 
 
 class JsonRpcReply(Struct, frozen=True):
-    """One finished answer; an empty body answers a notification, of which only HTTP says what is wrong."""
+    """One finished response. The body is empty for a notification, whose errors only the HTTP status reports."""
 
     body: bytes
     dialect: DialectName
@@ -103,7 +103,7 @@ class JsonRpcReply(Struct, frozen=True):
 
 
 class JsonRpcRequest(Struct, frozen=True):
-    """What one HTTP request says besides its entries."""
+    """The data of one HTTP request besides its entries."""
 
     scope: Scope
     body: bytes
@@ -111,20 +111,20 @@ class JsonRpcRequest(Struct, frozen=True):
     wished: str | None
     path: str
     caller: Caller | None = None
-    """Who asks, where that is known already."""
+    """The caller, where already authenticated."""
 
     place: str = ""
-    """Where in a batch a call is: what names the request names each of its calls by that."""
+    """The call's position in a batch. It is appended to the idempotency key of the request."""
 
     @property
     def key(self) -> str | None:
-        """What the caller calls what it sends, so that it may say it again."""
+        """The idempotency key of the call, if any."""
         named = idempotency_key(self.scope)
         return None if named is None else named + self.place
 
 
 class RoutedCall(Struct, frozen=True):
-    """A call with its route settled, who makes it, and what the answer says in its headers."""
+    """A call with its dialect, its caller and the headers of its response."""
 
     call: Call
     route: DialectRoute
@@ -132,7 +132,7 @@ class RoutedCall(Struct, frozen=True):
     headers: Headers
     scope: Scope
     dialect: Dialect
-    """The codec to answer with."""
+    """The codec of the response."""
 
 
 class JsonRpcBinding:
@@ -152,8 +152,8 @@ class JsonRpcBinding:
     ) -> None:
         """Serve `service` to callers that `admit` authenticates; `origin` looks up the dialect that created a task.
 
-        `extensions` are those of the agent's card; `links` gives files addresses, for dialects that need some; `agent`
-        is the name that errors give the agent.
+        `extensions` are those of the agent's card. `links` replaces files by URLs, for dialects that need it. `agent`
+        is the agent's name in errors.
         """
         self._agent = agent
         self._links = links
@@ -212,7 +212,7 @@ class JsonRpcBinding:
             if media_type != "application/json":
                 stated = f"not {media_type[:60]}" if media_type else "and the request has none"
                 raise UnsupportedMediaType(f"Content-Type must be application/json, {stated}")
-            if caller is None and len(body) > SMALL_BODY:  # decoding takes time, which is not for strangers to spend
+            if caller is None and len(body) > SMALL_BODY:  # decoding takes time, so authenticate first
                 caller = await self._admit(presented(scope, body))
         except asyncio.CancelledError:
             if (refusal := shutdown_refusal(scope)) is None:
@@ -233,7 +233,7 @@ class JsonRpcBinding:
             if route.ask_task and self._origin:
                 origin = await self._origin(route.ask_task, caller)
                 route = route.settle(DialectName(origin) if origin else None, self._spoken.get(caller.account))
-            elif caller.owner and route.operation in SENDS:  # what shows by its message how a caller speaks
+            elif caller.owner and route.operation in SENDS:  # sending shows which dialect a caller speaks
                 self._spoken.put(caller.account, route.dialect)
         except AccordError as error:
             return self._failure(entry.id, error, route.dialect)
@@ -263,7 +263,7 @@ class JsonRpcBinding:
         return negotiate(inquiry)
 
     def _refused(self, asked: JsonRpcRequest, entry: Entry | Batch, error: AccordError) -> JsonRpcReply:
-        """Return a refusal of whatever was asked, as far as it was understood."""
+        """Return a refusal of a request, as far as it was decoded."""
         if isinstance(entry, Call):
             return self._failure(entry.id, error, self._route(asked, entry).dialect)
         identifier = entry.id if isinstance(entry, Rejected) else jsonrpc.NULL_ID
@@ -289,25 +289,25 @@ class JsonRpcBinding:
             if stated is not None:
                 return JsonRpcReply(_success(call, stated), name)
             return self._failure(call.id, error, name)
-        except Exception:  # whatever it is, the caller learns nothing of it and the log everything
+        except Exception:  # the caller gets no detail of it, the log everything
             log.exception("request failed", extra={"method": call.method})
             return self._failure(call.id, InternalError(), name)
 
     async def _write(self, send: Send, understood: RoutedCall, answer: JsonRpcReply) -> None:
-        """Write an answer, or the refusal of one that is too large for now."""
+        """Write a response, or an error if it is too large at present."""
         try:
             await _write(send, answer, account_of(understood.caller), self._quotas)
         except AccordError as error:
             await _write(send, self._failure(understood.call.id, error, understood.route.dialect))
 
     async def _answer_batch(self, asked: JsonRpcRequest, entries: Batch, send: Send) -> None:
-        try:  # one request has one sender, whose signature is good for one request
+        try:  # one request has one sender, whose signature is valid for one request
             caller = asked.caller or await self._admit(presented(asked.scope, asked.body))
         except AccordError as error:
             await _write(send, self._refused(asked, entries, error))
             return
         asked, answers = replace(asked, caller=caller), list[JsonRpcReply]()
-        with ExitStack() as held:  # the answers of a batch wait for each other
+        with ExitStack() as held:  # the responses of a batch are held until all are complete
             for position, entry in enumerate(entries.entries):
                 answer = await self._answer_entry(replace(asked, place=f"[{position}]"), entry)
                 if len(answer.body) > PIECE:
@@ -370,19 +370,19 @@ class JsonRpcBinding:
         writer = SseWriter(send, events_of, broke, account=account, quotas=self._quotas)
         try:
             await writer.run(opened, receive, [_DIALECT_HEADERS[name], *understood.headers])
-        except AccordError as error:  # too much of what the caller has asked for is unread
+        except AccordError as error:  # too many of the caller's requested bytes are unread
             await self._write_refusal(send, understood, error, scope)
 
     # --- refusals -----------------------------------------------------------------------------------------------------
 
     def _failure(self, identifier: bytes, error: AccordError, name: DialectName) -> JsonRpcReply:
-        """Return the error of a call; a notification has no answer, whatever fails (JSON-RPC 2.0, 4.1)."""
+        """Return the error of a call; a notification gets no response, even on failure (JSON-RPC 2.0, 4.1)."""
         is_unanswered = identifier == jsonrpc.NO_ID
         body = b"" if is_unanswered else jsonrpc.failure(identifier, DIALECTS[name].encode_error(error, self._agent))
         return JsonRpcReply(body, name, error.row.rpc_http, error_headers(error))
 
     async def _write_refusal(self, send: Send, understood: RoutedCall, error: AccordError, scope: Scope) -> None:
-        """Refuse a stream, by an event where the dialect and the caller's `Accept` say so and the status is 200."""
+        """Refuse a stream, by an event if the dialect and the caller's `Accept` require it and the status is 200."""
         answer = self._failure(understood.call.id, error, understood.route.dialect)
         if understood.dialect.refuses_by_event and _wants_events(scope) and answer.status == 200 and answer.body:
             await respond(
@@ -400,7 +400,7 @@ class JsonRpcBinding:
     # --- files ----------------------------------------------------------------------------------------------------
 
     def _linking(self, understood: RoutedCall, request: Request) -> LinkFiles:
-        """Return what puts addresses in the place of files, where the caller's dialect has no other way to say them."""
+        """Return a function that replaces files by URLs, where the dialect cannot carry bytes."""
         links, dialect = self._links, understood.dialect
         if links is None or not dialect.links_files:
             return _unchanged
@@ -430,7 +430,7 @@ def _encode_event(
 
 
 def _wants_events(scope: Scope) -> bool:
-    """Whether a client asks for events and not for JSON; the official 0.3 client adds a second header to its `*/*`."""
+    """Whether a client accepts events but not JSON; the official 0.3 client adds a second header to its `*/*`."""
     accepted = b",".join(value for name, value in scope["headers"] if name == b"accept").lower()
     return b"text/event-stream" in accepted and b"application/json" not in accepted
 

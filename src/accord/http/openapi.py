@@ -1,7 +1,7 @@
 """The OpenAPI description of the HTTP+JSON binding, and JSON Schemas of all structures.
 
-The operations are rows of `protocol.operations`, the structures those of `protocol.spec_schemas`; name and
-authentication come from the agent's card.
+The operations are rows of `protocol.operations`, the structures those of `protocol.spec_schemas`. Name and
+authentication are from the agent's card.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ SCHEMA_TYPE = "application/schema+json"
 V1, V03 = DialectName.V1, DialectName.V03
 
 MAX_VARIANTS = 128
-"""How many written documents are kept: all of them, for a few names of the host, which callers choose."""
+"""Number of cached documents: all of them, for a few host names, which callers choose."""
 
 _COMPONENTS = "#/components/schemas/{name}"
 _ANSWERS = {
@@ -39,7 +39,7 @@ _ANSWERS = {
     Operation.PUSH_LIST: "ListTaskPushNotificationConfigsResponse",
     Operation.EXTENDED_CARD: "AgentCard",
 }
-"""What an operation answers with in A2A 1.0; one that is missing answers with an empty object."""
+"""The result of each operation in A2A 1.0. Others return an empty object."""
 
 _OBJECT = {"type": "object"}
 _RESUME_PARAMETERS = [
@@ -70,7 +70,7 @@ class ApiDocuments:
     def __init__(
         self, card: AgentCard, *, enabled: frozenset[DialectName] = ALL_DIALECTS, modified: datetime | None = None
     ) -> None:
-        """Describe the agent of `card`, as it is since `modified`, or else since now, in the enabled dialects."""
+        """Describe the agent of `card` in the enabled dialects; `modified` (default: now) is its time of change."""
         self._card = card
         self._enabled = enabled
         self._modified = (modified or datetime.now(UTC)).astimezone(UTC)
@@ -79,7 +79,7 @@ class ApiDocuments:
 
     @staticmethod
     def serves(path: str) -> bool:
-        """Whether a path, below the mount, is one of these documents."""
+        """Whether a path below the mount is one of these documents."""
         return path in (OPENAPI_PATH, SCHEMAS_PATH) or path.startswith(SCHEMAS_PATH + "/")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -97,7 +97,7 @@ class ApiDocuments:
         await respond_with_document(scope, send, document)
 
     def _write(self, path: str, root: str, origin: str | None) -> CachedDocument | None:
-        """Return the document at a path below `root`, for a caller who came to `origin`."""
+        """Return the document at a path below `root`, for a caller that used `origin`."""
         base = cards.url_at_origin(self._base, origin)
         if path == OPENAPI_PATH:
             return self._served(describe_api(self._card, self._enabled) | {"servers": [{"url": root or "/"}]})
@@ -126,7 +126,7 @@ def _schema_path(name: str) -> str:
 
 
 def _base(card: AgentCard) -> str:
-    """Return where the card says that the binding is, without a slash at its end."""
+    """Return the card's URL of the binding, without a trailing slash."""
     urls = [found.url for found in card.supported_interfaces if found.protocol_binding == "HTTP+JSON"]
     return urls[0].rstrip("/") if urls else ""
 
@@ -150,7 +150,7 @@ class OperationAddress(NamedTuple):
 
     @property
     def in_path(self) -> list[str]:
-        """The names of the path's values."""
+        """The names of the path's parameters."""
         return [piece.partition("}")[0] for piece in self.route.path.split("{")[1:]]
 
 
@@ -160,7 +160,7 @@ def describe_api(card: AgentCard, enabled: frozenset[DialectName] = ALL_DIALECTS
     paths: dict[str, dict[str, Any]] = {}
     for address in _addresses(enabled):
         paths.setdefault(address.path, {})[address.route.verb.lower()] = _operation(address, schemas)
-    secured = DIALECTS[V03].encode_card(card)  # 0.3 took over OpenAPI's own form of them
+    secured = DIALECTS[V03].encode_card(card)  # 0.3 adopted OpenAPI's own form of them
     document = {
         "openapi": "3.1.0",
         "info": {"title": card.name, "description": card.description, "version": card.version},
@@ -213,7 +213,7 @@ def _parameters(address: OperationAddress, request: dict[str, Any]) -> Iterator[
 
 
 def _body(address: OperationAddress, request: dict[str, Any]) -> dict[str, Any]:
-    """Return what a request's body holds: its structure but for what its path says; those of 0.3 are not described."""
+    """Return the schema of a request's body without its path parameters; bodies of 0.3 are not described."""
     members = {name: value for name, value in request["properties"].items() if name not in address.in_path}
     required = [name for name in request.get("required", ()) if name in members]
     schema: dict[str, Any] = _OBJECT
@@ -241,7 +241,7 @@ def _content(address: OperationAddress, schema: dict[str, Any]) -> dict[str, Any
 
 
 def _schemes(schemes: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return security schemes as OpenAPI 3.1 has them, which does not know where OAuth's metadata is."""
+    """Return security schemes for OpenAPI 3.1, which does not have the address of OAuth metadata."""
     return {
         name: {key: value for key, value in scheme.items() if key != "oauth2MetadataUrl"}
         for name, scheme in schemes.items()

@@ -1,7 +1,7 @@
 """Endpoints for operators: `/healthz`, `/readyz` and `/metrics`.
 
 A process that cannot reach its store is alive and not ready, so an orchestrator sends it no requests and does not
-restart it. Metrics are those of all tenants: a server with authentication shows them to operators and admins only.
+restart it. Metrics cover all tenants: a server with authentication shows them to operators and admins only.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,17 +14,17 @@ from accord.http.asgi import JSON, Admit, Receive, Scope, Send, error_headers, h
 HEALTH_PATH, READY_PATH = "/healthz", "/readyz"
 
 ReadinessCheck = Callable[[], Awaitable[str | None]]
-"""Returns why something does not work, or None."""
+"""Returns why a component does not work, or None."""
 
 ReadinessNote = Callable[[], str | None]
-"""Returns what operators must learn of something that works, or None."""
+"""Returns a note for operators about a working component, or None."""
 
 
 class HealthPage:
-    """An ASGI application for both addresses."""
+    """An ASGI application for `/healthz` and `/readyz`."""
 
     def __init__(self, checks: dict[str, ReadinessCheck], notes: dict[str, ReadinessNote] | None = None) -> None:
-        """Be ready when none of `checks` has a complaint; `notes` are shown and change nothing."""
+        """Report ready while all `checks` return None; `notes` are shown and change nothing."""
         self._checks = checks
         self._notes = notes or {}
 
@@ -49,17 +49,17 @@ class HealthPage:
 METRICS_PATH = "/metrics"
 
 METRICS_ROLES = frozenset({"admin", "operator"})
-"""The roles that may look."""
+"""The roles that may read metrics."""
 
 WriteMetrics = Callable[[str], Awaitable[tuple[bytes, str]]]
-"""Returns the page in the form that an Accept header asks for, and its media type."""
+"""Returns the metrics in the form that an Accept header requests, and their media type."""
 
 
 class MetricsPage:
-    """An ASGI application that shows the page."""
+    """An ASGI application that serves the metrics."""
 
     def __init__(self, write: WriteMetrics, *, admit: Admit | None = None) -> None:
-        """Show what `write` returns, to those of `READERS` whom `admit` lets in, or else to everybody."""
+        """Serve the output of `write` to callers with one of `METRICS_ROLES`, or to everyone without `admit`."""
         self._write = write
         self._admit = admit
 
@@ -77,7 +77,7 @@ class MetricsPage:
         page, media_type = await self._write(header(scope, b"accept") or "")
         headers = [(b"content-type", media_type.encode("latin-1")), (b"cache-control", b"no-store")]
         if scope.get("http_version", "").startswith("1"):
-            # Of several processes the next look should reach another; a connection that stays open belongs to one.
+            # With several processes the next scrape should reach another; an open connection belongs to one process.
             headers.append((b"connection", b"close"))
         await respond(send, 200, page, headers, head=scope["method"] == "HEAD")
 

@@ -1,8 +1,8 @@
 """`X-Forwarded-*` headers of trusted proxies: scheme, host, port, prefix and caller's address.
 
-From other peers these headers are not read. Each is a list to which every proxy adds at the end; the value that counts
-is that of the trusted proxy nearest to the client. RFC 7239's `Forwarded` is not read: every proxy that writes it can
-write these headers as well.
+They are ignored from other peers. Each is a list to which every proxy appends. The value that counts is that of the
+trusted proxy nearest to the client. RFC 7239's `Forwarded` is ignored: every proxy that writes it can write these
+headers as well.
 """
 
 import re
@@ -13,7 +13,7 @@ from accord.http.asgi import App, Receive, Scope, Send, values_of
 from accord.protocol import urls
 
 DEFAULT_PORTS = ("80", "443")
-"""Ports that need not be said. Neither is of the other scheme: who says 80 of https stands behind who ends TLS."""
+"""Ports that are omitted, even with the other scheme: a proxy that reports 80 for https is behind one that ends TLS."""
 
 MAX_PORT = 65535
 
@@ -25,10 +25,10 @@ _ENDS_WITH_PORT = re.compile(r":[0-9]*\Z")
 
 
 class ProxyHeaders:
-    """An ASGI application that sees requests as they reached the proxy in front of it."""
+    """An ASGI application that restores requests as they reached the proxy in front of it."""
 
     def __init__(self, inner: App, trusted: Sequence[Network]) -> None:
-        """Wrap `inner`; believe what comes from `trusted`."""
+        """Wrap `inner`; trust the headers of the proxies in `trusted`."""
         self._inner = inner
         self._trusted = trusted
 
@@ -61,7 +61,8 @@ class ProxyHeaders:
         return found
 
     def _caller(self, scope: Scope) -> tuple[str | None, int]:
-        """Return the last address that is not a trusted proxy, and how many trusted proxies passed its request on.
+        """Return the last address that is not a trusted proxy, and the number of trusted proxies that forwarded the
+        request.
 
         The addresses before it may be invented. The peer is the last proxy, and is not in the chain.
         """
@@ -76,17 +77,17 @@ class ProxyHeaders:
 
 
 def _port(host: str, port: str) -> str:
-    """Return what a port adds to a host that has none of its own."""
+    """Return the port suffix for a host without a port."""
     is_needed = _PORT.fullmatch(port) and int(port) <= MAX_PORT and port not in DEFAULT_PORTS
     return f":{port}" if is_needed and not _ENDS_WITH_PORT.search(host) else ""
 
 
 def _header_members(scope: Scope, name: bytes) -> list[str]:
-    """Return the members of a header that is a list, of all its lines (RFC 9110, 5.3)."""
+    """Return the members of a list header, of all its lines (RFC 9110, 5.3)."""
     return [part.strip() for line in values_of(scope, name) for part in line.split(",")]
 
 
 def _trusted_member(scope: Scope, name: bytes, proxies: int) -> str:
-    """Return what the first of so many proxies added; one that replaces the list leaves fewer members."""
+    """Return the member that the first of `proxies` proxies added. A proxy that replaces the list leaves fewer."""
     members = _header_members(scope, name)
     return members[-min(proxies, len(members))] if members else ""

@@ -24,29 +24,31 @@ SMALL_BODY = 64 * 1024
 """Bytes of each body that are read before authentication and are not counted. uvicorn buffers as much by itself."""
 
 MAX_INFLATION = 32
-"""Inflated bytes per received byte of a stranger's body. JSON usually shrinks to a tenth; 16 KiB can become 16 MiB."""
+"""Inflated bytes per received byte of an unauthenticated sender's body. JSON usually shrinks to a tenth; 16 KiB can
+become 16 MiB.
+"""
 
 Identify = Callable[[Presented], Awaitable[Caller | None]]
-"""Authenticates a request; None is a stranger on a route that is open to strangers."""
+"""Authenticates a request. None is an unauthenticated sender on an open route."""
 
 
 async def identify_nobody(_presented: Presented) -> None:
-    """Authenticate no request from its headers: the sender of this one shows who they are by its body."""
+    """Authenticate no request from its headers: the body of this one authenticates its sender."""
 
 
 class BodySender(NamedTuple):
-    """The account that a body counts for: that of an authenticated caller, or the client address of a stranger."""
+    """The account that a body counts for: that of an authenticated caller, else the client address."""
 
     account: Hashable
     is_stranger: bool
 
 
 NAMELESS = BodySender(None, is_stranger=False)
-"""The caller of a server without authentication, who has no share of its own: there is only one."""
+"""The caller of a server without authentication. It has no share of its own, as it is the only one."""
 
 
 class ReceivedBodies:
-    """Bytes held by bodies that are being received: in all, of all strangers, and of each sender."""
+    """Bytes of bodies that are being received: in total, of all unauthenticated senders, and of each sender."""
 
     def __init__(self) -> None:
         """Start with none."""
@@ -57,7 +59,8 @@ class ReceivedBodies:
     def take(self, sender: BodySender, more: int, limit: int) -> None:
         """Count `more` bytes, or refuse them.
 
-        Strangers hold at most half of `limit` together and a quarter of it per address. One caller holds at most half.
+        Unauthenticated senders hold at most half of `limit` together and a quarter of it per address. One caller holds
+        at most half.
         """
         share = limit // 4 if sender.is_stranger else limit // 2
         if sender != NAMELESS and self._shares[sender] + more > share:
@@ -105,7 +108,7 @@ class BodyTimeout:
         self._number = self._alarm.set(min(left, quotas.body_seconds), self._give_up)
 
     async def suspend(self, waits: Awaitable[Caller | None]) -> Caller | None:
-        """Wait for something that is not the client's fault, such as a password hash."""
+        """Await an operation that must not count as the client's time, such as a password hash."""
         self.stop()
         paused = self._loop.time()
         try:
@@ -130,7 +133,7 @@ class BodyTimeout:
 async def read_request(
     scope: Scope, receive: Receive, identify: Identify, quotas: Quotas = QUOTAS
 ) -> tuple[Caller | None, bytes]:
-    """Read a body, and return it with the caller if that was authenticated on the way.
+    """Read a body, and return it with the caller if already authenticated.
 
     The caller of a short body, or of one that is needed to authenticate, is None and still to be authenticated.
     """

@@ -2,7 +2,7 @@
 
 A body of up to `PIECE` bytes is written at once and not counted. A larger one counts until its client has read it:
 against the limit of its caller and that of the process (`limits.caller_answers` and `limits.answers`). Where a limit is
-reached, clients that have stopped reading are disconnected, and the new body is refused if that is not enough. Streams
+reached, clients that have stopped reading are disconnected. If that is not enough, the new body is refused. Streams
 that send the same snapshot hold its bytes once.
 """
 
@@ -25,7 +25,7 @@ PIECE = 64 * 1024
 """Bytes written at a time: what a transport buffers before `send` waits for the client."""
 
 STALLED_SECONDS = 5.0
-"""How long a client has read nothing before it is disconnected to make room for others."""
+"""Seconds without reading after which a client may be disconnected to make room for others."""
 
 BODY_RETRY_SECONDS = 2
 
@@ -42,7 +42,7 @@ def account_of(caller: Caller | None) -> Hashable:
 
 
 class ResponseBody:
-    """Bytes that one or several answers wait to write."""
+    """Bytes that one or several responses are writing."""
 
     __slots__ = ("accounts", "data")
 
@@ -58,7 +58,7 @@ class UnreadBody:
     __slots__ = ("account", "body", "is_ended", "late", "moved_at", "sent", "task")
 
     def __init__(self, body: ResponseBody, account: Hashable, task: "asyncio.Task[Any] | None", now: float) -> None:
-        """Begin with nothing sent; `task` is cancelled to disconnect the client, None for a body still assembled."""
+        """Start with nothing sent; `task` is canceled to disconnect the client, None for a body still assembled."""
         self.body = body
         self.account = account
         self.task = task
@@ -68,7 +68,7 @@ class UnreadBody:
 
 
 class ResponseBodies:
-    """The large bodies of a process that their clients have not read."""
+    """The large bodies of a process that clients have not read."""
 
     def __init__(self) -> None:
         """Begin with none."""
@@ -78,7 +78,7 @@ class ResponseBodies:
         self._pending: dict[UnreadBody, None] = {}
 
     def held_by(self, account: Hashable) -> int:
-        """Return the bytes that one caller has not read."""
+        """Return the bytes that an account has not read."""
         return self._by_account[account]
 
     @contextmanager
@@ -87,14 +87,14 @@ class ResponseBodies:
     ) -> Iterator[UnreadBody]:
         """Count a body while the block writes it, or refuse it.
 
-        `account` None has no limit but that of the process. A body that `shares` takes the bytes of an equal one that
-        is being written. One that is not `is_written` yet is part of an answer still being assembled: its client
+        An `account` of None has only the limit of the process. With `shares`, an equal body that is being written
+        provides the bytes. Without `is_written`, the body is part of a response still being assembled: its client
         cannot be blamed for not reading.
         """
         loop = asyncio.get_running_loop()
         task = asyncio.current_task(loop) if is_written else None
         body = (self._shared.get(data) if shares else None) or ResponseBody(data)
-        del data  # an equal body that is being written takes its place
+        del data  # an equal body that is being written replaces it
         self._make_room(body, account, quotas, loop.time())
         if shares:
             self._shared[body.data] = body
@@ -114,7 +114,7 @@ class ResponseBodies:
             self._drop(pending)
 
     def _watch(self, pending: UnreadBody, alarm: timers.CoarseTimers, quotas: Quotas) -> None:
-        """Look after a while whether enough was read; no cycle may keep the bytes after that."""
+        """Check after a while whether enough was read; no reference cycle may keep the bytes after that."""
         sent = pending.sent
 
         def look() -> None:
@@ -128,7 +128,7 @@ class ResponseBodies:
     async def write(
         self, send: Send, pending: UnreadBody, before: bytes = b"", after: bytes = b"", *, more: bool = False
     ) -> None:
-        """Write a body piece by piece, each once the client has read enough of those before it."""
+        """Write a body piece by piece, each after the client has read enough of the previous ones."""
         data, loop = pending.body.data, asyncio.get_running_loop()
         size = len(data)
         for at in range(0, size, PIECE):
@@ -171,7 +171,7 @@ class ResponseBodies:
         return not held() or held() + size <= limit
 
     def _stalled(self, now: float, account: Hashable = None) -> Iterable[UnreadBody]:
-        """Yield the clients that have read nothing for a while, those that have read nothing for longest first."""
+        """Return the clients that have read nothing for a while, the longest first."""
         found = [
             pending
             for pending in self._pending
@@ -204,7 +204,7 @@ class ResponseBodies:
         self._pending[pending] = None
 
     def _drop(self, pending: UnreadBody) -> None:
-        """Count a body no more; one whose client was disconnected is dropped already."""
+        """Stop counting a body, unless it was dropped when its client was disconnected."""
         if pending not in self._pending:
             return
         del self._pending[pending]
@@ -222,4 +222,4 @@ class ResponseBodies:
 
 
 RESPONSE_BODIES = ResponseBodies()
-"""That of this process."""
+"""The response bodies of this process."""

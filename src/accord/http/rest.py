@@ -1,7 +1,7 @@
 """The HTTP+JSON binding: an address and a verb per operation, in A2A 1.0 and 0.3.
 
-`protocol.operations` finds operation and dialect by the address, the dialect decodes and encodes, the service does the
-work. Every refusal is the dialect's error object, under the HTTP status of `errors.TABLE`.
+`protocol.operations` finds operation and dialect by the address, the dialect decodes and encodes, the service executes.
+Every refusal is the dialect's error object, under the HTTP status of `errors.TABLE`.
 """
 
 import asyncio
@@ -58,10 +58,10 @@ log = logging.getLogger("accord.rest")
 BINDING = "rest"
 
 BODY_TYPES = ("application/json", "application/a2a+json")
-"""What a body may be: A2A 1.0 prefers the second (11.1), 0.3 knows only the first."""
+"""Media types of request bodies: A2A 1.0 prefers the second (11.1), 0.3 has only the first."""
 
 NO_STORE = (b"cache-control", b"no-store")
-"""Answers are their caller's own and soon out of date, and those about webhooks hold its tokens."""
+"""Responses belong to their caller and are soon stale, and those about webhooks contain the caller's tokens."""
 
 V1, V03 = DialectName.V1, DialectName.V03
 
@@ -69,11 +69,11 @@ OPERATION_PLACES = {
     V1: "POST /message:send, tasks are at GET /tasks/{id}",
     V03: "POST /v1/message:send, tasks are at GET /v1/tasks/{id}",
 }
-"""Where to go instead, for who asked at an address that is none."""
+"""Hint to the right addresses, for requests to unknown ones."""
 
 
 class RestResult(NamedTuple):
-    """What a request is answered with, in which dialect, and whose limits it counts against."""
+    """The result of a request, its dialect, and the account whose limits it counts against."""
 
     content: bytes | OpenEventStream
     dialect: RestDialect
@@ -82,7 +82,7 @@ class RestResult(NamedTuple):
 
 
 class RestRequest(NamedTuple):
-    """What a request asks, who asks, and how to answer."""
+    """A decoded request, its caller and the dialect of the response."""
 
     request: Request
     caller: Caller
@@ -102,9 +102,9 @@ class RestBinding:
         quotas: Quotas = QUOTAS,
         links: FileLinks | None = None,
     ) -> None:
-        """Serve `service` to whom `admit` lets in, in those of the enabled dialects that have this binding.
+        """Serve `service` to callers that `admit` authenticates, in the enabled dialects that have this binding.
 
-        `extensions` are those of the agent's card; `links` gives large files addresses.
+        `extensions` are those of the agent's card; `links` replaces large files by URLs.
         """
         self._links = links
         self._enabled = enabled & REST_DIALECTS.keys()
@@ -137,14 +137,14 @@ class RestBinding:
             await reply.fail(refusal)
         except AccordError as error:
             await reply.fail(error)
-        except Exception:  # whatever it is, the caller learns nothing of it and the log everything
+        except Exception:  # the caller gets no detail of it, the log everything
             log.exception("request failed", extra={"operation": found.operation.value})
             await reply.fail(InternalError())
         else:
             await self._write(reply, result, receive, activated_extensions(scope, self._extensions))
 
     async def _write(self, reply: "RestReply", result: RestResult, receive: Receive, headers: Headers) -> None:
-        """Write an answer or a stream, or the refusal of one that is too large for now."""
+        """Write a response or a stream, or an error if it is too large at present."""
         try:
             if isinstance(result.content, OpenEventStream):
                 reply = replace(reply, dialect=result.dialect)
@@ -190,13 +190,13 @@ class RestBinding:
         return RestRequest(request, caller, dialect.answering(match.operation, stated))
 
     def _likely(self, path: str) -> DialectName:
-        """Return the dialect to say in that there is nothing at a path."""
+        """Return the dialect of the error for an unknown path."""
         if V03 in self._enabled and (V1 not in self._enabled or path.startswith("/v1/")):
             return V03
         return V1
 
     def _nothing_at(self, verb: str, path: str, dialect: DialectName) -> MethodNotFound:
-        """Return what is said of an address that is none: where else things are, as far as that is enabled."""
+        """Return the error for an unknown address, with a hint to those that are enabled."""
         places = OPERATION_PLACES[dialect] if dialect in self._enabled else "POST / as JSON-RPC"
         return MethodNotFound(
             f"There is nothing at {verb[:20]} {path[:100]}; messages go to {places}, "
@@ -205,7 +205,7 @@ class RestBinding:
 
 
 class RestReply(Struct, frozen=True):
-    """How one request is answered: in a dialect, under the name that the caller likes best."""
+    """Writes the response to one request, in a dialect and the media type that the caller prefers."""
 
     scope: Scope
     send: Send
@@ -222,7 +222,7 @@ class RestReply(Struct, frozen=True):
     async def write(
         self, status: int, body: bytes, headers: Headers, account: Hashable = None, quotas: Quotas = QUOTAS
     ) -> None:
-        """Write a whole answer."""
+        """Write a whole response."""
         accept = header(self.scope, b"accept") or "*/*"
         named = (b"content-type", _preferred_type(accept, self.dialect.media_types).encode())
         stated = [named, self._says_dialect, NO_STORE, *headers]
@@ -235,7 +235,7 @@ class RestReply(Struct, frozen=True):
     async def stream(
         self, opened: OpenEventStream, result: RestResult, receive: Receive, headers: Headers, quotas: Quotas
     ) -> None:
-        """Write events until they end or the client is gone."""
+        """Write events until they end or the client disconnects."""
         stated = [self._says_dialect, *headers]
         if self._is_head:
             async with aclosing(opened.rest):  # type: ignore[type-var]  # every service stream is an async generator
@@ -258,11 +258,11 @@ class RestReply(Struct, frozen=True):
         return sse.encode(self.dialect.encode_stream_error(error))
 
 
-# --- what a request says --------------------------------------------------------------------------------------------
+# --- reading requests -----------------------------------------------------------------------------------------------
 
 
 def _own_path(scope: Scope) -> str:
-    """Return the path below the mount, as it was sent: an encoded `/` or `:` separates nothing."""
+    """Return the path below the mount, still encoded: an encoded `/` or `:` separates nothing."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "").rstrip("/")
     raw: bytes = scope.get("raw_path") or quote(path, safe="/:").encode()
@@ -271,7 +271,7 @@ def _own_path(scope: Scope) -> str:
 
 
 def _parameters(match: RestMatch, scope: Scope, body: bytes) -> bytes:
-    """Return everything that a request says, as one object; a body counts only where the verb has one."""
+    """Return all parameters of a request as one object; a body counts only with POST."""
     try:
         values = {name: _text(value) for name, value in match.values.items()}
         if scope["method"] == "POST":
@@ -288,9 +288,9 @@ def _text(value: str) -> str:
 
 
 def _check_type(scope: Scope, body: bytes) -> None:
-    """Refuse a body that is not JSON by name, as those are that any web page can make a browser send.
+    """Refuse a body whose type is not JSON, such as any web page can make a browser send.
 
-    The official client subscribes without a body and then names no type.
+    The official client subscribes without a body and then sends no type.
     """
     stated = header(scope, b"content-type")
     name = (stated or "").partition(";")[0].strip().lower()
@@ -302,14 +302,14 @@ def _check_type(scope: Scope, body: bytes) -> None:
 _WEIGHT = re.compile(r"q=([01](?:\.[0-9]{0,3})?)")
 
 
-@lru_cache(64)  # clients of one kind say the same
+@lru_cache(64)  # clients of one kind send the same header
 def _preferred_type(accept: str, media_types: tuple[str, ...]) -> str:
-    """Return the media type that a caller likes best, the first of those that it likes as much."""
+    """Return the media type that a caller prefers, the first among equals."""
     return max(media_types, key=lambda name: _quality(accept, name))
 
 
 def _quality(accept: str, media_type: str) -> float:
-    """Return how much a caller likes a media type, by the range that fits it most closely (RFC 9110, 12.5.1)."""
+    """Return a caller's weight for a media type, from the most specific matching range (RFC 9110, 12.5.1)."""
     ranges = ("*/*", media_type.partition("/")[0] + "/*", media_type)
     found = (-1, 0.0)
     for item in accept.lower().split(","):

@@ -1,6 +1,6 @@
 """Event streams over HTTP (Server-Sent Events), with keep-alive and an end for stuck readers.
 
-The dialect encodes an event, the binding wraps it. `protocol.sse` has the framing.
+The dialect encodes an event, the binding wraps it, and `protocol.sse` frames it.
 """
 
 import asyncio
@@ -30,10 +30,10 @@ STREAM_HEADERS: Headers = [
 ]
 
 KEEP_ALIVE_SECONDS = 15.0
-"""How long a stream is silent at most: well below the minute after which proxies close what is idle."""
+"""Maximum seconds of silence on a stream: well below the minute after which proxies close idle connections."""
 
 MAX_STUCK_INTERVALS = 4
-"""For how many of these silences one event may wait for a reader who does not read, before the stream is ended."""
+"""Keep-alive intervals that one event may wait for a client that does not read, before the stream is ended."""
 
 
 class LargeEvent(NamedTuple):
@@ -51,7 +51,7 @@ NO_ENVELOPE = b"", b""
 
 
 def encode_frame(frame: Frame, envelope: tuple[bytes, bytes] = NO_ENVELOPE) -> bytes | LargeEvent:
-    """Encode an event whose data goes between the two parts of an envelope."""
+    """Encode an event whose data is placed between the two parts of an envelope."""
     before, after = envelope
     if len(frame.data) <= PIECE or b"\n" in frame.data or b"\r" in frame.data:
         return sse.encode(replace(frame, data=before + frame.data + after) if before else frame)
@@ -60,24 +60,24 @@ def encode_frame(frame: Frame, envelope: tuple[bytes, bytes] = NO_ENVELOPE) -> b
 
 
 class OpenEventStream:
-    """A stream whose first event has been read: an error before it is an answer and not an event."""
+    """A stream whose first event has been read: an error before it is a response and not an event."""
 
     __slots__ = ("_first", "rest")
 
     def __init__(self, first: Event, rest: AsyncIterator[Event]) -> None:
-        """Begin with `first`."""
+        """Start with `first`."""
         self._first: Event | None = first
         self.rest = rest
 
     def first(self) -> Event:
-        """Return the first event once, and release it: it may be a whole task, and the stream lasts."""
+        """Return the first event once, and release it: it may be a whole task, and the stream is long-lived."""
         first, self._first = self._first, None
         assert first is not None  # a stream is written once
         return first
 
 
 def last_event_id(scope: Scope) -> int | None:
-    """Return the number of the last event that a caller saw, from `Last-Event-ID` or `?after=`."""
+    """Return the number of the last event that a client received, from `Last-Event-ID` or `?after=`."""
     for name, stated in (("Last-Event-ID", header(scope, b"last-event-id")), ("after", query(scope, "after"))):
         if stated:
             if stated.isascii() and stated.isdigit() and len(stated) < 19:
@@ -99,7 +99,7 @@ class SseWriter:
         quotas: Quotas = QUOTAS,
         outgoing: ResponseBodies = RESPONSE_BODIES,
     ) -> None:
-        """Write what `encode` makes of events, and what `broke` makes of the error that ends them early.
+        """Write events with `encode`, and the error that ends them early with `broke`.
 
         Long events count against the limits of `account` until the client has read them.
         """
@@ -115,19 +115,19 @@ class SseWriter:
         self._alive: asyncio.Task[None] | None = None
 
     async def run(self, opened: OpenEventStream, receive: Receive, headers: Headers) -> None:
-        """Write everything, until the events end or the client is gone.
+        """Write everything, until the events end or the client disconnects.
 
-        A first event that the limits do not allow is the only AccordError raised: nothing has been sent then.
+        The only AccordError raised is for a first event that exceeds the limits. Nothing has been sent then.
         """
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None  # ASGI is called by nothing else
+        assert task is not None  # ASGI is called in a task
         self._head = [*STREAM_HEADERS, *headers]
         reader = loop.create_task(self._until_gone(receive, task))
         quiet = _KeepAliveTimer(timers.timers_of(loop), lambda: self._look(task))
         try:
             await self._write_all(opened)
         except ClientGone:
-            return  # it was disconnected, because it does not read
+            return  # it was disconnected because it does not read
         except asyncio.CancelledError:
             if not self._is_over or task.uncancel():
                 raise
@@ -151,13 +151,13 @@ class SseWriter:
                 await self._write(self._broke(error))
             except ClientGone:
                 raise
-            except Exception:  # the status is sent: the error can only be an event
+            except Exception:  # the status is sent, so the error can only be an event
                 log.exception("stream broke")
                 await self._write(self._broke(InternalError()))
         await self._send({"type": "http.response.body", "body": b""})
 
     def _write(self, frame: bytes | LargeEvent | None) -> Awaitable[None]:
-        """Write an event; what waits for the client holds no long one."""
+        """Write an event; a long one is not held by the code that waits for the client."""
         return self._write_large(frame) if isinstance(frame, LargeEvent) else self._write_small(frame)
 
     async def _write_small(self, frame: bytes | None) -> None:
@@ -187,7 +187,7 @@ class SseWriter:
     # --- the client -----------------------------------------------------------------------------------------------
 
     async def _until_gone(self, receive: Receive, task: "asyncio.Task[object]") -> None:
-        """End the stream when its client is gone."""
+        """End the stream when its client disconnects."""
         while (await receive())["type"] != "http.disconnect":
             pass
         self._end(task)
@@ -197,7 +197,7 @@ class SseWriter:
         task.cancel()
 
     def _look(self, task: "asyncio.Task[object]") -> None:
-        """See whether the client reads, and keep the connection alive."""
+        """Check whether the client reads, and keep the connection alive."""
         self._looks = self._looks + 1 if self._is_sending and self._seen == self._sent else 0
         self._seen = self._sent
         if self._looks >= MAX_STUCK_INTERVALS:
@@ -211,7 +211,7 @@ class SseWriter:
 
 
 class _KeepAliveTimer:
-    """Calls something after every so many seconds, until it is cleared."""
+    """Calls a function at every interval, until it is cleared."""
 
     def __init__(self, waiting: timers.CoarseTimers, look: Callable[[], None]) -> None:
         self._waiting = waiting

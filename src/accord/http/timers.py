@@ -1,7 +1,7 @@
 """Coarse timers for timeouts that almost never fire.
 
-Setting and clearing one costs a dictionary entry. They fire up to `TICK_SECONDS` late; code that needs the moment asks
-the loop.
+Setting and clearing a timer costs a dictionary entry. Timers fire up to `TICK_SECONDS` late. Code that needs exact
+times uses the loop.
 """
 
 from asyncio import AbstractEventLoop, TimerHandle
@@ -14,10 +14,10 @@ TimerCallback = Callable[[], None]
 
 
 class CoarseTimers:
-    """The alarms of one event loop; while none is set it does not wake the loop."""
+    """The timers of one event loop; while none is set, the loop is not woken."""
 
     def __init__(self, loop: AbstractEventLoop) -> None:
-        """Ring in `loop`."""
+        """Fire in `loop`."""
         self.loop = loop
         self._numbers = count()
         self._set: dict[int, tuple[float, TimerCallback]] = {}
@@ -27,7 +27,7 @@ class CoarseTimers:
         return len(self._set)
 
     def set(self, seconds: float, ring: TimerCallback) -> int:
-        """Call `ring` after a while, unless `clear` is called with the number that this returns."""
+        """Call `ring` after `seconds`, unless `clear` is called with the returned number."""
         number = next(self._numbers)
         self._set[number] = (self.loop.time() + seconds, ring)
         if self._tick is None:
@@ -35,13 +35,13 @@ class CoarseTimers:
         return number
 
     def clear(self, number: int) -> None:
-        """Forget an alarm, whether it has rung or not."""
+        """Remove a timer, whether it has fired or not."""
         self._set.pop(number, None)
 
     def _look(self) -> None:
         now = self.loop.time()
         for number, (at, ring) in list(self._set.items()):
-            if at <= now and number in self._set:  # one that rang before may have cleared it
+            if at <= now and number in self._set:  # an earlier callback may have cleared it
                 del self._set[number]
                 ring()
         self._tick = self.loop.call_later(TICK_SECONDS, self._look) if self._set else None
@@ -51,8 +51,8 @@ _last: CoarseTimers | None = None
 
 
 def timers_of(loop: AbstractEventLoop) -> CoarseTimers:
-    """Return the alarms of a loop; a process has one, but for its tests."""
-    global _last  # noqa: PLW0603  # what is found here is only saved a search
+    """Return the timers of a loop; a process has one loop, except in tests."""
+    global _last  # noqa: PLW0603  # the cached value only saves construction
     if _last is None or _last.loop is not loop:
         _last = CoarseTimers(loop)
     return _last

@@ -1,9 +1,16 @@
-"""Webhooks over HTTP: deliveries that are sent, and reports of remote agents that come in.
+"""Webhooks over HTTP: deliveries to subscribers, and incoming reports of remote agents.
 
-A delivery is one POST in the dialect of its subscriber. Any 2xx is success, 410 is final, and all else is retried by
-`engine.webhook_delivery`. A report is answered with 204, or with 400 invalid, 401 not this task's token, 404 signed but
-unknown, 413 too large, 429 too many or 503 try again. Without a known token no body is read. `remote.tasks` and
-`remote.flow_reports` have the meaning of reports.
+A delivery is one POST in the dialect of its subscriber. Any 2xx is success, 410 is final, and all other statuses are
+retried by `engine.webhook_delivery`. A report gets 204, or an error:
+
+- 400: invalid
+- 401: not the token of this task
+- 404: signed but unknown
+- 413: too large
+- 429: too many
+- 503: try again
+
+Without a known token no body is read. `remote.tasks` and `remote.flow_reports` interpret reports.
 """
 
 import logging
@@ -34,22 +41,24 @@ from accord.protocol.operations import DialectName
 from accord.remote.tasks import ReportCredentials, ReportSender
 
 GONE_STATUS = 410
-"""The one status that asks not to be called again. All others are retried: an ingress says 404, 403 or 302 for minutes
-while what is behind it is replaced, and giving up would also keep back everything that happens to the task later."""
+"""The only status that stops deliveries. All others are retried: an ingress returns 404, 403 or 302 for minutes while
+its backend is replaced. Giving up would also suppress all later events of the task.
+"""
 
 
 MAX_SHOWN_BYTES = 4096
-"""Bytes of a body that are kept to be shown."""
+"""Bytes of a body that are stored for display."""
 
 SHOWN_SECONDS = 1.0
-"""How long the body of an answer is waited for: only its status counts."""
+"""Seconds to wait for the body of a response: only its status counts."""
 
 OPEN_HEADERS = frozenset(
     {"content-type", "content-length", "date", "location", "retry-after", "server", "user-agent", "x-request-id"}
     | {"x-a2a-task-id", "x-a2a-event-id", "traceparent", "tracestate"}
 )
-"""Headers whose values are shown. Any other may be a secret: of an `Authorization` nobody would doubt it, but receivers
-have their own names for tokens."""
+"""Headers whose values are displayed. Any other may be a secret: besides `Authorization`, webhooks use header names of
+their own for tokens.
+"""
 
 
 class HttpWebhookSender:
@@ -63,9 +72,9 @@ class HttpWebhookSender:
         links: FileLinks | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Post through `outbound`, signed with what the server's `keys` give its receiver, and with its token.
+        """Post through `outbound`, signed with keys derived from the server's `keys` and with the webhook's token.
 
-        `links` gives files addresses, for dialects that need some.
+        `links` replaces files by URLs, for dialects that need it.
         """
         self._outbound = outbound
         self._links = links
@@ -73,7 +82,7 @@ class HttpWebhookSender:
         self._clock = clock
 
     def check(self, config: PushConfig) -> None:
-        """Raise InvalidParams for a webhook that could never be called: for whoever sets it to know at once."""
+        """Raise InvalidParams for a webhook that could never be called, so that its creator gets the error at once."""
         http_headers.check_push_config(config)
         try:
             self._outbound.check(config.url)
@@ -81,7 +90,7 @@ class HttpWebhookSender:
             raise invalid_field("url", str(refused)) from None
 
     def form(self, dialect: str) -> PushFormat:
-        """Return what bodies hold in a dialect, of webhooks that ask for nothing else."""
+        """Return the default body format of webhooks in a dialect."""
         return _dialect(dialect).push_format
 
     async def send(self, delivery: WebhookDelivery) -> Exchange:
@@ -121,7 +130,7 @@ class HttpWebhookSender:
         return found
 
     def _retry_after(self, answer: OutboundReply) -> float | None:
-        """Return how many seconds the receiver asks to wait: a number, or a date (RFC 9110, 10.2.3)."""
+        """Return the seconds that the webhook asks to wait: a number, or a date (RFC 9110, 10.2.3)."""
         stated = answer.headers.get("Retry-After", "").strip()
         if stated.isascii() and stated.isdecimal():
             return float(stated)
@@ -132,7 +141,7 @@ class HttpWebhookSender:
 
 
 def _dialect(name: str) -> Dialect:
-    """Return the dialect of a webhook; one that was set within the process has none, and gets the model's own."""
+    """Return the dialect of a webhook. A webhook set within the process has none, and gets A2A 1.0."""
     return DIALECTS[DialectName(name) if name else DialectName.V1]
 
 
@@ -141,16 +150,16 @@ def _media_type(dialect: Dialect, config: PushConfig) -> str:
 
 
 def _exchange_side(headers: Mapping[str, str], body: bytes) -> ExchangeSide:
-    """Return what people may see of one side of an exchange."""
+    """Return one side of an exchange, for display."""
     told = {name: value[:200] if name.lower() in OPEN_HEADERS else "***" for name, value in headers.items()}
     return ExchangeSide(headers=told, body=body[:MAX_SHOWN_BYTES].decode(errors="replace"))
 
 
 MAX_REPORTS = 1000
-"""Reports that are worked on at a time: what a store commits within a second. More would only wait, and time out."""
+"""Reports processed concurrently: as many as a store commits within a second. More would only wait, and time out."""
 
 MAX_UNPROVEN_REPORTS = 64
-"""The same for who has only a signature, of which nobody can tell before the whole body is here, however slowly."""
+"""Concurrent reports of senders with only a signature, which cannot be verified before the whole body has arrived."""
 
 RETRY_SECONDS = 1
 
@@ -158,13 +167,13 @@ TEXT = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no
 
 
 class ReportSink(Protocol):
-    """Where reports go; either method raises what is wrong."""
+    """Consumer of reports; both methods raise AccordError for invalid ones."""
 
     async def admit(self, evidence: ReportCredentials) -> ReportSender:
-        """Say whose report it is, before its body is read."""
+        """Identify the sender of a report, before its body is read."""
 
     async def take(self, sender: ReportSender, body: bytes) -> None:
-        """Take it in."""
+        """Process a report."""
 
 
 log = logging.getLogger("accord.receiver")
@@ -178,7 +187,7 @@ _LOOKED_UP, _KNOWN, _UNPROVEN = "looked up", "known", "unproven"
 
 
 class WebhookEndpoint:
-    """An ASGI application for one address."""
+    """An ASGI application for one webhook endpoint."""
 
     def __init__(
         self,
@@ -190,10 +199,10 @@ class WebhookEndpoint:
         most: int = MAX_REPORTS,
         most_unproven: int = MAX_UNPROVEN_REPORTS,
     ) -> None:
-        """Hand reports on: at most `rate` a second from one address, and `most` at a time from all.
+        """Pass reports to `reports`: at most `rate` a second per address, and `most` concurrently.
 
-        `most_unproven` of those may be by senders of whom nothing is known before their body is. `reads` says what a
-        request brings to show whose report it is.
+        At most `most_unproven` concurrent reports may have senders that cannot be verified before their body is read.
+        `reads` extracts the credentials from a request.
         """
         self._reports = reports
         self._reads = reads or report_credentials
@@ -231,7 +240,7 @@ class WebhookEndpoint:
 
     @contextmanager
     def _place(self, kind: str) -> Iterator[None]:
-        """Take one of the places that there are for a kind of senders."""
+        """Take one of the slots for a kind of sender."""
         if self._waiting[kind] >= self._most[kind]:
             raise _too_many()
         self._waiting[kind] += 1
@@ -247,9 +256,9 @@ async def _identify_as_known(_presented: Presented) -> Caller | None:
 
 @contextmanager
 def _traced(scope: Scope, sender: ReportSender) -> Iterator[None]:
-    """Trace that a report is taken in, as a part of what its sender does.
+    """Trace a report as part of its sender's trace.
 
-    Who turns out to have no right to report leaves no span: one that does not end is not recorded.
+    A sender without valid credentials leaves no span: a span that does not end is not recorded.
     """
     span: Span = UNTRACED if tracing.tracer is None else tracing.tracer.begin(_span_start(scope, sender))
     try:
@@ -290,7 +299,7 @@ def _too_many(wait: float = 0) -> RateLimited:
 
 
 def report_credentials(scope: Scope) -> ReportCredentials:
-    """Return what a request brings to say whose report it is."""
+    """Return the credentials of a report."""
     return ReportCredentials(
         token=header(scope, _TOKEN) or _bearer(header(scope, b"authorization")),
         signature=header(scope, _SIGNATURE),
@@ -299,9 +308,9 @@ def report_credentials(scope: Scope) -> ReportCredentials:
 
 
 def query_credentials(scope: Scope) -> ReportCredentials:
-    """Return the token that is in the address, where that is all that can be told to a sender; else that of a header.
+    """Return the token in the URL, for senders that cannot set headers, else that of a header.
 
-    An address ends up in logs more easily, so a token in a header is as good.
+    A URL ends up in logs more easily, so a token in a header is accepted as well.
     """
     found = report_credentials(scope)
     return ReportCredentials(token=query(scope, "token") or found.token)

@@ -1,8 +1,8 @@
-"""The version-free data of A2A, as frozen structs whose own JSON form is A2A 1.0.
+"""Version-independent data of A2A, as frozen structs whose own JSON form is A2A 1.0.
 
-Nothing here knows a dialect, a binding or a store; `accord.errors` is the only thing below, everything else is above.
-What other dialects add to A2A 1.0 is in `metadata`, under the keys of `accord.model.metadata_keys`, so that it
-survives every dialect and the 1.0 form needs no conversion.
+The model does not depend on dialects, bindings or stores. Only `accord.errors` is below it. Additions of other dialects
+to A2A 1.0 are in `metadata`, under the keys of `accord.model.metadata_keys`, so that they survive every dialect and the
+1.0 form needs no conversion.
 """
 
 from accord.model.card import (

@@ -1,6 +1,6 @@
-"""The struct that every model type is, the constraints that several share, and the one timestamp form.
+"""The base struct of the model, shared constraints, and the timestamp format.
 
-It is not a toolbox: only what the other model modules need to state their fields.
+It contains only definitions that the other model modules need for their fields.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Annotated, Any, dataclass_transform
 from msgspec import Meta, Struct, field
 
 NonEmpty = Annotated[str, Meta(min_length=1)]
-"""A required string of A2A: ProtoJSON cannot tell an empty string from a missing one, so empty is refused."""
+"""A required string of A2A. ProtoJSON cannot distinguish an empty string from a missing one, so empty is refused."""
 
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 """A non-negative int32 of the A2A protobuf definition."""
@@ -24,8 +24,8 @@ Metadata = dict[str, Any]
 class Choice(Enum):
     """An enumeration whose members hash by identity.
 
-    They are singletons, so that is as good as Enum's own hash, which is computed in Python from the name and costs more
-    than the table look-up it is for.
+    Members are singletons, so this equals Enum's own hash, which is computed in Python from the name. That computation
+    costs more than the table lookup that it serves.
     """
 
     __hash__ = object.__hash__
@@ -36,7 +36,7 @@ class A2AModel(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="ca
     """Base of every model type: frozen, keyword-only to type checkers, and encoded as A2A 1.0 JSON without defaults."""
 
 
-@lru_cache(256)  # a time is in a status, its event and its task, and many tasks have the same
+@lru_cache(256)  # a status, its event and its task contain the same time, and many tasks share one
 def timestamp(text: str) -> str:
     """Return an ISO 8601 time in the one form that A2A 1.0 allows: `YYYY-MM-DDTHH:mm:ss.sssZ`.
 
@@ -54,7 +54,10 @@ def timestamp(text: str) -> str:
 
 
 def named_timestamp(field: str, text: str) -> str:
-    """Do the same for a field of a struct; the refusal begins with the field's name, which a struct cannot add."""
+    """Normalize a timestamp as `timestamp` does, with the field's name at the start of the error.
+
+    A struct's validation cannot add the name.
+    """
     try:
         return timestamp(text)
     except ValueError as error:

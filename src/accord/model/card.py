@@ -1,7 +1,7 @@
 """Agent cards.
 
-The fields are A2A 1.0's, checked leniently because cards come from strangers. Members of other dialects are
-in `CardProfile`, `AgentSkill.input_schema` and `output_schema`, which a strict 1.0 card leaves out.
+The fields are A2A 1.0's, validated leniently because cards come from other servers. Members of other dialects are in
+`CardProfile`, `AgentSkill.input_schema` and `output_schema`, which a strict 1.0 card leaves out.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from accord.model.security import SecurityRequirement, SecurityScheme
 
 
 class AgentInterface(A2AModel):
-    """One address where the agent speaks one binding of one protocol version."""
+    """One address of the agent, with the binding and protocol version it serves there."""
 
     url: NonEmpty
     protocol_binding: NonEmpty
@@ -20,14 +20,14 @@ class AgentInterface(A2AModel):
 
 
 class AgentProvider(A2AModel):
-    """Who offers the agent."""
+    """The organization that offers the agent."""
 
     url: str
     organization: NonEmpty
 
 
 class AgentExtension(A2AModel):
-    """A protocol extension the agent knows or requires."""
+    """A protocol extension that the agent supports or requires."""
 
     uri: str | None = None
     description: str | None = None
@@ -45,7 +45,7 @@ class AgentCapabilities(A2AModel):
 
 
 class AgentSkill(A2AModel):
-    """One thing the agent can do."""
+    """One skill of the agent."""
 
     id: NonEmpty
     name: NonEmpty
@@ -68,7 +68,7 @@ class CardSignature(A2AModel):
 
 
 class CardProfile(A2AModel):
-    """What AgentVault's registry and the generic dialect ask for beyond A2A."""
+    """Fields of AgentVault's registry and the generic dialect that A2A does not have."""
 
     human_readable_id: str | None = None
     schema_version: str | None = None
@@ -86,7 +86,7 @@ class CardProfile(A2AModel):
 
 
 class AgentCard(A2AModel):
-    """An agent's public description: who it is, where it listens, what it can do."""
+    """An agent's public description: identity, addresses, capabilities and skills."""
 
     name: NonEmpty
     description: str

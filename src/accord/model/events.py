@@ -1,8 +1,8 @@
 """Events of a task, as entries of its event log.
 
-An event's `seq` is gapless per task and starts at 1; a task that begins a stream has the `seq` of the last event it
-includes, 0 if none. It is the `id:` of server-sent events and never part of a dialect's own objects. How an event
-changes a task is `protocol.lifecycle`.
+An event's `seq` starts at 1 and is gapless per task. A task that opens a stream has the `seq` of the last event it
+includes, or 0. It is the `id:` of server-sent events and never part of a dialect's own objects. `protocol.lifecycle`
+applies events to tasks.
 """
 
 from accord.model.base import A2AModel, Metadata, NonEmpty
@@ -20,7 +20,7 @@ class StatusUpdate(A2AModel):
 
 
 class ArtifactUpdate(A2AModel):
-    """An artifact was made, replaced or (with `append`) extended."""
+    """An artifact was created, replaced or (with `append`) extended."""
 
     task_id: NonEmpty
     context_id: str
@@ -31,7 +31,7 @@ class ArtifactUpdate(A2AModel):
 
 
 class MessageUpdate(A2AModel):
-    """A message joined the task's history. A2A has no such stream event; AgentVault's profile does."""
+    """A message was added to the task's history. A2A has no such stream event; AgentVault's profile does."""
 
     task_id: NonEmpty
     context_id: str
@@ -39,7 +39,9 @@ class MessageUpdate(A2AModel):
 
 
 EventBody = Task | Message | StatusUpdate | ArtifactUpdate | MessageUpdate
-"""A stream carries the task itself first, or one message that answers without a task, then updates."""
+"""Body of a stream event. A stream starts with the task, or with one message that replies without a task. Updates
+follow.
+"""
 
 
 class Event(A2AModel):

@@ -1,6 +1,6 @@
 """Parts, messages and artifacts.
 
-They are values that check themselves. Their changes over time are in `protocol.lifecycle`.
+They validate themselves on construction. `protocol.lifecycle` defines how they change.
 """
 
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ from accord.model.base import A2AModel, Choice, Metadata, NonEmpty
 
 
 class Role(Choice):
-    """Who speaks."""
+    """The sender of a message."""
 
     USER = "ROLE_USER"
     AGENT = "ROLE_AGENT"
@@ -31,7 +31,7 @@ class Part(A2AModel, gc=False):
 
     def __post_init__(self) -> None:
         """Refuse a part with no content or with two."""
-        if self.text is not None:  # asked of every part that is read, so in as few steps as can be; counting takes more
+        if self.text is not None:  # runs for every part read, so in few steps; counting takes more
             is_one = self.raw is None and self.url is None and self.data is UNSET
         elif self.raw is not None:
             is_one = self.url is None and self.data is UNSET
@@ -55,7 +55,7 @@ class Part(A2AModel, gc=False):
 Parts = Annotated[tuple[Part, ...], Meta(min_length=1)]
 
 
-class Message(A2AModel, gc=False):  # like parts: many are kept, and JSON has no cycles to collect
+class Message(A2AModel, gc=False):  # like parts: many are in memory, and JSON has no cycles to collect
     """One turn of a conversation."""
 
     message_id: NonEmpty
@@ -69,7 +69,7 @@ class Message(A2AModel, gc=False):  # like parts: many are kept, and JSON has no
 
 
 class Artifact(A2AModel):
-    """Something an agent made in a task."""
+    """An output of an agent in a task."""
 
     artifact_id: NonEmpty
     parts: Parts

@@ -1,6 +1,6 @@
-"""Metadata keys for facts that A2A 1.0 has no field for.
+"""Metadata keys for facts that have no field in A2A 1.0.
 
-Metadata belongs to users, so a value of an unexpected type under one of these keys is never an error: readers use it
+Metadata belongs to users, so a value of an unexpected type under one of these keys is never an error. Readers use it
 only if it has the documented type.
 """
 
@@ -23,18 +23,20 @@ STREAM_CONFIG = "stream_config"
 """Send request: `{"include_intermediates": bool, "buffer_size": bytes}`."""
 
 HOLD = "accord/hold"
-"""Send request: `true` makes a task that nobody works on until it is executed. It has our name in it: a word that
-means something else to a caller must not keep a task from being run."""
+"""Send request: `true` creates a held task, which does not start until it is executed. The key contains our name so
+that a caller's own word of the same name cannot keep a task from running.
+"""
 
 REASON = "reason"
 """Cancel request: why the caller cancels."""
 
 ORIGINAL_STATE = "originalState"
-"""Task: the exact state, where the dialect it came through has only a coarser one."""
+"""Task: the exact state, where its dialect has only a coarser one."""
 
 USAGE = "usage"
-"""Task and status: `{"inputTokens", "outputTokens", "totalTokens", "cost", "models"}`, what it has used so far."""
+"""Task and status: usage so far, as `{"inputTokens", "outputTokens", "totalTokens", "cost", "models"}`."""
 
 BUDGET = "budget"
-"""Message: `{"maxTokens", "maxCost", "deadline"}`, what its task may use. Unlike the others it is refused if it is
-wrong: who limits what is spent must not find out later that nothing was limited."""
+"""Message: limits of its task, as `{"maxTokens", "maxCost", "deadline"}`. Unlike the other keys, an invalid value is
+refused: a caller that limits spending must not find out later that nothing was limited.
+"""

@@ -1,6 +1,6 @@
-"""The parts inside a model value: all of them, or each replaced.
+"""Access to the parts inside a model value: list all, or replace each.
 
-Stores keep large parts apart, bindings give some a URL; only where parts are is known here.
+Stores keep large parts separately, and bindings replace some by URLs. This module only locates parts.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,11 +24,11 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     ArtifactUpdate: ("artifact",),
     MessageUpdate: ("message",),
 }
-"""Type -> the fields below which parts are changed."""
+"""Type -> its fields that contain parts."""
 
 
 def parts_of(value: Any) -> Sequence[Part]:
-    """Return every part below a value; every event that is stored passes here."""
+    """Return every part inside a value. Called for each stored event."""
     return _PARTS[type(value)](value)
 
 
@@ -54,11 +54,11 @@ _PARTS: dict[type, Callable[[Any], Sequence[Part]]] = {
     ArtifactUpdate: attrgetter("artifact.parts"),
     MessageUpdate: attrgetter("message.parts"),
 }
-"""Type -> how its parts are found."""
+"""Type -> function that returns its parts."""
 
 
 def with_parts(value: Holder, change: Callable[[Part], Part]) -> Holder:
-    """Return a value with every part changed; what has no changed part is returned itself."""
+    """Return a value with every part changed; an unchanged value is returned itself."""
     return cast(Holder, _changed(value, change))
 
 

@@ -1,13 +1,13 @@
 """Webhook configurations: address, authentication and events of a webhook.
 
-Delivery itself (retries, signatures, address checks) is `engine.webhook_delivery`; the payload's shape is a dialect's.
+`engine.webhook_delivery` delivers (retries, signatures, address checks). Dialects define the payload.
 """
 
 from accord.model.base import A2AModel, Choice, NonEmpty
 
 
 class PushFormat(Choice):
-    """What a webhook body holds: the whole task, one stream event, or `{taskId, status, result}`."""
+    """The content of a webhook body: the whole task, one stream event, or `{taskId, status, result}`."""
 
     TASK = "task"
     EVENT = "event"
@@ -15,7 +15,7 @@ class PushFormat(Choice):
 
 
 class Authentication(A2AModel):
-    """The `Authorization` header a webhook wants: `{scheme} {credentials}`."""
+    """The `Authorization` header of a webhook's deliveries: `{scheme} {credentials}`."""
 
     scheme: NonEmpty
     credentials: str | None = None
@@ -24,9 +24,9 @@ class Authentication(A2AModel):
 class PushConfig(A2AModel):
     """One webhook of one task.
 
-    `payload_format` and `events` are ours, accepted in every dialect and never sent to one that does not know them.
-    Without `events` a webhook is told every change of state and, if it gets events, artifacts; with them, what has one
-    of these names: `status`, `artifact`, `message`, `*`, or a state.
+    `payload_format` and `events` are Accord's own, accepted in every dialect and never sent in one without them.
+    Without `events` a webhook gets every change of state and, if its format is `event`, artifacts. With `events`, it
+    gets only those named: `status`, `artifact`, `message`, `*`, or a state.
     """
 
     url: NonEmpty

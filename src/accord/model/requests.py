@@ -1,6 +1,6 @@
-"""Requests of the A2A operations, and the pages that answer lists.
+"""Requests of the A2A operations, and pages of results.
 
-Their meaning and authorization are in `service.service`.
+`service.service` executes and authorizes them.
 """
 
 from typing import Annotated, Any
@@ -20,7 +20,7 @@ MAX_PAGE_SIZE = 100
 
 
 class SendConfiguration(A2AModel):
-    """How the caller wants a send to be answered."""
+    """The caller's settings for the response to a send."""
 
     accepted_output_modes: tuple[str, ...] = ()
     task_push_notification_config: PushConfig | None = None
@@ -38,7 +38,7 @@ class SendRequest(A2AModel, gc=False):  # like the message that it carries
 
     @property
     def timeout_ms(self) -> int | None:
-        """How long the task may take, if the caller said so."""
+        """The caller's time limit for the task in milliseconds, if any."""
         found = self._hints(metadata_keys.TASK_CONFIG).get("timeout")
         return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None
 
@@ -50,7 +50,7 @@ class SendRequest(A2AModel, gc=False):  # like the message that it carries
 
     @property
     def is_held(self) -> bool:
-        """Whether the task that it makes waits until it is executed; a message to an open task makes none."""
+        """Whether to create a held task. A message to an open task creates none."""
         return self.metadata is not None and self.metadata.get(metadata_keys.HOLD) is True and not self.message.task_id
 
     @property
@@ -90,7 +90,7 @@ class TaskFilter(A2AModel):
     tenant: str | None = None
 
     def __post_init__(self) -> None:
-        """Bring the timestamp into its one form, or refuse it."""
+        """Normalize the timestamp, or refuse it."""
         if self.status_timestamp_after is not None:
             exact = named_timestamp("statusTimestampAfter", self.status_timestamp_after)
             force_setattr(self, "status_timestamp_after", exact)
@@ -114,13 +114,13 @@ class CancelRequest(A2AModel):
 
     @property
     def reason(self) -> str | None:
-        """Why the caller cancels, if it said so."""
+        """The caller's reason for the cancellation, if any."""
         found = (self.metadata or {}).get(metadata_keys.REASON)
         return found if isinstance(found, str) else None
 
 
 class SubscribeRequest(A2AModel):
-    """Follow one task."""
+    """Subscribe to one task."""
 
     id: NonEmpty
     tenant: str | None = None
@@ -153,7 +153,7 @@ class PushDeleteRequest(A2AModel):
 
 
 class CardRequest(A2AModel):
-    """Read the card that only authenticated callers see."""
+    """Read the extended card, which is only for authenticated callers."""
 
     tenant: str | None = None
 
@@ -172,4 +172,4 @@ Request = (
 )
 
 Result = Task | Message | TaskPage | PushConfig | PushPage | AgentCard | int
-"""What a non-streaming operation answers; deleting webhooks answers how many there were."""
+"""Result of a unary operation; deleting webhooks returns their number."""

@@ -1,6 +1,6 @@
 """Security schemes and requirements of a card, in A2A 1.0's form.
 
-`auth.authentication` enforces them, `client` satisfies them. Dialects have two other spellings.
+`auth.authentication` enforces them, `client` satisfies them. Other dialects have two other spellings.
 """
 
 from accord.model.base import A2AModel, NonEmpty
@@ -106,18 +106,18 @@ class SecurityScheme(A2AModel):
     mtls_security_scheme: MutualTlsScheme | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a scheme that is none or two things at once."""
+        """Refuse a scheme without a form or with several."""
         if sum(getattr(self, name) is not None for name in self.__struct_fields__) != 1:
             raise ValueError("A security scheme needs exactly one of its five forms")
 
 
 class Scopes(A2AModel):
-    """The scopes that one scheme must grant."""
+    """The required scopes of one scheme."""
 
     list: tuple[str, ...] = ()
 
 
 class SecurityRequirement(A2AModel):
-    """Schemes that are needed together; a list of requirements offers alternatives."""
+    """Schemes that are required together; a list of requirements offers alternatives."""
 
     schemes: dict[str, Scopes] = {}

@@ -1,6 +1,6 @@
 """A task: one unit of work with a state, a history and artifacts.
 
-Which state may follow which is `protocol.lifecycle`; where tasks are kept is `storage`.
+`protocol.lifecycle` defines the transitions between states. `storage` stores tasks.
 """
 
 from msgspec.structs import force_setattr
@@ -25,14 +25,14 @@ class TaskState(Choice):
 
 
 class TaskStatus(A2AModel):
-    """A state, when it was entered and what the agent says about it."""
+    """A state, its time, and the agent's message about it."""
 
     state: TaskState
     message: Message | None = None
     timestamp: str | None = None
 
     def __post_init__(self) -> None:
-        """Bring the timestamp into its one form, or refuse it."""
+        """Normalize the timestamp, or refuse it."""
         if self.timestamp is not None and (exact := named_timestamp("timestamp", self.timestamp)) != self.timestamp:
             force_setattr(self, "timestamp", exact)
 
@@ -49,9 +49,9 @@ class Task(A2AModel):
 
     @property
     def created_at(self) -> str | None:
-        """When the task was created: as another system stated it, else from its time-ordered id, else unknown.
+        """When the task was created: as another system stated it, else from its time-ordered id, else the status time.
 
-        Ids made here are UUIDv7, whose first 48 bits are the creation time in milliseconds, so no dialect needs a
+        Ids of this server are UUIDv7, whose first 48 bits are the creation time in milliseconds, so no dialect needs a
         field that A2A 1.0 does not have.
         """
         stated = (self.metadata or {}).get(metadata_keys.CREATED_AT)

@@ -1,7 +1,7 @@
 """Usage and budgets of tasks: tokens and cost.
 
-These are pure values, and the one way in which a caller states a budget: `{"maxTokens", "maxCost", "deadline"}` in the
-metadata of a message. Sums are stored by `storage.commands.steps`, executions report to `engine.budgets`.
+Usage and budgets are pure values. A caller states a budget as `{"maxTokens", "maxCost", "deadline"}` in the metadata of
+a message. `storage.commands.steps` stores sums, and executions report to `engine.budgets`.
 """
 
 from datetime import datetime
@@ -19,24 +19,24 @@ from accord.protocol.codec import invalid_field
 N = TypeVar("N", int, float)
 
 DIGITS = 9
-"""Places of a cost that count: a token may cost less than a millionth, and sums of fractions show no stray digits."""
+"""Decimal places of a cost: a token may cost less than a millionth, and sums of fractions show no stray digits."""
 
 MAX_BUDGET = 2.0**53
-"""The largest budget: no JSON number beyond is read by everybody as it is written."""
+"""The largest budget. Not every reader represents larger JSON numbers exactly."""
 
 FARTHEST_SECONDS = 100.0 * 365 * 24 * 3600
-"""A deadline later than that is a mistake of units."""
+"""Maximum seconds until a deadline. A later deadline is a mistake of units."""
 
 
 class TokenUsage(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was used, of all models or of one."""
+    """Tokens and cost used, of all models or of one."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what no model can have used."""
+        """Refuse negative and infinite values."""
         if self.input_tokens < 0 or self.output_tokens < 0 or not (isfinite(self.cost) and self.cost >= 0):
             raise ValueError("Tokens and costs that were used are not negative, and finite")
 
@@ -46,7 +46,7 @@ class TokenUsage(Struct, frozen=True, kw_only=True, rename="camel"):
         return self.input_tokens + self.output_tokens
 
     def and_(self, more: "TokenUsage") -> "TokenUsage":
-        """Return both together."""
+        """Return the sum of both."""
         return TokenUsage(
             input_tokens=self.input_tokens + more.input_tokens,
             output_tokens=self.output_tokens + more.output_tokens,
@@ -54,7 +54,7 @@ class TokenUsage(Struct, frozen=True, kw_only=True, rename="camel"):
         )
 
     def beyond(self, other: "TokenUsage") -> "TokenUsage":
-        """Return what is more than another; what is less counts as nothing."""
+        """Return the excess over another usage; negative differences count as zero."""
         return TokenUsage(
             input_tokens=max(0, self.input_tokens - other.input_tokens),
             output_tokens=max(0, self.output_tokens - other.output_tokens),
@@ -63,12 +63,12 @@ class TokenUsage(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TotalUsage(TokenUsage, frozen=True, kw_only=True):
-    """What a task has used in all, as it shows it itself: `usage` in its metadata."""
+    """The total usage of a task, as in `usage` of its metadata."""
 
     models: dict[str, TokenUsage] = {}
 
     def since(self, before: "TotalUsage") -> list[tuple[TokenUsage, str | None]]:
-        """Return what was used since then, model by model, and at last what no model is named for."""
+        """Return the usage since `before`, per model, and last the usage without a model."""
         found: list[tuple[TokenUsage, str | None]] = [
             (use.beyond(before.models.get(model, TokenUsage())), model) for model, use in self.models.items()
         ]
@@ -80,7 +80,7 @@ class TotalUsage(TokenUsage, frozen=True, kw_only=True):
 
 
 class Budget(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What one task may use up, together with the tasks that it starts; None is no limit."""
+    """Limits for one task together with its child tasks; None means unlimited."""
 
     max_tokens: int | None = None
     max_cost: float | None = None
@@ -93,14 +93,14 @@ class Budget(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tr
         )
 
     def left(self, used: TokenUsage) -> "Budget":
-        """Return what of it is left."""
+        """Return the remaining budget."""
         return Budget(
             max_tokens=None if self.max_tokens is None else max(0, self.max_tokens - used.tokens),
             max_cost=None if self.max_cost is None else max(0.0, round(self.max_cost - used.cost, DIGITS)),
         )
 
     def over(self, used: TokenUsage) -> str | None:
-        """Return what its caller is told if more was used; all of it may be."""
+        """Return the error message if the usage exceeds the budget, else None."""
         if self.max_tokens is not None and used.tokens > self.max_tokens:
             return f"The budget of {self.max_tokens} tokens is spent"
         if self.max_cost is not None and used.cost > self.max_cost:
@@ -109,14 +109,14 @@ class Budget(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tr
 
 
 class BudgetAccount(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What a task has used so far, with the tasks that it has started, and what it may."""
+    """The usage of a task, with that of its child tasks, and its budget."""
 
     used: TokenUsage = TokenUsage()
     models: dict[str, TokenUsage] = {}
     budget: Budget = Budget()
 
     def charged(self, use: TokenUsage, model: str | None) -> "BudgetAccount":
-        """Return the account after a use, of a model if that is known."""
+        """Return the account with more usage, of a model if known."""
         models = self.models
         if model is not None:
             models = {**models, model: models.get(model, TokenUsage()).and_(use)}
@@ -128,7 +128,7 @@ class BudgetAccount(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 
     @property
     def shown(self) -> dict[str, Any]:
-        """How callers see it: `usage` in the metadata of their task."""
+        """The usage in the metadata of the task, as callers see it."""
         shown: dict[str, Any] = msgspec.to_builtins(self.used)
         shown["totalTokens"] = self.used.tokens
         if self.models:
@@ -145,12 +145,12 @@ class BudgetRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
     @property
     def budget(self) -> Budget:
-        """What of it is counted."""
+        """The limits on tokens and cost."""
         tokens = None if self.max_tokens is None else int(self.max_tokens)
         return Budget(max_tokens=tokens, max_cost=self.max_cost)
 
     def deadline_at(self, now_ms: int) -> int | None:
-        """Return when the task must be done, in epoch milliseconds; whoever repeats a message may do so after that."""
+        """Return the deadline in epoch milliseconds. A message may still be repeated after it."""
         match self.deadline:
             case None:
                 return None
@@ -162,7 +162,7 @@ class BudgetRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 
 def read_budget_request(metadata: Metadata | None, where: str = "message.metadata") -> BudgetRequest | None:
-    """Return the budget that metadata state; raises InvalidParams, which names the member that is wrong."""
+    """Return the budget in metadata; raises InvalidParams, which names the invalid member."""
     if metadata is None or metadata_keys.BUDGET not in metadata:
         return None
     field = f"{where}.{metadata_keys.BUDGET}"
@@ -179,7 +179,7 @@ def read_budget_request(metadata: Metadata | None, where: str = "message.metadat
 
 
 def read_usage(metadata: Metadata | None) -> TotalUsage | None:
-    """Return what a task's metadata say that it has used; what cannot be understood counts as not said."""
+    """Return the usage in a task's metadata, or None if missing or invalid."""
     try:
         found = msgspec.convert(
             (metadata or {}).get(metadata_keys.USAGE), TotalUsage, strict=False
@@ -190,18 +190,18 @@ def read_usage(metadata: Metadata | None) -> TotalUsage | None:
 
 
 def read_budget(metadata: Metadata | None) -> Budget:
-    """Return what of a message's budget is counted."""
+    """Return the limits of a message's budget."""
     found = read_budget_request(metadata)
     return Budget() if found is None else found.budget
 
 
 def budget_metadata(budget: Budget) -> Metadata | None:
-    """Return the metadata of a message that states a budget, if it has limits."""
+    """Return message metadata with a budget, or None if it has no limits."""
     return None if budget == Budget() else {metadata_keys.BUDGET: msgspec.to_builtins(budget)}
 
 
 def _time(text: str) -> datetime | None:
-    """Return a time that is stated with its zone."""
+    """Return a time that states its zone, or None."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
@@ -210,7 +210,7 @@ def _time(text: str) -> datetime | None:
 
 
 def smaller_limit(one: N | None, other: N | None) -> N | None:
-    """Return the smaller of two limits, of which either may be none."""
+    """Return the smaller of two limits, of which either may be None."""
     if one is None or other is None:
         return other if one is None else one
     return min(one, other)

@@ -1,11 +1,11 @@
 """Signatures on agent cards: JWS over canonical JSON (A2A 1.0, 8.4; RFC 8785).
 
-A card is signed and verified as the document that is served, because what is signed must be what is read.
-Implementations disagree on what of a card is signed (see `payloads`), so each reading gets a signature of its own and
-any of them is accepted, but it covers no more than what it reads: a verifier gets that, and must read nothing else. Our
-signatures also name the digest of the specification's reading. Otherwise a member that a weaker reading leaves out,
-such as a security requirement without scopes, could be removed. Keys are pinned: a card's `jku` is written for others
-and never followed here.
+A card is signed and verified as the document that is served, because the signed bytes must be the ones that are read.
+Implementations disagree on which members of a card are signed (see `payloads`), so each reading gets its own signature
+and any of them is accepted. A signature covers only the members of its reading: a verifier gets those, and must read
+nothing else. Our signatures also contain the digest of the specification's reading. Otherwise a member that a weaker
+reading leaves out, such as a security requirement without scopes, could be removed. Keys are pinned: a card's `jku` is
+written for other verifiers and never fetched here.
 """
 
 import base64
@@ -32,7 +32,7 @@ from accord.protocol.jose import BadSignature
 from accord.protocol.operations import DialectName
 
 MAX_CANONICAL_DEPTH = 100
-"""As deep as JSON from a stranger may be nested anywhere else here."""
+"""Maximum nesting, the same as for all other untrusted JSON."""
 
 
 class NotCanonical(ValueError):
@@ -40,7 +40,7 @@ class NotCanonical(ValueError):
 
 
 def encode_canonical(value: Any) -> bytes:
-    """Return the canonical form of plain data, as JSON decoders give it."""
+    """Return the canonical form of plain data, as produced by JSON decoders."""
     try:
         return _write(value, 1).encode()
     except UnicodeEncodeError:
@@ -73,20 +73,20 @@ def _sorted(names: dict[Any, Any]) -> list[str]:
 
 
 def _text(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)  # escapes quotes, backslashes and control characters as 3.2.2.2 says
+    return json.dumps(text, ensure_ascii=False)  # escapes quotes, backslashes and control characters as in 3.2.2.2
 
 
 def _integer(value: int) -> str:
-    """Write an integer that is the same to readers who have only doubles: others would be signed as a neighbour."""
+    """Write an integer that a double represents exactly; others would be signed as a neighboring value."""
     if abs(value) >= 10**21 or (abs(value) >= 2**53 and write_number(float(value)) != str(value)):
         raise NotCanonical("An integer that is no double")
     return str(value)
 
 
 def write_number(value: float) -> str:
-    """Write a double as ECMAScript does (Number::toString), from the shortest digits that mean it.
+    """Write a double as ECMAScript does (Number::toString), from its shortest exact digits.
 
-    Python's `repr` finds the same digits; only where it puts the point and when it writes an exponent differs.
+    Python's `repr` finds the same digits. Only the position of the point and the use of an exponent differ.
     """
     if value == 0:
         return "0"  # minus zero as well
@@ -108,26 +108,26 @@ def _place_point(digits: str, point: int) -> str:
 
 
 MAX_SIGNATURES = 16
-"""Signatures of one card that are looked at; each costs a verification."""
+"""Maximum signatures of one card that are checked; each costs a verification."""
 
 _ALGORITHMS = {kind: alg for alg, kind in reversed(jose.KEY_TYPES.items())} | {("OKP", "Ed25519"): "EdDSA"}
-"""Type and curve of a key -> the algorithm to sign with: the one that most verifiers know."""
+"""Type and curve of a key -> the signing algorithm that most verifiers support."""
 
 _EXPLICIT = frozenset({"documentation_url", "icon_url"})
-"""Text that may be there and empty: protobuf's `optional`. Other text that is not required is empty by being absent."""
+"""Text that may be present and empty: protobuf's `optional`. Other optional text is absent when empty."""
 
 _document = Decoder(dict[str, Any])
 
 
 class UntrustedCard(Exception):
-    """No signature of the card is by a key that is trusted."""
+    """No signature of the card is by a trusted key."""
 
 
 class VerifiedCard(Struct, frozen=True, kw_only=True):
-    """What somebody has signed of a card: the name of their key, and a document with all that the signature covers.
+    """The signed content of a card: the name of the key, and a document with all members that the signature covers.
 
-    Where it is not `is_whole`, members were left out that anybody may have added or changed. The signatures are still
-    there, for others who want to verify the same.
+    Without `is_whole`, members were left out that anyone may have added or changed. The signatures are included, for
+    further verifiers.
     """
 
     key: str
@@ -136,7 +136,7 @@ class VerifiedCard(Struct, frozen=True, kw_only=True):
 
 
 class CardSigningKey(Struct, frozen=True, kw_only=True):
-    """A private key with its name and algorithm; `jku` tells verifiers where its public half is served."""
+    """A private key with its name and algorithm; `jku` is the URL of its public half, for verifiers."""
 
     key: Key
     kid: str
@@ -153,7 +153,7 @@ class CardSigningKey(Struct, frozen=True, kw_only=True):
 
 
 def read_signing_key(jwk: bytes, jku: str | None = None) -> CardSigningKey:
-    """Read a private key in JWK form; without a `kid` it is named by its thumbprint (RFC 7638)."""
+    """Read a private key in JWK form; without a `kid` its name is its thumbprint (RFC 7638)."""
     try:
         key = JWKRegistry.import_key(msgspec.json.decode(jwk, type=dict[str, Any]))
     except (MsgspecError, JoseError, ValueError, TypeError, KeyError):
@@ -166,7 +166,7 @@ def read_signing_key(jwk: bytes, jku: str | None = None) -> CardSigningKey:
 
 
 def sign_card(document: bytes, key: CardSigningKey) -> bytes:
-    """Return a card with signatures added to those that it has, one for each way to read it."""
+    """Return a card with added signatures, one for each reading."""
     signed = payloads(document)
     header = {"alg": key.alg, "typ": "JOSE", "kid": key.kid, "card_digest": _digest(signed[0])}
     if key.jku:
@@ -180,14 +180,15 @@ def sign_card(document: bytes, key: CardSigningKey) -> bytes:
 
 
 def verify_card(document: bytes, keys: Iterable[Key], now: float) -> VerifiedCard:
-    """Return what a trusted key has signed of a card, as much as there is, or raise UntrustedCard.
+    """Return the part of a card that a trusted key has signed, the largest possible, or raise UntrustedCard.
 
-    A signature over the whole document covers all of it. One as A2A 1.0 has it covers the members of A2A 1.0 and not
-    those that other dialects read: 0.3's `url` and `additionalInterfaces`, AgentVault's `authSchemes` and `tokenUrl`.
-    One by an official SDK does not cover either what is empty, such as a requirement without scopes. One with our
-    digest covers all members of A2A 1.0 by any reading.
+    - A signature over the whole document covers all of it.
+    - A signature as in A2A 1.0 covers the members of A2A 1.0. It does not cover those that other dialects read: 0.3's
+      `url` and `additionalInterfaces`, AgentVault's `authSchemes` and `tokenUrl`.
+    - A signature by an official SDK also does not cover empty members, such as a requirement without scopes.
+    - A signature with our digest covers all members of A2A 1.0 by any reading.
 
-    Keys are pinned by their `kid`; one with an `exp` that has passed, or with `revoked`, verifies nothing any more.
+    Keys are pinned by their `kid`. A key with a past `exp`, or with `revoked`, verifies nothing.
     """
     trusted = [key for key in keys if _is_valid(key, now)]
     try:
@@ -217,7 +218,7 @@ def verify_card(document: bytes, keys: Iterable[Key], now: float) -> VerifiedCar
 
 
 def _states_requirements(reading: dict[str, Any]) -> bool:
-    """Whether a card that declares security schemes says what it requires.
+    """Whether a card that declares security schemes states its requirements.
 
     The official SDKs sign no requirement without scopes, so a card without any may have had one.
     """
@@ -253,21 +254,21 @@ def _is_by(key: Key, alg: str, protected: str, signature: str, payload: bytes) -
 
 
 def _is_valid(key: Key, now: float) -> bool:
-    """Whether a pinned key may still be used; `exp` and `revoked` are those of OpenID Federation's key sets."""
+    """Whether a pinned key is still valid; `exp` and `revoked` are those of OpenID Federation's key sets."""
     members: dict[str, Any] = dict(key.dict_value)
     expires = members.get("exp")
     return members.get("revoked") is None and (expires is None or (isinstance(expires, int | float) and now < expires))
 
 
-# --- what is signed ---------------------------------------------------------------------------------------------------
+# --- signed readings --------------------------------------------------------------------------------------------------
 
 
 def payloads(document: bytes) -> tuple[bytes, ...]:
     """Return the canonical forms of a card that verifiers may compute, each once, the specification's first.
 
-    1. 8.4.1: the members of A2A 1.0, those that are required even if they are empty.
-    2. What the official SDKs sign: the same without anything empty. It does not cover whether an empty member is there,
-       such as an alternative among `securityRequirements` that asks for no scopes.
+    1. 8.4.1: the members of A2A 1.0, including required ones that are empty.
+    2. The reading of the official SDKs: the same without anything empty. It does not cover whether an empty member
+       is present, such as an alternative among `securityRequirements` that requires no scopes.
     3. The document as it stands, which covers the members of other dialects too.
     """
     whole, *of_1_0 = _readings(document)
@@ -275,7 +276,7 @@ def payloads(document: bytes) -> tuple[bytes, ...]:
 
 
 def _readings(document: bytes) -> tuple[dict[str, Any], ...]:
-    """Return what each of the forms says, the one that covers most first."""
+    """Return the content of each form, the most complete first."""
     if codec.is_too_deep(document):
         raise NotCanonical("Nested too deeply")
     whole = codec.decode(document, _document)
@@ -287,7 +288,7 @@ def _readings(document: bytes) -> tuple[dict[str, Any], ...]:
 
 
 def _a2a_members(document: bytes) -> dict[str, Any]:
-    """Return the members of A2A 1.0 with protobuf's rules of presence, which are the model's but for empty text."""
+    """Return the members of A2A 1.0 with protobuf's rules of presence, which are the model's except for empty text."""
     dialect = DIALECTS[DialectName.V1]
     plain = dialect.encode_card(_without_empty_text(dialect.decode_card(document)))
     plain.pop("signatures", None)
@@ -309,12 +310,12 @@ def _without_empty_text(value: Any) -> Any:
 
 @cache
 def _absent(kind: type[A2AModel]) -> frozenset[str]:
-    """Return the members that are None when they are not there."""
+    """Return the members that are None when absent."""
     return frozenset(field.name for field in msgspec.structs.fields(kind) if field.default is None) - _EXPLICIT
 
 
 def _without_empty(value: Any) -> Any:
-    """Return what is left of a value without its empty members, or None."""
+    """Return a value without its empty members, or None if it is empty."""
     match value:
         case dict():
             kept = {name: left for name, member in value.items() if (left := _without_empty(member)) is not None}

@@ -1,8 +1,8 @@
-"""Agent cards in all dialects at once, and the catalog that lists many.
+"""Agent cards in all dialects at once, and the catalog of many cards.
 
-The public card is the only document in several dialects at once (B-03): their fields do not collide, except
-`capabilities`, which the generic dialect wants as a list and therefore gets on its own. With only A2A 1.0 enabled the
-card is strictly 1.0. Serving them, with their caching headers, is a binding's work.
+The public card is the only document in several dialects at once (B-03). Their fields do not collide, except
+`capabilities`, which is a list in the generic dialect and is therefore only in that dialect's own card. With only A2A
+1.0 enabled the card is strictly 1.0. Bindings serve cards and set their caching headers.
 """
 
 from collections.abc import Mapping, Set
@@ -21,13 +21,13 @@ from accord.protocol.operations import DialectName
 V1, V03, VAULT, GEN, RELAY = DialectName
 
 _SHARED = (V1, V03, VAULT)
-"""The dialects whose fields one document can hold together; relay reads 0.3's."""
+"""The dialects whose fields fit into one document; relay reads 0.3's."""
 
 
 def encode_card(card: AgentCard, enabled: Set[DialectName], only: DialectName | None = None) -> bytes:
-    """Write the card for the enabled dialects together, or for one that the caller asked for."""
+    """Write the card for all enabled dialects together, or for the one in `only`."""
     if V1 is not only and (only is not None or enabled != {V1}):
-        card = replace(card, signatures=())  # they were made over the 1.0 card alone (8.4) and verify nothing else
+        card = replace(card, signatures=())  # they cover the 1.0 card alone (8.4) and verify nothing else
     if only is not None:
         return codec.encode(_written(card, only))
     document: dict[str, Any] = {}
@@ -41,9 +41,9 @@ def encode_card(card: AgentCard, enabled: Set[DialectName], only: DialectName | 
 
 
 def decode_card(data: bytes) -> AgentCard:
-    """Read a card of any dialect, told apart by the members that only one of them has.
+    """Read a card of any dialect, recognized by the members that only one dialect has.
 
-    A name in a registry is AgentVault's, but cards of 0.3, which always have a `version`, are given one as well.
+    A registry name is AgentVault's. Cards of 0.3 may contain one as well, but always have a `version`.
     """
     look = codec.decode(data, _card_look)
     if look.supported_interfaces is not None:
@@ -70,14 +70,17 @@ _card_look = Decoder(_CardLook)
 
 
 def _written(card: AgentCard, dialect: DialectName) -> dict[str, Any]:
-    """Write a card in a dialect; 0.3 has extended ones for the authenticated (7.10): where nobody can be, none."""
+    """Write a card in a dialect; in 0.3 the extended card requires authentication (7.10), and so security schemes."""
     if dialect in (V03, RELAY) and not card.security_schemes:
         card = replace(card, capabilities=replace(card.capabilities, extended_agent_card=None))
     return DIALECTS[dialect].encode_card(card)
 
 
 def _with_provider(card: AgentCard) -> AgentCard:
-    """AgentVault wants a provider, and half of one breaks the others' readers: whom it derives stands for all."""
+    """Return a card with a provider, derived if missing, for all dialects.
+
+    AgentVault requires a provider, and an incomplete one breaks readers of other dialects.
+    """
     if card.provider is not None or not card.supported_interfaces:
         return card
     owner = DIALECTS[VAULT].encode_card(card)["provider"]["name"]
@@ -97,7 +100,7 @@ def _with_generic(document: dict[str, Any], card: AgentCard) -> dict[str, Any]:
 
 
 def _merged(first: Any, second: Any) -> Any:
-    """Put two documents together; where both say something that is no container, the first is kept."""
+    """Merge two documents; where both have a value that is not a container, the first is kept."""
     if isinstance(first, dict) and isinstance(second, dict):
         extra = {key: value for key, value in second.items() if key not in first}
         return {key: _merged(value, second[key]) if key in second else value for key, value in first.items()} | extra
@@ -120,10 +123,10 @@ CARD_TYPE = "application/a2a-agent-card+json"
 def encode_catalog(cards: Mapping[str, AgentCard]) -> bytes:
     """Write the AI Catalog (ai-catalog.io, 1.0) of the agents whose cards are at these URLs.
 
-    Names and descriptions repeat the cards', so that a directory need not fetch each to show them.
+    Names and descriptions repeat the cards', so that a directory need not fetch each card to show them.
     """
     hosts = [urlsplit(url).hostname or "" for url in cards]
-    own = [card for card in cards.values() if _name(card) == card.name]  # others have the names of a registry
+    own = [card for card in cards.values() if _name(card) == card.name]  # others have registry names
     providers = [card.provider.organization for card in own if card.provider is not None]
     document: dict[str, Any] = {
         "specVersion": "1.0",
@@ -150,5 +153,5 @@ def _entry(url: str, host: str, card: AgentCard) -> dict[str, Any]:
 
 
 def _name(card: AgentCard) -> str:
-    """Return what an agent is called where many are: by the name that it has in a registry, if it is in one."""
+    """Return the name of an agent in a list: its registry name, if any, else that of its card."""
     return (card.profile and card.profile.human_readable_id) or card.name

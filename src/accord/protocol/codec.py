@@ -1,7 +1,7 @@
-"""JSON encoding and decoding, with every failure turned into one of our errors.
+"""JSON encoding and decoding, with every failure turned into an `AccordError`.
 
-It knows nothing of A2A but its one form of time. Everything that reads bytes from a stranger goes through here, so that
-no input can raise anything but `AccordError`.
+It is independent of A2A except for its timestamps. All code that reads untrusted bytes uses it, so that no input can
+raise anything but `AccordError`.
 """
 
 import json
@@ -25,16 +25,16 @@ _BUT_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 _BUT_VALUES = bytes(set(range(256)) - set(b',[{"'))
 
 MAX_DEPTH = 100
-"""How deeply JSON from a stranger may be nested: as in protobuf, and well below what recursion can take."""
+"""Maximum nesting of untrusted JSON: as in protobuf, and well below the recursion limit."""
 
 MAX_VALUES = 500_000
-"""Values in one body from a stranger: millions would take seconds to read, and thirty times the body's own memory.
+"""Maximum values in one untrusted body: millions would take seconds to read, and thirty times the body's own memory.
 
-It leaves eight bytes for each value of the largest data part, which numbers and names of members need on average.
+It leaves eight bytes for each value of the largest data part, which is the average of numbers and member names.
 """
 
 MAX_REREAD = 1024 * 1024
-"""Bytes that are read a second time to name a field: ten times slower than the first, so it must not take long."""
+"""Maximum bytes that are read a second time to name a field. That is ten times slower, so it must not take long."""
 
 encode = msgspec.json.Encoder().encode
 """Encode a model value, or plain data, as compact JSON."""
@@ -43,7 +43,7 @@ encode = msgspec.json.Encoder().encode
 def decode(data: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> T:
     """Decode and validate JSON.
 
-    Raises `ParseError` for what is not JSON and `InvalidParams`, naming the field, for what has the wrong shape.
+    Raises `ParseError` for invalid JSON and `InvalidParams`, naming the field, for the wrong shape.
     """
     try:
         return decoder.decode(data)
@@ -56,9 +56,9 @@ def decode(data: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 def check_utf8(data: bytes) -> None:
-    """Refuse bytes that are not UTF-8, as JSON has to be: the decoder looks only at strings that it keeps.
+    """Refuse bytes that are not UTF-8, as JSON requires; the decoder checks only the strings that it keeps.
 
-    For where a body comes in, once; what does not change the answer, `decode` leaves alone.
+    Call it once, where a body arrives. `decode` does not check strings that do not change the result.
     """
     try:
         if not data.isascii():
@@ -68,7 +68,7 @@ def check_utf8(data: bytes) -> None:
 
 
 def check_form(data: bytes) -> None:
-    """Refuse JSON that has too many values or is nested too deeply, before any object is made of it."""
+    """Refuse JSON that has too many values or is nested too deeply, before any object is created from it."""
     if has_too_many(data):
         raise RequestTooLarge(f"The JSON has more than {MAX_VALUES} values")
     if is_too_deep(data):
@@ -76,12 +76,12 @@ def check_form(data: bytes) -> None:
 
 
 def too_deep() -> InvalidRequest:
-    """Return the refusal of a body that is nested too deeply."""
+    """Return the error for a body that is nested too deeply."""
     return InvalidRequest(f"The JSON is nested too deeply; at most {MAX_DEPTH} levels are accepted")
 
 
 def has_too_many(data: bytes, limit: int = MAX_VALUES) -> bool:
-    """Whether JSON has more values than `limit`, as commas and brackets tell. What is no JSON may get either answer."""
+    """Whether JSON has more values than `limit`, counted by commas and brackets. Invalid JSON may get either result."""
     if len(data) <= limit or sum(map(data.count, b",[]{}")) <= limit:
         return False
     plain = _without_escapes(data)
@@ -91,12 +91,12 @@ def has_too_many(data: bytes, limit: int = MAX_VALUES) -> bool:
 
 
 def is_too_deep(data: bytes, limit: int = MAX_DEPTH) -> bool:
-    """Whether JSON is nested more deeply than `limit`. What is no JSON may get either answer."""
+    """Whether JSON is nested more deeply than `limit`. Invalid JSON may get either result."""
     if data.count(b"[") + data.count(b"{") <= limit:
         return False
     brackets = _outside_strings(_without_escapes(data), _BUT_BRACKETS).translate(_ONE_KIND)
     if 2 * brackets.count(b"]") > len(brackets):
-        return False  # more are closed than opened, of which the decoder knows more to say
+        return False  # more are closed than opened; the decoder's error is more precise
     for _ in range(limit):
         if not brackets:
             return False
@@ -105,15 +105,15 @@ def is_too_deep(data: bytes, limit: int = MAX_DEPTH) -> bool:
 
 
 def _without_escapes(data: bytes) -> bytes:
-    """Leave out escaped quotes, so that every quote begins or ends a string."""
+    """Remove escaped quotes, so that every quote begins or ends a string."""
     return data.replace(b"\\\\", b"").replace(b'\\"', b"")
 
 
 def _outside_strings(data: bytes, unwanted: bytes) -> bytes:
-    """Return what is outside of strings but for the `unwanted`.
+    """Return the bytes outside of strings, without the `unwanted` ones.
 
-    Two quotes with nothing wanted between them cancel out. A pattern would take a step for each string, of which there
-    may be too many.
+    Two quotes with only unwanted bytes between them cancel out. A regular expression would take a step for each string,
+    of which there may be too many.
     """
     return b"".join(data.translate(None, unwanted).replace(b'""', b"").split(b'"')[::2])
 
@@ -129,7 +129,7 @@ def convert(value: Any, to: type[T], *, strict: bool = True) -> T:
 
 
 def invalid(error: msgspec.ValidationError) -> InvalidParams:
-    """Turn a validation failure into our error, with the field's path and the reason."""
+    """Convert a validation failure to InvalidParams, with the field's path and the reason."""
     match = _AT.match(str(error))
     reason, path = (match["reason"], match["path"]) if match else (str(error), None)
     field = (path or "$").removeprefix("$").removeprefix(".")
@@ -142,13 +142,13 @@ def invalid(error: msgspec.ValidationError) -> InvalidParams:
 def _with_names(refused: InvalidParams, data: bytes) -> InvalidParams:
     """Put the names of free members, which the decoder shows as `[...]`, into the path of a number out of range.
 
-    Nothing else can be wrong with free data. It is all read again, which only a refused request has to pay for.
+    Free data can have no other error. The body is read again, at the cost of refused requests only.
     """
     ((field, reason),) = refused.violations
     if "[...]" not in field or len(data) > MAX_REREAD:
         return refused
     try:
-        # What is too large for the decoder becomes infinite; pairs keep members that are stated twice.
+        # Numbers too large for the decoder become infinite; pairs keep repeated members.
         value = json.loads(data, parse_int=float, object_pairs_hook=tuple)
         found = _infinite(value, _STEP.findall(field)) or field
     except (ValueError, RecursionError):
@@ -157,7 +157,7 @@ def _with_names(refused: InvalidParams, data: bytes) -> InvalidParams:
 
 
 def _infinite(value: Any, steps: list[tuple[str, str]], path: str = "") -> str | None:
-    """Return the path of the first infinite number that the steps, each a name, a position or any name, lead to."""
+    """Return the path of the first infinite number that matches the steps: a name, a position or any name each."""
     if not steps:
         return path if isinstance(value, float) and isinf(value) else None
     (name, at), *rest = steps
@@ -170,7 +170,7 @@ def _infinite(value: Any, steps: list[tuple[str, str]], path: str = "") -> str |
 
 
 def invalid_field(field: str, reason: str) -> InvalidParams:
-    """Return the error for one field that is wrong."""
+    """Return the error for one invalid field."""
     named = f"`{field}`: {reason}" if field else reason
     return InvalidParams(f"Invalid parameters: {named}", violations=(Violation(field, reason),))
 
@@ -184,7 +184,7 @@ def read_time(text: str | None, where: str) -> str | None:
 
 
 def plain(error: Exception) -> str:
-    """Say what is wrong with bytes that are not JSON, without quoting them."""
+    """Describe the error in bytes that are not JSON, without quoting them."""
     return (
         "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error).removeprefix("JSON is malformed: ")
     )

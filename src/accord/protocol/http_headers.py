@@ -1,12 +1,12 @@
-"""HTTP headers of ours: signatures, webhooks, and W3C trace context.
+"""Accord's HTTP headers: signatures, webhooks, and W3C trace context.
 
     X-A2A-Signature: t=1700000000,v1=<hex of HMAC-SHA256(secret, "1700000000." + body)>
     X-A2A-Signature: t=1700000000,k=partner,n=Zk3v9Q,v1=<hex of HMAC-SHA256(secret, "1700000000." + request + body)>
 
-A webhook signs its time and body. A request signs where it goes as well: `request` is the nonce `n`, a newline, the
-method, a space, the target (path and query as sent) and a newline. `k` names the secret. `n` makes equal requests of
-one second differ and may be missing. Several `v1` let a secret be changed without a gap; unknown members are ignored.
-There is no clock and no memory here: the verifier refuses what is too old or repeated.
+A webhook signs its time and body. A request also signs its destination: `request` is the nonce `n`, a newline, the
+method, a space, the target (path and query as sent) and a newline. `k` names the secret. `n` distinguishes equal
+requests within one second and may be missing. Several `v1` allow a secret to be rotated without a gap. Unknown members
+are ignored. This module has no clock and no memory: the verifier refuses old or repeated signatures.
 
     Authorization: Bearer <credentials or token>
     X-A2A-Notification-Token: <token>
@@ -14,8 +14,8 @@ There is no clock and no memory here: the verifier refuses what is too old or re
     X-A2A-Event-Id: <task>:<webhook>:<number>
 
 A webhook's signature has a digest for each key of the sender (B-09). The keys of a server are derived for each receiver
-(`receiver_key`), so one receiver can neither read nor forge what another one trusts. The same event always has the same
-id, by which a receiver detects duplicates.
+(`receiver_key`), so one receiver can neither read nor forge signatures that another trusts. The same event always has
+the same id, by which a receiver detects duplicates.
 """
 
 import hashlib
@@ -31,17 +31,17 @@ from accord.protocol import urls
 from accord.protocol.codec import invalid_field
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
-"""The headers; a process that is started finds them in its environment, in capitals."""
+"""Header names. In the environment of a child process they are in capitals."""
 
 MAX_TRACESTATE = 512
-"""Characters of vendors' state that have to be passed on (3.3.1.5); more is left out, the trace goes on without."""
+"""Characters of vendors' state that must be forwarded (3.3.1.5); a longer state is dropped, and the trace continues."""
 
 _PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?P<trace>(?!0{32})[0-9a-f]{32})-(?P<span>(?!0{16})[0-9a-f]{16})-[0-9a-f]{2}")
 _STATE = re.compile(r"[\x20-\x7e]*")
 
 
 def join_trace(parent: str | None, state: str | None = None) -> str | None:
-    """Return both as one text; None if there is no valid parent, without which a state means nothing."""
+    """Return both headers as one text, or None without a valid parent, as a state alone means nothing."""
     if parent is None or not _PARENT.fullmatch(parent):
         return None
     if not state or len(state) > MAX_TRACESTATE or not _STATE.fullmatch(state):
@@ -50,7 +50,7 @@ def join_trace(parent: str | None, state: str | None = None) -> str | None:
 
 
 def trace_headers(trace: str | None) -> Mapping[str, str]:
-    """Return the headers that pass a trace on; none for none."""
+    """Return the headers that propagate a trace; none without one."""
     if trace is None:
         return {}
     parent, _, state = trace.partition(" ")
@@ -58,12 +58,12 @@ def trace_headers(trace: str | None) -> Mapping[str, str]:
 
 
 def trace_variables(trace: str | None) -> Mapping[str, str]:
-    """Return the same for the environment of a process."""
+    """Return the environment variables that propagate a trace."""
     return {name.upper(): value for name, value in trace_headers(trace).items()}
 
 
 def trace_ids(trace: str | None) -> tuple[str, str] | None:
-    """Return the ids of the trace and of the span, as records name them."""
+    """Return the ids of the trace and of the span, as in log records."""
     found = None if trace is None else _PARENT.match(trace)
     return None if found is None else (found["trace"], found["span"])
 
@@ -75,10 +75,10 @@ SIGNATURE_DESCRIPTION = (
     "v1=<hex of HMAC-SHA256 over the time, a dot, the nonce, a newline, the method, a space, the path with its query, "
     "a newline and the body>; k may be left out where there is one secret, n where no request is repeated in a second"
 )
-"""What a card says of it."""
+"""The description of the scheme in a card."""
 
 SIGNATURE_WINDOW_SECONDS = 300
-"""How old a signature may be, and how far two clocks may differ."""
+"""Maximum age of a signature in seconds, and maximum difference of two clocks."""
 
 MAX_SIGNATURE_LENGTH = 1024
 
@@ -88,19 +88,19 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class SignedRequest(Struct, frozen=True, kw_only=True):
-    """What a signed request is, besides its body: no part of it can contain a newline, so none runs into the next."""
+    """The signed request line and nonce: no part can contain a newline, so none runs into the next."""
 
     method: str
     target: str
     nonce: str = ""
 
     def signed(self) -> bytes:
-        """Return what is signed of it."""
+        """Return the signed bytes of the request, without its body."""
         return f"{self.nonce}\n{self.method} {self.target}\n".encode("latin-1")
 
 
 class HmacSignature(Struct, frozen=True, kw_only=True):
-    """A header as it was received; nothing about it is proven yet."""
+    """A header as received, not verified yet."""
 
     timestamp: int
     digests: tuple[str, ...]
@@ -109,14 +109,14 @@ class HmacSignature(Struct, frozen=True, kw_only=True):
 
 
 def is_signature_scheme(scheme: ApiKeyScheme) -> bool:
-    """Whether a card asks for a signature: A2A has no word for one, so it is described as a key in its header."""
+    """Whether a card's scheme is a signature. A2A has no such scheme, so it is described as a key in its header."""
     return scheme.location == "header" and scheme.name.lower() == SIGNATURE_HEADER.lower()
 
 
 def sign_body(
     body: bytes, timestamp: int, secrets: Iterable[bytes], *, request: SignedRequest | None = None, key_id: str = ""
 ) -> str:
-    """Return the header's value, with a digest under each of the secrets."""
+    """Return the header's value, with a digest for each of the secrets."""
     names = {"k": key_id, "n": request.nonce if request else ""}
     if any(value and not _NAME.fullmatch(value) for value in names.values()):
         raise ValueError("The names of a key and a nonce are letters, digits and _ ~ -")
@@ -126,7 +126,7 @@ def sign_body(
 
 
 def parse_signature(value: str) -> HmacSignature | None:
-    """Read the header's value; what is no signature is None, and so is one that says something twice."""
+    """Read the header's value. Returns None if it is invalid or repeats a member."""
     pairs = [member.strip().partition("=")[::2] for member in value[: MAX_SIGNATURE_LENGTH + 1].split(",")]
     digests = tuple(text for name, text in pairs if name == "v1")
     said = [(name, text) for name, text in pairs if name in ("t", "k", "n")]
@@ -150,7 +150,7 @@ def parse_signature(value: str) -> HmacSignature | None:
 def find_digest(
     signature: HmacSignature, body: bytes, secrets: Iterable[bytes], *, request: SignedRequest | None = None
 ) -> str | None:
-    """Return the digest that one of the secrets makes, if the signature has it; each is compared in constant time."""
+    """Return the digest that one of the secrets produces, if the signature has it, in constant time for each."""
     signed = _signed(body, signature.timestamp, request)
     found = None
     for secret in secrets:
@@ -163,7 +163,7 @@ def find_digest(
 def is_signed_by(
     signature: HmacSignature, body: bytes, secrets: Iterable[bytes], *, request: SignedRequest | None = None
 ) -> bool:
-    """Whether one of the digests is that of one of the secrets."""
+    """Whether one of the digests is from one of the secrets."""
     return find_digest(signature, body, secrets, request=request) is not None
 
 
@@ -181,7 +181,7 @@ TASK_ID = "X-A2A-Task-Id"
 EVENT_ID = "X-A2A-Event-Id"
 
 MAX_SECRET = 4096
-"""Characters of a token or of credentials: servers commonly take 8 KiB of headers."""
+"""Characters of a token or of credentials: servers commonly accept 8 KiB of headers."""
 
 MAX_ID = 256
 
@@ -190,7 +190,7 @@ _VISIBLE = re.compile(r"[!-~]([ -~]*[!-~])?")
 
 
 def check_push_config(config: PushConfig) -> None:
-    """Refuse a webhook whose headers could not be sent, or would end early and begin another."""
+    """Refuse a webhook whose headers could not be sent, or could inject another header."""
     if len(config.id or "") > MAX_ID:
         raise invalid_field("id", f"More than {MAX_ID} characters")
     _check_secret("token", config.token)
@@ -210,7 +210,7 @@ def _check_secret(field: str, value: str | None) -> None:
 
 
 def push_headers(config: PushConfig, task_id: str, seq: int) -> dict[str, str]:
-    """Return what a webhook's headers say besides the signature; the configuration has been checked."""
+    """Return a webhook's headers except the signature; the configuration has been checked."""
     task, webhook = quote(task_id, safe=""), quote(config.id or "", safe="")
     found = {TASK_ID: task, EVENT_ID: f"{task}:{webhook}:{seq}"}
     if config.token:
@@ -221,7 +221,7 @@ def push_headers(config: PushConfig, task_id: str, seq: int) -> dict[str, str]:
 
 
 def _authorization(config: PushConfig) -> str | None:
-    """Return `{scheme} {credentials}` (1.0.1, 4.3.3); the token stands in for a scheme or credentials not stated."""
+    """Return `{scheme} {credentials}` (1.0.1, 4.3.3); `Bearer` and the token are the defaults."""
     stated = config.authentication
     scheme = stated.scheme if stated else "Bearer"
     credentials = (stated.credentials if stated else None) or config.token
@@ -229,9 +229,9 @@ def _authorization(config: PushConfig) -> str | None:
 
 
 def receiver_key(signing_key: str, url: str, tenant: str = "") -> str:
-    """Return the key that a receiver is given: of one host and port, for the webhooks of one tenant.
+    """Return the signing key of a receiver: of one host and port, for the webhooks of one tenant.
 
-    It is the HMAC-SHA256 of both under a signing key of the server, in hexadecimal, which does not give that key away.
+    It is the HMAC-SHA256 of both under a signing key of the server, in hexadecimal, which does not reveal that key.
     """
     parts = urls.split_url(url)
     port = parts.port or (80 if parts.scheme == "http" else 443)
@@ -240,12 +240,12 @@ def receiver_key(signing_key: str, url: str, tenant: str = "") -> str:
 
 
 def sign_webhook(body: bytes, at: int, keys: Iterable[str]) -> str:
-    """Return the signature of a body that is sent at a time, in seconds, under each of the keys."""
+    """Return the signature of a body for a time in seconds, with each of the keys."""
     return sign_body(body, at, (key.encode() for key in keys))
 
 
 def is_signed_webhook(signature: str, body: bytes, keys: Iterable[str], now: float) -> bool:
-    """Whether a body was signed with one of the keys, not long ago."""
+    """Whether a body was signed with one of the keys within the time window."""
     found = parse_signature(signature)
     if found is None or abs(now - found.timestamp) > SIGNATURE_WINDOW_SECONDS:
         return False

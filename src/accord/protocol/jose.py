@@ -1,7 +1,7 @@
 """Keys and signatures of JOSE (RFC 7515, 7517, 8725).
 
-A signature's own header never chooses how it is verified: its algorithm must be one that was allowed, and a key is used
-only with the algorithms that it is for. Bearer tokens are in `auth.schemes`, agent cards in `card_signatures`.
+A signature's own header never determines how it is verified: its algorithm must be an allowed one, and a key is used
+only with its own algorithms. `auth.schemes` handles bearer tokens, `card_signatures` agent cards.
 """
 
 import base64
@@ -32,7 +32,7 @@ KEY_TYPES: dict[str, tuple[str, str | None]] = {
 """Asymmetric algorithm -> the type and the curve of its keys. EdDSA is RFC 9864's Ed25519 under its older name."""
 
 SECRET_LENGTHS: dict[str, int] = {"HS256": 32, "HS384": 48, "HS512": 64}
-"""Algorithm of a shared secret -> the fewest bytes that the secret must have (RFC 7518, 3.2)."""
+"""Algorithm of a shared secret -> minimum bytes of the secret (RFC 7518, 3.2)."""
 
 RSA_BITS = range(2048, 8193)
 """Shorter keys can be broken, longer ones cost too much time for each signature."""
@@ -45,7 +45,7 @@ class BadSignature(ValueError):
 
 
 class JoseHeader(Struct, frozen=True):
-    """What a signature says about itself; unknown members are ignored, unless `crit` says that they may not be."""
+    """The header of a signature; unknown members are ignored, unless `crit` forbids it."""
 
     alg: str
     kid: str | None = None
@@ -66,7 +66,7 @@ class _Member(Struct):
     n: str = ""
 
     def is_usable(self) -> bool:
-        """Whether signatures can be verified with it: a shared secret ("oct") in a public set would be everybody's."""
+        """Whether the key can verify signatures: a shared secret ("oct") in a public set would be known to everyone."""
         if self.use != "sig" or "verify" not in (self.key_ops or ["verify"]):
             return False
         if self.kty == "RSA":
@@ -75,7 +75,7 @@ class _Member(Struct):
 
 
 class _Registry(jws.JWSRegistry):
-    """joserfc without its warnings and its opinion of members that are not used: what is allowed is decided here."""
+    """joserfc without its warnings and checks of unused members: this module decides which algorithms are allowed."""
 
     max_header_length = MAX_HEADER
     max_payload_length = 2 * 1024 * 1024
@@ -88,7 +88,7 @@ class _Registry(jws.JWSRegistry):
         return self.algorithms[name]
 
     def check_header(self, header: dict[str, Any]) -> None:
-        """Check nothing more: `read_header` did."""
+        """Check nothing: `read_header` has done it."""
 
 
 _REGISTRIES = {alg: _Registry(algorithms=[alg]) for alg in (*KEY_TYPES, *SECRET_LENGTHS)}
@@ -110,17 +110,17 @@ def read_header(segment: str) -> JoseHeader:
 
 
 def from_base64url(text: str) -> bytes:
-    """Read unpadded base64 with the alphabet for URLs, and nothing else."""
+    """Decode unpadded base64 with the alphabet for URLs, and nothing else."""
     try:
         if _BASE64URL.fullmatch(text):
             return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except binascii.Error:
-        pass  # of a length that none has
+        pass  # of an impossible length
     raise BadSignature("Not base64url")
 
 
 def read_keys(data: bytes) -> tuple[Key, ...]:
-    """Return the keys of a JWK set that can verify signatures; those that cannot are left out (RFC 7517, 5)."""
+    """Return the keys of a JWK set that can verify signatures; others are left out (RFC 7517, 5)."""
     try:
         found = _keys.decode(data).keys
     except (MsgspecError, UnicodeDecodeError, RecursionError):
@@ -132,12 +132,12 @@ def _read_key(member: dict[str, Any]) -> Key | None:
     try:
         stated = convert(member, _Member)
         return JWKRegistry.import_key(member) if stated.is_usable() else None
-    except Exception:  # what joserfc raises depends on what is broken; the other keys of the set are good all the same
+    except Exception:  # joserfc raises various errors for an invalid key; the other keys of the set are still valid
         return None
 
 
 def find_key(keys: Iterable[Key], alg: str, kid: str | None) -> Key | None:
-    """Return the one key that a signature may be verified with; without a `kid` there may be no choice."""
+    """Return the key to verify a signature with, if exactly one matches; without a `kid` any name matches."""
     fitting = [key for key in keys if _fits(key, alg) and kid in (None, key.kid)]
     return fitting[0] if len(fitting) == 1 else None
 
@@ -148,7 +148,7 @@ def _fits(key: Key, alg: str) -> bool:
 
 
 def verify_signature(signature: str, key: Key, alg: str, payload: bytes | None = None) -> bytes:
-    """Return the payload of a compact signature made with this key and algorithm; a detached one is given."""
+    """Return the payload of a compact signature by this key and algorithm; `payload` is a detached one."""
     try:
         found = jws.deserialize_compact(signature, key, registry=_REGISTRIES[alg], payload=payload)
     except (JoseError, ValueError, RecursionError) as error:

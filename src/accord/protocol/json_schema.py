@@ -1,7 +1,7 @@
 """Validation of data against a JSON Schema that a caller sent.
 
-Both come from a stranger, so the check itself is bounded: nothing is fetched or read, patterns run in linear time, and
-a schema may refer only to its own parts, without recursion. How often its parts can be visited, times the size of the
+Both are untrusted, so the check itself is bounded: nothing is fetched or read, patterns run in linear time, and a
+schema may refer only to its own parts, without recursion. The number of visits to its parts, times the size of the
 data, is limited before anything is compiled. Otherwise a kilobyte of references would run for days.
 """
 
@@ -16,7 +16,7 @@ MAX_STEPS = 2_000_000
 """Visits of schemas' parts times values of the data, in one request: some ten milliseconds of work."""
 
 MAX_EXPLAINED = 20_000
-"""Above so many steps a refusal does not say what is wrong: finding out costs a thousand times more than finding it."""
+"""Steps above which a refusal does not explain the error: explaining costs a thousand times more than detecting it."""
 
 MAX_PATTERNS = 100
 """Regular expressions in one schema; compiling one may take half a millisecond and a megabyte."""
@@ -34,11 +34,11 @@ _DRAFTS = frozenset(
         "https://json-schema.org/draft/2020-12/schema",
     }
 )
-"""Older drafts let `id` inside a schema move its references, which `_Schema` could not follow."""
+"""Supported drafts. In older ones `id` inside a schema changes its references, which `_Schema` could not resolve."""
 
 
 def check(data: Any, schema: dict[str, Any], data_at: str, schema_at: str, spent: int = 0) -> int:
-    """Refuse data that does not match its schema, and a schema that cannot be used; the paths are for refusals.
+    """Refuse data that does not match its schema, and an unusable schema; the paths are for errors.
 
     Returns the steps spent on the request so far; `spent` are those of its earlier parts.
     """
@@ -85,7 +85,7 @@ def _path(steps: list[str | int]) -> str:
 
 
 class _Schema:
-    """Counts how many parts of a schema a validator may visit, following references."""
+    """Counts the parts of a schema that a validator may visit, following references."""
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root

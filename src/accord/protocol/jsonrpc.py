@@ -1,7 +1,7 @@
 """JSON-RPC 2.0: one body in, calls out; results and errors in, one body out.
 
-It knows neither methods nor dialects. Ids are kept as the bytes that the caller sent, so that they are echoed exactly;
-bindings are above, `codec` is below.
+It is independent of methods and dialects. Ids are stored as the bytes that the caller sent, so that they are echoed
+exactly. Bindings are above, `codec` is below.
 """
 
 from typing import Any
@@ -16,14 +16,14 @@ NO_ID = b""
 NULL_ID = b"null"
 
 MAX_ID = 1024
-"""Bytes of an id: it is echoed with every event of a stream."""
+"""Maximum bytes of an id: it is echoed with every event of a stream."""
 
 MAX_BATCH = 100
-"""More calls than this in one body are refused: a batch is answered as a whole, and nobody needs more."""
+"""Maximum calls in one body: a batch is answered as a whole, and no client needs more."""
 
 
 class Call(Struct, frozen=True):
-    """One request; without an id it is a notification, which gets no answer."""
+    """One request; without an id it is a notification, which gets no response."""
 
     method: str
     params: bytes
@@ -31,12 +31,12 @@ class Call(Struct, frozen=True):
 
     @property
     def is_notification(self) -> bool:
-        """Whether the caller wants no answer."""
+        """Whether the caller expects no response."""
         return self.id == NO_ID
 
 
 class Rejected(Struct, frozen=True):
-    """An entry that is not a request, and the id to answer it with."""
+    """An entry that is not a request, and the id of its response."""
 
     error: AccordError
     id: bytes = NULL_ID
@@ -46,7 +46,7 @@ Entry = Call | Rejected
 
 
 class Batch(Struct, frozen=True):
-    """Several entries that came in one body and are answered in one."""
+    """Several entries of one body, which get one response."""
 
     entries: tuple[Entry, ...]
 
@@ -64,7 +64,7 @@ class _Answer(Struct):
 
 
 class ErrorObject(Struct, frozen=True, omit_defaults=True):
-    """The `error` member of an answer."""
+    """The `error` member of a response."""
 
     code: int
     message: str
@@ -80,7 +80,7 @@ _error = Decoder(ErrorObject)
 
 
 def decode(body: bytes) -> Entry | Batch:
-    """Read one HTTP body. What is wrong with it comes back as `Rejected`, never as an exception."""
+    """Read one HTTP body. Errors are returned as `Rejected`, never raised."""
     try:
         codec.check_utf8(body)
         codec.check_form(body)
@@ -153,23 +153,23 @@ def _unreadable(error: Exception) -> AccordError:
 
 
 def success(identifier: bytes, result: bytes) -> bytes:
-    """Return the answer that carries a result, already encoded as JSON."""
+    """Return the response with a result, already encoded as JSON."""
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (identifier or NULL_ID, result)
 
 
 def around(identifier: bytes) -> tuple[bytes, bytes]:
-    """Return the bytes of such an answer before and after its result."""
+    """Return the bytes of such a response before and after its result."""
     whole = success(identifier, b"")
     return whole[:-1], whole[-1:]
 
 
 def failure(identifier: bytes, error: ErrorObject) -> bytes:
-    """Return the answer that carries an error."""
+    """Return the response with an error."""
     return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (identifier or NULL_ID, codec.encode(error))
 
 
 def batch(answers: list[bytes]) -> bytes:
-    """Return the answer to a batch; an empty list has no answer at all."""
+    """Return the response to a batch; an empty list has no response at all."""
     return b"[%b]" % b",".join(answers)
 
 
@@ -183,7 +183,7 @@ def request(identifier: str, method: str, params: bytes) -> bytes:
 
 
 def read_answer(body: bytes) -> bytes | ErrorObject:
-    """Return the result of an answer as JSON, or its error object."""
+    """Return the result in a response as JSON, or its error object."""
     answer = codec.decode(body, _answer)
     if bytes(answer.error) != NULL_ID:
         return codec.decode(answer.error, _error)

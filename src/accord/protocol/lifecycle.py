@@ -1,14 +1,14 @@
 """The lifecycle of a task: the states that may follow each other, and the effect of each event.
 
-Pure functions of task and event; nothing is stored, sent or timed here. The engine commits what these return, clients
-fold the streams they read with them, and the documentation's diagram is drawn from `TRANSITIONS`.
+These are pure functions of task and event; nothing is stored, sent or timed here. The engine commits their results,
+clients fold the streams they read with them, and the documentation's diagram is drawn from `TRANSITIONS`.
 
-An artifact event makes or replaces the whole artifact; with `append` it adds to the one with its id, or begins it if
-nobody has seen it. `last_chunk` tells followers that they have the artifact whole, and changes nothing here: A2A (1.0,
-4.2.2) says no more about it, and a task does not record it, so refusing what comes after would depend on where a
-snapshot was cut. A chunk after the last is therefore added like any other, and nothing an agent sent is lost. An empty
-text adds nothing: it is how an artifact is said to be whole when its last chunk is already out. Of a status's metadata
-the task keeps `usage`, which says what the task has used so far.
+An artifact event creates or replaces the whole artifact. With `append` it adds to the artifact with its id, or creates
+it if missing. `last_chunk` tells subscribers that the artifact is complete, and changes nothing here. A2A (1.0, 4.2.2)
+specifies no more, and a task does not record it, so refusing later chunks would depend on where a snapshot was taken. A
+chunk after the last is therefore added like any other, and no agent output is lost. An empty text adds nothing: it
+marks an artifact as complete after its last chunk was sent. Of a status's metadata the task keeps `usage`, its usage so
+far.
 """
 
 from collections.abc import Iterable
@@ -33,10 +33,10 @@ from accord.model.metadata_keys import USAGE
 S = TaskState
 
 TERMINAL = frozenset({S.COMPLETED, S.FAILED, S.CANCELED, S.REJECTED})
-"""States that nothing leaves."""
+"""Final states."""
 
 ENDED = TERMINAL | {S.UNKNOWN}
-"""States that end streams and waits; only a late report may still leave `UNKNOWN`, for a terminal state."""
+"""States that end streams and waits. Only a late report may change `UNKNOWN`, to a terminal state."""
 
 INTERRUPTED = frozenset({S.INPUT_REQUIRED, S.AUTH_REQUIRED})
 """States in which the task waits for its caller."""
@@ -56,21 +56,21 @@ TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
 
 
 NOTHING = Part(text="")
-"""What a chunk carries that only says that it is the last; A2A (1.0, 4.1.7) wants a part in every artifact."""
+"""The part of a chunk that only marks the end of an artifact; A2A (1.0, 4.1.7) requires a part in every artifact."""
 
 
 class IllegalTransition(ValueError):
-    """A task cannot go from one state to another."""
+    """A transition between two states that is not allowed."""
 
     def __init__(self, before: TaskState, after: TaskState) -> None:
-        """Name both states."""
+        """Set both states."""
         super().__init__(f"A task cannot go from {before.name} to {after.name}")
         self.before = before
         self.after = after
 
 
 class TaskEnded(ValueError):
-    """Something was added to a task that has reached a terminal state."""
+    """An event was added to a task in a terminal state."""
 
 
 class WrongTask(ValueError):
@@ -78,25 +78,25 @@ class WrongTask(ValueError):
 
 
 def check(before: TaskState, after: TaskState) -> None:
-    """Raise if a task cannot go from one state to another."""
+    """Raise if a transition is not allowed."""
     if after not in TRANSITIONS[before]:
         raise IllegalTransition(before, after)
 
 
 def apply(task: Task, body: EventBody) -> Task:
-    """Return the task as it is after an event."""
+    """Return the task after an event."""
     draft = _Draft(task)
     draft.add(body)
     return draft.finished()
 
 
 def fold(task: Task, events: Iterable[Event]) -> Task:
-    """Return the task after many events: the same as applying each, but linear in what they carry."""
+    """Return the task after many events: the same as applying each, but linear in their size."""
     return extended(task, (event.body for event in events))
 
 
 def extended(task: Task, bodies: Iterable[EventBody]) -> Task:
-    """Do the same with what events say."""
+    """Return the task after many event bodies, as `fold` does for events."""
     draft = _Draft(task)
     for body in bodies:
         draft.add(body)
@@ -111,7 +111,7 @@ def limit_history(task: Task, length: int | None) -> Task:
 
 
 class _Draft:
-    """A task while events are added to it: what is new is only collected, and put together once at the end."""
+    """A task to which events are added: changes are collected, and combined once at the end."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -142,7 +142,7 @@ class _Draft:
                 _Draft.__init__(self, body)
 
     def finished(self) -> Task:
-        """Return the task; the same one if nothing has changed."""
+        """Return the task, or the same one if nothing has changed."""
         task = self._task
         if self._status is task.status and not self._said and not self._chunks:
             return task
@@ -178,11 +178,11 @@ class _Draft:
         self._replaced.add(identifier)
 
     def _artifacts(self) -> tuple[Artifact, ...]:
-        """Return what was there, each artifact replaced or extended in its place, then what is new."""
+        """Return the artifacts: existing ones replaced or extended in place, then new ones."""
         left = dict(self._chunks)
         found: list[Artifact] = []
         for old in self._task.artifacts:
-            # An agent may have sent a task in which two artifacts share an id: the first is the one that changes.
+            # An agent may have sent a task in which two artifacts share an id: the first one changes.
             chunks = left.pop(old.artifact_id, None)
             if chunks is None:
                 found.append(old)
@@ -193,7 +193,7 @@ class _Draft:
 
 
 def _joined(chunks: list[Artifact]) -> Artifact:
-    """Return one artifact of its chunks: all parts and extensions, metadata by key, the last name and description."""
+    """Return one artifact from its chunks: all parts and extensions, metadata by key, the last name and description."""
     first = chunks[0]
     if len(chunks) == 1:
         return first

@@ -1,9 +1,16 @@
 """The dialect of a request: a pure classification into a route or a rejection.
 
-The rules are tried in order and the first that matches wins: a dialect that the caller states, the mount path, the A2A
-version or a 1.0 method name, a method that only one dialect has, the shape of the parameters, the dialect a task was
-created in, and at last A2A 0.3 or, where that is off, a dialect that replaces it. Nothing is read but the arguments.
-Only a binding turns a rejection into a status.
+The rules are tried in order and the first match wins:
+
+1. a dialect that the caller states
+2. the mount path
+3. the A2A version or a 1.0 method name
+4. a method that only one dialect has
+5. the shape of the parameters
+6. the dialect in which the task was created
+7. A2A 0.3 or, where that is disabled, a dialect that replaces it
+
+The arguments are the only input. Only a binding turns a rejection into a status.
 """
 
 from collections.abc import Mapping
@@ -27,7 +34,7 @@ ALL_DIALECTS = frozenset(DialectName)
 
 
 class ProtocolVersion(Enum):
-    """The protocol versions, major and minor, that this server understands (3.6: patch numbers do not count)."""
+    """The protocol versions, major and minor, that this server supports (3.6: patch numbers do not count)."""
 
     V0_2 = "0.2"
     V0_3 = "0.3"
@@ -35,7 +42,7 @@ class ProtocolVersion(Enum):
 
 
 MOUNTS: Mapping[str, DialectName] = {"/a2a": VAULT, "/jsonrpc": V03, "/gen": GEN}
-"""Paths that speak one dialect; everything else is told apart by what is sent."""
+"""Paths with a fixed dialect; on other paths the request determines it."""
 
 DIALECT_VERSIONS: Mapping[DialectName, frozenset[ProtocolVersion]] = {
     V1: frozenset({ProtocolVersion.V1_0}),
@@ -57,13 +64,13 @@ METHOD_DIALECTS: Mapping[str, DialectName] = {
     "agent/getAuthenticatedExtendedCard": V03,
     "agent/authenticatedExtendedCard": GEN,
 }
-"""Methods that give their caller away."""
+"""Methods that identify the caller's dialect."""
 
 _BY_TASK = frozenset({"tasks/get", "tasks/cancel", "tasks/subscribe"})
 
 
 class Inquiry(Struct, frozen=True, kw_only=True):
-    """What a binding knows of a JSON-RPC request before its parameters are read."""
+    """The data of a JSON-RPC request before its parameters are read."""
 
     method: str
     params: bytes = b"{}"
@@ -74,10 +81,10 @@ class Inquiry(Struct, frozen=True, kw_only=True):
 
 
 class DialectRoute(Struct, frozen=True, kw_only=True):
-    """The dialect to answer in and the operation asked for.
+    """The dialect of the response and the requested operation.
 
-    `ask_task` names a task whose own dialect is a better guess: look it up and call `settle`. `by_member` says that a
-    caller of 0.3 leaves `kind` out, and looks for what it is answered by the names of members.
+    `ask_task` names a task whose own dialect is a better guess: look it up and call `settle`. With `by_member`, a
+    caller of 0.3 leaves `kind` out and identifies results by member names.
     """
 
     dialect: DialectName
@@ -88,7 +95,7 @@ class DialectRoute(Struct, frozen=True, kw_only=True):
     enabled: frozenset[DialectName] = ALL_DIALECTS
 
     def settle(self, origin: DialectName | None, last: DialectName | None = None) -> "DialectRoute":
-        """Return the route once it is known in which dialect the task, and last the caller, came."""
+        """Return the route for the dialect of the task or, failing that, the caller's last one."""
         for dialect in (origin, last, self.dialect):
             if dialect in self.enabled and (operation := operation_for(self.method, dialect)):
                 return DialectRoute(dialect=dialect, operation=operation, method=self.method, enabled=self.enabled)
@@ -96,7 +103,7 @@ class DialectRoute(Struct, frozen=True, kw_only=True):
 
 
 class Rejection(Struct, frozen=True):
-    """Why a request has no route, and the dialect to say so in."""
+    """The error of a request without a route, and the dialect of the response."""
 
     error: AccordError
     dialect: DialectName
@@ -126,7 +133,7 @@ def negotiate(inquiry: Inquiry) -> DialectRoute | Rejection:
 
 
 def answer_dialect(path: str, dialect: str | None, version: str | None) -> DialectName:
-    """Choose the dialect to refuse a body in that is no request: by wish, mount path and version alone."""
+    """Choose the dialect to refuse an invalid body in: by stated dialect, mount path and version alone."""
     try:
         if dialect:
             return parse_dialect(dialect)
@@ -139,7 +146,7 @@ def answer_dialect(path: str, dialect: str | None, version: str | None) -> Diale
 
 @lru_cache(maxsize=64)
 def parse_version(text: str | None, dialects: frozenset[DialectName] = ALL_DIALECTS) -> ProtocolVersion | None:
-    """Read an `A2A-Version`, or None if it is missing or empty; one that none of `dialects` speaks is refused."""
+    """Read an `A2A-Version`, or None if it is missing or empty; a version outside of `dialects` is refused."""
     if text is None or not text.strip():
         return None
     major, _, rest = text.strip().partition(".")
@@ -155,13 +162,13 @@ def parse_version(text: str | None, dialects: frozenset[DialectName] = ALL_DIALE
 
 
 def check_version(text: str | None, dialect: DialectName) -> None:
-    """Refuse an `A2A-Version` that is not the dialect's; missing or empty leaves the choice to the address."""
+    """Refuse an `A2A-Version` that is not the dialect's; if missing or empty, the address determines the version."""
     if text:
         parse_version(text, frozenset({dialect}))
 
 
 def _choose(inquiry: Inquiry, version: ProtocolVersion | None) -> tuple[DialectName, str | None, bool]:
-    """Return the dialect, the task to ask for a better guess, and whether things are named by members."""
+    """Return the dialect, the task whose dialect is a better guess, and whether results are identified by members."""
     if inquiry.dialect:
         return parse_dialect(inquiry.dialect), None, False
     if mounted := MOUNTS.get(inquiry.path.rstrip("/")):
@@ -182,7 +189,7 @@ def _choose(inquiry: Inquiry, version: ProtocolVersion | None) -> tuple[DialectN
 
 
 def _replacement(dialect: DialectName, inquiry: Inquiry, look: "_ParamsLook") -> DialectName:
-    """Return the dialect, or who takes 0.3's place where that is off: others have its methods, but not its messages."""
+    """Return the dialect, or a replacement for a disabled 0.3: others have its methods, but not its messages."""
     if dialect is not V03 or V03 in inquiry.enabled or look.message is not None:
         return dialect
     others = (other for other in DialectName if other in inquiry.enabled and operation_for(inquiry.method, other))
@@ -199,7 +206,7 @@ def parse_dialect(name: str) -> DialectName:
 
 
 def not_enabled(dialect: DialectName, enabled: frozenset[DialectName]) -> VersionNotSupported:
-    """Return the refusal of a dialect that this server could speak, but does not."""
+    """Return the error for a dialect that is not enabled."""
     known = ", ".join(other.value for other in DialectName if other in enabled)
     return VersionNotSupported(f"Dialect {dialect.value} is not enabled here; enabled: {known}")
 
@@ -228,7 +235,7 @@ _NO_PART = _Part()
 
 
 class _Parts(Struct, frozen=True, array_like=True):
-    """The first parts of a message: they tell as much as all of them, and of those that follow no object is made."""
+    """The first parts of a message. They are as distinctive as all, and no objects are created for later ones."""
 
     part_0: _Part = _NO_PART
     part_1: _Part = _NO_PART
@@ -251,14 +258,14 @@ class _Message(Struct):
 
     @property
     def first_parts(self) -> list[_Part]:
-        """Those of the first parts that are there."""
+        """The first parts that are present."""
         return [part for part in astuple(self.parts) if part is not _NO_PART]
 
 
 class _ParamsLook(Struct):
-    """The members of the parameters that tell dialects apart; everything else is skipped unread.
+    """The members of the parameters that distinguish dialects; all others are skipped unread.
 
-    Those in snake case are the generic dialect's own (B-00); a name counts whatever it holds.
+    Those in snake case are the generic dialect's own (B-00). A name counts with any value.
     """
 
     id: Any = None
@@ -288,7 +295,7 @@ _VAULT_ROLES = ("assistant", "system", "tool")
 
 
 def _look(params: bytes) -> _ParamsLook:
-    """Look at what tells dialects apart; what cannot be read tells nothing, and its dialect refuses it."""
+    """Read the members that distinguish dialects; invalid parameters distinguish none, and the dialect refuses them."""
     try:
         return _look_decoder.decode(params)
     except (ValueError, RecursionError):
@@ -296,7 +303,7 @@ def _look(params: bytes) -> _ParamsLook:
 
 
 def _google_01(method: str, look: _ParamsLook) -> DialectName | None:
-    """Google's A2A 0.1 shares two method names with AgentVault's profile; `relay` still understands it (B-07)."""
+    """Return `relay` for Google's A2A 0.1, which shares two method names with AgentVault's profile (B-07)."""
     if look.message is None:
         return None
     if method == "tasks/sendSubscribe":
@@ -306,9 +313,9 @@ def _google_01(method: str, look: _ParamsLook) -> DialectName | None:
 
 
 def _shape(look: _ParamsLook) -> DialectName | None:
-    """Tell the dialect by the names of the parameters, then by the form of the message's parts.
+    """Return the dialect by the names of the parameters, then by the form of the message's parts.
 
-    The generic dialect and AgentVault's profile both write `content`: it says the latter only beside one of its roles.
+    The generic dialect and AgentVault's profile both write `content`: it means the latter only with one of its roles.
     """
     message = look.message or _NO_MESSAGE
     parts = message.first_parts

@@ -1,7 +1,7 @@
-"""Every operation of A2A in one table: its types, its names in each dialect and its REST routes.
+"""The table of A2A's operations: types, names in each dialect, and REST routes.
 
-JSON-RPC, REST, gRPC, the client, negotiation and the docs loop over these rows; the absence of a name is what says
-that a dialect does not have an operation. What an operation means is `service.service`.
+JSON-RPC, REST, gRPC, the client, negotiation and the docs loop over these rows. A dialect without a name for an
+operation does not have it. `service.service` implements the operations.
 """
 
 import re
@@ -38,7 +38,7 @@ class DialectName(Choice):
 
 
 class Operation(Choice):
-    """What can be asked of an agent; the value is A2A 1.0's method and gRPC name."""
+    """The operations of an agent; the value is A2A 1.0's method and gRPC name."""
 
     SEND = "SendMessage"
     STREAM = "SendStreamingMessage"
@@ -54,7 +54,7 @@ class Operation(Choice):
 
 
 class RestRoute(NamedTuple):
-    """One REST address: `{name}` stands for one path segment, or for what precedes a `:verb`.
+    """One REST address: `{name}` matches one path segment, or the text before a `:verb`.
 
     The names are those of the request's JSON, so that a path's values are parameters like those of a query.
     """
@@ -66,8 +66,8 @@ class RestRoute(NamedTuple):
 class Row(Struct, frozen=True, kw_only=True):
     """One operation.
 
-    `names` holds what a dialect calls it, the name that our client sends first, then aliases. `rest` are A2A 1.0's
-    routes without the tenant prefix, `rest_v03` those of 0.3 without `/v1`, `rest_v02` what 0.2 had besides JSON-RPC.
+    `names` are its names in each dialect: the one that our client sends first, then aliases. `rest` are A2A 1.0's
+    routes without the tenant prefix, `rest_v03` those of 0.3 without `/v1`, `rest_v02` those of 0.2 besides JSON-RPC.
     """
 
     operation: Operation
@@ -92,7 +92,7 @@ def _names(
     gen: tuple[str, ...] | None = None,
     relay: tuple[str, ...] | None = None,
 ) -> dict[DialectName, tuple[str, ...]]:
-    """Names per dialect: `shared` holds for all but v1; a dialect's own names come before them."""
+    """Return the names per dialect: `shared` is for all but v1; a dialect's own names precede them."""
     return {
         V1: (operation.value,),
         V03: shared,
@@ -202,7 +202,7 @@ TABLE: tuple[Row, ...] = (
 ROWS: Mapping[Operation, Row] = {row.operation: row for row in TABLE}
 
 SENDS = frozenset({Operation.SEND, Operation.STREAM})
-"""What brings a message to the agent."""
+"""Operations that send a message to the agent."""
 
 
 def method_name(operation: Operation, dialect: DialectName) -> str | None:
@@ -217,7 +217,7 @@ def operation_for(method: str, dialect: DialectName) -> Operation | None:
 
 
 def dialects_for(method: str) -> frozenset[DialectName]:
-    """Return the dialects that know a method."""
+    """Return the dialects that have a method."""
     return frozenset(dialect for dialect, methods in _BY_METHOD.items() if method in methods)
 
 
@@ -227,7 +227,7 @@ _BY_METHOD: dict[DialectName, dict[str, Operation]] = {
 
 
 class RestMatch(NamedTuple):
-    """A REST request understood: what it asks, in which dialect, and the values in its path."""
+    """A matched REST request: its operation, its dialect and the values in its path."""
 
     operation: Operation
     dialect: DialectName
@@ -235,16 +235,16 @@ class RestMatch(NamedTuple):
 
 
 class MethodsAllowed(NamedTuple):
-    """The path exists, but not for this verb."""
+    """The verbs of a path that exists, but not for the requested verb."""
 
     verbs: tuple[str, ...]
 
 
 def match_rest(verb: str, path: str, enabled: Container[DialectName] = (V1, V03)) -> RestMatch | MethodsAllowed | None:
-    """Find the operation at a REST address, given as it was sent; the path's values are still percent-encoded.
+    """Find the operation at a REST address as sent; the path's values are still percent-encoded.
 
-    `/v1/...` is A2A 0.3 while that dialect is enabled, so no tenant can be called `v1` then. A task's id may
-    hold colons, but `:cancel` and `:subscribe` at its end are verbs; an id that ends so has its colon encoded.
+    `/v1/...` is A2A 0.3 while that dialect is enabled, so no tenant can be called `v1` then. A task's id may contain
+    colons, but `:cancel` and `:subscribe` at its end are verbs; an id that ends in one has its colon encoded.
     """
     allowed: list[str] = []
     for pattern, route, operation, dialect in _REST:

@@ -1,10 +1,10 @@
 """Message parts of dialects before A2A 1.0, and the extras that they have no field for.
 
-Old clients mix spellings, so one tolerant reader serves them all (B-01, B-02): the discriminator is `kind`, `type` or
-the member that is there. Writing is strict and belongs to each dialect.
+Old clients mix spellings, so one tolerant reader serves them all (B-01, B-02): the discriminator is `kind`, `type` or a
+member that is present. Writing is strict and belongs to each dialect.
 
-AgentVault's profile and the generic dialect have fewer fields than the model. The rest is stored under one key in the
-metadata of the object that it belongs to: peers return metadata unchanged, and a strict client sees nothing unknown.
+AgentVault's profile and the generic dialect have fewer fields than the model. Other data is stored under one key in the
+metadata of its object: peers return metadata unchanged, and a strict client sees no unknown member.
 """
 
 import base64
@@ -56,7 +56,7 @@ class AnyPart(Struct, gc=False):
 
 
 def read_parts(parts: Sequence[AnyPart], where: str) -> tuple[Part, ...]:
-    """Return the model's parts; `where` is the path of the list, for refusals."""
+    """Return the model's parts; `where` is the path of the list, for errors."""
     if not parts:
         raise invalid_field(where, "Expected at least one part")
     found: list[Part] = []
@@ -69,7 +69,7 @@ def read_parts(parts: Sequence[AnyPart], where: str) -> tuple[Part, ...]:
 
 
 def read_part(part: AnyPart) -> Part:
-    """Return the model's part, or raise a `ValueError` that says what is wrong with it."""
+    """Return the model's part, or raise a `ValueError` that explains the error."""
     kind = part.kind or part.type
     if part.text is not None and kind in (None, "text"):
         return Part(text=part.text, media_type=part.media_type, metadata=part.metadata)
@@ -92,7 +92,7 @@ def from_base64(text: str) -> bytes:
 
 
 def joined_text(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Return parts with adjacent plain texts, which are the chunks of a streamed answer, as one text."""
+    """Return parts with adjacent plain texts, which are the chunks of a stream, joined to one text."""
     found: list[Part] = []
     chunks: list[str] = []
     for part in (*parts, None):
@@ -160,17 +160,18 @@ _READERS = {"text": _text, "data": _data, "file": _file, "reference": _reference
 
 
 EXTRAS_KEY = "a2a"
-"""The metadata key. Whatever a user keeps there, or under another key that a dialect writes, is set aside in it."""
+"""The metadata key of extras. A user's value under it, or under another key that a dialect writes, is saved inside it.
+"""
 
 UNKNOWN_TIME = "1970-01-01T00:00:00.000Z"
-"""Written where a dialect requires a time and none is known; read as none."""
+"""Written where a dialect requires a time and it is unknown; read as None."""
 
 FINER_ROLES = frozenset({"system", "tool"})
-"""Roles that A2A has no name for; they travel as `metadata.role`."""
+"""Roles that A2A does not have; they are sent as `metadata.role`."""
 
 
 class PartExtras(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
-    """What the dialect's part cannot say; `form` tells what it stands for where it is not what it looks like."""
+    """Fields that the dialect's part lacks; `form` is its actual form where that differs from the written one."""
 
     form: str | None = None
     filename: str | None = None
@@ -179,11 +180,14 @@ class PartExtras(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="
 
 
 class Extras(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
-    """What the dialect's message, artifact, task or event cannot say.
+    """Fields that the dialect's message, artifact, task or event lacks.
 
-    `role` is the A2A role behind a finer one, `status` marks the message that belongs to the task's status, `event` is
-    the metadata of the event around an artifact, `parts` has a part's position as key, `saved` is what a user kept
-    under keys that the dialect needed. `texts` has the length of each text that an artifact's one text was joined of.
+    - `role`: the A2A role behind a finer one.
+    - `status`: marks the message that belongs to the task's status.
+    - `event`: the metadata of the event around an artifact.
+    - `parts`: extras by a part's position.
+    - `saved`: a user's values under keys that the dialect needs.
+    - `texts`: the length of each text that was joined to an artifact's one text.
     """
 
     message_id: str | None = None
@@ -221,7 +225,7 @@ def pack_metadata(metadata: Metadata | None, extras: Extras, native: Mapping[str
 
 
 def unpack_metadata(metadata: Metadata | None, native: Sequence[str] = ()) -> tuple[Metadata | None, Extras]:
-    """Return the user's metadata and the extras of metadata that was read; `native` are keys already understood."""
+    """Return the user's part of decoded metadata, and the extras; `native` are keys already read."""
     if metadata is None:
         return None, _NO_EXTRAS
     extras = _extras(metadata.get(EXTRAS_KEY))
@@ -233,7 +237,7 @@ def unpack_metadata(metadata: Metadata | None, native: Sequence[str] = ()) -> tu
 
 
 def _extras(stated: Any) -> Extras | None:
-    """Read extras; what does not look like ours is the user's own."""
+    """Read extras; a value of another form is the user's own."""
     if not isinstance(stated, dict) or not stated:
         return None
     try:
@@ -243,7 +247,7 @@ def _extras(stated: Any) -> Extras | None:
 
 
 def without_key(metadata: Metadata | None, key: str) -> Metadata | None:
-    """Return metadata that lacks a key which the dialect writes elsewhere."""
+    """Return metadata without a key that the dialect writes in another place."""
     return {name: value for name, value in (metadata or {}).items() if name != key} or None
 
 
@@ -253,7 +257,7 @@ def without_key(metadata: Metadata | None, key: str) -> Metadata | None:
 def write_parts(
     parts: Sequence[Part], write: Callable[[Part], tuple[dict[str, Any], PartExtras]]
 ) -> tuple[list[dict[str, Any]], dict[str, PartExtras]]:
-    """Write parts with a dialect's writer; returns them and what must go into the extras."""
+    """Write parts with a dialect's writer, and return them with their extras."""
     written = [write(part) for part in parts]
     lacking = {str(at): extra for at, (_, extra) in enumerate(written) if extra != _NO_PART}
     return [part for part, _ in written], lacking
@@ -273,7 +277,7 @@ def restore_parts(
 
 
 def join_texts(parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], tuple[int, ...]]:
-    """Return the chunks of a streamed text as one part, and the length of each; other parts stay as they are."""
+    """Return the chunks of a streamed text as one part, and the length of each; other parts are unchanged."""
     if len(parts) < 2 or any(part.text is None or part != Part(text=part.text) for part in parts):
         return parts, ()
     texts = [part.text or "" for part in parts]
@@ -293,18 +297,18 @@ def split_text(parts: tuple[Part, ...], lengths: tuple[int, ...]) -> tuple[Part,
 
 
 def finer_role(message: Message) -> str | None:
-    """Return `system` or `tool` if that is who speaks."""
+    """Return `system` or `tool` if that is the message's role."""
     found = (message.metadata or {}).get(metadata_keys.ROLE)
     return found if isinstance(found, str) and found in FINER_ROLES else None
 
 
 def known_time(time: str | None) -> str | None:
-    """Return a time unless it is the one that stands for none."""
+    """Return a time, or None for `UNKNOWN_TIME`."""
     return None if time == UNKNOWN_TIME else time
 
 
 def take_created(task: Task, updated: str | None) -> tuple[str | None, Metadata | None]:
-    """Return when a task was created, and its metadata without that time where `give_created` will restore it.
+    """Return a task's creation time, and its metadata without that time where `give_created` will restore it.
 
     `updated` is the time of the status as a reader will see it.
     """
@@ -316,7 +320,7 @@ def take_created(task: Task, updated: str | None) -> tuple[str | None, Metadata 
 
 
 def give_created(task: Task, created: str | None) -> Task:
-    """Return a task that says when it was created, stating it only if nothing else tells."""
+    """Return a task with its creation time, stored in the metadata only if it cannot be derived."""
     if created is None or created == task.created_at:
         return task
     return replace(task, metadata=(task.metadata or {}) | {metadata_keys.CREATED_AT: created})

@@ -1,7 +1,7 @@
 """A2A as protobuf (extra `grpc`): the gRPC methods, and messages to and from JSON.
 
-Messages go through JSON so that every rule about what is valid stands once, in the dialects. That costs some 30
-microseconds for a request and 70 for an answer, which is less than gRPC itself takes. The definitions are a2a-sdk's
+Messages are converted through JSON so that every validation rule exists once, in the dialects. That costs some 30
+microseconds for a request and 70 for a response, which is less than gRPC itself takes. The definitions are a2a-sdk's
 own.
 """
 
@@ -25,11 +25,11 @@ from accord.protocol.dialects.v03.rest import V03Grpc
 from accord.protocol.operations import TABLE, DialectName, Operation
 
 EXACT = 2**53
-"""Below this, a whole number that protobuf carries as a float is still the one that was sent."""
+"""Limit below which a whole number survives as protobuf's float."""
 
 
 class NoProtobuf(ValueError):
-    """JSON that has no protobuf form which others can read: it is nested too deeply."""
+    """JSON without a protobuf form that other peers can read: it is nested too deeply."""
 
 
 def to_json(kind: type[Message], body: bytes) -> bytes:
@@ -47,14 +47,14 @@ def from_json(kind: type[Message], json: bytes) -> bytes:
     """Return JSON as a message, or raise NoProtobuf."""
     try:
         body: bytes = json_format.ParseDict(msgspec.json.decode(json), kind()).SerializeToString()
-        kind.FromString(body)  # protobuf writes more levels than it reads: the reader must not be who finds out
+        kind.FromString(body)  # protobuf writes more levels than it reads: find out here and not at the reader
     except (json_format.ParseError, DecodeError) as error:
         raise NoProtobuf(str(error)) from None
     return body
 
 
 def _whole(value: Any) -> Any:
-    """Return JSON whose whole numbers are integers: protobuf's free data knows floats only."""
+    """Return JSON with whole numbers as integers: protobuf's free data has only floats."""
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) < EXACT else value
     if isinstance(value, dict):
@@ -63,7 +63,7 @@ def _whole(value: Any) -> Any:
 
 
 class GrpcMethod(Struct, frozen=True, kw_only=True):
-    """One call: what it asks for, in which dialect, and the messages that it takes and gives."""
+    """One gRPC method: its operation, its dialect, and its request and response messages."""
 
     name: str
     path: str
@@ -110,4 +110,5 @@ GRPC_SERVICES: Mapping[DialectName, GrpcService] = {
         {row.operation: row.grpc_v03 for row in TABLE},
     ),
 }
-"""The service of each dialect that has one; field numbers differ nearly everywhere, so neither can be the other."""
+"""The service of each dialect that has one; field numbers differ nearly everywhere, so neither can serve as the other.
+"""

@@ -1,7 +1,7 @@
-"""JSON Schemas of the structures of A2A 1.0, made from the model.
+"""JSON Schemas of the structures of A2A 1.0, generated from the model.
 
-They have the names of the specification and describe what is written and what should be sent. Members that the model
-has for other dialects are left out, and so is what readers tolerate beyond that. `http.openapi` publishes them.
+They have the specification's names and describe the written form, which is also the form to send. Members for other
+dialects and the additional tolerance of readers are left out. `http.openapi` publishes them.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 class SendMessageResponse(A2AModel):
-    """What a message is answered with: the task it made, or a message alone."""
+    """The result of a send: the task it created, or a message alone."""
 
     task: model.Task | None = None
     message: model.Message | None = None
@@ -33,7 +33,7 @@ class RpcStatus(A2AModel):
 
 
 class ErrorResponse(A2AModel):
-    """The body of an HTTP+JSON answer that is an error."""
+    """The body of an HTTP+JSON error response."""
 
     error: RpcStatus
 
@@ -88,7 +88,7 @@ NAMES: dict[type, str] = {
     ErrorResponse: "ErrorResponse",
     RpcStatus: "Status",
 }
-"""The model's types and what A2A 1.0 calls them; the last two are named by AIP-193, which A2A follows (11.6)."""
+"""The model's types and their A2A 1.0 names; the last two are named by AIP-193, which A2A follows (11.6)."""
 
 _NOT_A2A = {
     "TaskPushNotificationConfig": ("payloadFormat", "events"),
@@ -96,10 +96,10 @@ _NOT_A2A = {
     "AgentCard": ("profile",),
     "AgentSkill": ("inputSchema", "outputSchema"),
 }
-"""What the model has for other dialects."""
+"""Members of the model for other dialects."""
 
 _NEEDS = {"GetTaskPushNotificationConfigRequest": ("id",), "DeleteTaskPushNotificationConfigRequest": ("id",)}
-"""What the model leaves open for other dialects and A2A 1.0 requires."""
+"""Members that A2A 1.0 requires and the model leaves optional for other dialects."""
 
 _EXACTLY_ONE = {
     "Part": ("text", "raw", "url", "data"),
@@ -114,20 +114,20 @@ _EXACTLY_ONE = {
     ),
     "OAuthFlows": ("authorizationCode", "clientCredentials", "implicit", "password", "deviceCode"),
 }
-"""Structures that hold one of several things: a protobuf oneof, which types alone cannot say."""
+"""Structures with exactly one of several members: a protobuf oneof, which types alone cannot express."""
 
 _TIMES = {"TaskStatus": "timestamp", "ListTasksRequest": "statusTimestampAfter"}
 
 
 def schemas(reference: str = "#/$defs/{name}") -> dict[str, dict[str, Any]]:
-    """Return the schema of every structure by its name; `reference` is how they refer to each other."""
+    """Return the schema of every structure by name; `reference` is the format of their references."""
     _, found = msgspec.json.schema_components(tuple(NAMES), ref_template="{name}")
     names = {kind.__name__: name for kind, name in NAMES.items()}
     return {name: _complete(name, found[own], names, reference) for own, name in names.items()}
 
 
 def document(name: str, identifier: str) -> dict[str, Any]:
-    """Return the schema of one structure as a document that needs no other."""
+    """Return the schema of one structure as a self-contained document."""
     every = schemas()
     needed = sorted(_reached(name, every))
     whole = {"$schema": DIALECT, "$id": identifier} | every[name]
@@ -156,7 +156,7 @@ def _complete(name: str, stated: dict[str, Any], names: dict[str, str], referenc
 
 
 def _plain(node: Any, names: dict[str, str], reference: str) -> Any:
-    """Return a part of a schema under A2A's names, without null and what it is the default of."""
+    """Return a part of a schema with A2A's names, and without the null of optional members."""
     if isinstance(node, list):
         return [_plain(item, names, reference) for item in node]
     if not isinstance(node, dict):
@@ -170,7 +170,7 @@ def _plain(node: Any, names: dict[str, str], reference: str) -> Any:
 
 
 def _reached(name: str, every: dict[str, dict[str, Any]]) -> set[str]:
-    """Return the names of the structures that one refers to, directly or through others."""
+    """Return the names of the structures that a structure refers to, directly or indirectly."""
     found: set[str] = set()
     left = [name]
     while left:

@@ -1,7 +1,7 @@
 """Server-Sent Events as bytes: one encoder and one incremental decoder of event streams.
 
-It is not a connection: it never reconnects, waits or knows what the data of an event means.
-The bindings above write streams with it and the client above reads them; below it there is only msgspec.
+It is not a connection: it never reconnects or waits, and does not interpret the data of events. The bindings above
+write streams with it and the client above reads them. Below it there is only msgspec.
 
 Rules: WHATWG HTML, section 9.2 "Server-sent events" (parsing and interpreting an event stream).
 """
@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
-"""Bytes a `Decoder` holds for one unfinished event: above any sane task snapshot, below what hurts a host."""
+"""Maximum bytes that a `Decoder` buffers for one event: above any sane task snapshot, below a burden on a host."""
 
 MAX_RETRY: Final = 10**15 - 1
 """Longest reconnection time in milliseconds, some 31,000 years; more digits are noise or an attack."""
@@ -25,7 +25,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 class FrameTooLarge(ValueError):
     """An event is larger than the decoder may buffer.
 
-    `limit` is that number of bytes; `frames` are the events that the same chunk completed before this one.
+    `limit` is the maximum in bytes; `frames` are the events that the same chunk completed before this one.
     """
 
     def __init__(self, limit: int, frames: list["Frame"]) -> None:
@@ -34,11 +34,11 @@ class FrameTooLarge(ValueError):
         self.frames = frames
 
 
-# gc=False: strings and integers cannot form cycles, and a stream makes many frames.
+# gc=False: strings and integers cannot form cycles, and a stream creates many frames.
 class Frame(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One event of a stream; `event` None means the default type, `message`.
 
-    On the way in `id` is the last event id in force, which an earlier event may have set.
+    In decoded frames `id` is the last event id in force, which an earlier event may have set.
     """
 
     data: bytes = b""
@@ -48,12 +48,12 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def encode(frame: Frame) -> bytes:
-    """One frame as the bytes of one event; every kind of line break in the data arrives as LF."""
+    """Return the bytes of one event; every kind of line break in the data becomes LF."""
     data = frame.data
     if b"\n" in data or b"\r" in data:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\ndata: ")
     if frame.event is None and frame.retry is None:
-        # The hot path: every streamed chunk of an answer is one line of JSON with its sequence as id.
+        # The hot path: every streamed chunk is one line of JSON with its sequence number as id.
         if frame.id is None:
             return b"data: %b\n\n" % data
         return b"id: %b\ndata: %b\n\n" % (_one_line("id", frame.id), data)
@@ -61,13 +61,13 @@ def encode(frame: Frame) -> bytes:
 
 
 def around(frame: Frame) -> tuple[bytes, bytes]:
-    """Return the bytes of an event before and after its data, which must be one line and need not be copied then."""
+    """Return the bytes of an event before and after its data, to avoid copying data that is one line."""
     whole = encode(replace(frame, data=b""))
     return whole[:-2], whole[-2:]
 
 
 def comment(text: str) -> bytes:
-    """A line that every reader ignores, to keep an idle connection open."""
+    """Return a line that every reader ignores, to keep an idle connection open."""
     return b": %b\n\n" % _one_line("comment", text)
 
 
@@ -97,11 +97,11 @@ KEEP_ALIVE: Final = comment("keep-alive")
 
 
 class Decoder:
-    """Turns the chunks of one event stream into frames, wherever the chunks were cut.
+    """Decodes the chunks of one event stream into frames, at any chunk boundaries.
 
-    `last_event_id` and `retry` are what a client needs to reconnect: the id that the last finished event
-    left in force and the reconnection time the server asked for; both are None until the stream sets them.
-    An event that the end of the stream cuts off is never returned, so there is nothing to close.
+    A client reconnects with `last_event_id`, the id that the last finished event left in force, and `retry`, the
+    reconnection time that the server requested. Both are None until the stream sets them. An event that the end of the
+    stream cuts off is never returned, so there is nothing to close.
     """
 
     def __init__(self, *, max_bytes: int = MAX_EVENT_BYTES) -> None:
@@ -119,9 +119,9 @@ class Decoder:
         self._frame_retry: int | None = None
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        """The frames that this chunk completes.
+        """Return the frames that this chunk completes.
 
-        `FrameTooLarge` if an event outgrows the limit; the decoder then refuses every further chunk.
+        Raises `FrameTooLarge` if an event exceeds the limit. The decoder then refuses every further chunk.
         """
         frames: list[Frame] = []
         if self._failed:
@@ -133,7 +133,7 @@ class Decoder:
                 raise self._too_large(frames)
             if not line:
                 self._dispatch(frames)
-            elif line.startswith(b"data: "):  # as all but a few lines of nearly every stream do
+            elif line.startswith(b"data: "):  # as do nearly all lines of most streams
                 self._add(line[6:])
             else:
                 self._field(line)
@@ -143,7 +143,7 @@ class Decoder:
         return frames
 
     def _split(self, chunk: bytes) -> list[bytes]:
-        """The lines that this chunk ends, the first with what was held of it, and the start of the next."""
+        """Return the lines that this chunk ends, the first with its buffered start, and the start of the next line."""
         if self._start is not None:
             chunk = self._without_bom(self._start + chunk)
         lines = self._with_lf(chunk).split(b"\n")
@@ -153,7 +153,7 @@ class Decoder:
         return lines
 
     def _without_bom(self, start: bytes) -> bytes:
-        """The start of the stream without its byte order mark; nothing while it may still become one."""
+        """Return the start of the stream without its byte order mark, or nothing while it may still become one."""
         if len(start) < len(_BOM) and _BOM.startswith(start):
             self._start = start
             return b""
@@ -161,7 +161,7 @@ class Decoder:
         return start.removeprefix(_BOM)
 
     def _with_lf(self, chunk: bytes) -> bytes:
-        """The chunk with LF line ends; a CR ends its line at once, and an LF that follows it is swallowed."""
+        """Return the chunk with LF line ends; a CR ends its line at once, and an LF after it is dropped."""
         if self._after_cr and chunk:
             self._after_cr = False
             chunk = chunk.removeprefix(b"\n")

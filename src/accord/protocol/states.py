@@ -1,6 +1,6 @@
-"""Names of the nine task states in each dialect that does not use A2A 1.0's.
+"""Names of the nine task states in each dialect with its own names.
 
-One table for each spelling, both ways. A coarser dialect adds what it loses as metadata.
+There is one table for each spelling, for both directions. A coarser dialect adds the exact state as metadata.
 """
 
 from collections.abc import Mapping
@@ -70,7 +70,7 @@ def from_lower(name: str, field: str) -> TaskState:
 
 
 def from_any(name: str, field: str) -> TaskState:
-    """Return the state that a version of A2A calls so: lower-case, protobuf JSON of 0.3 or 1.0."""
+    """Return the state with a name of any A2A version: lower-case, protobuf JSON of 0.3 or 1.0."""
     found = _FROM_ANY.get(name)
     if found is None:
         raise invalid_field(field, f"Unknown state {name[:40]!r}")

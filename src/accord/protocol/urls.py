@@ -1,8 +1,7 @@
 """Hosts in URLs, and slugs: agent names as a part of a URL.
 
-Hosts are read from text alone, in every form that they come in; nothing is resolved. A slug is the same for the same
-name at all times. A name in Latin letters becomes its words, a name in another script is written in punycode (RFC
-3492).
+Hosts are read from text alone, in all their forms, and never resolved. The slug of a name never changes. A name in
+Latin letters becomes its words, a name in another script is written in punycode (RFC 3492).
 """
 
 import re
@@ -17,35 +16,35 @@ LOCALHOST = "localhost"
 _NUMBER = re.compile(r"0x0*(?P<hex>[0-9a-f]{0,8})|0+(?P<octal>[0-7]{0,11})|(?P<decimal>[1-9][0-9]{0,9})")
 _BASES = {"hex": 16, "octal": 8, "decimal": 10}
 _BYTES = 4
-"""Of an address of IPv4, whose numbers have no more digits than these."""
+"""Bytes of an IPv4 address, and the maximum count of its numbers."""
 
 
 def split_url(url: str) -> SplitResult:
-    """Return the parts of a URL, or of `host:port` without a scheme; one whose host or port is none has neither."""
+    """Return the parts of a URL, or of `host:port` without a scheme; an invalid URL has neither host nor port."""
     try:
         parts = urlsplit(url if "://" in url else f"//{url}")
-        _ = parts.port  # which is read only now, and raises for what is no number or too large
+        _ = parts.port  # parsed only on access; raises for an invalid or too large port
     except ValueError:
         return SplitResult("", "", url, "", "")
     return parts
 
 
 def host_of(url: str) -> str:
-    """Return the host of a URL, or of `host:port`, in lower case and without brackets; of what has none, nothing."""
+    """Return the host of a URL, or of `host:port`, in lower case and without brackets, or an empty text."""
     return split_url(url).hostname or ""
 
 
 def is_http_url(url: str) -> bool:
-    """Whether a text is a URL of http or https that can be read, with a host."""
+    """Whether a text is a valid http or https URL with a host."""
     parts = split_url(url)
     is_plain = url.isprintable() and url == url.strip() and " " not in parts.netloc
     return is_plain and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def address_of(host: str) -> Address | None:
-    """Return the address that a host is, in its usual form, or None for a name.
+    """Return a host as an address in its usual form, or None for a name.
 
-    An IPv4 address in IPv6's form (`::ffff:127.0.0.1`), as servers report peers that listen for both, is that of IPv4.
+    An IPv4 address in IPv6's form (`::ffff:127.0.0.1`), as reported by servers that listen for both, becomes IPv4.
     """
     try:
         found = ip_address(_plain(host))
@@ -55,7 +54,7 @@ def address_of(host: str) -> Address | None:
 
 
 def network_of(peer: str) -> str:
-    """Return what counts as one client: an address of IPv4, or the 64 bits of IPv6 that one host has to itself."""
+    """Return the network that counts as one client: an IPv4 address, or the 64 bits of IPv6 that one host owns."""
     found = address_of(peer)
     if found is None:
         return peer
@@ -63,7 +62,7 @@ def network_of(peer: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine gets to a host: a loopback address, `localhost`, or a name below that (RFC 6761)."""
+    """Whether only this machine can reach a host: a loopback address, `localhost`, or a name below it (RFC 6761)."""
     found = _effective_address(host)
     if found is not None:
         return found.is_loopback
@@ -72,20 +71,20 @@ def is_loopback(host: str) -> bool:
 
 
 def is_unspecified(host: str) -> bool:
-    """Whether a host is the address of none in particular (`0.0.0.0`, `::`): for those who listen, all of their own."""
+    """Whether a host is the unspecified address (`0.0.0.0`, `::`), which to a listener means all its addresses."""
     found = _effective_address(host)
     return found is not None and found.is_unspecified
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether whoever connects to a host gets to this machine itself: to the unspecified address one does as well."""
+    """Whether a connection to a host reaches this machine itself, also by the unspecified address."""
     return is_loopback(host) or is_unspecified(host)
 
 
 def _effective_address(host: str) -> Address | None:
-    """Return the address that whoever connects to a host gets to: 127.1, 0x7f.1 and 2130706433 are 127.0.0.1 as well.
+    """Return the address that a connection to a host reaches: 127.1, 0x7f.1 and 2130706433 are also 127.0.0.1.
 
-    So browsers and the C library read them: up to four numbers, of which the last one fills the bytes that are left.
+    Browsers and the C library read up to four numbers, of which the last one fills the remaining bytes.
     """
     name = _lookup_name(host)
     if (found := address_of(name)) is not None:
@@ -107,27 +106,27 @@ def _number(part: str) -> int | None:
 
 
 def _lookup_name(host: str) -> str:
-    """Return a host as it is looked up (RFC 3490): wide digits and letters are plain ones, and there are other dots."""
+    """Return a host in the form of lookups (RFC 3490): wide digits and letters become plain, and so do other dots."""
     return _plain(host if host.isascii() else normalize("NFKC", host).replace("\N{IDEOGRAPHIC FULL STOP}", "."))
 
 
 def _plain(host: str) -> str:
-    """Return a host as it is compared: a dot at the end of a name only says that it is whole."""
+    """Return a host in the form of comparisons: a dot at the end of a name only marks it as complete."""
     return host.removeprefix("[").removesuffix("]").lower().removesuffix(".")
 
 
 NAMELESS = "agent"
-"""What stands for a name that has nothing to read in any script."""
+"""The slug of a name without readable characters in any script."""
 
 PREFIX = "xn--"
-"""How names of hosts begin that are written so (RFC 5890), and no name of Latin words."""
+"""Prefix of punycode host names (RFC 5890); no slug of Latin words has it."""
 
 _KEPT = frozenset("LMNS")
-"""What is kept beyond ASCII: letters, marks, numbers and symbols. The rest separates."""
+"""Unicode categories of non-ASCII characters in slugs: letters, marks, numbers and symbols. Others separate words."""
 
 
 def slug(text: str) -> str:
-    """Return a name as a part of a path: lower-case letters and digits of ASCII, and hyphens."""
+    """Return a name as a part of a path: lower-case ASCII letters and digits, and hyphens."""
     words = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     folded = normalize("NFKC", text).lower()
     if words and not any(map(_is_foreign, folded)):
@@ -137,7 +136,7 @@ def slug(text: str) -> str:
 
 
 def _is_foreign(char: str) -> bool:
-    """Whether a character is a letter of another script: symbols and accents are in Latin names as well."""
+    """Whether a character is a letter of another script; symbols and accents occur in Latin names as well."""
     return category(char).startswith("L") and not name(char, "").startswith("LATIN")
 
 

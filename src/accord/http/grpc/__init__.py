@@ -1,6 +1,6 @@
 """The gRPC binding (extra `grpc`): A2A 1.0 and 0.3 on one port.
 
-`server` listens and `calls` answers; `protocol.protobuf` has the table of methods.
+`server` listens, `calls` answers, and `protocol.protobuf` contains the table of methods.
 """
 
 try:

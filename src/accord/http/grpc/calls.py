@@ -1,8 +1,8 @@
 """Calls over gRPC: a protobuf message in, messages or a status out.
 
-A call is authenticated from its metadata before its message is read, where that is possible: strangers get little time
-and little room for a message that does not come. The dialect decodes and encodes, the service does the work. Errors are
-a status with google.rpc details in the trailing metadata (10.6), bounded because it has to fit into HTTP/2 headers.
+Where possible, a call is authenticated from its metadata before its message is read. Unauthenticated callers get little
+time and little memory for a message that does not arrive. The dialect decodes and encodes, the service executes. Errors
+are a status with google.rpc details in the trailing metadata (10.6), bounded because it must fit into HTTP/2 headers.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ log = logging.getLogger("accord.grpc")
 
 
 def encode_message(kind: type[Message], json: bytes) -> bytes:
-    """Return an answer as protobuf."""
+    """Return a result as protobuf."""
     try:
         return protobuf.from_json(kind, json)
     except protobuf.NoProtobuf as error:
@@ -73,13 +73,13 @@ _STRANGERS = object()
 
 
 class GrpcReader:
-    """Reads the messages of all calls of a server, and counts those that have not come."""
+    """Reads the messages of all calls of a server, and counts calls whose message is outstanding."""
 
     def __init__(self, quotas: Quotas, max_calls: int) -> None:
-        """Of `max_calls`, a quarter may wait for messages of one caller or address, half for those of all strangers.
+        """Limit outstanding messages: a quarter of `max_calls` per caller or address, half for unauthenticated callers.
 
-        Whoever is known has the time that the largest body may take over HTTP: how much of it has come, gRPC does not
-        tell. Strangers have that of a body that brings nothing.
+        An authenticated caller has as much time as the largest body may take over HTTP, because gRPC does not report
+        how much has arrived. An unauthenticated one has the time of a body that makes no progress.
         """
         self._seconds = quotas.body_seconds
         self._known_seconds = quotas.body_seconds + quotas.body / max(quotas.body_rate, 1)
@@ -87,7 +87,7 @@ class GrpcReader:
         self._unread: Counter[Hashable] = Counter()
 
     async def read(self, scope: Scope, context: Any, admit: Admit) -> tuple[Caller, bytes]:
-        """Return who makes a call, and its message."""
+        """Return the caller and message of a call."""
         caller = await _authenticate_from_metadata(scope, admit)
         if caller is not None and caller.owner:
             with self._room(caller.account, self._of_one):
@@ -110,7 +110,7 @@ class GrpcReader:
 
 
 async def _authenticate_from_metadata(scope: Scope, admit: Admit) -> Caller | None:
-    """Return who makes a call, if that can be told without its message."""
+    """Return the caller of a call, or None if its message is needed to authenticate."""
     try:
         return await admit(presented(scope, None))
     except BodyNeeded:
@@ -118,7 +118,7 @@ async def _authenticate_from_metadata(scope: Scope, admit: Admit) -> Caller | No
 
 
 async def _read_message(context: Any, seconds: float) -> bytes:
-    """Return the first message. There should be no other: whatever comes after it is not read, as gRPC has it."""
+    """Return the first message. A unary call has no other, and gRPC does not read further ones."""
     try:
         async with asyncio.timeout(seconds):
             message = await context.read()
@@ -136,14 +136,16 @@ DETAILS_KEY = "grpc-status-details-bin"
 
 MAX_SENTENCE_BYTES = 800
 MAX_DETAILS_BYTES = 3000
-"""Clients refuse metadata over 8 kB, and these travel three times (percent-encoded) and 4/3 times (base64) as long."""
+"""Clients refuse metadata over 8 kB. The sentence is sent up to 3 times as long (percent-encoded), the details 4/3
+times (base64).
+"""
 
 KNOWN = (error_details_pb2.ErrorInfo, error_details_pb2.BadRequest, error_details_pb2.RetryInfo)
-"""The messages in `details`: protobuf finds them by their names, once they have been imported."""
+"""Message types in `details`. protobuf finds them by name after they have been imported."""
 
 
 class GrpcStatus(NamedTuple):
-    """What a call is ended with."""
+    """The status that ends a call."""
 
     code: grpc.StatusCode
     sentence: str
@@ -155,13 +157,13 @@ def status_of(error: AccordError, dialect: Dialect) -> GrpcStatus:
     code: grpc.StatusCode = grpc.StatusCode[error.row.grpc]
     sentence = dialect.encode_error(error).message.encode()[:MAX_SENTENCE_BYTES].decode(errors="ignore")
     said = _rpc_status(code, sentence, error_details(error))
-    if said.ByteSize() > MAX_DETAILS_BYTES:  # what the caller must have is the reason
+    if said.ByteSize() > MAX_DETAILS_BYTES:  # the reason is the part that the caller must have
         said = _rpc_status(code, sentence, error_details(type(error)()))
     return GrpcStatus(code, sentence, ((DETAILS_KEY, said.SerializeToString()), *as_metadata(error_headers(error))))
 
 
 def as_metadata(headers: Headers) -> Metadata:
-    """Return headers as metadata, without what HTTP/2 does not have (RFC 9113, 8.2.2)."""
+    """Return headers as metadata, without `Connection`, which HTTP/2 does not have (RFC 9113, 8.2.2)."""
     return tuple((name.decode(), value.decode("latin-1")) for name, value in headers if name != b"connection")
 
 
@@ -172,19 +174,22 @@ def _rpc_status(code: grpc.StatusCode, sentence: str, stated: list[dict[str, Any
 BINDING = "grpc"
 
 LAST_EVENT_KEY = "last-event-id"
-"""As in HTTP, what a caller saw last; a stream says it of its first event in front, and of its last one at the end."""
+"""Metadata key of the last event a caller received, as in HTTP. A stream sends that of its first event in the initial
+metadata, and that of its last event in the trailing metadata.
+"""
 
 LARGE_BYTES = 64 * 1024
-"""What is longer is converted in a thread: 16 MB of small values take seconds, in which others want to be served."""
+"""Size above which messages are converted in a thread: 16 MB of small values take seconds and would block other calls.
+"""
 
 UNREAD_MESSAGES = ResponseBodies()
-"""Large messages that clients have not read, apart from those over HTTP: gRPC cannot disconnect one call."""
+"""Large messages that clients have not read, counted apart from HTTP: gRPC cannot disconnect one call."""
 
 T = TypeVar("T")
 
 
 class GrpcRequest(Struct, frozen=True):
-    """A call that may be made: what it asks, who makes it, and what the answer says in its metadata."""
+    """An authenticated call: its request, its caller, the event to resume after, and the response metadata."""
 
     request: Request
     caller: Caller
@@ -205,11 +210,11 @@ class GrpcCalls:
         quotas: Quotas = QUOTAS,
         links: FileLinks | None = None,
     ) -> None:
-        """Answer for `service` to whom `admit` lets in; `extensions` are those of the agent's card.
+        """Serve `service` to callers that `admit` authenticates; `extensions` are those of the agent's card.
 
-        `links` gives large files addresses.
+        `links` replaces large files by URLs.
 
-        One message waits for `quotas.unread_seconds` at most for a client that does not read.
+        A message waits at most `quotas.unread_seconds` for a client that does not read.
         """
         self._answering = unary_operations(service)
         self._streaming = streaming_operations(service)
@@ -239,23 +244,23 @@ class GrpcCalls:
     def _shortening(self, understood: GrpcRequest) -> Callable[[T], T]:
         return large_file_linker(self._links, understood.request, understood.caller, self._quotas.inline_files)
 
-    # --- one answer -----------------------------------------------------------------------------------------------
+    # --- unary calls ----------------------------------------------------------------------------------------------
 
     async def answer(self, method: GrpcMethod, context: Any) -> None:
-        """Answer a call that is answered once."""
+        """Answer a unary call."""
         try:
             understood = await self._understand(method, context)
             await self._write(context, await self._result(method, understood, context), understood.caller)
             return
         except AccordError as error:
             failure = error
-        except Exception:  # whatever it is, the caller learns nothing of it and the log everything
+        except Exception:  # the caller gets no detail of it, the log everything
             log.exception("call failed", extra={"method": method.path})
             failure = InternalError()
         await end_call(context, method, failure)
 
     async def _result(self, method: GrpcMethod, understood: GrpcRequest, context: Any) -> bytes:
-        """Return an answer as it is on the wire; what it was made of may be large, and is not held while it is read."""
+        """Return an encoded result; the result itself may be large, and is not held while the client reads."""
         result = await self._answering[method.operation](understood.request, understood.caller)
         json = method.dialect.encode_result(method.operation, result)
         if len(json) > self._quotas.inline_files:
@@ -268,7 +273,7 @@ class GrpcCalls:
     # --- streams --------------------------------------------------------------------------------------------------
 
     async def stream(self, method: GrpcMethod, context: Any) -> None:
-        """Answer a call that is answered with a stream; whoever goes away has it cancelled by gRPC."""
+        """Answer a streaming call. gRPC cancels it when the client disconnects."""
         try:
             understood = await self._understand(method, context)
             follow = self._streaming[method.operation]
@@ -298,7 +303,7 @@ class GrpcCalls:
             await self._write(context, await encoding, understood.caller)
 
     async def _event(self, method: GrpcMethod, understood: GrpcRequest, event: Event) -> bytes | None:
-        """Return an event as it is on the wire, or None for one that its dialect does not have."""
+        """Return an encoded event, or None if its dialect does not have it."""
         frame = method.dialect.encode_event(event)
         if frame is not None and len(frame.data) > self._quotas.inline_files:
             frame = method.dialect.encode_event(self._shortening(understood)(event))
@@ -308,8 +313,8 @@ class GrpcCalls:
     async def _write(self, context: Any, message: bytes | None, caller: Caller) -> None:
         """Write a message, and wait until gRPC has sent it.
 
-        A client that does not read is given up, unless the message is large: gRPC keeps what it was given until the
-        client reads or leaves, so a large message counts against the limits for so long.
+        A client that does not read is given up after a timeout. A large message has none: gRPC holds it until the
+        client reads or leaves, and it counts against the limits for so long.
         """
         quotas = self._quotas
         if message is None:
@@ -327,7 +332,7 @@ class GrpcCalls:
 
 
 async def end_call(context: Any, method: GrpcMethod, error: AccordError) -> NoReturn:
-    """End a call with an error; what a stream has said in its metadata stays said."""
+    """End a call with an error, keeping the metadata that a stream has set."""
     status = status_of(error, method.dialect)
     await context.abort(status.code, status.sentence, (*status.metadata, *(context.trailing_metadata() or ())))
     raise AssertionError("abort raises")
@@ -338,7 +343,7 @@ async def _convert_aside(convert: Callable[[bytes], T], data: bytes) -> T:
 
 
 def _scope(method: GrpcMethod, context: Any) -> Scope:
-    """Return a call as the HTTP request that it is."""
+    """Return a call as an HTTP request."""
     stated = context.invocation_metadata() or ()
     pem = context.auth_context().get("x509_pem_cert")
     certificate = ssl.PEM_cert_to_DER_cert(pem[0].decode()) if pem else None

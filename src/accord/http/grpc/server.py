@@ -1,4 +1,4 @@
-"""The gRPC server: listens on a port and passes calls to the agent that they name."""
+"""The gRPC server: listens on a port and dispatches calls to the agent that their metadata names."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,13 +23,13 @@ from accord.protocol.protobuf import GRPC_SERVICES, GrpcMethod, GrpcService
 AGENT_KEY = "x-accord-agent"
 
 MAX_CALLS = 10_000
-"""Calls at a time, most of them streams that wait: as many as the memory of a small machine surely holds."""
+"""Concurrent calls, most of them idle streams: as many as the memory of a small machine surely holds."""
 
 LATE_SECONDS = 5.0
-"""How much longer than they may last calls can take to be answered, before gRPC breaks them off."""
+"""Extra seconds for calls to be answered after the grace period, before gRPC aborts them."""
 
 OPTIONS: tuple[tuple[str, int], ...] = (
-    # A peer that vanished is found out within a minute; one that asks whether we are there may do so every ten seconds.
+    # A peer that vanished is detected within a minute; a peer may send a keep-alive ping every ten seconds.
     ("grpc.keepalive_time_ms", 40_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -40,9 +40,9 @@ Handle = Callable[[GrpcCalls, GrpcMethod, Any], Awaitable[Any]]
 
 
 class GrpcTls(Struct, frozen=True, kw_only=True):
-    """A server's certificate chain and key in PEM; with `client_ca`, clients must show a certificate issued by it.
+    """A server's certificate chain and key in PEM; with `client_ca`, clients must present a certificate issued by it.
 
-    gRPC for Python either does not ask for one, and tells nobody of it, or demands it: there is nothing in between.
+    gRPC for Python either requests no client certificate, or requires one. It does not offer optional certificates.
     """
 
     certificate: bytes
@@ -53,7 +53,7 @@ class GrpcTls(Struct, frozen=True, kw_only=True):
 class GrpcBinding:
     """A gRPC server for A2A 1.0 and 0.3."""
 
-    def __init__(  # noqa: PLR0913  # each is a limit, or a part that is made elsewhere
+    def __init__(  # noqa: PLR0913  # each is a limit, or a component made by the caller
         self,
         service: A2A,
         *,
@@ -66,11 +66,10 @@ class GrpcBinding:
         shares_port: bool = False,
         links: FileLinks | None = None,
     ) -> None:
-        """Serve `service`, and by their names `agents`, to whom `admit` lets in.
+        """Serve `service`, and `agents` by name, to callers that `admit` authenticates.
 
-        Of the enabled dialects, those are spoken that have a gRPC service; `extensions` are those of the agents' cards
-        and `links` gives large files addresses. A port in use is refused, unless all its processes
-        say that they share it.
+        Of the enabled dialects, those with a gRPC service are served. `extensions` are those of the agents' cards.
+        `links` replaces large files by URLs. A port in use is refused, unless all its processes set `shares_port`.
         """
         self._shares_port = shares_port
         self._quotas = quotas
@@ -93,7 +92,7 @@ class GrpcBinding:
         self._is_ending = False
 
     async def start(self, address: str, *, tls: GrpcTls | None = None) -> int:
-        """Listen on `host:port` and return the port, which is any free one for 0."""
+        """Listen on `host:port` and return the port; port 0 selects a free one."""
         limits = (
             ("grpc.max_receive_message_length", self._quotas.body),
             ("grpc.max_metadata_size", self._quotas.head),
@@ -111,7 +110,7 @@ class GrpcBinding:
         return port
 
     async def stop(self, grace_seconds: float = 0.0) -> None:
-        """Take no more calls, let those that run finish for so long, and end the others."""
+        """Refuse new calls, let running ones finish within the grace period, and end the others."""
         if self._server is not None:
             ending = asyncio.get_running_loop().call_later(grace_seconds, self._end_calls)
             await self._server.stop(grace_seconds + LATE_SECONDS)
@@ -124,10 +123,10 @@ class GrpcBinding:
             call.cancel()
 
     def _handlers(self, edition: GrpcService) -> grpc.GenericRpcHandler:
-        """Return what gRPC calls for each method of a service; bodies come and go as they are on the wire.
+        """Return the handler of each method of a service; messages stay encoded.
 
-        To gRPC all requests and answers are streams, which on the wire is the same: so `reading` waits for the message,
-        and `calls` for the reader of the answer, not gRPC.
+        gRPC gets every method as a stream in both directions, which is the same on the wire. So `GrpcReader` waits for
+        the message, and `GrpcCalls` for the reader of the response, instead of gRPC.
         """
         return grpc.method_handlers_generic_handler(
             edition.service,
@@ -140,15 +139,15 @@ class GrpcBinding:
         )
 
     async def _dispatch(self, handle: Handle, method: GrpcMethod, _: object, context: Any) -> Any:
-        """Bring a call to the agent that it names, and say so if it is ended by a server that stops."""
+        """Dispatch a call to the agent that it names, and report a shutdown that cancels it."""
         call = asyncio.current_task()
-        assert call is not None  # gRPC calls it in one
+        assert call is not None  # gRPC calls it in a task
         self._calls.add(call)
         try:
             return await self._answer(handle, method, context)
         except asyncio.CancelledError:
             if not self._is_ending:
-                raise  # whoever called is gone
+                raise  # the client disconnected
             await end_call(context, method, AgentUnavailable(SHUTDOWN_MESSAGE, retry_after=RETRY_SECONDS))
         finally:
             self._calls.discard(call)

@@ -1,7 +1,7 @@
 """Agents as tools of the Model Context Protocol (extra `mcp`).
 
-`conversion` turns tool calls into messages and tasks into results; `server` lists tools and answers calls. An agent is
-anything that implements `A2A`.
+`conversion` turns tool calls into messages and tasks into results. `server` lists tools and answers calls. An agent is
+any implementation of `A2A`.
 """
 
 try:

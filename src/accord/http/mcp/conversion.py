@@ -1,7 +1,6 @@
 """Conversion of tool arguments to messages, and of tasks to tool results and forms.
 
-Text, images and audio have content types of their own, other files are embedded resources, and data is structured
-content.
+Text, images and audio have their own content types, other files are embedded resources, and data is structured content.
 """
 
 import base64
@@ -36,15 +35,15 @@ from accord.protocol import lifecycle
 OCTETS = "application/octet-stream"
 
 SKILL_METADATA = "skill"
-"""The metadata of a message that names the skill that is wanted."""
+"""Message metadata key of the requested skill."""
 
 
 class InvalidArguments(ValueError):
-    """The arguments make no sense; the text says why."""
+    """The arguments are not valid; the message gives the reason."""
 
 
 class ToolFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file, by its content or its address."""
+    """A file, by content or by URL."""
 
     name: str | None = None
     media_type: str | None = None
@@ -53,7 +52,7 @@ class ToolFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ToolArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a tool may be called with."""
+    """Arguments of a tool call."""
 
     message: str | None = None
     data: Any | UnsetType = UNSET
@@ -79,7 +78,7 @@ def read_arguments(given: dict[str, Any] | None) -> ToolArguments:
 
 
 def message_of(arguments: ToolArguments, skill: str | None = None) -> Message:
-    """Return what a call says."""
+    """Return the message of a call."""
     parts: list[Part] = []
     if arguments.message:
         parts.append(Part(text=arguments.message))
@@ -104,7 +103,7 @@ def _part(file: ToolFile) -> Part:
 
 
 ANSWER_FIELD = "answer"
-"""The name of the form that asks, and of its field for words."""
+"""Name of the form for questions, and of its text field."""
 
 FAILED_STATES = frozenset({TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED, TaskState.UNKNOWN})
 
@@ -124,7 +123,7 @@ _APPROVAL_SCHEMA = {
 
 
 def result_of(answer: Task | Message) -> CallToolResult:
-    """Return the result that says what an agent answered, as far as it has."""
+    """Return the tool result of a task or message, complete or not."""
     if isinstance(answer, Message):
         about = {"state": _state(TaskState.COMPLETED), "context_id": answer.context_id}
         return _result([answer.parts], answer.message_id, about)
@@ -137,12 +136,12 @@ def result_of(answer: Task | Message) -> CallToolResult:
 
 
 def refusal_result(text: str) -> CallToolResult:
-    """Return the result that says why there is none, for the model to do better."""
+    """Return an error result that explains a refusal to the model."""
     return CallToolResult(content=[TextContent(text=text)], is_error=True)
 
 
 def form_of(task: Task) -> ElicitRequest:
-    """Return what an agent asks as a form."""
+    """Return an agent's question as a form."""
     asked = task.status.message
     text = (text_of(asked.parts) if asked else "") or "The agent asks for more"
     schema = _APPROVAL_SCHEMA if _wants_yes_or_no(task) else _ANSWER_SCHEMA
@@ -150,7 +149,7 @@ def form_of(task: Task) -> ElicitRequest:
 
 
 def form_arguments(task_id: str, form: ElicitResult) -> ToolArguments | None:
-    """Return the answer that a form has, or None if it was not filled in."""
+    """Return a form's answer as arguments, or None if it was not filled in."""
     if form.action != "accept" or not form.content:
         return None
     if ANSWER_FIELD in form.content:
@@ -181,7 +180,7 @@ def _hint(task: Task) -> str | None:
 def _result(
     told: Sequence[Sequence[Part]], of: str, about: dict[str, Any], *, hint: str | None = None, is_error: bool = False
 ) -> CallToolResult:
-    """Return what was told: each artifact and each message is a text of its own."""
+    """Return a result in which each artifact and each message is a separate text."""
     parts = [part for one in told for part in one]
     data = [part.data for part in parts if part.data is not msgspec.UNSET]
     structured: dict[str, Any] = {name: value for name, value in about.items() if value is not None}
@@ -197,7 +196,7 @@ def _result(
 
 
 def _blocks(parts: Iterable[Part], of: str, numbers: Iterator[int]) -> list[ContentBlock]:
-    """Return content; texts that follow each other are one, as they were streamed."""
+    """Return content blocks; consecutive texts are joined, as they were streamed."""
     found: list[ContentBlock] = []
     for part, number in zip(parts, numbers, strict=False):
         if part.text is not None and found and isinstance(found[-1], TextContent):

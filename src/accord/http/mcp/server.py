@@ -1,7 +1,8 @@
 """The MCP server: lists agents or skills as tools and answers their calls, over stdio or HTTP.
 
-A call sends a message and follows the task until its turn ends, with progress. A call that the client gives up cancels
-its task. A question of the agent is a form where the client has one, otherwise a result that says how to continue.
+A call sends a message and reports progress until the task's turn ends. If the client cancels the call, the task is
+canceled. A question of the agent is a form where the client supports forms, otherwise a result that explains how to
+continue.
 """
 
 import asyncio
@@ -60,10 +61,10 @@ from accord.model import (
 from accord.protocol import lifecycle
 
 MAX_NAME = 64
-"""Characters of a tool's name: MCP allows 128, but models and their interfaces often half as many."""
+"""Maximum characters of a tool's name: MCP allows 128, but many models and their APIs only 64."""
 
 MAX_SKILLS = 20
-"""Skills that a description lists; it is read by a model, with every call."""
+"""Skills that a description lists. The model reads the description with every call."""
 
 INPUT_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -105,7 +106,7 @@ OUTPUT_SCHEMA: dict[str, Any] = {
 
 
 class ExposedAgent(Struct, frozen=True, kw_only=True):
-    """An agent to be offered, and as whom it is called; `unreachable` is what it raises if it is not there."""
+    """An agent to expose as a tool, and the caller it is called as; `unreachable` are its connection errors."""
 
     name: str
     agent: A2A
@@ -116,7 +117,7 @@ class ExposedAgent(Struct, frozen=True, kw_only=True):
 
 
 class OfferedTool(Struct, frozen=True, kw_only=True):
-    """A tool, and what calling it means; a `skill` is asked for by its id."""
+    """A tool and the agent it calls; `skill` is the id of the requested skill."""
 
     tool: Tool
     exposed: ExposedAgent
@@ -160,7 +161,7 @@ def _tool_description(description: str, skills: tuple[AgentSkill, ...], examples
 
 
 def _unique_name(name: str, taken: dict[str, OfferedTool]) -> str:
-    """Return a name as it may be called, and that no other tool has."""
+    """Return a valid tool name that no other tool has."""
     safe = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:MAX_NAME] or "agent"
     number, free = 1, safe
     while free in taken:
@@ -170,10 +171,10 @@ def _unique_name(name: str, taken: dict[str, OfferedTool]) -> str:
 
 
 CANCEL_SECONDS = 5.0
-"""How long an agent may take to hear that nobody waits any more."""
+"""Seconds for canceling a task after its client canceled the call."""
 
 FORMS_AS_RESULTS = "2026-07-28"
-"""The version of MCP since when what a server asks is a result, and the answer another call."""
+"""The MCP version since which a server's question is a result, and the answer another call."""
 
 TURN_END_STATES = lifecycle.ENDED | lifecycle.INTERRUPTED
 
@@ -183,10 +184,10 @@ Context = ServerRequestContext[Any, Any]
 
 
 class ToolCalls:
-    """Answers calls of tools."""
+    """Answers tool calls."""
 
     def __init__(self, wait_seconds: float | None = None) -> None:
-        """Let a call wait for its agent so long, or until it rests."""
+        """Let a call wait at most `wait_seconds` for its agent."""
         self._wait_seconds = wait_seconds
 
     async def answer(
@@ -215,7 +216,7 @@ class ToolCalls:
             form = form_of(said)
             if is_version_at_least(ctx.protocol_version, FORMS_AS_RESULTS):
                 if params.request_state == said.id and says.says_nothing:
-                    return result_of(said)  # the form was not filled in: it is not shown again
+                    return result_of(said)  # the form was not filled in, so it is not shown again
                 return InputRequiredResult(input_requests={ANSWER_FIELD: form}, request_state=said.id)
             answer = form_arguments(said.id, await ctx.session.send_request(form, ElicitResult))
             if answer is None:
@@ -224,7 +225,7 @@ class ToolCalls:
 
 
 def _resumed_arguments(params: CallToolRequestParams) -> ToolArguments | None:
-    """Return what a call says that brings the answer to a form; one that was not filled in only looks at its task."""
+    """Return the arguments in the answer to a form, or None without one; an empty form only reads its task."""
     form = (params.input_responses or {}).get(ANSWER_FIELD)
     if params.request_state is None or not isinstance(form, ElicitResult):
         return None
@@ -232,14 +233,14 @@ def _resumed_arguments(params: CallToolRequestParams) -> ToolArguments | None:
 
 
 def _has_forms(ctx: Context) -> bool:
-    """Whether the client can show a form; one that says nothing about modes can."""
+    """Whether the client can show a form; a client that declares no modes can."""
     capabilities = ctx.session.client_capabilities
     elicitation = None if capabilities is None else capabilities.elicitation
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
 class _ToolCall:
-    """What is said and heard in one turn."""
+    """The messages and events of one turn."""
 
     def __init__(self, exposed: ExposedAgent, ctx: Context) -> None:
         self._agent = exposed.agent
@@ -250,7 +251,7 @@ class _ToolCall:
         self._heard = 0
 
     async def within(self, seconds: float | None, says: ToolArguments, skill: str | None) -> Task | Message:
-        """Say something, or just look, and return what came of it where it rests, or after a while."""
+        """Send a message, or only read the task, and return the result of the turn, or its state at the timeout."""
         events = self._events(says, skill)
         try:
             async with asyncio.timeout(seconds), aclosing(events):  # type: ignore[type-var]  # they are generators
@@ -269,7 +270,7 @@ class _ToolCall:
         return self._now
 
     async def _events(self, says: ToolArguments, skill: str | None) -> AsyncIterator[Event]:
-        """Yield what comes of what is said, or of a task that is only looked at."""
+        """Yield the events of a new message, or of a task that is only read."""
         if not says.says_nothing:
             source = self._agent.stream(SendRequest(message=message_of(says, skill)), self._caller)
         else:
@@ -283,7 +284,7 @@ class _ToolCall:
                 yield event
 
     async def _hear(self, body: EventBody) -> None:
-        """Take in what happened, and tell whoever waits."""
+        """Apply an event, and report progress to the client."""
         if isinstance(body, Task | Message):
             self._now = body
         elif isinstance(self._now, Task):
@@ -296,7 +297,7 @@ class _ToolCall:
         return isinstance(self._now, Message) or (self._now is not None and self._now.status.state in TURN_END_STATES)
 
     async def _give_up(self) -> None:
-        """Cancel a task that nobody waits for any more."""
+        """Cancel a task whose client canceled the call."""
         if not isinstance(self._now, Task):
             return
         about = {"task_id": self._now.id}
@@ -309,7 +310,7 @@ class _ToolCall:
 
 
 def _progress_text(body: EventBody) -> str:
-    """Return what an agent says on its way."""
+    """Return the text of an intermediate event."""
     match body:
         case StatusUpdate(status=status) if status.message is not None and status.state is TaskState.WORKING:
             return text_of(status.message.parts)
@@ -330,7 +331,7 @@ INSTRUCTIONS = (
 def make_server(
     agents: Iterable[ExposedAgent], *, by_skill: bool = False, wait_seconds: float | None = None, version: str = ""
 ) -> Server[Any]:
-    """Return a server whose tools are these agents; `version` is what it says of itself."""
+    """Return a server whose tools are these agents; `version` is the server's stated version."""
     tools = offer_tools(agents, by_skill=by_skill)
     calls = ToolCalls(wait_seconds)
 
@@ -350,11 +351,11 @@ def make_server(
 
 
 async def serve_stdio(server: Server[Any]) -> None:
-    """Talk over standard input and output until the other side is gone."""
+    """Serve over standard input and output until the client disconnects."""
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
 def http_app(server: Server[Any], *, host: str) -> Any:
-    """Return the ASGI application that serves it; pages of other origins are kept out where `host` is this machine."""
+    """Return the ASGI application of a server; on a local `host`, pages of other origins are refused."""
     return server.streamable_http_app(streamable_http_path="/mcp", host=host)

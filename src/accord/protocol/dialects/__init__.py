@@ -1,8 +1,8 @@
 """The table of the five wire dialects, and webhook bodies of any of them.
 
-`base.Dialect` is their interface and `DIALECTS` holds one of each. Siblings do not import each other, except that
-`relay` is a variant of `v03`. A webhook endpoint expects a task, not a dialect (B-10): a task, a stream event and the
-simple body are told apart by their members.
+`base.Dialect` is their interface, and `DIALECTS` contains one of each. The dialects do not import each other, except
+that `relay` is a variant of `v03`. A webhook endpoint expects a task, not a dialect (B-10): a task, a stream event and
+the simple body are recognized by their members.
 """
 
 from collections.abc import Mapping
@@ -27,19 +27,19 @@ from accord.protocol.sse import Frame
 DIALECTS: Mapping[DialectName, Dialect] = {
     dialect.name: dialect for dialect in (V1(), V03(), Vault(), Gen(), RelayDialect())
 }
-"""The dialect of each name, as JSON-RPC speaks it."""
+"""The dialect of each name, for JSON-RPC."""
 
 BY_MEMBER: Dialect = V03Members()
-"""A2A 0.3 as JSON-RPC speaks it to callers that leave `kind` out."""
+"""A2A 0.3 over JSON-RPC, for callers that leave `kind` out."""
 
 
 class V1Rest(V1, RestDialect):
-    """A2A 1.0 HTTP+JSON, which has queries and its own form of errors besides the JSON of 1.0."""
+    """A2A 1.0 HTTP+JSON: the JSON of 1.0 with queries and its own form of errors."""
 
     media_types: ClassVar = ("application/a2a+json", "application/json")
 
     def decode_request(self, operation: Operation, params: bytes) -> Request:
-        """Read the body, query and path values of an operation, put together as one object."""
+        """Read the body, query and path values of an operation, joined in one object."""
         return super().decode_request(operation, convert_query_values(operation, json_names(params)))
 
     def encode_http_error(self, error: AccordError) -> bytes:
@@ -49,7 +49,7 @@ class V1Rest(V1, RestDialect):
         return codec.encode({"error": status})
 
     def decode_streamed(self, frame: Frame) -> EventBody:
-        """Read one event of a stream: it is bare, as in every HTTP+JSON binding."""
+        """Read one event of a stream, which is bare as in every HTTP+JSON binding."""
         return RestDialect.decode_streamed(self, frame)
 
     def decode_http_error(self, body: bytes) -> AccordError | None:
@@ -74,7 +74,7 @@ class _Error(Struct):
 _ERROR = Decoder(_Error)
 
 REST_DIALECTS: Mapping[DialectName, RestDialect] = {DialectName.V1: V1Rest(), DialectName.V03: V03Rest()}
-"""The dialects that have an HTTP+JSON binding, as that binding speaks them."""
+"""The dialects that have an HTTP+JSON binding, for that binding."""
 
 __all__ = ["BY_MEMBER", "DIALECTS", "REST_DIALECTS", "Dialect", "RestDialect"]
 
@@ -95,7 +95,7 @@ _webhook_look = Decoder(_WebhookLook)
 
 
 def decode_webhook(body: bytes) -> EventBody:
-    """Read what a webhook reports: a task, or one change of it."""
+    """Read a webhook report: a task, or one change of it."""
     return DIALECTS[_dialect(codec.decode(body, _webhook_look))].decode_push(body)
 
 

@@ -1,8 +1,11 @@
-"""The dialect interfaces, and what several dialects share.
+"""The dialect interfaces, and code shared by several dialects.
 
-A dialect is a pair of pure codecs between the model and one version of the wire. Shared are the task id under any of
-its names (B-16), flat error data, the webhook body `{taskId, status, result}` of no dialect, and REST parameters: body,
-query and path as one object with numbers and booleans in place of text.
+A dialect is a pair of pure codecs between the model and one version of the wire. Shared code covers:
+
+- the task id under any of its names (B-16)
+- flat error data
+- the webhook body `{taskId, status, result}`, which belongs to no dialect
+- REST parameters: body, query and path as one object, with numbers and booleans converted from text
 """
 
 import re
@@ -51,9 +54,9 @@ _FIELDS = frozenset({"reason", "violations", "retry_after"})
 
 
 def read_flat_error(error: ErrorObject, column: str, likely: type[AccordError] | None = None) -> AccordError:
-    """Return the error that `data.reason` names if that fits the code, else `likely`, else what the code means.
+    """Return the error for `data.reason` if it matches the code, else `likely`, else the error of the code.
 
-    `column` is the dialect's column in the table of errors. A code that is not the error's own is kept as a fact.
+    `column` is the dialect's column in the table of errors. A code that is not the error's own is kept in the metadata.
     """
     data = error.data if isinstance(error.data, dict) else {}
     kind = for_reason(str(data.get("reason")))
@@ -64,7 +67,7 @@ def read_flat_error(error: ErrorObject, column: str, likely: type[AccordError] |
 
 
 def error_from_facts(kind: type[AccordError], message: str, data: dict[str, Any]) -> AccordError:
-    """Make an error from its sentence and flat data."""
+    """Create an error from its message and flat data."""
     stated = data.get("violations")
     violations = tuple(
         Violation(str(item.get("field", "")), str(item.get("description", "")))
@@ -81,7 +84,7 @@ def error_from_facts(kind: type[AccordError], message: str, data: dict[str, Any]
 
 
 class AnyId(Struct, kw_only=True):
-    """The members that may hold a task's id; an empty one counts as missing."""
+    """The members that may contain a task's id; an empty one counts as missing."""
 
     id: str | None = None
     task_id: str | None = field(default=None, name="task_id")
@@ -95,7 +98,7 @@ class AnyId(Struct, kw_only=True):
         return found
 
     def own_task(self) -> str | None:
-        """Return the task's id where `id` is the id of something else."""
+        """Return the task's id where `id` is the id of another object."""
         return self.task_id or self.camel_id or None
 
 
@@ -117,7 +120,7 @@ _SIMPLE_LOOK = Decoder(_SimpleLook)
 
 
 def result_of(task: Task) -> Any:
-    """Return a task's result: the data of its last artifact, else all text of its artifacts, else nothing."""
+    """Return a task's result: the data of its last artifact, else all text of its artifacts, else None."""
     if not task.artifacts:
         return None
     parts = task.artifacts[-1].parts
@@ -134,7 +137,7 @@ def simple_payload(task: Task) -> bytes:
 
 
 def is_simple(body: bytes) -> bool:
-    """Whether a webhook body is the simple one: it names the task and its state in one word."""
+    """Whether a webhook body is the simple one: it has the task's id, and its state as one word."""
     look = codec.decode(body, _SIMPLE_LOOK)
     return isinstance(look.task_id, str) and isinstance(look.status, str)
 
@@ -168,7 +171,7 @@ _NAMED_IN_PATH = {
     "id": frozenset({"taskId", "task_id", "name", "parent", "pushNotificationConfigId"}),
     "taskId": frozenset({"task_id", "name", "parent"}),
 }
-"""For each value of a path, the other names that a task or a webhook goes by: beside it they say nothing."""
+"""Each path parameter -> aliases of the task or webhook it names. They are ignored when the path has it."""
 
 
 def params_from_body(body: bytes, values: Mapping[str, str]) -> bytes:
@@ -181,7 +184,7 @@ def params_from_body(body: bytes, values: Mapping[str, str]) -> bytes:
 
 
 def params_from_query(query: Iterable[tuple[str, str]], values: Mapping[str, str]) -> bytes:
-    """Return a query with the path's values; a name that is repeated has a list (11.5)."""
+    """Return a query with the path's values; a repeated name becomes a list (11.5)."""
     stated: dict[str, Any] = {}
     for name, value in query:
         stated.setdefault(name, []).append(value)
@@ -189,7 +192,7 @@ def params_from_query(query: Iterable[tuple[str, str]], values: Mapping[str, str
 
 
 def _with_path(stated: Mapping[str, Any], values: Mapping[str, str]) -> bytes:
-    """Put the path's values in the place of whatever else says the same: the address is what is asked."""
+    """Merge the path's values into the parameters, in which they take precedence."""
     if not stated:
         return codec.encode(values)
     other = {alias for name in values for alias in _NAMED_IN_PATH.get(name, ())}
@@ -197,9 +200,9 @@ def _with_path(stated: Mapping[str, Any], values: Mapping[str, str]) -> bytes:
 
 
 def convert_query_values(operation: Operation, params: bytes) -> bytes:
-    """Return the parameters, all in one object, with numbers and booleans in place of the texts that stand for them.
+    """Return the parameters, all in one object, with numbers and booleans converted from text.
 
-    An empty text is left out: protobuf, which A2A 1.0's queries follow, cannot tell it from a parameter not given.
+    An empty text is left out. A2A 1.0's queries follow protobuf, which cannot distinguish it from an absent parameter.
     """
     codec.check_utf8(params)
     if operation not in WITHOUT_BODY:
@@ -222,7 +225,7 @@ def _convert_value(name: str, value: Any) -> Any:
     return value
 
 
-# --- the other way: parameters to addresses -----------------------------------------------------------------------
+# --- requests to addresses ----------------------------------------------------------------------------------------
 
 _PATH_VALUE = re.compile(r"\{(\w+)\}")
 _ATTRIBUTES = {"id": "id", "taskId": "task_id"}
@@ -241,7 +244,7 @@ def path_from_request(route: RestRoute, request: Request) -> str:
 
 
 def query_from_params(route: RestRoute, params: bytes) -> list[tuple[str, str]]:
-    """Return the query for what the path of a route does not say; the tenant is a prefix of the path."""
+    """Return the query for the parameters outside the path of a route; the tenant is a prefix of the path."""
     named = _PATH_VALUE.findall(route.path)
     said = {"tenant", *named, *(alias for name in named for alias in _NAMED_IN_PATH[name])}
     stated = codec.decode(params, _OBJECT)
@@ -258,28 +261,28 @@ class Dialect(ABC):
     name: ClassVar[DialectName]
 
     wraps_events: ClassVar[bool] = True
-    """Whether a JSON-RPC stream carries each event as a JSON-RPC answer, or bare."""
+    """Whether a JSON-RPC stream carries each event as a JSON-RPC response, or bare."""
 
     refuses_by_event: ClassVar[bool] = False
-    """Whether clients that ask for events read nothing else, so that only an event can tell them they get no stream."""
+    """Whether clients that accept events read nothing else, so that only an event can report a refused stream."""
 
     partial_results: ClassVar[frozenset[Operation]] = frozenset()
-    """Operations whose answer holds less than the task, so that a client reads the task again."""
+    """Operations whose response contains less than the task, so that a client reads the task again."""
 
     replays: ClassVar[frozenset[Operation]] = frozenset()
-    """Streams that begin with the task's first event, where the caller does not say which event it saw last."""
+    """Streams that start with the task's first event, where the caller does not state the last event it received."""
 
     links_files: ClassVar[bool] = False
-    """Whether a file is only ever an address in it, so that a server which answers in it gives bytes one (B-02)."""
+    """Whether files are always URLs in this dialect, so that a server replaces bytes by URLs (B-02)."""
 
     push_format: ClassVar[PushFormat] = PushFormat.TASK
-    """What a webhook body of this dialect holds unless the webhook asks for something else."""
+    """The default format of a webhook body in this dialect."""
 
     push_media_type: ClassVar[str] = "application/json"
-    """What a webhook body of this dialect is called, unless it is the simple one, which is plain JSON."""
+    """The media type of a webhook body in this dialect, except the simple one, which is plain JSON."""
 
     def knows_messages(self, _method: str) -> bool:
-        """Whether who calls a method understands an answer that is a message alone; others are shown its task."""
+        """Whether callers of a method accept a message as the result; others are sent its task."""
         return True
 
     # --- requests -----------------------------------------------------------------------------------------------
@@ -292,14 +295,14 @@ class Dialect(ABC):
     def encode_request(self, operation: Operation, request: Request) -> bytes:
         """Write the parameters of an operation."""
 
-    # --- answers ------------------------------------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def encode_result(self, operation: Operation, result: Result) -> bytes:
-        """Write the answer of a non-streaming operation."""
+        """Write the result of a non-streaming operation."""
 
     def decode_result(self, operation: Operation, result: bytes, request: Request) -> Result:
-        """Read the answer to `request`; what is wrong with it is the agent's fault."""
+        """Read the result of `request`; an invalid one raises InvalidAgentResponse."""
         try:
             return self.read_result(operation, result, request)
         except (InvalidParams, ParseError) as error:
@@ -307,20 +310,20 @@ class Dialect(ABC):
 
     @abstractmethod
     def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
-        """Read an answer; what is wrong with it is named like a wrong parameter."""
+        """Read a result; errors name the field as for invalid parameters."""
 
     def error_as_result(self, operation: Operation, error: AccordError) -> bytes | None:
-        """Write the result that stands for an error, where the dialect answers so."""
+        """Write the result that represents an error, where the dialect has one."""
         return None
 
     # --- stream events ------------------------------------------------------------------------------------------
 
     @abstractmethod
     def encode_event(self, event: Event) -> Frame | None:
-        """Write one stream event, or None if the dialect has no form for it. `Frame.id` is left to the binding."""
+        """Write one stream event, or None if the dialect has no form for it. The binding sets `Frame.id`."""
 
     def decode_event(self, frame: Frame) -> EventBody:
-        """Read one stream event, whose JSON-RPC envelope has been taken off."""
+        """Read one stream event without its JSON-RPC envelope."""
         try:
             return self.read_event(frame)
         except (InvalidParams, ParseError) as error:
@@ -328,10 +331,10 @@ class Dialect(ABC):
 
     @abstractmethod
     def read_event(self, frame: Frame) -> EventBody:
-        """Read one stream event; what is wrong with it is named like a wrong parameter."""
+        """Read one stream event; errors name the field as for invalid parameters."""
 
     def decode_streamed(self, frame: Frame) -> EventBody:
-        """Read one event of a JSON-RPC stream as it came; an error that ends the stream is raised."""
+        """Read one event of a JSON-RPC stream as received; an error that ends the stream is raised."""
         if not self.wraps_events:
             return self.decode_event(frame)
         try:
@@ -347,7 +350,7 @@ class Dialect(ABC):
         return Frame(data=codec.encode(self.encode_error(error)))
 
     reports_failures: ClassVar[bool] = False
-    """Whether a stream has an error event after the status of a task that failed."""
+    """Whether a stream has an error event after the status of a failed task."""
 
     def encode_failure(self, event: Event) -> Frame | None:
         """Write the error event that follows the status of a failed task, in dialects that report failures."""
@@ -364,7 +367,7 @@ class Dialect(ABC):
         return row.code
 
     def error_data(self, error: AccordError) -> Any:
-        """Return what a dialect puts in `error.data`, or None."""
+        """Return the content of `error.data` in this dialect, or None."""
         found: dict[str, Any] = {"reason": error.row.reason, **error.metadata}
         if error.violations:
             found["violations"] = [violation._asdict() for violation in error.violations]
@@ -379,7 +382,7 @@ class Dialect(ABC):
     # --- webhooks -----------------------------------------------------------------------------------------------
 
     def encode_push(self, event: Event, task: Task, form: PushFormat | None = None) -> bytes:
-        """Write a webhook body for `event`, after which the task is `task`."""
+        """Write a webhook body for `event`; `task` is the task after it."""
         form = form or self.push_format
         if form is PushFormat.SIMPLE:
             return simple_payload(task)
@@ -388,7 +391,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def push_task(self, task: Task) -> bytes:
-        """Write a webhook body that holds the whole task."""
+        """Write a webhook body with the whole task."""
 
     def decode_push(self, body: bytes) -> EventBody:
         """Read a webhook body in any of its three forms."""
@@ -396,13 +399,13 @@ class Dialect(ABC):
 
     @abstractmethod
     def read_push(self, body: bytes) -> EventBody:
-        """Read a webhook body that holds a task or one event."""
+        """Read a webhook body with a task or one event."""
 
     # --- cards --------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def encode_card(self, card: AgentCard) -> dict[str, Any]:
-        """Write a card as plain data; `protocol.cards` puts several dialects' cards into one document."""
+        """Write a card as plain data; `protocol.cards` merges several dialects' cards into one document."""
 
     @abstractmethod
     def decode_card(self, card: bytes) -> AgentCard:
@@ -410,27 +413,27 @@ class Dialect(ABC):
 
 
 class RestDialect(Dialect):
-    """A version of A2A as its HTTP+JSON binding speaks it: parameters from body, query and path; bare events."""
+    """A version of A2A for its HTTP+JSON binding: parameters from body, query and path; bare events."""
 
     wraps_events: ClassVar = False
 
     media_types: ClassVar[tuple[str, ...]]
-    """What its answers may be called, the best first."""
+    """Media types of its responses, the preferred one first."""
 
     @abstractmethod
     def encode_http_error(self, error: AccordError) -> bytes:
-        """Write an error as the body of an answer."""
+        """Write an error as the body of a response."""
 
     @abstractmethod
     def decode_http_error(self, body: bytes) -> AccordError | None:
-        """Read the body of an answer that is an error, or return None if it is not the dialect's."""
+        """Read the body of an error response, or return None if it is not the dialect's."""
 
     def answering(self, _operation: Operation, _params: bytes) -> "RestDialect":
-        """Return how to answer who asked so: in most versions it makes no difference."""
+        """Return the dialect of the response to these parameters; in most versions they make no difference."""
         return self
 
     def decode_streamed(self, frame: Frame) -> EventBody:
-        """Read one event of a stream as it came; an error that ends the stream is raised."""
+        """Read one event of a stream as received; an error that ends the stream is raised."""
         if frame.event == "error":
             raise self.decode_http_error(frame.data) or RemoteError()
         return self.decode_event(frame)
@@ -441,7 +444,7 @@ class RestDialect(Dialect):
 
 
 def task_page(tasks: tuple[Task, ...], token: str | None, size: int | None, total: int | None) -> TaskPage:
-    """Return a page of tasks; an agent that does not say how many there are has no more than these."""
+    """Return a page of tasks; if an agent states no total, there are no further tasks."""
     count = len(tasks)
     return TaskPage(
         tasks=tasks,

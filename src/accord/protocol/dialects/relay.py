@@ -1,7 +1,7 @@
-"""A2A 0.3 as agent-relay's workflows write it: parts carry `type` instead of `kind`, messages no `kind` at all.
+"""A2A 0.3 as in agent-relay's workflows: parts have `type` instead of `kind`, messages no `kind` at all.
 
-It is a variant of `v03` and only says what differs. Requests of Google's A2A 0.1 (`tasks/send`), from which the
-spelling stems, are read as well.
+It is a variant of `v03` and defines only the differences. It also reads requests of Google's A2A 0.1 (`tasks/send`),
+the origin of this spelling.
 """
 
 from typing import Any, ClassVar
@@ -53,7 +53,7 @@ _SEND = Decoder(RelaySendIn)
 
 
 class RelayWriter(V03Writer):
-    """Puts the model into relay's shapes."""
+    """Converts the model to relay's shapes."""
 
     text_part: ClassVar = RelayTextPart
     file_part: ClassVar = RelayFilePart
@@ -69,13 +69,13 @@ class RelayDialect(V03):
     writer: ClassVar = RelayWriter()
 
     def knows_messages(self, method: str) -> bool:
-        """Say no to 0.1, whose methods all answer with a task."""
+        """Return False for methods of 0.1, which all return a task."""
         return not method.startswith("tasks/")
 
     def read_send(self, params: bytes) -> SendRequest:
-        """Read the parameters of a send; 0.1 names the session beside the message.
+        """Read the parameters of a send; in 0.1 the session is outside the message.
 
-        In 0.1 the client invents the task's id, here the server does (3.4.1): such an `id` is not read, and the next
+        In 0.1 the client creates the task's id, here the server does (3.4.1). Such an `id` is ignored, and the next
         message finds its conversation by the session.
         """
         wire = codec.decode(params, _SEND)
@@ -84,7 +84,7 @@ class RelayDialect(V03):
         return replace(request, message=replace(request.message, context_id=context))
 
     def encode_card(self, card: AgentCard) -> dict[str, Any]:
-        """Write a card; relay's client wants to be told whether the agent streams, also if it does not."""
+        """Write a card with an explicit `streaming` flag, which relay's client requires."""
         found = super().encode_card(card)
         found["capabilities"].setdefault("streaming", False)
         return found

@@ -1,7 +1,7 @@
 """A2A 1.0 (1.0.1): the model's own JSON form, so almost nothing is converted.
 
-It is ProtoJSON, whose readers also accept `history_length` for `historyLength`. Only names of A2A itself are read so:
-metadata and data of callers are left alone. Nothing is written under these names.
+It is ProtoJSON, whose readers also accept `history_length` for `historyLength`. Only names of A2A itself are accepted
+in this form: metadata and data of callers are unchanged. Nothing is written under these names.
 """
 
 import base64
@@ -42,17 +42,19 @@ from accord.protocol.sse import Frame
 
 _SNAKE = re.compile(rb'"[a-z]+(?:_[a-z0-9]+)+"\s*:')
 _SNAKE_END = re.compile(rb'_[a-z0-9]+"\s*:')
-"""How every `_SNAKE` ends, which is several times as fast to look for: JSON is full of quotes, not of underscores."""
+"""The end of every `_SNAKE` match. Searching for it is several times as fast: JSON is full of quotes, not of
+underscores.
+"""
 
 _FREE_MEMBERS = frozenset({"metadata", "data", "params", "header"})
 _ANY_OBJECT = Decoder(dict[str, Any])
 
 
 def json_names(params: bytes) -> bytes:
-    """Return the parameters with JSON names in place of proto names; where both are there, the JSON name wins."""
+    """Return the parameters with JSON names in place of proto names; where both are present, the JSON name wins."""
     only = params.find(b"_")
     if only == params.rfind(b"_") and params[only + 1 : only + 2].isupper():
-        return params  # most messages: the one underscore is in `ROLE_USER`, and in no name a capital follows it
+        return params  # most messages: the only underscore is in `ROLE_USER`, and no name has a capital after it
     if not _SNAKE_END.search(params) or not _SNAKE.search(params):
         return params
     if codec.is_too_deep(params):
@@ -82,7 +84,7 @@ _TYPE = "type.googleapis.com/google.rpc."
 
 
 class StreamResponse(A2AModel):
-    """The union that a send, a stream and a webhook answer with: exactly one member."""
+    """The union of results and events in sends, streams and webhooks: exactly one member."""
 
     task: Task | None = None
     message: Message | None = None
@@ -91,13 +93,13 @@ class StreamResponse(A2AModel):
 
 
 class V1StreamedAnswer(A2AModel):
-    """A JSON-RPC answer that carries an event."""
+    """A JSON-RPC response that carries an event."""
 
     result: StreamResponse | None = None
 
 
 class V1PageIn(A2AModel):
-    """A page of tasks as others may send it: over gRPC, and where protobuf writes the JSON, zeros are left out."""
+    """A page of tasks from other servers: over gRPC, and in JSON written by protobuf, zeros are left out."""
 
     tasks: tuple[Task, ...] = ()
     next_page_token: str = ""
@@ -124,7 +126,7 @@ _NEEDS = {
     Operation.PUSH_GET: ("id", "id"),
     Operation.PUSH_DELETE: ("id", "id"),
 }
-"""What the model leaves open, for other dialects or inside of a send, and A2A 1.0 requires."""
+"""Fields that A2A 1.0 requires, and the model leaves optional for other dialects or inside of a send."""
 
 _TASK_IDS: dict[Operation, tuple[str, ...]] = {
     Operation.GET: ("id", "taskId", "task_id"),
@@ -135,7 +137,7 @@ _TASK_IDS: dict[Operation, tuple[str, ...]] = {
     Operation.PUSH_LIST: ("taskId", "task_id", "id"),
     Operation.PUSH_DELETE: ("taskId", "task_id"),
 }
-"""A2A 1.0's name of the task's id, then what else it may be called (B-16): `id` is the webhook's where there is one."""
+"""A2A 1.0's name of the task's id, then its aliases (B-16). In webhook operations `id` is the webhook's."""
 
 
 class V1(Dialect):
@@ -170,7 +172,7 @@ class V1(Dialect):
         return codec.encode(request)
 
     def encode_result(self, operation: Operation, result: Result) -> bytes:
-        """Write the answer of an operation."""
+        """Write the result of an operation."""
         match result:
             case Task():
                 return b'{"task":%b}' % codec.encode(result) if operation is Operation.SEND else codec.encode(result)
@@ -188,7 +190,7 @@ class V1(Dialect):
                 return codec.encode(result)
 
     def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
-        """Read the answer of an operation."""
+        """Read the result of an operation."""
         if operation is Operation.PUSH_DELETE:
             return 1
         if operation is Operation.EXTENDED_CARD:
@@ -205,7 +207,7 @@ class V1(Dialect):
         return found
 
     def encode_event(self, event: Event) -> Frame | None:
-        """Write one stream event; a message that joined the history has no form in A2A 1.0."""
+        """Write one stream event; a message added to the history has no form in A2A 1.0."""
         body = event.body
         name = _MEMBER.get(type(body))
         return None if name is None else Frame(data=b'{"%b":%b}' % (name, codec.encode(body)))
@@ -215,7 +217,7 @@ class V1(Dialect):
         return _body(_read(frame.data, _EVENT))
 
     def decode_streamed(self, frame: Frame) -> EventBody:
-        """Read one event in its JSON-RPC answer, both at once; whatever is unusual is read with care."""
+        """Read one event in its JSON-RPC response, both at once; unusual ones take the slower, tolerant path."""
         try:
             result = _STREAMED.decode(frame.data).result
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -225,15 +227,15 @@ class V1(Dialect):
         return _body(result)
 
     def error_data(self, error: AccordError) -> Any:
-        """Return the typed details that A2A 1.0 asks for (9.5, 11.6)."""
+        """Return the typed details that A2A 1.0 requires (9.5, 11.6)."""
         return error_details(error)
 
     def decode_error(self, error: ErrorObject) -> AccordError:
-        """Read an error, by its ErrorInfo reason where there is one."""
+        """Read an error, by its ErrorInfo reason if present."""
         return read_error(error.code, error.message, error.data)
 
     def push_task(self, task: Task) -> bytes:
-        """Write a webhook body that holds the task: a stream response as well."""
+        """Write a webhook body with the task, which is a stream response as well."""
         return b'{"task":%b}' % codec.encode(task)
 
     def read_push(self, body: bytes) -> EventBody:
@@ -241,7 +243,7 @@ class V1(Dialect):
         return _body(_read(body, _EVENT))
 
     def encode_card(self, card: AgentCard) -> dict[str, Any]:
-        """Write a card with nothing but A2A 1.0's fields."""
+        """Write a card with only A2A 1.0's fields."""
         plain: dict[str, Any] = msgspec.json.decode(codec.encode(_plain_card(card)))
         return plain
 
@@ -269,7 +271,7 @@ _MEMBER: dict[type, bytes] = {
 
 
 def error_details(error: AccordError) -> list[dict[str, Any]]:
-    """Return the google.rpc details of an error: always ErrorInfo, and what else applies."""
+    """Return the google.rpc details of an error: always ErrorInfo, and others that apply."""
     row: Row = error.row
     info: dict[str, Any] = {"@type": _TYPE + "ErrorInfo", "reason": row.reason, "domain": row.domain}
     if error.metadata:
@@ -285,7 +287,7 @@ def error_details(error: AccordError) -> list[dict[str, Any]]:
 
 
 def read_error(code: int, message: str, data: Any) -> AccordError:
-    """Read an error from its code, sentence and typed details."""
+    """Read an error from its code, message and typed details."""
     kind: type[AccordError] | None = None
     metadata = {"code": str(code)}
     violations: list[Violation] = []
@@ -329,7 +331,7 @@ def _plain_card(card: AgentCard) -> AgentCard:
 
 
 def _one_flow(scheme: SecurityScheme) -> SecurityScheme:
-    """0.3 allows several OAuth flows, 1.0 one: the first that is there is kept."""
+    """Return a scheme with its first OAuth flow only: 0.3 allows several, 1.0 one."""
     oauth = scheme.oauth2_security_scheme
     if oauth is None:
         return scheme
@@ -339,7 +341,7 @@ def _one_flow(scheme: SecurityScheme) -> SecurityScheme:
 
 
 def _without_ours(card: Any) -> Any:
-    """Leave out what the model adds to a card: to a 1.0 reader those members are unknown, whatever they hold."""
+    """Remove the model's additions from a card: to a 1.0 reader those members are unknown, with any content."""
     if not isinstance(card, dict):
         return card
     skills = card.get("skills")
@@ -365,11 +367,13 @@ _EMPTIES: dict[str, dict[str, Any]] = {
     "provider": {"url": ""},
     "flow": {"scopes": {}},
 }
-"""What a card must have, and protobuf leaves out where it is empty."""
+"""Required members of a card that protobuf leaves out when empty."""
 
 
 def _with_empties(card: Any) -> Any:
-    """Add to a card what is missing because it is empty; what is wrong is left for its reader to name."""
+    """Add the members to a card that are missing because they are empty; invalid ones are left for the decoder to
+    report.
+    """
     if not isinstance(card, dict):
         return card
     full = _EMPTIES["card"] | card
@@ -391,7 +395,7 @@ def _filled(kind: str, value: Any) -> Any:
     return _EMPTIES[kind] | value if isinstance(value, dict) else value
 
 
-# --- what ProtoJSON allows beyond plain JSON ----------------------------------------------------------------------
+# --- ProtoJSON beyond plain JSON ----------------------------------------------------------------------------------
 
 
 def _read(data: bytes, decoder: Decoder[Any]) -> Any:
@@ -402,10 +406,10 @@ def _read(data: bytes, decoder: Decoder[Any]) -> Any:
 
 
 def _look_again(data: bytes, refused: InvalidParams, to: Any, names: tuple[str, ...] = ()) -> Any:
-    """Read what was refused as ProtoJSON allows it, or refuse it for good.
+    """Read refused data with ProtoJSON's tolerance, or raise the error.
 
-    ProtoJSON has null for a member that is not there, unpadded and URL-safe base64, and leaves out the zero of an
-    enumeration; `names` are ours: what the task's id may be called, A2A 1.0's name first.
+    ProtoJSON allows null for an absent member, unpadded and URL-safe base64, and leaves out the zero of an enumeration.
+    `names` are Accord's aliases of the task's id, A2A 1.0's name first.
     """
     if not refused.violations or refused.violations[0].description.endswith("out of range"):
         raise refused  # the decoder's limits, which hold for every spelling

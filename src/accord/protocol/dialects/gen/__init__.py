@@ -1,13 +1,13 @@
 """The generic dialect: A2A's operations in snake case, with its own error codes and data.
 
-Messages, tasks and stream events are in `objects`, the agent card in `card`. Where its founding document gives no
+`objects` contains messages, tasks and stream events, `card` the agent card. Where its founding document defines no
 shape, ours is:
 
 - Send: `{message, task_config: {timeout, priority}, stream_config: {include_intermediates, buffer_size}, metadata}`.
-- Webhooks: subscribe `{task_id, url, token, authentication, events}` answers `{config_id}`, unsubscribe `{task_id,
-  config_id or url}` answers `{removed}`; reading and listing answer the webhook with its `config_id`.
+- Webhooks: subscribe `{task_id, url, token, authentication, events}` returns `{config_id}`, unsubscribe `{task_id,
+  config_id or url}` returns `{removed}`. Reading and listing return the webhook with its `config_id`.
 - Errors: `data` has the `agent_id` and `details` of every error of a served agent, `retry_after` and `task_id` where
-  they are known, `violations` where fields are wrong, and `reason`, which tells errors with one code apart.
+  known, `violations` where fields are invalid, and `reason`, which distinguishes errors with the same code.
 """
 
 from typing import Annotated, Any, ClassVar, Literal
@@ -69,14 +69,14 @@ Positive = Annotated[int, Meta(ge=1, le=2**53 - 1)]
 
 
 class TaskConfig(Struct, omit_defaults=True):
-    """How a task should run: its longest time in milliseconds and its place in the queue."""
+    """Execution settings of a task: timeout in milliseconds and priority in the queue."""
 
     timeout: Positive | None = None
     priority: Literal["low", "normal", "high"] | None = None
 
 
 class StreamConfig(Struct, omit_defaults=True):
-    """What a stream should carry: more than final events, and chunks of at most so many bytes."""
+    """Stream settings: whether to send more than final events, and the largest chunk in bytes."""
 
     include_intermediates: bool | None = None
     buffer_size: Positive | None = None
@@ -100,7 +100,7 @@ class GenTaskParams(AnyId):
 
 
 class GenPushIn(AnyId):
-    """A webhook or the parameters that name one; `config_id` or, beside a task's id, `id` is its own."""
+    """A webhook or the parameters that name one; `config_id` or, beside a task's id, `id` is the webhook's id."""
 
     config_id: str | None = None
     url: str | None = None
@@ -139,7 +139,7 @@ class GenPageIn(Struct):
 
 
 class GenBodyIn(Struct):
-    """What tells answers and events apart."""
+    """The members that distinguish results and events."""
 
     type: str | None = None
     status: str | None = None
@@ -196,10 +196,10 @@ class Gen(Dialect):
             case _:
                 return codec.encode(_write_params(request))
 
-    # --- answers ---
+    # --- results ---
 
     def encode_result(self, operation: Operation, result: Result) -> bytes:
-        """Write the answer of an operation."""
+        """Write the result of an operation."""
         match result:
             case Task():
                 brief = {"task_id": result.id, "status": GEN[result.status.state]}
@@ -228,7 +228,7 @@ class Gen(Dialect):
                 return encode_without_none(removed=result)
 
     def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
-        """Read the answer of an operation; what subscribing does not repeat is taken from the request."""
+        """Read the result of an operation; fields that subscribing does not return are taken from the request."""
         return _read_result(operation, result, request)
 
     # --- stream events, errors, webhooks and cards ---
@@ -246,12 +246,12 @@ class Gen(Dialect):
         return row.gen
 
     def encode_error(self, error: AccordError, agent: str = "") -> ErrorObject:
-        """Write an error; its data names the agent and repeats the message as details where there are no others."""
+        """Write an error; its data names the agent and, without other details, repeats the message."""
         wire = super().encode_error(error)
         return wire if not agent else replace(wire, data={"agent_id": agent, "details": error.message} | wire.data)
 
     def error_data(self, error: AccordError) -> dict[str, Any]:
-        """Return the facts of an error, with the task under the name that this dialect uses."""
+        """Return the facts of an error, with the task under this dialect's name."""
         found: dict[str, Any] = super().error_data(error)
         if "taskId" in found:
             found["task_id"] = found.pop("taskId")
@@ -263,11 +263,11 @@ class Gen(Dialect):
         return read_flat_error(error, "gen", TaskNotFound if names_task else None)
 
     def push_task(self, task: Task) -> bytes:
-        """Write a webhook body that holds the task."""
+        """Write a webhook body with the task."""
         return codec.encode(write_task(task))
 
     def read_push(self, body: bytes) -> EventBody:
-        """Read a webhook body that holds a task or one event."""
+        """Read a webhook body with a task or one event."""
         is_event = codec.decode(body, _BODY).type is not None
         return read_event(body) if is_event else read_task(codec.decode(body, _TASK))
 
@@ -307,7 +307,7 @@ def _write_send(request: SendRequest) -> dict[str, Any]:
 
 
 def _is_exactly(value: Any, kind: type[TaskConfig] | type[StreamConfig]) -> bool:
-    """Whether a value from metadata can be written in the parameter that it came from."""
+    """Whether a metadata value can be written as the parameter that it came from."""
     try:
         return value is not None and bool(msgspec.to_builtins(msgspec.convert(value, kind)) == value)
     except (msgspec.ValidationError, RecursionError):
@@ -348,7 +348,7 @@ def _read_list(wire: GenListIn) -> TaskFilter:
 
 
 def _write_list(request: TaskFilter) -> dict[str, Any]:
-    """Write a list's parameters; a state that shares its name with another keeps A2A's own."""
+    """Write a list's parameters; a state that shares its generic name keeps A2A's own."""
     state = request.status
     return without_none(
         context_id=request.context_id,
@@ -362,7 +362,7 @@ def _write_list(request: TaskFilter) -> dict[str, Any]:
 
 
 def _read_push(operation: Operation, wire: GenPushIn) -> Request:
-    """Read the parameters of a webhook operation; a lone `id` is the task's."""
+    """Read the parameters of a webhook operation; `id` alone is the task's."""
     task_id = wire.own_task() or wire.task("task_id")
     match operation:
         case Operation.PUSH_GET:

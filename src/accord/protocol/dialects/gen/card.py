@@ -10,7 +10,7 @@ from accord.model.base import Metadata, NonEmpty
 from accord.protocol import codec
 
 _MODES = ("text/plain", "application/json", "application/octet-stream")
-"""What every agent of this dialect can be sent: its parts are text, data and files."""
+"""Input types that every agent of this dialect accepts: its parts are text, data and files."""
 
 VERSION = "gen"
 """The protocol version of an interface that was read from such a card."""

@@ -1,9 +1,9 @@
 """Messages, artifacts, tasks and stream events of the generic dialect.
 
-Its founding document shows messages, artifacts and two kinds of part. The rest of the shapes is ours:
+Its founding document shows messages, artifacts and two kinds of part. The other shapes are ours:
 
 - Part: `{type: "text", content}`, `{type: "file", name, mime_type, content: base64}`, `{type: "data", content,
-  schema}`, `{type: "reference", url, name, mime_type}`. A file by url is a reference too; extras tell it from a link.
+  schema}`, `{type: "reference", url, name, mime_type}`. A file by url is also a reference; extras mark it as a file.
 - Message: `{id, task_id, parts, metadata}`; `metadata.role` is user, agent, system or tool, and user if missing.
 - Artifact: `{id, task_id, type: "result", content, metadata: {created_at, format}}`. The content is the text or the
   data of its only part with its media type as format, else a list of parts with the format `PARTS`. The chunks of a
@@ -11,10 +11,10 @@ Its founding document shows messages, artifacts and two kinds of part. The rest 
 - Task: `{task_id, context_id, status, messages, artifacts, created_at, updated_at, metadata}`. The message of the
   status is the last of the messages, and marked. `metadata.waiting_for` is input or auth in a running task that waits,
   `metadata.original_state` rejected or unknown in a failed one.
-- Events, each one JSON-RPC answer:
+- Events, each one JSON-RPC response:
   `{type: "status", task_id, context_id, status, message, timestamp, final, metadata}`,
   `{type: "artifact", task_id, context_id, artifact, append, last_chunk, timestamp, metadata}`, `{type: "message",
-  task_id, context_id, message}` with null as `task_id` for an answer without a task, and `{type: "task", ...}` with the
+  task_id, context_id, message}` with null as `task_id` for a result without a task, and `{type: "task", ...}` with the
   members of the task.
 """
 
@@ -118,12 +118,12 @@ class GenTaskIn(Struct):
 
 
 def finer_state(state: TaskState) -> dict[str, str]:
-    """Return the metadata that tells a state from the one that shares its name."""
+    """Return the metadata that distinguishes a state from another with the same name."""
     return dict((_FINER[state],)) if state in _FINER else {}
 
 
 def read_state(name: str, metadata: Metadata | None, where: str) -> tuple[TaskState, tuple[str, ...]]:
-    """Return the state that a name and the metadata beside it mean, and the metadata keys that were understood."""
+    """Return the state for a name and its metadata, and the metadata keys that were used."""
     for state, (key, value) in _FINER.items():
         if GEN[state] == name and (metadata or {}).get(key) == value:
             return state, (key,)
@@ -172,7 +172,7 @@ def _restore_part(part: Part, wire: AnyPart, extras: PartExtras) -> Part:
 
 
 def write_message(message: Message, task: Task | None = None, *, is_status: bool = False) -> dict[str, Any]:
-    """Write a message; one in a task belongs to that task and its context."""
+    """Write a message; in a task, it has the task's ids."""
     finer = finer_role(message)
     parts, lacking = write_parts(message.parts, _write_part)
     extras = Extras(
@@ -196,7 +196,7 @@ def write_message(message: Message, task: Task | None = None, *, is_status: bool
 def read_message(
     wire: GenMessageIn, where: str, task: Task | None = None, default: Role = Role.USER
 ) -> tuple[Message, Extras]:
-    """Read a message, which belongs to `task` if there is one; `default` speaks where no role is stated."""
+    """Read a message, which belongs to `task` if given; `default` is the role where none is stated."""
     said = (wire.metadata or {}).get(metadata_keys.ROLE)
     named = isinstance(said, str) and said in _ROLES
     name = said if named else wire.role
@@ -222,7 +222,7 @@ def read_message(
 
 
 def write_artifact(artifact: Artifact, task_id: str, made: str | None) -> dict[str, Any]:
-    """Write an artifact of a task; `made` is when it was made unless it says so itself."""
+    """Write an artifact of a task; `made` is its creation time unless its metadata states another."""
     own, created = artifact.metadata, (artifact.metadata or {}).get(metadata_keys.CREATED_AT)
     if created != made and _time(created) == created is not None:
         own, made = without_key(own, metadata_keys.CREATED_AT), created
@@ -247,7 +247,7 @@ def write_artifact(artifact: Artifact, task_id: str, made: str | None) -> dict[s
 
 
 def _time(found: Any) -> str | None:
-    """Return a time in the model's form, if it is one."""
+    """Return a time in the model's form, or None if invalid."""
     try:
         return timestamp(found) if isinstance(found, str) else None
     except ValueError:
@@ -255,7 +255,7 @@ def _time(found: Any) -> str | None:
 
 
 def _artifact_form(parts: tuple[Part, ...]) -> tuple[Any, str, str | None, dict[str, PartExtras]]:
-    """Return an artifact's content and format, the form if they do not tell it, and what they cannot say."""
+    """Return an artifact's content and format, its form if these are ambiguous, and the extras of its parts."""
     only = parts[0] if len(parts) == 1 else None
     if only is None or (only.text is None and only.data is UNSET):
         written, lacking = write_parts(parts, _write_part)
@@ -348,7 +348,7 @@ def read_task(wire: GenTaskIn, where: str = "") -> Task:
 
 
 class GenEventTypeIn(Struct):
-    """What tells events apart."""
+    """The member that distinguishes events."""
 
     type: str | None = None
 

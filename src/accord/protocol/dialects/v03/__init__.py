@@ -1,8 +1,8 @@
-"""A2A 0.2 and 0.3 over JSON-RPC: what most deployed agents use.
+"""A2A 0.2 and 0.3 over JSON-RPC, the version of most deployed agents.
 
-`rest` has the bindings HTTP+JSON and gRPC. `shapes` are the structs that are read and `reader` turns them into the
-model, `writer` has those that are written, `card` the agent card. `V03Members` is for callers that leave `kind` out.
-Where 0.3 has no field the fact is left out, never sent under a name that a strict 0.3 peer refuses.
+`rest` contains the HTTP+JSON and gRPC bindings. `shapes` are the input structs, `reader` converts them to the model,
+and `writer` contains the output structs. `card` is the agent card. `V03Members` is for callers that leave `kind` out. A
+fact without a field in 0.3 is left out, never sent under a name that a strict 0.3 peer refuses.
 """
 
 from collections.abc import Callable
@@ -97,14 +97,14 @@ BY_TASK: dict[Operation, tuple[Decoder[Any], Callable[[Any], Request]]] = {
     Operation.PUSH_LIST: (_PARAMS, lambda p: PushListRequest(task_id=p.target())),
     Operation.PUSH_DELETE: (_PUSH, _read_delete),
 }
-"""The parameters of the operations that name a task, and how they are read."""
+"""Decoder and reader of the parameters of each operation that names a task."""
 
 
 class V03(Dialect):
     """A2A 0.2.x and 0.3 JSON-RPC."""
 
     name: ClassVar = DialectName.V03
-    refuses_by_event: ClassVar = True  # the official 0.3 clients fail on any other answer without reading it
+    refuses_by_event: ClassVar = True  # the official 0.3 clients fail on any other response without reading it
     reader: ClassVar = V03Reader()
     writer: ClassVar = V03Writer()
 
@@ -138,7 +138,7 @@ class V03(Dialect):
         return self.send_request(wire, read_configuration(wire.configuration))
 
     def send_request(self, wire: V03SendIn, configuration: SendConfiguration | None) -> SendRequest:
-        """Return the request that a message and its configuration make."""
+        """Return the request for a message and its configuration."""
         message = read_member("message", self.reader.message, wire.message)
         if message.parts is EMPTY_PARTS:
             raise invalid_field("message.parts", "Expected at least one part")
@@ -148,10 +148,10 @@ class V03(Dialect):
         """Write the parameters of an operation."""
         return codec.encode(self.writer.params(request))
 
-    # --- answers ---
+    # --- results ---
 
     def encode_result(self, operation: Operation, result: Result) -> bytes:
-        """Write the answer of an operation."""
+        """Write the result of an operation."""
         match result:
             case Task() | Message():
                 return codec.encode(self.writer.body(result))
@@ -167,7 +167,7 @@ class V03(Dialect):
                 return b"null"
 
     def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
-        """Read the answer of an operation; what is wrong with it is named like a wrong parameter."""
+        """Read the result of an operation; errors name the field as for invalid parameters."""
         match operation:
             case Operation.PUSH_DELETE:
                 return 1
@@ -190,7 +190,7 @@ class V03(Dialect):
         raise InvalidAgentResponse(f"The answer to {operation.value} is neither a task nor a message")
 
     def read_task_push(self, wire: V03PushSetIn, request: Request) -> PushConfig:
-        """Read a webhook with its task; the request knows the task if the answer does not say it."""
+        """Read a webhook with its task, whose id is the request's if the result has none."""
         if wire.push_notification_config is None:
             raise invalid_field("pushNotificationConfig", MISSING)
         asked = request.task_id if isinstance(request, PushConfig | PushGetRequest | PushListRequest) else None
@@ -199,7 +199,7 @@ class V03(Dialect):
         return read_push(wire.push_notification_config, task_id, config_of(name))
 
     def _answer(self, data: bytes) -> EventBody:
-        """Read a task, a message or an update; where it says which, members of the others are unknown."""
+        """Read a task, a message or an update; where `kind` states the type, members of other types are ignored."""
         try:
             wire = codec.decode(data, _ANSWER)
         except InvalidParams as refused:
@@ -213,7 +213,7 @@ class V03(Dialect):
     # --- stream events and webhooks ---
 
     def encode_event(self, event: Event) -> Frame | None:
-        """Write one stream event; a message that joined the history has no form in 0.3."""
+        """Write one stream event; a message added to the history has no form in 0.3."""
         body = self.writer.body(event.body)
         return None if body is None else Frame(data=codec.encode(body))
 
@@ -222,21 +222,21 @@ class V03(Dialect):
         return self._answer(frame.data)
 
     def push_task(self, task: Task) -> bytes:
-        """Write a webhook body that holds the task."""
+        """Write a webhook body with the task."""
         return codec.encode(self.writer.task(task))
 
     def read_push(self, body: bytes) -> EventBody:
-        """Read a webhook body that holds a task or one event."""
+        """Read a webhook body with a task or one event."""
         return self._answer(body)
 
     # --- errors and cards ---
 
     def decode_error(self, error: ErrorObject) -> AccordError:
-        """Read an error, by the reason in its data where that fits the code."""
+        """Read an error, by the reason in its data where that matches the code."""
         return read_flat_error(error, "code")
 
     def encode_card(self, card: AgentCard) -> dict[str, Any]:
-        """Write a card with nothing but 0.3's fields."""
+        """Write a card with only 0.3's fields."""
         return write_card(card)
 
     def decode_card(self, card: bytes) -> AgentCard:
@@ -248,10 +248,10 @@ MEMBER_NAMES = {Task: b"task", Message: b"message", StatusUpdate: b"statusUpdate
 
 
 class V03Members(V03):
-    """A2A 0.3 whose answers to a send are found by their members as well."""
+    """A2A 0.3 whose results of a send also contain themselves as a named member."""
 
     def encode_result(self, operation: Operation, result: Result) -> bytes:
-        """Write the answer of an operation."""
+        """Write the result of an operation."""
         data = super().encode_result(operation, result)
         return _twice(data, result) if operation is Operation.SEND and isinstance(result, Task | Message) else data
 

@@ -1,8 +1,8 @@
-"""The agent card of A2A 0.2 and 0.3, both ways.
+"""The agent card of A2A 0.2 and 0.3, in both directions.
 
-It is `v03`'s half for cards, apart because it shares nothing with messages and tasks. Cards come from strangers and are
-read leniently: beside a name and an address nothing is insisted on, and the security objects of 1.0 and of protobuf
-JSON are read as well.
+It is separate from the other parts of `v03` because it shares no code with messages and tasks. Cards are untrusted and
+read leniently: only a name and an address are required. The security objects of 1.0 and of protobuf JSON are read as
+well.
 """
 
 from collections.abc import Iterable
@@ -30,10 +30,10 @@ from accord.protocol import codec
 from accord.protocol.codec import invalid_field
 
 DEFAULT_VERSION = "0.3"
-"""What a card without a version is taken for: our 0.3 serves every 0.2 as well."""
+"""The default version of a card: our 0.3 serves every 0.2 as well."""
 
 DEFAULT_TRANSPORT = "JSONRPC"
-"""The transport of a card that names none, as all before 0.2.4 (5.5.5 of the 0.3 specification)."""
+"""The default transport of a card, as for all cards before 0.2.4 (5.5.5 of the 0.3 specification)."""
 
 Plain = dict[str, Any]
 
@@ -42,7 +42,7 @@ Plain = dict[str, Any]
 
 
 def write_card(card: AgentCard) -> Plain:
-    """Write a card with nothing but 0.3's fields."""
+    """Write a card with only 0.3's fields."""
     main, others = _addresses(card.supported_interfaces)
     found = {
         "protocolVersion": _patched(main.protocol_version),
@@ -70,8 +70,8 @@ def write_card(card: AgentCard) -> Plain:
 def _addresses(stated: tuple[AgentInterface, ...]) -> tuple[AgentInterface, list[AgentInterface]]:
     """Return the card's own address and the additional ones.
 
-    A 0.3 card speaks one version: where addresses of 0.x are stated, only they are listed; else all are, because a
-    server that writes this card answers both versions there.
+    A 0.3 card has one version. Where addresses of 0.x are stated, only they are listed. Otherwise all are, because a
+    server that writes this card serves both versions there.
     """
     old = [at for at in stated if at.protocol_version.startswith("0.")]
     listed = list({(at.url, at.protocol_binding): at for at in reversed(old or stated)}.values())[::-1]
@@ -83,7 +83,7 @@ def _addresses(stated: tuple[AgentInterface, ...]) -> tuple[AgentInterface, list
 
 
 def _patched(version: str) -> str:
-    """Return a version as 0.x states it, with its patch number."""
+    """Return a version in the form of 0.x, with its patch number."""
     if not version.startswith("0."):
         version = DEFAULT_VERSION
     return f"{version}.0" if version.count(".") == 1 else version
@@ -102,7 +102,7 @@ def _capabilities(card: AgentCard) -> Plain:
 
 
 def _skill(skill: AgentSkill, card: AgentCard) -> Plain:
-    """Write a skill; its modes are always said, because fasta2a's client refuses a card without them."""
+    """Write a skill; its modes are always included, because fasta2a's client refuses a card without them."""
     return _present(
         {
             "id": skill.id,
@@ -131,7 +131,7 @@ def _scheme(stated: SecurityScheme) -> Plain:
 
 
 def _flows(stated: Plain) -> Plain:
-    """Write the flows that 0.3 knows, with every field that it requires; it knows neither device codes nor PKCE."""
+    """Write the flows of 0.3, with every field that it requires; it has neither device codes nor PKCE."""
     found = {name: required | stated[name] for name, required in _FLOWS.items() if name in stated}
     for flow in found.values():
         flow.pop("pkceRequired", None)
@@ -145,7 +145,7 @@ _TYPES = {
     "openIdConnectSecurityScheme": "openIdConnect",
     "mtlsSecurityScheme": "mutualTLS",
 }
-"""The member of a scheme in 1.0 and its `type` in 0.3; the objects themselves are the same but for `in`."""
+"""The member of a scheme in 1.0 -> its `type` in 0.3; the objects themselves differ only in `in`."""
 
 _FLOWS: dict[str, Plain] = {
     "authorizationCode": {},
@@ -153,7 +153,7 @@ _FLOWS: dict[str, Plain] = {
     "implicit": {"authorizationUrl": "", "scopes": {}},
     "password": {"tokenUrl": "", "scopes": {}},
 }
-"""The flows of 0.3, and what each requires that our model does not."""
+"""The flows of 0.3, and the fields each requires that are optional in our model."""
 
 
 def _plain(stated: A2AModel) -> Plain:
@@ -296,7 +296,7 @@ def _read_skill(wire: _Skill, where: str) -> AgentSkill:
 
 
 def _read_security(stated: list[Plain] | None, where: str) -> tuple[SecurityRequirement, ...]:
-    """Read what is needed together: `{name: [scopes]}`, or `{"schemes": {name: {"list": [scopes]}}}`."""
+    """Read security requirements: `{name: [scopes]}`, or `{"schemes": {name: {"list": [scopes]}}}`."""
     found = []
     for at, one in enumerate(stated or ()):
         schemes = one["schemes"] if isinstance(one.get("schemes"), dict) else one
@@ -309,7 +309,7 @@ def _read_security(stated: list[Plain] | None, where: str) -> tuple[SecurityRequ
 
 
 def _read_scheme(stated: Plain, where: str) -> SecurityScheme:
-    """Read one way to authenticate: by its `type`, or in the form of 1.0 and protobuf JSON."""
+    """Read a security scheme: by its `type`, or in the form of 1.0 and protobuf JSON."""
     if "type" in stated:
         kind = str(stated["type"])
         if kind not in _MEMBERS:
@@ -322,7 +322,7 @@ def _read_scheme(stated: Plain, where: str) -> SecurityScheme:
 
 
 def _with_scopes(stated: Plain) -> Plain:
-    """Return a scheme whose flows all have scopes: protobuf leaves them out where there are none."""
+    """Return a scheme whose flows all have scopes, which protobuf leaves out when empty."""
     oauth = stated.get("oauth2SecurityScheme")
     flows = oauth.get("flows") if isinstance(oauth, dict) else None
     if not isinstance(oauth, dict) or not isinstance(flows, dict):

@@ -1,6 +1,6 @@
 """The reader of A2A before 1.0: decoded structs to the model.
 
-It reads all spellings alike. What a dialect requires is a setting of its `V03Reader`.
+It reads all spellings alike. The requirements of a dialect are settings of its `V03Reader`.
 """
 
 import base64
@@ -49,14 +49,14 @@ from accord.protocol.parts import from_base64, read_parts
 from accord.protocol.states import from_any
 
 WRAPPED = "data_part_compat"
-"""Part metadata: `true` where data is `{"value": ...}` only because 0.3 wants an object. The official SDK's mark."""
+"""Part metadata: `true` where data is `{"value": ...}` only because 0.3 requires an object. The official SDK's mark."""
 
 Wire = TypeVar("Wire")
 Value = TypeVar("Value")
 
 
 def read_configuration(wire: V03ConfigurationIn | None) -> SendConfiguration | None:
-    """Read how a send is to be answered; without `blocking` the caller waits (B-08)."""
+    """Read a send configuration; without `blocking` the caller waits (B-08)."""
     if wire is None:
         return None
     push = wire.push_notification_config
@@ -69,7 +69,7 @@ def read_configuration(wire: V03ConfigurationIn | None) -> SendConfiguration | N
 
 
 def read_filter(wire: V03ListIn) -> TaskFilter:
-    """Read which tasks are to be listed."""
+    """Read the filter of a task list."""
     return TaskFilter(
         context_id=wire.context_id or None,
         status=from_any(wire.status, "status") if wire.status else None,
@@ -82,7 +82,7 @@ def read_filter(wire: V03ListIn) -> TaskFilter:
 
 
 def read_push(wire: V03PushIn, task_id: str | None = None, config_id: str | None = None) -> PushConfig:
-    """Read a webhook; of several authentication schemes the first is the one we use."""
+    """Read a webhook; of several authentication schemes the first is used."""
     return PushConfig(
         url=wire.url,
         id=wire.id or config_id or None,
@@ -95,9 +95,9 @@ def read_push(wire: V03PushIn, task_id: str | None = None, config_id: str | None
 
 
 def read_set(wire: V03PushIn, task_id: str, config_id: str | None = None) -> PushConfig:
-    """Read a webhook that is set: it replaces what was set before under the same name, and without one under none.
+    """Read a webhook to set. It replaces an earlier one with the same id; the default id is the task's.
 
-    The name of what has none is the task's id, as in the official SDK.
+    The official SDK has the same default.
     """
     return read_push(wire, task_id, config_id or task_id)
 
@@ -111,11 +111,11 @@ def _authentication(wire: V03AuthenticationIn | None) -> Authentication | None:
 
 _ROLES = {"user": Role.USER, "agent": Role.AGENT, "ROLE_USER": Role.USER, "ROLE_AGENT": Role.AGENT}
 EMPTY_PARTS = (Part(text=""),)
-"""The parts of what has none."""
+"""The parts of an object without parts."""
 
 
 def read_member(member: str, read: Callable[[Wire], Value], wire: Wire) -> Value:
-    """Read a member of an object; what is refused in it is named by its path."""
+    """Read a member of an object; errors contain the path of the field."""
     try:
         return read(wire)
     except InvalidParams as error:
@@ -147,14 +147,14 @@ FOREIGN: dict[str, type] = {
     "mime_type": str,
     "schema": dict,
 }
-"""Members of a part that only other dialects define, and what they make of them."""
+"""Members of a part that only other dialects define, and their types there."""
 
 _foreign = attrgetter(*FOREIGN)
 _ABSENT = (None,) * len(FOREIGN)
 
 
 def check_text_member(wire: Struct, name: str, where: str | None) -> None:
-    """Refuse a member that should be text by its path, or forget it where it has none: there it is unknown."""
+    """Refuse a member that is not text under its path `where`, or clear it without a path, as if unknown."""
     value = getattr(wire, name)
     if value is None or isinstance(value, str):
         return
@@ -164,16 +164,16 @@ def check_text_member(wire: Struct, name: str, where: str | None) -> None:
 
 
 class V03Reader(Struct, frozen=True):
-    """Turns wire objects into the model. A refusal names the field as seen from the object that is read."""
+    """Converts wire objects to the model. Errors name the field relative to the object that is read."""
 
     ids_required: bool = True
-    """Whether a message without an id is refused; if not, its id is empty and the service gives it one."""
+    """Whether a message without an id is refused; if not, its id is empty and the service assigns one."""
 
     proto: bool = False
     """Whether absent means zero, and a data part without a discriminator is `{"data": {"data": {}}}`."""
 
     tag: str = "kind"
-    """What a part calls its discriminator; the other spelling of it is read as well."""
+    """Name of a part's discriminator; its other spelling is read as well."""
 
     def message(self, wire: V03MessageIn) -> Message:
         """Read a message."""
@@ -220,7 +220,7 @@ class V03Reader(Struct, frozen=True):
         )
 
     def answer(self, wire: V03AnswerIn) -> EventBody:
-        """Read a body, alone or as a member; beside a `kind` the members are unknown."""
+        """Read a body, alone or as a member; with a `kind` the members are ignored."""
         if wire.kind in KIND_MEMBERS:
             return self.body(wire)
         for inner, member, kind in (
@@ -236,7 +236,7 @@ class V03Reader(Struct, frozen=True):
         return self.body(wire)
 
     def body(self, wire: V03BodyIn) -> EventBody:
-        """Read whatever of the four an answer or event is: by its `kind`, else by what it holds."""
+        """Read a task, message or update: by its `kind`, else by its members."""
         match wire.kind or _guess(wire):
             case "message":
                 return self.message(wire)
@@ -281,7 +281,7 @@ class V03Reader(Struct, frozen=True):
         return TaskStatus(state=state, message=message, timestamp=read_time(wire.timestamp or None, "timestamp"))
 
     def _either(self, wire: V03MessageIn) -> tuple[Part, ...]:
-        """Read the parts of a message that calls them `content`, which outside of protobuf JSON need not mean them."""
+        """Read the parts of a message with `content`, which only in protobuf JSON always contains parts."""
         if self.proto or isinstance(wire.content, list):
             content = convert({"content": wire.content}, V03ContentIn).content
             if wire.parts is None:
@@ -292,8 +292,8 @@ class V03Reader(Struct, frozen=True):
         if not wires:
             if wires is None:
                 raise invalid_field("parts", MISSING)
-            return EMPTY_PARTS  # 0.x allows it, and servers close an artifact so; a send refuses it
-        # Most messages are one text: made here, without a call and a loop for each.
+            return EMPTY_PARTS  # 0.x allows it, and servers close an artifact this way; a send refuses it
+        # Most messages are one text: created here, without a call and a loop for each.
         first = wires[0]
         is_text = first.text is not None and first.kind == "text" and first.type is None and first.media_type is None
         if is_text and len(wires) == 1:
@@ -305,7 +305,7 @@ class V03Reader(Struct, frozen=True):
         return _unwrapped(read_parts(known, name))
 
     def _known(self, part: V03PartIn) -> V03PartIn:
-        """Forget members that this dialect does not define and that are not what others make of them."""
+        """Clear members that this dialect does not define and that do not have other dialects' types."""
         if type(part.kind) is str and part.type is None and part.file is None and _foreign(part) == _ABSENT:
             return part
         check_text_member(part, "kind", "kind" if self.tag == "kind" else None)
@@ -320,7 +320,7 @@ class V03Reader(Struct, frozen=True):
 
 
 def _unwrapped(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Take out of its object what was wrapped only because 0.3 wants one."""
+    """Unwrap data that was wrapped only because 0.3 requires an object."""
     for part in parts:
         if part.metadata is not None and WRAPPED in part.metadata:
             return tuple(map(_unwrap, parts))
@@ -336,7 +336,7 @@ def _unwrap(part: Part) -> Part:
 
 
 def _from_proto(part: V03PartIn) -> None:
-    """Take off what protobuf JSON puts around the content of a part that has no discriminator."""
+    """Remove the wrapping of protobuf JSON around the content of a part without a discriminator."""
     if isinstance(part.data, dict) and part.data.keys() <= {"data"} and not (part.kind or part.type):
         part.data = part.data.get("data", {})
     if part.file is not None and part.file.file_with_bytes is not None:
@@ -347,7 +347,7 @@ _BINARY = ("image/", "audio/", "video/", "application/pdf", "application/zip", "
 """Media types of files that are never base64 text themselves."""
 
 _LEAST_SIZE = 24
-"""The base64 of 18 bytes: no file of these types is smaller, so what is shorter is no evidence of anything."""
+"""The base64 of 18 bytes: no file of these types is smaller, so a shorter text proves nothing."""
 
 
 def _once(encoded: str, media_type: str) -> str:

@@ -100,7 +100,7 @@ class ProtoFilePart(V03Out):
 
 
 class ProtoDataPart(V03Out):
-    """A data part, whose object sits one level deeper."""
+    """A data part, whose object is one level deeper."""
 
     data: dict[str, dict[str, Any]]
     metadata: dict[str, Any] | None = None
@@ -119,7 +119,7 @@ class ProtoMessage(V03Out):
 
 
 class ProtoConfigurationOut(V03Out):
-    """How a send is to be answered; absent, `blocking` would mean false."""
+    """Configuration of a send; absent, `blocking` would mean false."""
 
     blocking: bool
     accepted_output_modes: tuple[str, ...] = ()
@@ -128,7 +128,7 @@ class ProtoConfigurationOut(V03Out):
 
 
 class ProtoConfigurationIn(V03ConfigurationIn, rename="camel"):
-    """How a send is to be answered; the webhook is called `pushNotification`."""
+    """Configuration of a send; the webhook is called `pushNotification`."""
 
     push_notification: V03PushIn | None = None
 
@@ -147,7 +147,7 @@ class ProtoPageParams(V03TaskParams, rename="camel"):
 
 
 class ProtoCreateIn(V03PushSetIn, rename="camel"):
-    """Setting a webhook: the Python client sends `config`, the JavaScript one what is inside of it."""
+    """Setting a webhook: the Python client sends `config`, the JavaScript client its content."""
 
     config_id: str | None = None
     config: V03PushSetIn | None = None
@@ -158,7 +158,7 @@ class ProtoCreateIn(V03PushSetIn, rename="camel"):
 
 
 class ProtoWriter(V03Writer):
-    """Puts the model into the shapes of 0.3's protobuf JSON."""
+    """Converts the model to the shapes of 0.3's protobuf JSON."""
 
     task_shape: ClassVar = V03TaskOut
     status_update_shape: ClassVar = V03StatusUpdateOut
@@ -169,7 +169,7 @@ class ProtoWriter(V03Writer):
         return PROTO_03[state]
 
     def part(self, part: Part) -> Any:
-        """Return a part as it is written."""
+        """Return a part's output struct."""
         if part.text is not None:
             return ProtoTextPart(part.text, part.metadata)
         if part.data is not UNSET:
@@ -178,7 +178,7 @@ class ProtoWriter(V03Writer):
         return ProtoFilePart(ProtoFileOut(part.raw, part.url, part.media_type, part.filename), part.metadata)
 
     def message(self, message: Message) -> ProtoMessage:
-        """Return a message as it is written."""
+        """Return a message's output struct."""
         return ProtoMessage(
             message.message_id,
             message.role.value,
@@ -190,7 +190,7 @@ class ProtoWriter(V03Writer):
         )
 
     def member(self, body: EventBody) -> dict[str, Any] | None:
-        """Return a body as the one member of an object, as sends and streams answer."""
+        """Return a body as the only member of an object, for results of sends and streams."""
         written = self.body(body)
         if written is None:
             return None
@@ -210,7 +210,7 @@ class ProtoWriter(V03Writer):
         return {"name": name, "pushNotificationConfig": push_out(config)}
 
     def configuration(self, stated: SendConfiguration | None) -> ProtoConfigurationOut:
-        """Return how a send is to be answered; always, because without it the server would not wait."""
+        """Return the send configuration, always, because without it the server would not wait."""
         stated = stated or SendConfiguration()
         push = stated.task_push_notification_config
         return ProtoConfigurationOut(
@@ -221,7 +221,7 @@ class ProtoWriter(V03Writer):
         )
 
     def params(self, request: Request) -> Any:
-        """Return the request message of any operation; tasks and webhooks are named by resource names."""
+        """Return the request message of any operation; tasks and webhooks are identified by resource names."""
         match request:
             case GetRequest():
                 return without_none(name=f"tasks/{request.id}", historyLength=request.history_length)
@@ -259,15 +259,15 @@ class V03Rest(V03, RestDialect):
     writer: ClassVar = ProtoWriter()
 
     def answering(self, operation: Operation, params: bytes) -> RestDialect:
-        """Return how to answer who asked so: who says `message_id` looks for `context_id`.
+        """Return the dialect of the response: a caller that sends `message_id` expects `context_id`.
 
-        Of webhooks the same clients write one name and read the other.
+        For webhooks the same clients write one name and read the other.
         """
         is_said = operation in (Operation.SEND, Operation.STREAM)
         return _BY_FIELD_NAME if is_said and has_field_names(params) else self
 
     def decode_request(self, operation: Operation, params: bytes) -> Request:
-        """Read the body, query and path values of an operation, put together as one object."""
+        """Read the body, query and path values of an operation, joined in one object."""
         params = convert_query_values(operation, with_json_names(params))
         if operation is Operation.PUSH_SET:
             return _read_create(params)
@@ -293,7 +293,7 @@ class V03Rest(V03, RestDialect):
         return self.send_request(wire, read_configuration(stated))
 
     def encode_result(self, operation: Operation, result: Result) -> bytes:
-        """Write the answer of an operation."""
+        """Write the result of an operation."""
         match result:
             case Task() | Message() if operation is Operation.SEND:
                 return codec.encode(self.writer.member(result))
@@ -311,14 +311,14 @@ class V03Rest(V03, RestDialect):
         return None if member is None else Frame(data=codec.encode(member))
 
     def encode_http_error(self, error: AccordError) -> bytes:
-        """Write an error: clients of 0.3 show its `message` or find it by `code`, that of 1.0 finds it by `type`."""
+        """Write an error: clients of 0.3 show its `message` or use `code`, the client of 1.0 uses `type`."""
         plain = super().encode_error(error)
         return codec.encode(
             without_none(type=error_name(error), code=plain.code, message=plain.message, data=plain.data)
         )
 
     def decode_http_error(self, body: bytes) -> AccordError | None:
-        """Read an error by its `type`, and by its code where that says nothing."""
+        """Read an error by its `type`, or by its code if the type is unknown."""
         try:
             stated = codec.decode(body, _ERROR)
         except (InvalidParams, ParseError):
@@ -340,10 +340,10 @@ class V03Rest(V03, RestDialect):
 
 
 class V03RestByFieldName(V03Rest):
-    """A2A 0.3 HTTP+JSON whose answers have the definition's field names, for clients that use no others."""
+    """A2A 0.3 HTTP+JSON whose responses have the definition's field names, for clients that read no others."""
 
     def encode_result(self, operation: Operation, result: Result) -> bytes:
-        """Write the answer of an operation."""
+        """Write the result of an operation."""
         return with_field_names(super().encode_result(operation, result))
 
     def encode_event(self, event: Event) -> Frame | None:
@@ -356,7 +356,7 @@ _BY_FIELD_NAME = V03RestByFieldName()
 
 
 class ProtoErrorIn(Struct):
-    """An error as servers of 0.3 answer it, each with some of these."""
+    """An error of a 0.3 server; servers set different subsets of these members."""
 
     message: str
     code: int = 0
@@ -365,7 +365,7 @@ class ProtoErrorIn(Struct):
 
 
 def error_name(error: AccordError) -> str | None:
-    """Return what 0.3 calls an error (8.2 of its specification), which is also how 1.0 derives its reasons."""
+    """Return 0.3's name of an error (8.2 of its specification), from which 1.0 also derives its reasons."""
     if error.row.code == APPLICATION:
         return None
     if isinstance(error, ParseError):
@@ -374,7 +374,7 @@ def error_name(error: AccordError) -> str | None:
 
 
 def named_error(sentence: str) -> tuple[type[AccordError] | None, str]:
-    """Return the error whose name a sentence begins with, as 0.3's do over gRPC, and the rest of the sentence."""
+    """Return the error whose name a message begins with, as in 0.3 over gRPC, and the remaining message."""
     name, _, rest = sentence.partition(": ")
     kind = _BY_NAME.get(name)
     return (None, sentence) if kind is None else (kind, rest)
@@ -382,13 +382,13 @@ def named_error(sentence: str) -> tuple[type[AccordError] | None, str]:
 
 _ERROR = Decoder(ProtoErrorIn)
 _BY_NAME: dict[str | None, type[AccordError]] = {error_name(kind()): kind for kind in reversed(TABLE)}
-_BY_NAME.pop(None)  # what 0.3 has no name for
+_BY_NAME.pop(None)  # errors without a name in 0.3
 
 Named = TypeVar("Named", bound=V03TaskIdParams)
 
 
 def _named(wire: Named) -> Named:
-    """Refuse resource names that are no text: to JSON-RPC they are unknown, here they are the definition's own."""
+    """Refuse resource names that are not text: in JSON-RPC they are ignored, here the definition has them."""
     check_text_member(wire, "name", "name")
     check_text_member(wire, "parent", "parent")
     return wire
@@ -428,7 +428,7 @@ class V03Grpc(V03Rest):
 
 
 def _scheme(stated: SecurityScheme, written: Plain) -> Plain:
-    """Write a way to authenticate; of the OAuth flows that 0.3 knows, protobuf has room for one."""
+    """Write a security scheme; of the OAuth flows of 0.3, protobuf has room for one."""
     plain: Plain = msgspec.to_builtins(stated)
     if "flows" in written:
         plain["oauth2SecurityScheme"]["flows"] = dict(list(written["flows"].items())[:1])

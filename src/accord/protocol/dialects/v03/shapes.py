@@ -1,7 +1,7 @@
 """Structs to decode the messages of peers before A2A 1.0, and their field names.
 
-They cover JSON-RPC, protobuf JSON and mixtures of both, tolerant where deployed peers differ. `reader` turns them into
-the model. A member that only other dialects define may be anything here. Fields of the protobuf definition are read
+They cover JSON-RPC, protobuf JSON and mixtures of both, tolerant where deployed peers differ. `reader` converts them to
+the model. A member that only other dialects define may have any type here. Fields of the protobuf definition are read
 under their own names and under their JSON names.
 """
 
@@ -37,7 +37,8 @@ _JSON_NAMES = {
     "push_notification_config": "pushNotificationConfig",
     "task_id": "taskId",
 }
-"""The definition's fields and their JSON names; readers of protobuf JSON take both, and some clients send the first."""
+"""The definition's fields and their JSON names. Readers of protobuf JSON accept both, and some clients send the first.
+"""
 
 _FREE = frozenset({"data", "metadata"})
 _HAS_FIELD_NAME = re.compile(rb'"(?:request|%b)"\s*:' % "|".join(_JSON_NAMES).encode())
@@ -46,7 +47,7 @@ _ANY: Decoder[Any] = Decoder(Any)
 
 
 def with_json_names(params: bytes) -> bytes:
-    """Return the parameters under their JSON names, whichever they came under; free data is left alone."""
+    """Return the parameters with JSON names in place of field names; free data is unchanged."""
     if not _HAS_FIELD_NAME.search(params):
         return params
     if codec.is_too_deep(params):
@@ -66,7 +67,9 @@ def has_field_names(params: bytes) -> bool:
 
 
 def with_field_names(answer: bytes) -> bytes:
-    """Return an answer under the names of the definition, except where that is another word: readers take both."""
+    """Return a response with the definition's field names, except where the JSON name is another word: readers accept
+    both.
+    """
     return codec.encode(_renamed(codec.decode(answer, _ANY), _field_name))
 
 
@@ -74,7 +77,7 @@ def _json_name(name: str) -> str:
     return _JSON_NAMES.get(name, name)
 
 
-@lru_cache(256)  # answers have names of ours only, outside of what is free
+@lru_cache(256)  # outside of free data, responses have only our own names
 def _field_name(name: str) -> str:
     return _CAPITAL.sub(lambda found: "_" + found[0].lower(), name)
 
@@ -91,7 +94,7 @@ MISSING = "Required field is missing"
 
 
 def text_or_none(value: Any) -> str | None:
-    """Return a member that may be anything, if it is text."""
+    """Return a value if it is text, else None."""
     return value if isinstance(value, str) else None
 
 
@@ -118,7 +121,7 @@ class V03PartIn(AnyPart, gc=False):
 
 
 class V03MessageIn(Struct, rename="camel", gc=False):
-    """A message; protobuf JSON calls its parts `content`."""
+    """A message; in protobuf JSON its parts are `content`."""
 
     role: str = ""
     message_id: str | None = None
@@ -132,7 +135,7 @@ class V03MessageIn(Struct, rename="camel", gc=False):
 
 
 class V03ContentIn(Struct):
-    """The one member of a message that only protobuf JSON has."""
+    """The member of a message that only protobuf JSON has."""
 
     content: list[V03PartIn] | None = None
 
@@ -157,7 +160,7 @@ class V03ArtifactIn(Struct, rename="camel", gc=False):
 
 
 class V03BodyIn(V03MessageIn):
-    """A task, a message or an update: what answers and streams hold."""
+    """A task, a message or an update: the content of results and streams."""
 
     kind: str | None = None
     id: str | None = None
@@ -170,7 +173,7 @@ class V03BodyIn(V03MessageIn):
 
 
 class V03AnswerIn(V03BodyIn):
-    """A body, or an object that has one as its member, as protobuf JSON and 1.0 write it."""
+    """A body, or an object with one as its member, as in protobuf JSON and 1.0."""
 
     task: V03BodyIn | None = None
     message: V03BodyIn | None = None
@@ -186,11 +189,11 @@ KIND_MEMBERS: dict[str, frozenset[str]] = {
     "status-update": frozenset({*_SHARED, "taskId", "status"}),
     "artifact-update": frozenset({*_SHARED, "taskId", "artifact", "append", "lastChunk"}),
 }
-"""What each kind of body has of its own."""
+"""The members of each kind of body."""
 
 
 class V03AuthenticationIn(Struct):
-    """How a webhook wants to be called: a list of schemes in 0.x, one in 1.0."""
+    """Authentication of a webhook: a list of schemes in 0.x, one in 1.0."""
 
     schemes: tuple[str, ...] | None = None
     scheme: Any = None
@@ -209,7 +212,7 @@ class V03PushIn(Struct, rename="camel"):
 
 
 class V03ConfigurationIn(Struct, rename="camel"):
-    """How a send is to be answered."""
+    """Configuration of a send."""
 
     blocking: bool | None = None
     accepted_output_modes: tuple[str, ...] | None = None
@@ -255,11 +258,11 @@ class V03TaskIdParams(AnyId, rename="camel"):
     parent: Any = None
 
     def own_task(self) -> str | None:
-        """Return the task's id where `id` is the id of something else."""
+        """Return the task's id where `id` is the id of another object."""
         return text_or_none(self.task_id) or text_or_none(self.camel_id) or None
 
     def target(self) -> str:
-        """Return the task's id, however it is spelled."""
+        """Return the task's id, from any of its members."""
         found = (
             self.own_task() or text_or_none(self.id) or task_of(text_or_none(self.name) or text_or_none(self.parent))
         )
@@ -293,7 +296,7 @@ class V03PushParams(V03TaskParams, rename="camel"):
 
 
 class V03PushSetIn(V03TaskIdParams, rename="camel"):
-    """A webhook with its task, as parameters and as result; 0.1 calls the task `id`."""
+    """A webhook with its task, as parameters and as result; in 0.1 the task's id is `id`."""
 
     id: Any = None
     camel_id: str | None = field(default=None, name="taskId")
@@ -301,7 +304,7 @@ class V03PushSetIn(V03TaskIdParams, rename="camel"):
 
 
 class V03PushesIn(Struct, rename="camel"):
-    """A page of webhooks; over JSON-RPC 0.3 answers a mere list."""
+    """A page of webhooks; over JSON-RPC 0.3 returns a plain list."""
 
     configs: list[V03PushSetIn] = []
     next_page_token: str | None = None

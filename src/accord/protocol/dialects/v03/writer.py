@@ -36,11 +36,11 @@ from accord.protocol.states import LOWER
 
 _USER = Role.USER
 _FINAL = ENDED | INTERRUPTED
-"""States after which a 0.3 stream says `final`: nothing follows until the caller speaks again."""
+"""States with `final` in a 0.3 stream: no event follows until the caller sends another message."""
 
 
 class V03Out(Struct, rename="camel", omit_defaults=True, gc=False):
-    """Base of everything written here: camelCase, and nothing that is at its default."""
+    """Base of all output structs: camelCase, without default values."""
 
 
 class V03MessageOut(V03Out):
@@ -154,7 +154,7 @@ class V03DataPart(V03Out, tag_field="kind", tag="data"):
 
 
 class V03ConfigurationOut(V03Out):
-    """How a send is to be answered; `blocking` is always said, because 0.3 has no default for it."""
+    """Configuration of a send; `blocking` is always written, because 0.3 has no default for it."""
 
     blocking: bool
     accepted_output_modes: tuple[str, ...] = ()
@@ -180,14 +180,14 @@ class V03PushOut(V03Out):
 
 
 def data_object(part: Part) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return a data part's data and metadata; 0.3 wants an object, so any other value is wrapped and marked."""
+    """Return a data part's data and metadata; 0.3 requires an object, so any other value is wrapped and marked."""
     if isinstance(part.data, dict):
         return part.data, part.metadata
     return {"value": part.data}, {**(part.metadata or {}), WRAPPED: True}
 
 
 def push_out(config: PushConfig) -> V03PushOut:
-    """Return a webhook as 0.3 writes it, with nothing of ours."""
+    """Return a webhook in 0.3's form, without Accord's additions."""
     stated = config.authentication
     authentication: dict[str, Any] | None = None
     if stated is not None:
@@ -198,12 +198,12 @@ def push_out(config: PushConfig) -> V03PushOut:
 
 
 def without_none(**stated: Any) -> dict[str, Any]:
-    """Return the members that are there."""
+    """Return the members that are not None."""
     return {name: value for name, value in stated.items() if value is not None}
 
 
 class V03Writer:
-    """Puts the model into the shapes of 0.3."""
+    """Converts the model to the shapes of 0.3."""
 
     text_part: ClassVar[type[Any]] = V03TextPart
     file_part: ClassVar[type[Any]] = V03FilePart
@@ -218,7 +218,7 @@ class V03Writer:
         return LOWER[state]
 
     def part(self, part: Part) -> Any:
-        """Return a part as it is written."""
+        """Return a part's output struct."""
         if part.text is not None:
             return self.text_part(part.text, part.metadata)
         if part.data is not UNSET:
@@ -226,7 +226,7 @@ class V03Writer:
         return self.file_part(V03FileOut(part.raw, part.url, part.media_type, part.filename), part.metadata)
 
     def message(self, message: Message) -> Any:
-        """Return a message as it is written."""
+        """Return a message's output struct."""
         return self.message_shape(
             message.message_id,
             "user" if message.role is _USER else "agent",
@@ -239,11 +239,11 @@ class V03Writer:
         )
 
     def parts(self, parts: tuple[Part, ...]) -> list[Any]:
-        """Return parts as they are written."""
+        """Return the output structs of parts."""
         return [self.part(parts[0])] if len(parts) == 1 else [self.part(part) for part in parts]
 
     def artifact(self, artifact: Artifact) -> V03ArtifactOut:
-        """Return an artifact as it is written."""
+        """Return an artifact's output struct."""
         return V03ArtifactOut(
             artifact.artifact_id,
             self.parts(artifact.parts),
@@ -254,12 +254,12 @@ class V03Writer:
         )
 
     def status(self, status: TaskStatus) -> V03StatusOut:
-        """Return a status as it is written."""
+        """Return a status's output struct."""
         message = None if status.message is None else self.message(status.message)
         return V03StatusOut(self.state(status.state), message, status.timestamp)
 
     def task(self, task: Task) -> V03TaskOut:
-        """Return a task as it is written; 0.3 requires a context id, so one that has none says an empty one."""
+        """Return a task's output struct; 0.3 requires a context id, so a missing one is written empty."""
         return self.task_shape(
             task.id,
             task.context_id or "",
@@ -270,7 +270,7 @@ class V03Writer:
         )
 
     def body(self, body: EventBody) -> Any | None:
-        """Return an answer or event as it is written, or None where 0.3 has no form for it."""
+        """Return the output struct of a result or event, or None where 0.3 has no form for it."""
         match body:
             case Task():
                 return self.task(body)
@@ -327,7 +327,7 @@ class V03Writer:
         return V03SendOut(self.message(request.message), self.configuration(request.configuration), request.metadata)
 
     def configuration(self, stated: SendConfiguration | None) -> Any:
-        """Return how a send is to be answered."""
+        """Return the configuration of a send."""
         if stated is None:
             return None
         push = stated.task_push_notification_config

@@ -1,11 +1,11 @@
 """AgentVault's profile 0.2: four methods, named stream events, upper-case states.
 
-Only what AgentVault's published models accept is written; reading is tolerant. Messages and tasks are in `objects`,
-stream events in `events`, the agent card in `card`. What the profile leaves open is decided here:
+Output is limited to the forms that AgentVault's published models accept; reading is tolerant. `objects` contains
+messages and tasks, `events` stream events, `card` the agent card. Accord decides where the profile is silent:
 
-- A send answers at once, so its answer is the id alone and the client reads the task itself.
-- A message that an agent answers with is never an answer of its own: it is in the task, where the client looks for it.
-- A client can subscribe only after that, so a subscription begins with what happened meanwhile (C-01).
+- A send returns at once with the task's id only, and the client reads the task itself.
+- An agent's message is never a result of its own. It is in the task, where the client looks for it.
+- A client can subscribe only after that, so a subscription begins with the events since the send (C-01).
 - Listing tasks and webhooks is not in the profile; it is offered with A2A 1.0's field names.
 """
 
@@ -109,7 +109,7 @@ class VaultPageIn(Struct, rename="camel"):
 
 
 class CancelIn(Struct):
-    """The answer to `tasks/cancel`."""
+    """The result of `tasks/cancel`."""
 
     success: bool = True
     message: str | None = None
@@ -131,7 +131,7 @@ class Vault(Dialect):
     reports_failures: ClassVar = True
 
     def knows_messages(self, _method: str) -> bool:
-        """Say no: all that a send answers is the id of a task."""
+        """Return False: the result of a send is the id of a task."""
         return False
 
     # --- requests ---
@@ -183,10 +183,10 @@ class Vault(Dialect):
             case _:
                 return encode_without_none(id=request.id)
 
-    # --- answers ---
+    # --- results ---
 
     def encode_result(self, operation: Operation, result: Result) -> bytes:
-        """Write the answer of an operation. A message that answers without a task has only an id to show."""
+        """Write the result of an operation. A message without a task has only an id."""
         match result:
             case Task():
                 return codec.encode(_write_answer(operation, result))
@@ -206,11 +206,11 @@ class Vault(Dialect):
                 return encode_without_none(removed=result)
 
     def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
-        """Read the answer of an operation; a send or cancel gives a task of which little is known."""
+        """Read the result of an operation; a send or cancel returns a task with few fields."""
         return _read_result(operation, result, request)
 
     def error_as_result(self, operation: Operation, error: AccordError) -> bytes | None:
-        """Write the refusal to cancel, which the profile answers as a result (B-12)."""
+        """Write the refusal to cancel, which is a result in the profile (B-12)."""
         if operation is Operation.CANCEL and isinstance(error, TaskNotCancelable):
             return encode_without_none(success=False, message=error.message)
         return None
@@ -223,7 +223,7 @@ class Vault(Dialect):
         return Frame(event=name, data=codec.encode(data))
 
     def decode_event(self, frame: Frame) -> EventBody:
-        """Read one stream event; an `error` event is raised, unless it is the end of a task that failed."""
+        """Read one stream event; an `error` event is raised, unless it is the end of a failed task."""
         if frame.event == "error":
             error = read_stream_error(frame.data)
             if (failure := read_failure(error)) is None:
@@ -251,15 +251,15 @@ class Vault(Dialect):
         return row.vault
 
     def decode_error(self, error: ErrorObject) -> AccordError:
-        """Read an error, by the reason in its data where there is one."""
+        """Read an error, by the reason in its data if present."""
         return read_flat_error(error, "vault")
 
     def push_task(self, task: Task) -> bytes:
-        """Write a webhook body that holds the task."""
+        """Write a webhook body with the task."""
         return codec.encode(write_task(task))
 
     def read_push(self, body: bytes) -> EventBody:
-        """Read a webhook body that holds a task or the data of one event."""
+        """Read a webhook body with a task or the data of one event."""
         members = codec.decode(body, _OBJECT)
         return read_task(codec.decode(body, _TASK)) if "id" in members else read_event(None, body)
 
@@ -293,7 +293,7 @@ def _read_filter(params: bytes) -> TaskFilter:
 
 
 def _read_push(operation: Operation, wire: VaultPushIn) -> Request:
-    """Read the parameters of a webhook operation; a lone `id` is the task's."""
+    """Read the parameters of a webhook operation; `id` alone is the task's."""
     task_id = wire.own_task() or wire.task("taskId")
     identifier = wire.id or None if wire.own_task() else None
     match operation:
@@ -307,7 +307,7 @@ def _read_push(operation: Operation, wire: VaultPushIn) -> Request:
             return codec.convert(
                 {"taskId": task_id} | without_none(pageSize=wire.page_size, pageToken=wire.page_token), PushListRequest
             )
-    return _read_config(wire, task_id, identifier or task_id)  # what is set without a name replaces what has none
+    return _read_config(wire, task_id, identifier or task_id)  # a webhook set without an id replaces the one without
 
 
 def _read_config(wire: VaultPushIn, task_id: str | None, identifier: str | None) -> PushConfig:
@@ -369,7 +369,7 @@ def _read_result(operation: Operation, result: bytes, request: Request) -> Resul
 
 
 def _read_sent(result: bytes) -> Task:
-    """Read the id of a task, and the task if the agent sends more of it."""
+    """Read the id of a task, or the whole task if the agent sends it."""
     if "state" in codec.decode(result, _OBJECT):
         return read_task(codec.decode(result, _TASK))
     return Task(id=codec.decode(result, _ID).task("id"), status=TaskStatus(state=TaskState.SUBMITTED))

@@ -1,10 +1,15 @@
 """AgentVault's agent card, to and from the model.
 
-What its registry requires and a card does not say is derived: the id from provider and name, the provider from the
-address. Security schemes become AgentVault's four: an API key, client credentials (the only OAuth flow it knows),
-bearer for every other way to a token, and none. What it has no word for (keys outside a header, Basic, signatures,
-client certificates) is left out if there is another way in; if not, the nearest scheme stands for it and its
-description says what is meant. None is said only of an agent that lets everybody in.
+Members that its registry requires and a card lacks are derived: the id from provider and name, the provider from the
+address. Security schemes become one of AgentVault's four:
+
+- an API key
+- client credentials, its only OAuth flow
+- bearer, for every other way to a token
+- none, only for an agent that accepts everyone
+
+Other schemes (keys outside a header, Basic, signatures, client certificates) are left out if there is an alternative.
+If not, the nearest scheme represents them and its description states the actual one.
 """
 
 from typing import Any
@@ -45,7 +50,7 @@ _PART_MODES = {"text": "text/plain", "data": "application/json", "file": "applic
 
 
 class ProviderIn(Struct):
-    """Who offers the agent."""
+    """The provider of the agent."""
 
     name: NonEmpty
     url: str | None = None
@@ -53,7 +58,7 @@ class ProviderIn(Struct):
 
 
 class CapabilitiesIn(Struct, rename="camel"):
-    """What the agent's endpoint understands."""
+    """Capabilities of the agent's endpoint."""
 
     a2a_version: str = field(name="a2aVersion")
     mcp_version: str | None = None
@@ -63,7 +68,7 @@ class CapabilitiesIn(Struct, rename="camel"):
 
 
 class AuthIn(Struct):
-    """One way to authenticate."""
+    """One authentication scheme."""
 
     scheme: str
     description: str | None = None
@@ -144,7 +149,7 @@ def write_card(card: AgentCard) -> dict[str, Any]:
 
 
 def _address(card: AgentCard, profile: CardProfile) -> str:
-    """Return the address where the agent speaks this profile, or the likeliest one."""
+    """Return the address where the agent serves this profile, or the likeliest one."""
     version = profile.a2a_version or PROFILE_VERSION
     interfaces = card.supported_interfaces
     wanted = [one for one in interfaces if one.protocol_version == version]
@@ -167,7 +172,7 @@ def _part_of(mode: str) -> str:
 
 
 def _write_tee(details: Metadata | None) -> dict[str, Any] | None:
-    """Write what AgentVault knows about a trusted execution environment, if its type is known."""
+    """Write AgentVault's fields of a trusted execution environment, if its type is known."""
     known = {name: value for name, value in (details or {}).items() if name in _TEE and isinstance(value, str)}
     if not is_http(known.get("attestationEndpoint")):
         known.pop("attestationEndpoint", None)
@@ -219,10 +224,10 @@ def _write_scheme(scheme: SecurityScheme) -> dict[str, Any] | None:
 
 
 def _write_nearest(name: str, scheme: SecurityScheme | None) -> dict[str, Any]:
-    """Write a scheme that AgentVault lacks.
+    """Write the nearest scheme where AgentVault has no equivalent.
 
-    A key is still a key, wherever it goes. For the rest bearer is nearest: AgentVault's own client does not speak it
-    and so says that it cannot get in, instead of sending a key that nobody asked for.
+    A key remains a key, in any place. For the others bearer is nearest: AgentVault's own client does not support it, so
+    it reports that it cannot authenticate instead of sending a key that was not requested.
     """
     if scheme is None:
         return {"scheme": "bearer", "description": f"{name}, which the card does not describe"}
@@ -306,7 +311,7 @@ def _read_skill(wire: VaultSkillIn) -> AgentSkill:
 def _read_auth(
     wire: list[AuthIn],
 ) -> tuple[dict[str, str], dict[str, SecurityScheme], tuple[SecurityRequirement, ...]]:
-    """Return service identifiers and schemes by name, and one requirement for each way in."""
+    """Return service identifiers and schemes by name, and one requirement for each scheme."""
     identifiers: dict[str, str] = {}
     schemes: dict[str, SecurityScheme] = {}
     requirements: list[SecurityRequirement] = []

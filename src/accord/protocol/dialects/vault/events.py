@@ -1,9 +1,9 @@
 """AgentVault's server-sent events: three kinds of update and an error, each a bare object under its name.
 
-The profile has no event for a task, so a task is written as its status. A status has room for one text: the words
-of its message, after "authentication required" where that is the state (B-05). A message that answers without a task
-has an empty `taskId`. An error has the name of its reason as code. The profile's `AGENT_PROCESSING_ERROR` is an
-internal error, or an agent that failed: it then follows the status of the task.
+The profile has no event for a task, so a task is written as its status. A status has room for one text: that of its
+message, after "authentication required" for that state (B-05). A message without a task has an empty `taskId`. An
+error's code is the name of its reason. The profile's `AGENT_PROCESSING_ERROR` is an internal error, or a failed agent:
+it then follows the status of the task.
 """
 
 from typing import Any
@@ -105,7 +105,7 @@ def _write_status(task_id: str, status: TaskStatus, at: str | None) -> dict[str,
 
 
 def read_event(name: str | None, data: bytes) -> EventBody:
-    """Read the data of an event by its name, and by its members where the name says nothing."""
+    """Read the data of an event by its name, or by its members if the name is unknown."""
     if name not in _EVENTS:
         members = codec.decode(data, _OBJECT)
         name = next((known for known, telling in _DISTINCTIVE_MEMBERS.items() if telling in members), "task_message")
@@ -170,7 +170,7 @@ def read_stream_error(data: bytes) -> AccordError:
 
 
 def write_stream_error(error: AccordError, details: dict[str, Any]) -> dict[str, Any]:
-    """Return the data of an `error` event; `details` are the facts that an error answer would carry."""
+    """Return the data of an `error` event; `details` are the data of an error response."""
     code = PROCESSING_ERROR if isinstance(error, InternalError) else error.row.reason
     facts = {name: value for name, value in details.items() if name != "reason"}
     return without_none(code=code, message=error.message, details=facts or None)
@@ -197,5 +197,5 @@ def read_failure(error: AccordError) -> StatusUpdate | None:
 
 
 def agent_message(text: str, task_id: str) -> Message:
-    """Return the agent's message that says one text."""
+    """Return an agent message with one text."""
     return Message(message_id="", role=Role.AGENT, parts=(Part(text=text),), task_id=task_id)

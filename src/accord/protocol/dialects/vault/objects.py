@@ -1,17 +1,17 @@
 """AgentVault's messages, artifacts and tasks, to and from the model.
 
 The shapes are those of AgentVault's published models, which refuse a part without content and a file without an HTTP
-url. Operations and errors are `codec`; what these objects have no field for sits in their metadata (`extras`).
+url. The package itself handles operations and errors. Facts without a field are in the objects' metadata (`Extras`).
 
 - Parts have no metadata, text no media type: both go to the message's or artifact's extras.
-- A server gives bytes an address before they come here (`Dialect.links_files`). Those without one, as a client's, are a
-  data part with `{"bytes": base64, "filename"}`, a url that is not HTTP one with `{"url", "filename"}`, data that is
-  no object one with `{"value"}`; the extras say so, so reading restores them.
+- A server replaces bytes by URLs before encoding (`Dialect.links_files`). Other bytes, such as a client's, are a data
+  part with `{"bytes": base64, "filename"}`, a url that is not HTTP one with `{"url", "filename"}`, data that is not
+  an object one with `{"value"}`; the extras record it, so reading restores them.
 - An artifact of one part is that part's text, data or url, with `type` text, data or file. The chunks of a streamed
-  text are one text; their lengths are extras. Any other artifact is a list of parts with `type` parts. A type that is
-  none of these is kept as `metadata.type`.
+  text are one text; their lengths are extras. Any other artifact is a list of parts with `type` parts. Any other type
+  is stored as `metadata.type`.
 - A task has no status message: it is the last of the messages, and marked. Where authentication is required, its
-  first part says so (B-05), since AgentVault's clients see only that input is required.
+  first part states that (B-05), since AgentVault's clients see only that input is required.
 """
 
 import base64
@@ -51,7 +51,7 @@ from accord.protocol.parts import (
 from accord.protocol.states import LOWER, VAULT, from_vault
 
 AUTH_REQUIRED = "authentication required"
-"""What stands for the state that AgentVault lacks (B-05)."""
+"""The text for the state that AgentVault lacks (B-05)."""
 
 _AUTH_WORDS = Part(text=AUTH_REQUIRED)
 
@@ -104,14 +104,14 @@ def is_http(url: str | None) -> bool:
         return False
     try:
         split = urlsplit(url)
-        # Asking for the port refuses one that is no port.
+        # Reading the port raises for an invalid one.
         return split.scheme in ("http", "https") and split.port != 0 and _is_host(split.hostname or "")
     except ValueError:
         return False
 
 
 def _is_host(host: str) -> bool:
-    """Whether a host is an address or a name; raises ValueError for what looks like one and is not."""
+    """Whether a host is an address or a name; raises ValueError for an invalid address."""
     last = host.rpartition(".")[2]
     if ":" in host or last[:1].isdigit():
         return bool(ip_address(host))
@@ -173,7 +173,7 @@ def _restore_part(part: Part, wire: AnyPart, extras: PartExtras) -> Part:
 
 
 def write_message(message: Message, *, in_task: bool = False, is_status: bool = False) -> dict[str, Any]:
-    """Write a message; one in a task does not repeat the context."""
+    """Write a message; a message in a task does not repeat the context."""
     finer = finer_role(message)
     parts, lacking = write_parts(message.parts, _write_part)
     extras = Extras(
@@ -191,7 +191,7 @@ def write_message(message: Message, *, in_task: bool = False, is_status: bool = 
 
 
 def read_message(wire: VaultMessageIn, where: str, task: Task | None = None) -> tuple[Message, Extras]:
-    """Read a message, which belongs to `task` if there is one."""
+    """Read a message, which belongs to `task` if given."""
     role = _ROLES.get(wire.role)
     if role is None:
         raise invalid_field(f"{where}.role", f"Unknown role {wire.role[:40]!r}")
@@ -213,7 +213,7 @@ def read_message(wire: VaultMessageIn, where: str, task: Task | None = None) -> 
 
 
 def message_sentence(message: Message) -> str:
-    """Return what a message says as one text, for the places that have room for no more."""
+    """Return a message as one text, for fields that hold only a text."""
     return "\n".join(_words(part) for part in message.parts)
 
 
@@ -250,7 +250,7 @@ def write_artifact(artifact: Artifact, extras: Extras | None = None) -> dict[str
 def _artifact_form(
     parts: tuple[Part, ...], written: list[dict[str, Any]], lacking: dict[str, PartExtras]
 ) -> tuple[str, dict[str, Any], dict[str, PartExtras]]:
-    """Return the form of an artifact, the members that hold its content, and what they cannot say."""
+    """Return the form of an artifact, the members with its content, and the extras of its parts."""
     only = parts[0] if len(parts) == 1 else None
     if only is None or only.raw is not None or (only.url is not None and not is_http(only.url)):
         return "parts", {"content": written}, lacking
@@ -288,7 +288,7 @@ def _artifact_parts(wire: VaultArtifactIn, form: str, extras: Extras, where: str
             parts = codec.convert(content, list[AnyPart])
             return restore_parts(parts, f"{where}.content", extras, _restore_part)
         except InvalidParams:
-            pass  # another agent's own idea of parts: plain data
+            pass  # another agent's own form of parts: plain data
     rest = extras.parts.get("0", PartExtras())
     named: dict[str, Any] = {
         "filename": rest.filename,
@@ -352,7 +352,7 @@ def read_task(wire: VaultTaskIn, where: str = "") -> Task:
 
 
 def _with_state(status: TaskStatus) -> Message | None:
-    """Return the status message, in front of which a state that AgentVault lacks is put into words."""
+    """Return the status message, with a text in front for the state that AgentVault lacks."""
     if status.state is not TaskState.AUTH_REQUIRED:
         return status.message
     said = status.message or Message(message_id="", role=Role.AGENT, parts=())
@@ -360,7 +360,7 @@ def _with_state(status: TaskStatus) -> Message | None:
 
 
 def _without_state(said: Message | None, status: TaskStatus) -> Message | None:
-    """Return what a status message says beyond the state."""
+    """Return the status message without the text for the state."""
     if said is None or status.state is not TaskState.AUTH_REQUIRED or said.parts[0] != _AUTH_WORDS:
         return said
     return replace(said, parts=said.parts[1:]) if len(said.parts) > 1 else None
