@@ -136,7 +136,7 @@ async def _resolve_target(target: str, resolve: ResolveAgent | None) -> str | Ag
 async def _choose_auth(found: DiscoveredCard, wishes: ConnectOptions) -> ClientAuth | None:
     """Return the authentication method.
 
-    Without keys there is none, and the agent's refusal names the methods that it accepts.
+    Without `keys` no method is chosen, and the agent's refusal names the accepted methods.
     """
     if wishes.auth is not None or wishes.keys is None:
         return wishes.auth

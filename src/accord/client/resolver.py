@@ -16,7 +16,7 @@ ResolveAgent = Callable[[str], Awaitable["str | AgentCard"]]
 
 
 class DefaultResolver:
-    """The resolver to use, or None if there is none."""
+    """The resolver to use, or None without a registry."""
 
     resolve: ResolveAgent | None = None
 

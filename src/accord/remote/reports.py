@@ -298,7 +298,9 @@ class _ReportReader:
         )
 
     def _message(self, message: Message) -> Message:
-        """Return a message as sent by the local agent. A message without an id gets one that is unique in this turn."""
+        """Return a message as sent by the local agent. A missing id is replaced by an id that is unique in this
+        turn.
+        """
         identifier = message.message_id or f"{self._here.task_id}-{self._link.sent}-{_words(message)[:16]}"
         return replace(
             message,

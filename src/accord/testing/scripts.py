@@ -1,4 +1,4 @@
-"""Scripted agents: a list of moves, made in order for every task."""
+"""Scripted agents: a list of moves, made in the same order in each task."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -120,7 +120,7 @@ class ScriptedAgent:
     """An agent that makes moves. `heard` is every message that started or resumed one of its executions."""
 
     def __init__(self, profile: Profile, moves: tuple[Move, ...]) -> None:
-        """Make these moves for every task."""
+        """Make these moves in each task."""
         self.profile = profile
         self.heard: list[Message] = []
         self._moves = moves

@@ -305,8 +305,8 @@ class _AuthChoice:
     def _strays(self, id: str, credential: Credential, tokens: Iterable[str] = ()) -> tuple[str, ...]:
         """Return the hosts that would receive a credential that is not stored for them.
 
-        Other ports of the host in `id` are allowed, and the card that it serves may name any token endpoint. The
-        caller's own `service` is for every host, unless the credential has `hosts`.
+        Other ports of the host in `id` are allowed, and a card served by this host may name any token endpoint. The
+        caller's own `service` is for all hosts, unless the credential has `hosts`.
         """
         urls = _urls(self._card)
         if credential.hosts or self._service:
