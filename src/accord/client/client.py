@@ -100,16 +100,12 @@ class Client:
     ) -> "PendingClient":
         """Return a client of the agent at an address, card address, card or name.
 
-        Names are looked up in the registry of the settings, or by `resolve`. `auth` is the authentication method.
-        Without it, the first method of the card for which `keys` has credentials is chosen, under the id `service`
-        if given.
-
-        `timeout` applies to each answer, in seconds. `allow_hosts` lists further hosts that the card may name. With
-        `verify`, a JWK set, one of its keys must have signed the card. `binding` and `dialect` narrow the choice of
-        endpoints.
-
-        `is_idempotent` declares that the agent recognizes duplicate messages, where its card does not. With a
-        `policy`, only addresses that it allows are connected to.
+        Names are looked up in the registry of the settings, or by `resolve`. Without `auth`, the first method of the
+        card for which `keys` has credentials is chosen, under the id `service` if given. `timeout` applies to each
+        answer, in seconds. `allow_hosts` lists further hosts that the card may name. With `verify`, a JWK set, one
+        of its keys must have signed the card. `binding` and `dialect` narrow the choice of endpoints.
+        `is_idempotent` declares that the agent recognizes duplicate messages. With a `policy`, only addresses that
+        it allows are connected to.
         """
         wishes = ConnectOptions(
             auth=auth,

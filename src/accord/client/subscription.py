@@ -134,7 +134,7 @@ class TaskSubscription:
         yield self._made(await send_once(self._peer, returning_immediately(request)))
 
     async def _looked_for(self, request: SendRequest, error: StreamEndedEarly) -> Event | None:
-        """Return the task of a message whose stream ended without an event; None if the message must be sent again.
+        """Return the task of a message whose stream ended without an event, or None if the message must be sent again.
 
         An agent that ends such a stream does not stream this message. Its task list is the only trace of the message
         (C-08).
@@ -241,7 +241,7 @@ class TaskSubscription:
             self._failures = 0
 
     async def _polled(self) -> Events:
-        """Yield the task if it has changed; each unchanged poll lengthens the interval."""
+        """Yield the task if it has changed. Each unchanged poll lengthens the interval."""
         told = await self._look()
         if told is not None:
             self._poll = self._peer.retries.first_poll_seconds

@@ -184,8 +184,9 @@ class AgentDirectory:
         raise AgentUnavailable("Others are changing this agent", retry_after=1)
 
     async def _change(self, caller: Caller, listing: Listing, change: Change) -> Listing | None:
-        """Change an agent, or return None if it was changed since it was read. Its name changes only if another is
-        given.
+        """Change an agent, or return None if it was changed since it was read.
+
+        Its name changes only if another is given.
         """
         document = listing.card.encode() if change.card is None else cards.merged(listing.card, change.card)
         renames = change.card is not None and "humanReadableId" in change.card
@@ -284,8 +285,9 @@ class AgentDirectory:
             raise PermissionDenied(f"Your roles do not include publishing {handle}")
 
     def _check_public(self, caller: Caller, handle: str, visibility: Visibility) -> None:
-        """Refuse to publish an agent to other tenants, unless a role of the caller names its namespace or is a
-        server admin.
+        """Refuse to publish an agent to other tenants.
+
+        Allowed are callers with a role that names its namespace, and admins of the server.
         """
         if visibility is not Visibility.PUBLIC or caller.roles is None:
             return

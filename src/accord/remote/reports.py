@@ -46,20 +46,19 @@ class WrongTask(Exception):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """A report of a remote agent on a task.
-
-    `seq` is the remote sequence number of the event, if any. `is_last` marks a final status without artifacts that
-    the agent cannot add. `sent` is the number of the caller's messages that the agent has accepted, if this
-    acknowledges one. `insists` marks a repeated state after the agent had time to change it. `looked` counts the
-    polls that this answers.
-    """
+    """A report of a remote agent on a task."""
 
     body: EventBody
     seq: int | None = None
+    """Remote sequence number of the event, if any."""
     is_last: bool = False
+    """Whether the status is final, without artifacts, and the agent has none to add."""
     insists: bool = False
+    """Whether the agent repeats a state although it had time to change it."""
     sent: int | None = None
+    """Number of the caller's messages that the agent has accepted, if this report acknowledges one."""
     looked: int | None = None
+    """Number of polls that this report answers."""
 
 
 class LocalTask(Struct, frozen=True, kw_only=True):
@@ -276,10 +275,10 @@ class _ReportReader:
         return replace(update, task_id=self._here.task_id, context_id=self._here.context_id)
 
     def _messages(self, task: Task) -> Iterable[MessageUpdate]:
-        """Return the agent's messages that are missing here, compared by their parts because not every dialect has
-        ids.
+        """Return the agent's messages that are missing here.
 
-        The caller's messages are not compared: an agent may answer with the text of the question.
+        They are compared by their parts, because not every dialect has ids. The caller's messages are not compared:
+        an agent may answer with the text of the question.
         """
         known = Counter(_words(message) for message in _agent_messages(self._here.task))
         known.update(_words(said) for said in ([task.status.message] if task.status.message else ()))
@@ -298,8 +297,9 @@ class _ReportReader:
         )
 
     def _message(self, message: Message) -> Message:
-        """Return a message as sent by the local agent. A missing id is replaced by an id that is unique in this
-        turn.
+        """Return a message as sent by the local agent.
+
+        A missing id is replaced by an id that is unique in this turn.
         """
         identifier = message.message_id or f"{self._here.task_id}-{self._link.sent}-{_words(message)[:16]}"
         return replace(

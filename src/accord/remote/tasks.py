@@ -42,7 +42,7 @@ TOKEN_BYTES = 32
 """256 random bits: twice as many as are needed against guessing."""
 
 LANES = 64
-"""Number of locks. Reports on one task are processed in order, those on other tasks in parallel; a lock is cheap."""
+"""Number of locks. Reports on one task are processed in order, those on other tasks in parallel. A lock is cheap."""
 
 SNAPSHOT_AT = 128
 """Events after which a snapshot is written, and then whenever their number has doubled."""
@@ -149,10 +149,10 @@ class RemoteTasks:
         hooks: Hooks = NOBODY,
         now_ms: Callable[[], int] = SYSTEM.now_ms,
     ) -> None:
-        """Store links in the archive's store. Tokens are valid for `ttl_seconds`, or as long as their task is
-        stored.
+        """Store links in the archive's store.
 
-        The usage of remote agents is reported to `hooks`.
+        Tokens are valid for `ttl_seconds`, or as long as their task is stored. The usage of remote agents is
+        reported to `hooks`.
         """
         self._archive = archive
         self._store = archive.store

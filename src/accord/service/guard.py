@@ -115,7 +115,7 @@ class RequestLimits:
             self.line(where + "authentication.scheme", config.authentication.scheme, size)
             self.line(where + "authentication.credentials", config.authentication.credentials or "", size)
 
-    # --- what can be too large ------------------------------------------------------------------------------------
+    # --- field checks ---------------------------------------------------------------------------------------------
 
     def line(self, where: str, text: str, size: int) -> None:
         """Raise RequestTooLarge if a text is too long."""
@@ -216,7 +216,7 @@ class GuardedService:
         return self._shown(await self._ask(Operation.CANCEL, self._inner.cancel, request, caller))
 
     async def execute(self, task_id: str, caller: Caller) -> Task:
-        """Start a held task. Requires the `send` permission, and shows what `get` shows."""
+        """Start a held task. Requires the `send` permission and the visibility of `get`."""
         return self._shown(await self._ask(Operation.GET, self._begin, GetRequest(id=task_id), caller))
 
     async def _begin(self, request: GetRequest, caller: Caller) -> Task:

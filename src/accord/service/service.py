@@ -432,9 +432,7 @@ def _is_late(task: Task) -> bool:
 
 
 class _Retryable:
-    """Turns store errors into AgentUnavailable with a retry time, or InvalidParams for a value that cannot be
-    stored.
-    """
+    """Turns a StoreUnavailable into AgentUnavailable with a retry time, and a BadValue into InvalidParams."""
 
     def __enter__(self) -> None:
         """Do nothing."""

@@ -71,7 +71,7 @@ class QuotaShare(NamedTuple):
     size: int
 
     def give_back(self) -> None:
-        """Return the share of a message that was not stored, unless its accounts were measured since."""
+        """Release the share of a message that was not stored, unless its accounts were measured since."""
         for room, until in self.rooms:
             if room.until == until:
                 room.take(-self.tasks, -self.size)

@@ -67,10 +67,10 @@ class MovableClock:
     async def until(
         self, what: Awaitable[T], *, within: float, step: float = STEP_SECONDS, patience: float = PATIENCE_SECONDS
     ) -> T:
-        """Advance the time until an awaitable is done, and return its result; TimeoutError if it is not done
-        `within`.
+        """Advance the time until an awaitable is done, and return its result.
 
-        Work that is due but unfinished is awaited for `patience` seconds of real time.
+        Raises TimeoutError if it is not done `within` seconds. Work that is due but unfinished is awaited for
+        `patience` seconds of real time.
         """
         happening = asyncio.ensure_future(what)
         try:

@@ -51,8 +51,9 @@ async def never_end(ctx: Context) -> None:
 
 
 async def ask(ctx: Context) -> None:
-    """Ask, and behave as the answer names. The question is empty, so that the history has only the caller's
-    messages.
+    """Ask, and behave as the answer names.
+
+    The question is empty, so that the history has only the caller's messages.
     """
     answer = await ctx.ask(None)
     await behaviour_of(answer.message, otherwise=complete)(ctx)

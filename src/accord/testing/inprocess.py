@@ -73,7 +73,7 @@ class Running:
     ) -> PendingClient:
         """Return a client of an agent, in any dialect; use it with `async with`.
 
-        The agent is the first one unless its path names another. The client calls the application as over HTTP, with
+        `agent` is the path name of an agent [default: the first]. The client calls the application as over HTTP, with
         everything except a socket. `more` are arguments of `Client.connect`.
         """
         url = self.app.url if agent is None else f"{self.app.url}/agents/{agent}"

@@ -259,8 +259,9 @@ class _AuthChoice:
         return ChosenAuth(auths[0] if len(auths) == 1 else CombinedAuth(auths), tuple(requirement.schemes), ids)
 
     def unspoken(self) -> ChosenAuth | None:
-        """Return a method that the card does not declare: some dialects cannot describe signatures, some cards omit
-        schemes.
+        """Return a method that the card does not declare.
+
+        Some dialects cannot describe signatures, and some cards omit their schemes.
         """
         for id in credential_ids(self._card, self._service):
             credential = self._keys.find(id)

@@ -55,8 +55,9 @@ class OsKeyring:
         return self._known.get(normalize_id(id))
 
     def find(self, id: str) -> Credential | None:
-        """Return the keyring's credential for an id. A keyring that fails counts as empty, and the failure is
-        logged.
+        """Return the keyring's credential for an id.
+
+        A keyring that fails counts as empty, and the failure is logged.
         """
         id = normalize_id(id)
         if id not in self._known:

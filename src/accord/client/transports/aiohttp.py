@@ -50,11 +50,11 @@ class AiohttpTransport:
         connect_seconds: float = CONNECT_SECONDS,
         silent_seconds: float = SILENT_SECONDS,
     ) -> None:
-        """Send to any address, or with a `policy` to the allowed ones. No connection is opened before the first
-        request.
+        """Send to any address, or with a `policy` to the allowed addresses.
 
-        `tls` replaces the system's certificates, and may include a client certificate. `resolve` replaces the
-        system's resolver if there is a policy. An answer may have `max_bytes` after decompression.
+        No connection is opened before the first request. `tls` replaces the system's certificates, and may include a
+        client certificate. `resolve` replaces the system's resolver if there is a policy. An answer may have
+        `max_bytes` after decompression.
         """
         self._tls = tls
         self._policy = policy

@@ -44,11 +44,11 @@ class Httpx2Transport:
         connect_seconds: float = CONNECT_SECONDS,
         silent_seconds: float = SILENT_SECONDS,
     ) -> None:
-        """Send with `client`, which the caller closes, or with a new client that uses HTTP/2 where the server
-        supports it.
+        """Send with `client`, which the caller closes, or with a new client.
 
-        `tls` replaces the system's certificates. An answer may have `max_bytes` after decompression. A `policy` is
-        refused: a name could resolve to another address by the time httpx2 connects to it.
+        A new client uses HTTP/2 where the server supports it. `tls` replaces the system's certificates. An answer
+        may have `max_bytes` after decompression. A `policy` is refused: a name could resolve to another address by
+        the time httpx2 connects to it.
         """
         if policy is not None:
             raise ValueError("Only the aiohttp transport can keep requests out of private networks")
