@@ -1,4 +1,4 @@
-"""Accord: a durable home for agents that talk to each other over A2A (Agent2Agent)."""
+"""Accord: a durable server and client for agents that communicate over A2A (Agent2Agent)."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -47,25 +47,31 @@ _HOMES = {
     ".client": ("BlockingClient", "Client", "RemoteTask", "Said"),
     ".engine.context": ("Context", "Failed", "Rejected"),
 }
-"""Module -> the public names that are at home there."""
+"""Module -> the public names that it defines."""
 
 __getattr__ = lazily(__name__, _HOMES)
-"""The command must not pay for the public names to print its version."""
+"""Lazy, so that the command prints its version without importing the public names."""
 
 
 async def _resolved(name: str) -> "AgentCard":
-    """Look a name up; settings and a registry, and all that they stand on, are only loaded for one."""
+    """Resolve an agent name.
+
+    The settings and the registry are imported on the first call.
+    """
     from accord.server.registry import resolve_name
 
     return await resolve_name(name)
 
 
-# Here, because this is always imported first: it does not matter which module a client is imported from.
+# Set here because this package is always imported first, from whichever module a client is imported.
 DEFAULT_RESOLVER.resolve = _resolved
 
 
 async def _run(document: "Document", wish: dict[str, Any], **more: Any) -> "Task":
-    """Run a workflow; a store, and all that hosts agents, is only loaded for one."""
+    """Run a workflow.
+
+    The store and the agent host are imported on the first call.
+    """
     from accord.server.workflow_runs import run_document
 
     return await run_document(document, wish, **more)

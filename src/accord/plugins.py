@@ -3,8 +3,8 @@
     [project.entry-points."accord.steps"]
     digest = "acme_accord.steps:DIGEST"
 
-Each family is a `Group`, and each thing in it a small struct that says how it is made. Nothing is defined here but the
-list of families, and nothing is imported before it is used; what a family does with a thing is said where it is.
+Each family is a `Group`. Each member is a small struct that describes how to create it. This module defines only the
+list of families and imports nothing before it is used. The family's own module documents its members.
 """
 
 from importlib import import_module
@@ -80,10 +80,10 @@ _HOMES = {
     "accord.storage.store": ("StoreFull", "StoreRefused", "StoreUnavailable"),
     "accord.workflows.steps": ("Executor", "Result", "Scene", "StepKind"),
 }
-"""Module -> the public names that are at home there."""
+"""Module -> the public names that it defines."""
 
 __getattr__ = lazily(__name__, _HOMES)
-"""Who writes a step needs nothing of databases."""
+"""Lazy, so that a package with a step does not import the databases."""
 
 FAMILIES = {
     "accord.agents": "accord.agents.agent_types:KINDS",
@@ -92,11 +92,11 @@ FAMILIES = {
     "accord.signals": "accord.storage.address:CARRIERS",
     "accord.blobs": "accord.storage.blobs.blob_store:BLOBS",
 }
-"""Group of entry points -> the family that reads it."""
+"""Entry point group -> the family that reads it."""
 
 
 class Plugin(NamedTuple):
-    """What a package has registered; `problem` is why it cannot be used, if that was looked at."""
+    """A registered extension. `problem` is why it cannot be used, if it was checked."""
 
     group: str
     name: str
@@ -107,7 +107,10 @@ class Plugin(NamedTuple):
 
 
 def listed(*, check: bool = False) -> list[Plugin]:
-    """Return what other packages have registered; with `check` all of it is imported, to see what is wrong with it."""
+    """Return the extensions that other packages have registered.
+
+    With `check` each is imported, and `problem` is set if that fails.
+    """
     from accord.entries import OURS, Unusable
 
     found: list[Plugin] = []

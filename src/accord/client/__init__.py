@@ -47,7 +47,7 @@ _HOMES = {
     ".text": ("Said",),
     ".transports": ("TimedOut", "Unreachable"),
 }
-"""Module -> the public names that are at home there."""
+"""Module -> the public names that it defines."""
 
 __getattr__ = lazily(__name__, _HOMES)
-"""Who needs one module does not pay for all."""
+"""Lazy, so that importing one module does not import all."""

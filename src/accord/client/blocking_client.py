@@ -1,4 +1,4 @@
-"""The client for code without async: each method waits, a stream is an iterator."""
+"""A client for code without async: each method blocks, a stream is an iterator."""
 
 import asyncio
 import threading
@@ -41,7 +41,7 @@ class _Loop:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it has ended."""
+        """Whether the loop has ended."""
         return self._loop.is_closed()
 
     def _serve(self) -> None:
@@ -50,7 +50,7 @@ class _Loop:
         self._loop.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for what a coroutine returns; who is interrupted here stops it there."""
+        """Run a coroutine and return its result. Interrupting the wait cancels the coroutine."""
         if self.is_closed:
             work.close()
             raise RuntimeError("The client is closed")
@@ -62,7 +62,7 @@ class _Loop:
             raise
 
     def each(self, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
-        """Yield what an async generator yields; who leaves early may close it."""
+        """Yield the items of an async generator, and close it at the end."""
         try:
             while (item := self.run(_next(items))) is not None:
                 yield item
@@ -94,19 +94,19 @@ class BlockingTask:
 
     @property
     def id(self) -> str:
-        """The task's id, by which another process finds it again."""
+        """The task's id, by which another process can find it."""
         return self._task.id
 
     def result(self) -> Said:
-        """Wait until the task has ended, or waits for its caller."""
+        """Wait until the task ends or waits for its caller."""
         return self._loop.run(self._task.settled())
 
     def __iter__(self) -> Generator[Event, None, None]:
-        """Yield what happens, until the task has ended or waits for its caller."""
+        """Yield events until the task ends or waits for its caller."""
         return self._loop.each(self._task.__aiter__())
 
     def refresh(self) -> Task:
-        """Read the task as it is now."""
+        """Read the task's current state."""
         return self._loop.run(self._task.refresh())
 
     def cancel(self, reason: str | None = None) -> Task:
@@ -114,15 +114,18 @@ class BlockingTask:
         return self._loop.run(self._task.cancel(reason))
 
     def reply(self, content: Any) -> "BlockingTask":
-        """Say something to the task, and return it."""
+        """Send a message to the task and return its handle."""
         return BlockingTask(self._loop, self._loop.run(self._task.reply(content)))
 
 
 class BlockingClient:
-    """One agent; it takes what `Client.connect` takes. Its connections are closed with it."""
+    """A blocking client of one agent, with the arguments of `Client.connect`.
+
+    Closing it closes its connections.
+    """
 
     def __init__(self, target: str | AgentCard, **wishes: Any) -> None:
-        """Find the agent."""
+        """Connect to the agent."""
         self._loop = _Loop()
         try:
             self._client = self._loop.run(_made(target, wishes))
@@ -139,26 +142,26 @@ class BlockingClient:
         self.close()
 
     def close(self) -> None:
-        """Close all connections; what was begun goes on at the agent."""
+        """Close all connections. Started tasks continue at the agent."""
         if not self._loop.is_closed:
             self._loop.run(self._client.close())
             self._loop.stop()
 
     @property
     def card(self) -> AgentCard:
-        """What the agent says about itself."""
+        """The agent's card."""
         return self._client.card
 
     def send_text(self, text: str, **more: Any) -> Said:
-        """Say something and wait for the answer."""
+        """Send a text and wait for the answer."""
         return self._loop.run(self._client.send_text(text, **more))
 
     def stream_text(self, text: str, **more: Any) -> Generator[str, None, None]:
-        """Say something and yield the answer as it comes."""
+        """Send a text and yield the answer as it arrives."""
         return self._loop.each(self._client.stream_text(text, **more).__aiter__())
 
     def start(self, content: Any, **more: Any) -> BlockingTask:
-        """Say something, do not wait, and return a handle for what comes of it."""
+        """Send content without waiting, and return a handle of the task."""
         return BlockingTask(self._loop, self._loop.run(self._client.start(content, **more)))
 
     def task(self, task_id: str, **more: Any) -> BlockingTask:
@@ -168,11 +171,14 @@ class BlockingClient:
     # --- the interface --------------------------------------------------------------------------------------------
 
     def send(self, request: SendRequest, *, seconds: float | None = None) -> Task | Message:
-        """Send a message and answer with the task, once it ended or waits, or at once if asked so."""
+        """Send a message and return the task or the message that answers it.
+
+        Waits until the task ends or waits for its caller, unless the request asks to return immediately.
+        """
         return self._loop.run(self._client.send(request, seconds=seconds))
 
     def stream(self, request: SendRequest, after: int | None = None) -> Generator[Event, None, None]:
-        """Send a message and follow what comes of it, through whatever breaks; the first event is the task."""
+        """Send a message and yield the task's events, reconnecting as needed. The first event is the task."""
         return self._loop.each(self._client.stream(request, after=after))
 
     def get(self, request: GetRequest) -> Task:
@@ -188,7 +194,7 @@ class BlockingClient:
         return self._loop.run(self._client.cancel(request))
 
     def subscribe(self, request: SubscribeRequest, after: int | None = None) -> Generator[Event, None, None]:
-        """Follow a task, through whatever breaks, until it has ended."""
+        """Yield a task's events until it ends, reconnecting as needed."""
         return self._loop.each(self._client.subscribe(request, after=after))
 
     def push_set(self, request: PushConfig) -> PushConfig:
@@ -204,7 +210,7 @@ class BlockingClient:
         return self._loop.run(self._client.push_list(request))
 
     def push_delete(self, request: PushDeleteRequest) -> int:
-        """Remove webhooks and say how many there were."""
+        """Remove webhooks and return their number."""
         return self._loop.run(self._client.push_delete(request))
 
     def extended_card(self, request: CardRequest) -> AgentCard:

@@ -63,10 +63,13 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """One agent. Whoever asks is known to it by credentials, so the `caller` of the interface says nothing here."""
+    """A client of one agent.
+
+    The agent identifies the caller by credentials, so the `caller` arguments of the interface are ignored.
+    """
 
     def __init__(self, peer: AgentPeer, discovered: DiscoveredCard, *, timeout: float | None = TIMEOUT_SECONDS) -> None:
-        """Talk to a peer; `Client.connect` makes one of an address."""
+        """Create a client of a peer. `Client.connect` creates one from an address."""
         self.card: AgentCard = peer.card
         self.discovered = discovered
         self.timeout = timeout
@@ -74,7 +77,7 @@ class Client:
         self._opened = AsyncExitStack()
 
     @classmethod
-    def connect(  # noqa: PLR0913  # one for each thing that a caller may want otherwise
+    def connect(  # noqa: PLR0913  # one for each connection option
         cls,
         target: str | AgentCard,
         *,
@@ -95,14 +98,14 @@ class Client:
         retries: Retries | None = None,
         is_idempotent: bool | None = None,
     ) -> "PendingClient":
-        """Find an agent by its address, its card's address, its card, or its name.
+        """Return a client of the agent at an address, card address, card or name.
 
-        Names are looked up in the registry that the settings name, or by `resolve`.
-        `auth` is how to authenticate; without it, one of the card's ways is chosen that `keys` have credentials for,
-        under the id `service` if it is given. `timeout` is for each answer, in seconds. `allow_hosts` may be named by
-        the card besides its own host; with `verify`, a JWK set, the card must be signed by one of its keys.
-        `binding` and `dialect` narrow what is spoken. `is_idempotent` says, where the card does not, that the agent
-        takes the same message twice for the same. With a `policy`, only addresses that it allows are connected to.
+        Names are looked up in the registry of the settings, or by `resolve`. Without `auth`, the first method of the
+        card for which `keys` has credentials is chosen, under the id `service` if given. `timeout` applies to each
+        answer, in seconds. `allow_hosts` lists further hosts that the card may name. With `verify`, a JWK set, one
+        of its keys must have signed the card. `binding` and `dialect` narrow the choice of endpoints.
+        `is_idempotent` declares that the agent recognizes duplicate messages. With a `policy`, only addresses that
+        it allows are connected to.
         """
         wishes = ConnectOptions(
             auth=auth,
@@ -134,11 +137,11 @@ class Client:
 
     @property
     def is_idempotent(self) -> bool:
-        """Whether the agent is known to take the same message twice for the same."""
+        """Whether the agent is known to recognize duplicate messages."""
         return self.peer.is_idempotent
 
     async def close(self) -> None:
-        """Close all connections; what was begun goes on at the agent."""
+        """Close all connections. Started tasks continue at the agent."""
         await self._opened.aclose()
 
     # --- texts and handles ----------------------------------------------------------------------------------------
@@ -152,9 +155,10 @@ class Client:
         metadata: Metadata | None = None,
         seconds: float | None = None,
     ) -> Said:
-        """Say something and wait for the answer; `seconds` replaces the client's timeout.
+        """Send a text and wait for the answer.
 
-        Raises `Unconfirmed` when the answer does not come in time; where it is known, with the task that goes on.
+        `seconds` replaces the client's timeout. Raises `Unconfirmed` when no answer arrives in time. The error
+        contains the task, which continues, if it is known.
         """
         message = message_of(text, context_id=context_id, task_id=task_id)
         return Said.of(await self.send(SendRequest(message=message, metadata=metadata), seconds=seconds))
@@ -167,7 +171,10 @@ class Client:
         task_id: str | None = None,
         metadata: Metadata | None = None,
     ) -> Speech:
-        """Say something and yield the answer as it comes; an agent that does not stream is asked all the same."""
+        """Send a text and yield the answer as it arrives.
+
+        An agent that does not stream is called as well.
+        """
         message = message_of(text, context_id=context_id, task_id=task_id)
         return Speech(self.peer, SendRequest(message=message, metadata=metadata))
 
@@ -181,10 +188,10 @@ class Client:
         metadata: Metadata | None = None,
         modes: Iterable[str] = (),
     ) -> RemoteTask:
-        """Say something, do not wait, and return a handle for what comes of it.
+        """Send content without waiting, and return a handle of the task.
 
-        With `push` the agent is told of a webhook if it calls any; the handle's `is_pushed` says whether it does.
-        `modes` are the media types that are wanted back.
+        With `push` the webhook is registered if the agent delivers webhooks. The handle's `is_pushed` is true if it
+        does. `modes` are the accepted media types of the answer.
         """
         offered = push if self.card.capabilities.push_notifications else None
         message = message_of(content, context_id=context_id, task_id=task_id)
@@ -202,7 +209,7 @@ class Client:
         return RemoteTask(self.peer, answer, is_pushed=offered is not None and isinstance(answer, Task))
 
     def task(self, task_id: str, *, context_id: str | None = None, after: int | None = None) -> RemoteTask:
-        """Return a handle for a task by its id; `after` is the number of the last event that was seen of it."""
+        """Return a handle for a task by its id. `after` is the sequence number of the last seen event."""
         return RemoteTask(self.peer, task_id, context_id=context_id, after=after)
 
     # --- the interface --------------------------------------------------------------------------------------------
@@ -210,7 +217,10 @@ class Client:
     async def send(
         self, request: SendRequest, caller: Caller | None = None, *, seconds: float | None = None
     ) -> Task | Message:
-        """Send a message and answer with the task, once it ended or waits, or at once if asked so."""
+        """Send a message and return the task or the message that answers it.
+
+        Waits until the task ends or waits for its caller, unless the request asks to return immediately.
+        """
         seconds = self.timeout if seconds is None else seconds
         answer = await send_once(self.peer, request, seconds=seconds)
         configuration = request.configuration
@@ -219,7 +229,7 @@ class Client:
         if configuration is not None and configuration.return_immediately:
             return answer
         try:
-            async with asyncio.timeout(seconds):  # not every agent waits with its answer
+            async with asyncio.timeout(seconds):  # some agents return the task at once
                 return await self._settled(answer, configuration)
         except TimeoutError:
             late = TimedOut(f"Nothing within {seconds:g} seconds", was_sent=True)
@@ -235,7 +245,7 @@ class Client:
     def stream(
         self, request: SendRequest, caller: Caller | None = None, after: int | None = None
     ) -> AsyncGenerator[Event, None]:
-        """Send a message and follow what comes of it, through whatever breaks; the first event is the task."""
+        """Send a message and yield the task's events, reconnecting as needed. The first event is the task."""
         return TaskSubscription(self.peer, after=after, stops=AT_ANSWER).send(request)
 
     async def get(self, request: GetRequest, caller: Caller | None = None) -> Task:
@@ -256,7 +266,7 @@ class Client:
     def subscribe(
         self, request: SubscribeRequest, caller: Caller | None = None, after: int | None = None
     ) -> AsyncGenerator[Event, None]:
-        """Follow a task, through whatever breaks, until it has ended."""
+        """Yield a task's events until it ends, reconnecting as needed."""
         return TaskSubscription(self.peer, task_id=request.id, after=after).go_on()
 
     async def push_set(self, request: PushConfig, caller: Caller | None = None) -> PushConfig:
@@ -275,7 +285,7 @@ class Client:
         return found
 
     async def push_delete(self, request: PushDeleteRequest, caller: Caller | None = None) -> int:
-        """Remove webhooks and say how many there were."""
+        """Remove webhooks and return their number."""
         found: int = await self.peer.ask(Operation.PUSH_DELETE, request)
         return found
 
@@ -286,10 +296,10 @@ class Client:
 
 
 class PendingClient:
-    """A client that is to be: `async with` it, or await it and close the client yourself."""
+    """A client that is not connected yet: `async with` it, or await it and close the client yourself."""
 
     def __init__(self, make: Callable[[], Awaitable[Client]]) -> None:
-        """Make the client when it is entered or awaited."""
+        """Store the factory that is called on enter or await."""
         self._make = make
         self._made: Client | None = None
 
@@ -308,23 +318,23 @@ class PendingClient:
 
 
 LOCAL_URL = "local:"
-"""The address of what has none."""
+"""The address of an agent in this process."""
 
 
 class LocalLink:
-    """Calls an agent of this process, as one caller."""
+    """A link to an agent of this process, as one caller."""
 
     dialect = DialectName.V1
     binding = "LOCAL"
     resumable = True
 
     def __init__(self, agent: A2A, caller: Caller) -> None:
-        """Call `agent`."""
+        """Create a link to `agent`."""
         self._caller = caller
         self._answering, self._streaming = unary_operations(agent), streaming_operations(agent)
 
     async def ask(self, operation: Operation, request: Request, *, seconds: float | None = None) -> Result:
-        """Call the agent; what it takes its time for is not cut short."""
+        """Call the agent. The timeout is ignored."""
         return cast("Result", await self._answering[operation](request, self._caller))
 
     def follow(self, operation: Operation, request: Request, after: int | None = None) -> AsyncIterator[Event]:
@@ -332,11 +342,14 @@ class LocalLink:
         return self._streaming[operation](request, self._caller, after)
 
     async def close(self) -> None:
-        """Do nothing: the agent is somebody else's."""
+        """Do nothing: the agent does not belong to the link."""
 
 
 def in_process(agent: A2A, *, caller: Caller | None = None, card: AgentCard | None = None) -> Client:
-    """Return a client of an agent of this process; without its card, it is taken to offer everything."""
+    """Return a client of an agent of this process.
+
+    Without a card, the agent is assumed to offer all capabilities.
+    """
     link: AgentLink = LocalLink(agent, caller or Caller())
     stated = card or _LOCAL_CARD
     way = AgentEndpoint(binding=JSONRPC, dialect=DialectName.V1, url=LOCAL_URL)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 CARDS = CardCache()
-"""The cards that anybody may read, for all clients of this process; those read with credentials are not shared."""
+"""The public cards, shared by all clients of this process. Cards read with credentials are not shared."""
 
 NO_GRPC = "Calling agents over gRPC needs grpcio and a2a-sdk 1.x: pip install 'accord[grpc]'"
 
@@ -48,7 +48,7 @@ _HOST = re.compile(r"(localhost|\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d+)?(/.*)?", re.I
 
 
 class ConnectOptions(Struct, frozen=True, kw_only=True):
-    """How a caller wants to talk to an agent; see `Client.connect`."""
+    """The options of a connection to an agent; see `Client.connect`."""
 
     auth: ClientAuth | None = None
     keys: "Keys | None" = None
@@ -71,13 +71,13 @@ class ConnectOptions(Struct, frozen=True, kw_only=True):
 async def connect(
     target: str | AgentCard, wishes: ConnectOptions, stack: AsyncExitStack
 ) -> tuple[AgentPeer, DiscoveredCard]:
-    """Return a peer and the card that it was made of; leaving `stack` closes what was opened for it."""
+    """Return a peer and its discovered card. Closing `stack` closes the opened connections."""
     tls = wishes.tls if wishes.auth is None else tls_of(wishes.auth, wishes.tls)
     transport = _open_transport(wishes, tls, stack)
     found = await _find_card(target, wishes, transport)
     auth = await _choose_auth(found, wishes)
     if auth is not None and wishes.auth is None and (chosen := tls_of(auth, wishes.tls)) is not tls:
-        tls, transport = chosen, _open_transport(wishes, chosen, stack)  # with a certificate that was only chosen now
+        tls, transport = chosen, _open_transport(wishes, chosen, stack)  # with the certificate that was only chosen now
     driver = None if auth is None else AuthDriver(auth, transport)
     links = _LinkFactory(wishes, transport, driver, tls)
     possible = usable_endpoints(found.card, binding=wishes.binding, dialect=wishes.dialect)
@@ -88,7 +88,7 @@ async def connect(
 
 def _open_transport(wishes: ConnectOptions, tls: ssl.SSLContext | None, stack: AsyncExitStack) -> HttpTransport:
     if not isinstance(wishes.transport, str):
-        return wishes.transport  # whoever made it closes it
+        return wishes.transport  # its creator closes it
     policy = {} if wishes.policy is None else {"policy": wishes.policy}
     made = transports.choose(wishes.transport, tls=tls, **policy)
     stack.push_async_callback(made.close)
@@ -113,7 +113,10 @@ async def _find_card(target: str | AgentCard, wishes: ConnectOptions, transport:
 
 
 async def _resolve_target(target: str, resolve: ResolveAgent | None) -> str | AgentCard:
-    """Return the address that a text means: a URL as it is, a host with a scheme, `org/agent` as it is resolved."""
+    """Return the address that a text means.
+
+    A URL is returned unchanged, a host gets a scheme, and a name `org/agent` is resolved.
+    """
     if "://" in target:
         return target
     host = _HOST.fullmatch(target)
@@ -131,15 +134,18 @@ async def _resolve_target(target: str, resolve: ResolveAgent | None) -> str | Ag
 
 
 async def _choose_auth(found: DiscoveredCard, wishes: ConnectOptions) -> ClientAuth | None:
-    """Return how to authenticate; without keys nobody is asked for any, and the agent says what it wants."""
+    """Return the authentication method.
+
+    Without `keys` no method is chosen, and the agent's refusal names the accepted methods.
+    """
     if wishes.auth is not None or wishes.keys is None:
         return wishes.auth
-    # In a thread, because a keyring may take its time.
+    # In a thread, because a keyring may block.
     return await asyncio.to_thread(choose_auth, found.card, wishes.keys, service=wishes.service, origin=found.url)
 
 
 class _LinkFactory:
-    """Opens links; each binding's module is loaded when it is needed."""
+    """Opens links. Each binding's module is imported on first use."""
 
     def __init__(
         self, wishes: ConnectOptions, transport: HttpTransport, driver: AuthDriver | None, tls: ssl.SSLContext | None
@@ -155,7 +161,7 @@ class _LinkFactory:
         }
 
     def open(self, way: AgentEndpoint) -> AgentLink:
-        """Return a link for a way."""
+        """Return a link to an endpoint."""
         if way.binding == GRPC:
             try:
                 from accord.client.grpc_link import GrpcLink

@@ -1,7 +1,8 @@
 """Agent cards: fetched, cached and verified.
 
-`agent-card.json` is tried first, then `agent.json`, then the host's catalog. A card is read in any dialect, cached as
-HTTP defines (RFC 9111), checked against pinned keys and for addresses that its host may not name (`interfaces`).
+`agent-card.json` is tried first, then `agent.json`, then the host's catalog. A card is read in any dialect and
+cached as HTTP defines (RFC 9111). It is checked against pinned keys and for addresses that its host may not name
+(`interfaces`).
 """
 
 import asyncio
@@ -38,16 +39,16 @@ if TYPE_CHECKING:
 
 
 MAX_CARDS = 256
-"""How many documents are kept, the least recently used leaving first."""
+"""Maximum number of cached documents. The least recently used is removed first."""
 
 MAX_AGE_SECONDS = 24 * 3600.0
-"""How long one is taken as it is at most, whatever its server says: agents move."""
+"""Maximum age of a cached document, in seconds, even if its server allows more: agents move."""
 
 _MAX_AGE = re.compile(r"max-age\s*=\s*\"?(\d{1,9})\"?", re.IGNORECASE)
 
 
 class CachedCard(Struct, frozen=True, kw_only=True):
-    """A document and what its server said about keeping it; `fresh_until` is a time of the clock that stored it."""
+    """A document with its server's validators. `fresh_until` is a time of the clock that stored it."""
 
     body: bytes
     etag: str | None
@@ -56,7 +57,7 @@ class CachedCard(Struct, frozen=True, kw_only=True):
 
     @property
     def conditions(self) -> tuple[tuple[str, str], ...]:
-        """The headers that ask whether it is still the same."""
+        """The headers of a conditional request."""
         stated = (("If-None-Match", self.etag), ("If-Modified-Since", None if self.etag else self.modified))
         return tuple((name, value) for name, value in stated if value)
 
@@ -68,18 +69,18 @@ class CardCache:
         self._kept: OrderedDict[str, CachedCard] = OrderedDict()
 
     def get(self, url: str) -> CachedCard | None:
-        """Return what is known of an address, fresh or not."""
+        """Return the cached document of an address, fresh or not."""
         found = self._kept.get(url)
         if found is not None:
             self._kept.move_to_end(url)
         return found
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all documents."""
         self._kept.clear()
 
     def put(self, url: str, body: bytes, headers: Mapping[str, str], now: float) -> None:
-        """Keep a document that was fetched, or confirmed, just now; or forget it if it may not be kept."""
+        """Store a fetched or revalidated document, or remove it if it may not be cached."""
         directives = headers.get("Cache-Control", "").lower()
         etag, modified = headers.get("ETag"), headers.get("Last-Modified")
         fresh = _fresh_seconds(directives)
@@ -93,7 +94,7 @@ class CardCache:
 
 
 def _fresh_seconds(directives: str) -> float:
-    """Return for how long a document needs no asking; a card without a word about it is asked for each time."""
+    """Return how long a document is fresh, in seconds. Without a `max-age` it is revalidated each time."""
     found = _MAX_AGE.search(directives)
     if found is None or "no-cache" in directives:
         return 0.0
@@ -101,7 +102,7 @@ def _fresh_seconds(directives: str) -> float:
 
 
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-"""Where cards are: since A2A 0.3, and before."""
+"""Paths of cards: since A2A 0.3, and before."""
 
 CATALOG = "/.well-known/ai-catalog.json"
 MAX_CARD_BYTES = 1024 * 1024
@@ -110,35 +111,35 @@ MAX_REDIRECTS = 3
 _ACCEPT = ("Accept", f"application/json, {CARD_TYPE}, {CATALOG_TYPE}")
 
 CARD_RETRIES = Retries(attempts=2)
-"""Somebody waits for the agent's name to be understood: what is wrong with it should be said within a second."""
+"""A caller waits for the discovery, so a failure must be reported within a second."""
 
 
 class CardNotFound(Exception):
-    """There is no card, and where it was looked for; `tried` has what each address answered."""
+    """No card was found. `tried` maps each address to its result."""
 
     def __init__(self, target: str, tried: Mapping[str, str]) -> None:
-        """Say all of it, for a person."""
+        """Store the results and list them in the message."""
         answers = "; ".join(f"{url}: {answer}" for url, answer in tried.items())
         super().__init__(f"No agent card at {target} ({answers})")
         self.tried = dict(tried)
 
 
 class NoSuchAgent(CardNotFound):
-    """What is called so is no agent: who knows names says so, and will again."""
+    """No such agent exists, according to the registry. A retry does not help."""
 
 
 class BadCard(Exception):
-    """There is a card, but none that can be used; `findings` say why."""
+    """A card was found, but is not usable. `findings` contains the reasons."""
 
     def __init__(self, url: str, findings: Iterable[CardFinding]) -> None:
-        """Say all of it, for a person."""
+        """Store the findings and list them in the message."""
         self.url = url
         self.findings = tuple(findings)
         super().__init__(f"The agent card at {url} cannot be used: {'; '.join(describe_findings(self.findings))}")
 
 
 class DiscoveredCard(Struct, frozen=True, kw_only=True):
-    """A card, where it was served, what is remarkable about it and the name of the pinned key that signed it."""
+    """A card, its address, the findings about it, and the name of the pinned key that signed it."""
 
     card: AgentCard
     url: str
@@ -160,7 +161,7 @@ class Discovery:
         keys: Iterable["Key"] | None = None,
         seconds: float | None = TIMEOUT_SECONDS,
     ) -> None:
-        """Fetch with these headers; with `keys`, only a card that one of them has signed is believed."""
+        """Fetch with these headers. With `keys`, only a card signed with one of them is accepted."""
         self._exchange = exchange
         self._elsewhere = HttpExchange(exchange.transport)
         self._cache = cache
@@ -172,7 +173,7 @@ class Discovery:
     async def find(self, target: str) -> DiscoveredCard:
         """Return the card of the agent at an address: its base, its endpoint, or the card's own.
 
-        A card that the host has elsewhere counts only if it names the address that was asked for.
+        A card at the host's root counts only if it names the requested address.
         """
         target = target.partition("#")[0]
         try:
@@ -195,7 +196,7 @@ class Discovery:
         raise CardNotFound(target, tried)
 
     async def _look(self, url: str, tried: dict[str, str]) -> tuple[str, str, bytes] | None:
-        """Return a JSON document and where it was at last, or note why there is none."""
+        """Return a JSON document with its requested and final address, or record the failure."""
         try:
             served, body = await self._get(url)
         except CardNotFound as error:
@@ -207,23 +208,23 @@ class Discovery:
         return url, served, body
 
     async def listed(self, origin: str) -> tuple[str, ...]:
-        """Return the addresses of the cards that a host's catalog lists; none, if it has no catalog."""
+        """Return the addresses of the cards in a host's catalog. Empty if it has no catalog."""
         return tuple(url for _, url in await self._catalog(origin, {}) or ())
 
     async def _catalog(self, origin: str, tried: dict[str, str]) -> list[tuple[str, str]] | None:
-        """Return names and addresses of cards, or note why there are none."""
+        """Return the names and addresses of a catalog's cards, or record the failure."""
         found = await self._look(origin + CATALOG, tried)
         if found is None:
             return None
         try:
             entries = [entry for entry in _catalog.decode(found[2]).entries if entry.type == CARD_TYPE and entry.url]
             return [(entry.display_name, urljoin(found[1], entry.url or "")) for entry in entries]
-        except (msgspec.MsgspecError, ValueError):  # no such document, or an address in it that is none
+        except (msgspec.MsgspecError, ValueError):  # not a catalog, or an invalid address in it
             tried[origin + CATALOG] = "no catalog"
             return None
 
     async def _listed(self, origin: str, base: str, tried: dict[str, str]) -> str | None:
-        """Return the address of a card that the host's catalog lists, if it can only be that one."""
+        """Return the address of the matching card in the host's catalog, if there is exactly one."""
         entries = await self._catalog(origin, tried)
         if entries is None:
             return None
@@ -238,7 +239,7 @@ class Discovery:
     # --- fetching -------------------------------------------------------------------------------------------------
 
     async def _get(self, url: str) -> tuple[str, bytes]:
-        """Return where a document is at last, and the document; `CardNotFound` if there is none."""
+        """Return the final address of a document, and the document. Raises `CardNotFound` if it is missing."""
         at = url
         for _ in range(MAX_REDIRECTS + 1):
             kept, now = self._cache.get(at), time.monotonic()
@@ -275,7 +276,7 @@ class Discovery:
             await asyncio.sleep(delay)
 
     async def _ask(self, url: str, conditions: tuple[tuple[str, str], ...], is_home: bool) -> HttpReply:
-        """Ask once; what is added to every request is for the host that was asked, not for one that it redirects to."""
+        """Send one request. Extra headers and credentials are sent to the requested host, not to a redirect's host."""
         own = self._headers if is_home else ()
         request = HttpRequest(method="GET", url=url, headers=(_ACCEPT, *own, *conditions), seconds=self._seconds)
         return await (self._exchange if is_home else self._elsewhere).fetch(request)
@@ -300,13 +301,13 @@ class Discovery:
 
 
 def discover_given_card(card: AgentCard, keys: Iterable["Key"] | None = None) -> DiscoveredCard:
-    """Return a card that the caller has from elsewhere, who answers for its addresses; keys are asked all the same."""
+    """Return a card that the caller supplies. Its addresses are trusted, but pinned keys must have signed it."""
     document = encode_card(card, frozenset({DialectName.V1}))
     if keys is None:
         return DiscoveredCard(card=card, url="", document=document)
     verified = _verified(card.name, document, keys)
     covered = _decoded(card.name, verified.document)
-    if card.profile is not None:  # the name is not the signer's, but the one under which the caller has the card
+    if card.profile is not None:  # the name comes from the caller, not from the signer
         covered = replace(covered, profile=CardProfile(human_readable_id=card.profile.human_readable_id))
     return DiscoveredCard(card=covered, url="", document=verified.document, signed_by=verified.key)
 
@@ -320,7 +321,7 @@ def _decoded(url: str, document: bytes) -> AgentCard:
 
 
 def _verified(url: str, document: bytes, keys: Iterable["Key"]) -> "VerifiedCard":
-    """Return what of a card is signed: nothing else is read of one that keys are pinned for."""
+    """Return the signed part of a card, which is the only part used when keys are pinned."""
     from accord.protocol.card_signatures import UntrustedCard, verify_card
 
     try:
@@ -330,7 +331,7 @@ def _verified(url: str, document: bytes, keys: Iterable["Key"]) -> "VerifiedCard
 
 
 def read_pinned_keys(stated: Any) -> tuple["Key", ...]:
-    """Return the keys in a JWK, a JWK set (as data or JSON) or a list of keys; raises ValueError for anything else."""
+    """Return the keys in a JWK, a JWK set (as data or JSON) or a list of keys. Raises ValueError for other values."""
     from joserfc.errors import JoseError
     from joserfc.jwk import JWKRegistry, Key
 
@@ -359,7 +360,7 @@ _catalog = msgspec.json.Decoder(_Catalog)
 
 
 def _names(card: AgentCard, base: str) -> bool:
-    """Whether a card has an address that was asked for."""
+    """Whether a card names the requested address."""
     return any(interface.url.rstrip("/") == base for interface in card.supported_interfaces)
 
 
@@ -375,7 +376,7 @@ def _redirected(asked: str, at: str, location: str) -> str:
 
 
 def _confirmed(headers: Mapping[str, str], etag: str | None, modified: str | None) -> dict[str, str]:
-    """Return what a 304 says, with the document's own validators where it does not repeat them."""
+    """Return the cache headers of a 304, with the document's own validators where they are missing."""
     stated = {"ETag": etag, "Last-Modified": modified, "Cache-Control": None}
     found = {name: headers.get(name) or before for name, before in stated.items()}
     return {name: value for name, value in found.items() if value}

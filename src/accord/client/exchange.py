@@ -1,9 +1,9 @@
 """An HTTP exchange with authentication and redirects.
 
-Authentication is a generator (`ClientAuth.prepare`): it yields the requests that it needs, such as one for a token,
-receives their replies and returns the request with credentials. `AuthDriver` runs it once for all who wait for the same
-token. `HttpExchange` retries once after a 401 and follows a redirect on the same host. The ways to authenticate are in
-`auth`, links and discovery stand above.
+Authentication is a generator (`ClientAuth.prepare`): it yields the requests that it needs, such as a token request,
+receives their replies and returns the request with credentials. `AuthDriver` runs it once for all requests that wait
+for the same token. `HttpExchange` retries once after a 401 and follows a redirect on the same host. The
+authentication methods are in `auth`. Links and discovery use this module.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ AuthFlow = Generator[HttpRequest, HttpReply, HttpRequest]
 
 
 class ClientAuth(Protocol):
-    """One way to authenticate."""
+    """An authentication method."""
 
     def prepare(self, request: HttpRequest) -> AuthFlow:
-        """Return the request with credentials; what it yields first is to be answered first."""
+        """Return the request with credentials. Each yielded request must be answered first."""
 
     def retry(self, request: HttpRequest, refused: HttpReply) -> AuthFlow | None:
-        """Return how to ask again after a 401, or None if that would be the same again.
+        """Return the flow of a retry after a 401, or None if it would send the same credentials.
 
-        `request` is what was refused, with its credentials.
+        `request` is the refused request, with its credentials.
         """
 
 
 def with_header(request: HttpRequest, name: str, value: str) -> HttpRequest:
-    """Return the request with a header in place of all of that name."""
+    """Return the request with a header, replacing all headers of that name."""
     others = [pair for pair in request.headers if pair[0].lower() != name.lower()]
     return replace(request, headers=(*others, (name, value)))
 
@@ -44,24 +44,24 @@ def header_of(request: HttpRequest, name: str) -> str | None:
 
 
 def with_query(request: HttpRequest, name: str, value: str) -> HttpRequest:
-    """Return the request with a query parameter, both already encoded, in place of all of that name."""
+    """Return the request with an encoded query parameter, replacing all parameters of that name."""
     parts = urlsplit(request.url)
     others = [pair for pair in parts.query.split("&") if pair and pair.partition("=")[0] != name]
     return replace(request, url=urlunsplit(parts._replace(query="&".join([*others, f"{name}={value}"]))))
 
 
 def with_cookie(request: HttpRequest, name: str, value: str) -> HttpRequest:
-    """Return the request with a cookie in place of one of that name."""
+    """Return the request with a cookie, replacing a cookie of that name."""
     stated = (header_of(request, "Cookie") or "").split(";")
     others = [pair for part in stated if (pair := part.strip()) and pair.partition("=")[0] != name]
     return with_header(request, "Cookie", "; ".join([*others, f"{name}={value}"]))
 
 
 class AuthDriver:
-    """Adds the credentials of one way to authenticate to requests."""
+    """Adds the credentials of one authentication method to requests."""
 
     def __init__(self, auth: ClientAuth, transport: HttpTransport) -> None:
-        """Run the flows of `auth`, sending what they ask for over `transport`."""
+        """Run the flows of `auth`, sending their requests over `transport`."""
         self.auth = auth
         self._transport = transport
         self._asking: asyncio.Future[Exception | None] | None = None
@@ -69,15 +69,15 @@ class AuthDriver:
     async def prepare(self, request: HttpRequest) -> HttpRequest:
         """Return the request with credentials.
 
-        Raises `AuthenticationFailed` if none can be had, and `Unreachable`, with nothing sent, if whoever gives them
-        does not answer.
+        Raises `AuthenticationFailed` if the credentials are refused. Raises `Unreachable`, with nothing sent, if the
+        token endpoint does not answer.
         """
         return await self._run(lambda: self.auth.prepare(request))
 
     async def retry(self, request: HttpRequest, refused: HttpReply) -> HttpRequest | None:
-        """Return a request to send in place of one that was answered with 401, or None if that is final.
+        """Return a request to send after a 401, or None if the refusal is final.
 
-        It is asked for once: a second 401 is final.
+        There is one retry: a second 401 is final.
         """
         if self.auth.retry(request, refused) is None:
             return None
@@ -92,13 +92,13 @@ class AuthDriver:
                 return _request_of(done)
             if self._asking is None:
                 return await self._ask(flow, asked)
-            flow.close()  # somebody is asking already: what they are told may be all that this needs
-            failure = await asyncio.shield(self._asking)  # one who gives up must not end it for the others
+            flow.close()  # another request is fetching credentials, which may satisfy this one too
+            failure = await asyncio.shield(self._asking)  # a canceled waiter must not cancel it for the others
             if failure is not None:
                 raise failure
 
     async def _ask(self, flow: AuthFlow, asked: HttpRequest) -> HttpRequest:
-        """Run a flow that has to ask; whoever else would have to meanwhile waits for how it goes."""
+        """Run a flow that sends requests. Concurrent flows wait for its outcome."""
         self._asking = asking = asyncio.get_running_loop().create_future()
         failure: Exception | None = None
         try:
@@ -115,7 +115,7 @@ class AuthDriver:
             asking.set_result(failure)
 
     async def _exchange(self, request: HttpRequest) -> HttpReply:
-        """Send what a flow asks for; if that fails, the request that needed it was not sent."""
+        """Send a flow's request. If it fails, the original request was not sent."""
         try:
             opened = await self._transport.open(request)
             try:
@@ -129,7 +129,7 @@ class AuthDriver:
 
 
 def _require_flow(flow: AuthFlow | None) -> AuthFlow:
-    if flow is None:  # it said otherwise a moment ago
+    if flow is None:  # it was not None a moment ago
         raise RuntimeError("A way to authenticate must decide to ask again from the request alone")
     return flow
 
@@ -140,7 +140,7 @@ def _request_of(done: StopIteration) -> HttpRequest:
 
 
 MAX_REDIRECTS = 3
-"""Frameworks redirect once, to an address with or without a slash at its end."""
+"""Frameworks redirect once, to an address with or without a trailing slash."""
 
 _KEEPS_METHOD = frozenset({307, 308})
 _MOVED = _KEEPS_METHOD | {301, 302, 303}
@@ -148,10 +148,10 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class HttpExchange:
-    """Sends requests over a transport, with the credentials of one way to authenticate."""
+    """Sends requests over a transport, with the credentials of one authentication method."""
 
     def __init__(self, transport: HttpTransport, auth: ClientAuth | AuthDriver | None = None) -> None:
-        """Send over `transport`; who shares a `Driver` shares its tokens as well."""
+        """Send over `transport`. Exchanges that share an `AuthDriver` share its tokens."""
         self.transport = transport
         self.driver = AuthDriver(auth, transport) if auth is not None and not isinstance(auth, AuthDriver) else auth
 
@@ -206,9 +206,9 @@ class _ReadReply:
 
 
 def _redirected(request: HttpRequest, opened: OpenReply) -> str | None:
-    """Return where a request is to go, unless that is another server: it would be given the credentials.
+    """Return the target of a redirect, or None if it is another server, which must not get the credentials.
 
-    Only 307 and 308 leave a POST what it is.
+    Only 307 and 308 keep the method of a POST.
     """
     stated = opened.headers.get("location")
     if not stated or (opened.status not in _KEEPS_METHOD and request.method not in ("GET", "HEAD")):
@@ -216,7 +216,7 @@ def _redirected(request: HttpRequest, opened: OpenReply) -> str | None:
     try:
         target = urljoin(request.url, stated).partition("#")[0]
         return target if _origin(target) in _same_or_safer(_origin(request.url)) else None
-    except ValueError:  # a host or a port that is none
+    except ValueError:  # an invalid host or port
         return None
 
 

@@ -1,8 +1,8 @@
 """An agent over gRPC (extra `grpc`), in A2A 1.0 or 0.3.
 
-An operation is a call, its messages are protobuf. A failed call is either an error that the agent reports or an
-`Unreachable` of the network. gRPC reports both alike, so the details in the trailing metadata decide (A2A 1.0, 10.6),
-then the name in front of a message of 0.3, then the status. Addresses are checked before a connection is made.
+An operation is a call, its messages are protobuf. A failed call is either an agent's error or an `Unreachable` of
+the network. gRPC reports both alike, so the details in the trailing metadata decide (A2A 1.0, 10.6), then the error
+name at the start of a 0.3 message, then the status. Addresses are checked before a connection is made.
 """
 
 import asyncio
@@ -63,9 +63,9 @@ ChannelOptions = tuple[tuple[str, int | str], ...]
 
 
 def parse_target(url: str) -> tuple[str, bool]:
-    """Return the `host:port` of an agent, and whether it speaks TLS.
+    """Return the `host:port` of an agent, and whether it uses TLS.
 
-    Cards say `host:port`, for which nothing else tells: then only this machine is spoken to in the clear.
+    Cards contain `host:port` without a scheme: then only this machine is called without TLS.
     """
     scheme, separator, rest = url.partition("://")
     parts = urlsplit(f"//{rest if separator else url}")
@@ -75,10 +75,10 @@ def parse_target(url: str) -> tuple[str, bool]:
 
 
 async def check_target(policy: Policy, target: str, *, is_secure: bool) -> tuple[str, ChannelOptions]:
-    """Return the addresses of `host:port` as a target of gRPC's, and the settings that keep the host's name.
+    """Return the addresses of `host:port` as a gRPC target, and the settings that keep the host's name.
 
-    Raises Refused for what the policy does not allow: there is no second look at the name, whose answer could be
-    another.
+    Raises TargetRefused for a target that the policy does not allow. A second lookup could return other
+    addresses, so none is made.
     """
     found = policy.target(f"{'https' if is_secure else 'http'}://{target}/")
     host, port = found.url.raw_host or "", found.url.port or 0
@@ -110,11 +110,11 @@ GRPC_ERRORS: Mapping[Code, type[AccordError]] = {
     Code.UNAVAILABLE: AgentUnavailable,
     Code.DEADLINE_EXCEEDED: TaskTimeout,
 }
-"""What a status says by itself; any other is an error without a name here."""
+"""gRPC status -> error, where nothing else identifies it. Other statuses are a RemoteError."""
 
 DETAILS_KEY = "grpc-status-details-bin"
 KNOWN_DETAILS = (error_details_pb2.ErrorInfo, error_details_pb2.BadRequest, error_details_pb2.RetryInfo)
-"""The details that are read: protobuf finds them by their names, once they have been imported."""
+"""The details that are read. They are imported because protobuf finds imported types by name."""
 
 NEVER_SENT_SIGNS = (
     "failed to connect to all addresses",
@@ -126,19 +126,19 @@ NEVER_SENT_SIGNS = (
     "handshake",
     "connection refused",
 )
-"""What gRPC says of calls for which there never was a connection."""
+"""Texts in gRPC's errors for calls that never had a connection."""
 
 CUT_SIGNS = ("rst_stream", "stream removed", "connection reset", "goaway")
-"""What gRPC calls an internal error, and is a connection that broke off."""
+"""Texts in gRPC's internal errors for a lost connection."""
 
 MAX_REASON = 300
 
 GRPC_STATUS_KEY = "grpcStatus"
-"""The fact of an error that tells the status of the call that it ended."""
+"""The error's metadata key for the gRPC status of the failed call."""
 
 
 def error_of_call(error: grpc.aio.AioRpcError, *, is_open: bool, limit: int) -> AccordError | Unreachable:
-    """Return what a failure means; `is_open` if the answer had begun, `limit` is how large it may be."""
+    """Return the error for a failed call. `is_open` means that the answer had begun, `limit` is its maximum size."""
     code, sentence = error.code(), error.details() or ""
     metadata = {str(key).lower(): value for key, value in error.trailing_metadata() or ()}
     details = _details(metadata.get(DETAILS_KEY))
@@ -169,7 +169,7 @@ def _agent_error(code: Code, sentence: str, details: list[Any]) -> AccordError:
 
 
 def _connection_error(code: Code, sentence: str, *, is_open: bool) -> Unreachable | None:
-    """Return what happened to the connection, or None if the agent itself spoke."""
+    """Return the connection's failure, or None if the agent itself reported the error."""
     said, reason = sentence.lower(), sentence[:MAX_REASON]
     if code is Code.DEADLINE_EXCEEDED:
         return TimedOut("No answer in time", was_sent=True)
@@ -185,7 +185,7 @@ def _connection_error(code: Code, sentence: str, *, is_open: bool) -> Unreachabl
 
 
 def _details(packed: Any) -> list[Any]:
-    """Return the details that a status carries, as the JSON that A2A 1.0's errors have everywhere."""
+    """Return the details of a status in the JSON form of A2A 1.0's errors."""
     if not isinstance(packed, bytes):
         return []
     try:
@@ -203,10 +203,10 @@ METHODS: Mapping[DialectName, Mapping[Operation, GrpcMethod]] = {
 }
 
 CHANNEL_OPTIONS: ChannelOptions = (
-    # A server that vanished is found out within a minute, while there is a call.
+    # A lost server is detected within a minute, while there is a call.
     ("grpc.keepalive_time_ms", 40_000),
     ("grpc.keepalive_timeout_ms", 20_000),
-    ("grpc.enable_retries", 0),  # whether to ask again is the client's to decide
+    ("grpc.enable_retries", 0),  # the client decides about retries
     ("grpc.enable_http_proxy", 0),
     ("grpc.service_config_disable_resolution", 1),
     ("grpc.use_local_subchannel_pool", 1),  # connections belong to one set of credentials
@@ -216,11 +216,11 @@ Metadata = tuple[tuple[str, str], ...]
 
 
 class GrpcLink:
-    """One agent over gRPC."""
+    """A link to one agent over gRPC."""
 
     binding: ClassVar = "GRPC"
 
-    def __init__(  # noqa: PLR0913 - what every link takes, and what is gRPC's own
+    def __init__(  # noqa: PLR0913 - the options of every link, and those of gRPC
         self,
         transport: HttpTransport,
         url: str,
@@ -234,9 +234,9 @@ class GrpcLink:
         policy: Policy | None = None,
         max_bytes: int = MAX_BYTES,
     ) -> None:
-        """Talk to the agent at `url`, which may be `host:port`; `transport` is for what `auth` has to ask for.
+        """Call the agent at `url`, which may be `host:port`. `transport` is for the requests of `auth`.
 
-        `tls` replaces the system's authorities, `policy` says where connections may go. `headers` go with every call.
+        `tls` replaces the system's authorities, `policy` limits the addresses. `headers` are sent with every call.
         """
         self.url = url
         self.dialect = dialect
@@ -253,7 +253,7 @@ class GrpcLink:
         self._channel: Any = None
 
     async def ask(self, operation: Operation, request: Request, *, seconds: float | None = None) -> Result:
-        """Ask once and return the answer."""
+        """Send one request and return the answer."""
         method, call = self._call(operation, request)
         patience = self.seconds if seconds is None else seconds
         try:
@@ -275,7 +275,7 @@ class GrpcLink:
         return answer
 
     async def follow(self, operation: Operation, request: Request, after: int | None = None) -> AsyncIterator[Event]:
-        """Ask for a stream and yield its events."""
+        """Open a stream and yield its events."""
         method, call = self._call(operation, request, after)
         stream = EventStream(method.dialect.decode_event)
         opened, message = await self._opened(method, call)
@@ -294,7 +294,7 @@ class GrpcLink:
             opened.cancel()
 
     async def _opened(self, method: GrpcMethod, call: HttpRequest) -> tuple[Any, Any]:
-        """Begin a stream; returns it with its first message."""
+        """Open a stream and return it with its first message."""
         make = (await self._open()).unary_stream(method.path)
         sent = await self._with_credentials(call)
         try:
@@ -327,7 +327,7 @@ class GrpcLink:
     # --- calls ------------------------------------------------------------------------------------------------------
 
     def _call(self, operation: Operation, request: Request, after: int | None = None) -> tuple[GrpcMethod, HttpRequest]:
-        """Return a call as the HTTP request that it is."""
+        """Return a call in the form of its HTTP request."""
         method = self._methods.get(operation)
         if method is None:
             raise missing_operation(operation, self.dialect)
@@ -342,14 +342,14 @@ class GrpcLink:
         return method, HttpRequest(method="POST", url=url, headers=(*self._headers, *resumed, *traced), body=body)
 
     async def _open(self) -> Any:
-        if self._channel is None:  # it belongs to the loop that runs, which there is only now
+        if self._channel is None:  # created here because it belongs to the running loop
             target, pinned = await self._checked()
-            if self._channel is None:  # nobody else was faster
+            if self._channel is None:  # no concurrent call has opened it
                 self._channel = self._channel_to(target, pinned)
         return self._channel
 
     async def _checked(self) -> tuple[str, ChannelOptions]:
-        """Return where to connect to: with a policy, to the addresses that were checked, under the host's name."""
+        """Return the target to connect to: with a policy, the checked addresses under the host's name."""
         if self._policy is None:
             return self._target, ()
         try:
@@ -383,7 +383,7 @@ class GrpcLink:
 
 
 def _credentials(tls: ssl.SSLContext | None, auth: ClientAuth | None) -> grpc.ChannelCredentials:
-    """Return what a channel is made with: the authorities of a context, since gRPC takes nothing else of one."""
+    """Return the credentials of a channel. gRPC uses only the authorities of a TLS context."""
     found = b"" if tls is None else "".join(map(ssl.DER_cert_to_PEM_cert, tls.get_ca_certs(binary_form=True))).encode()
     own = certificates_of(auth) if auth is not None else []
     key, chain = own[0].pem() if own else (None, None)

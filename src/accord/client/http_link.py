@@ -1,7 +1,7 @@
 """An agent over HTTP: JSON-RPC in any dialect, HTTP+JSON in A2A 1.0 or 0.3.
 
-An operation becomes one request, its reply a result, its event stream events. A link retries nothing. Envelopes and
-addresses are here, the content is the dialect's.
+An operation becomes one request, its reply a result, its event stream events. A link retries nothing. This module
+has envelopes and addresses. The dialects have the content.
 """
 
 from abc import ABC, abstractmethod
@@ -63,22 +63,22 @@ from accord.protocol.operations import ROWS, DialectName, Operation, RestRoute, 
 from accord.protocol.sse import MAX_EVENT_BYTES, Decoder, Frame, FrameTooLarge
 
 STREAM_END_STATES = ENDED | INTERRUPTED
-"""States in which A2A ends a stream: nothing more comes until the caller speaks."""
+"""States in which A2A ends a stream until the caller sends a message."""
 
 KEEP_ALIVE_EVENTS = frozenset({"ping", "heartbeat", "keepalive", "keep-alive"})
-"""Names of events that some servers send only to keep the connection open."""
+"""Event names that some servers send only to keep the connection open."""
 
 MAX_DIGITS = 18
-"""Digits of an event's number; a longer one is no sequence."""
+"""Maximum digits of an event's sequence number. A longer number is ignored."""
 
 ReadFrame = Callable[[Frame], EventBody]
 
 
 class EventStream:
-    """The events of one stream, from the bytes it is made of."""
+    """The events of one stream, decoded from its bytes."""
 
     def __init__(self, read: ReadFrame, *, max_bytes: int = MAX_EVENT_BYTES) -> None:
-        """Read events with `read`; one may have `max_bytes`."""
+        """Decode events with `read`, each of at most `max_bytes`."""
         self.is_numbered = False
         self._read = read
         self._decoder = Decoder(max_bytes=max_bytes)
@@ -87,7 +87,7 @@ class EventStream:
         self._count = 0
 
     def feed(self, piece: bytes) -> Iterator[Event]:
-        """Yield the events that some bytes complete; an error that the agent reports is raised in its place."""
+        """Yield the events that these bytes complete. An error event is raised."""
         try:
             frames, failure = self._decoder.feed(piece), None
         except FrameTooLarge as error:
@@ -99,17 +99,17 @@ class EventStream:
             raise InvalidAgentResponse(f"An event has more than {failure.limit} bytes")
 
     def cut(self, error: Unreachable) -> None:
-        """Raise what cut the stream off, unless nothing is missing: the task has ended."""
+        """Raise the error that cut the stream, unless the task has already ended."""
         if not self._has_reached(ENDED):
             raise error
 
     def finish(self) -> None:
-        """Raise `Broken` if the stream must not end yet, `EndedEarly` before its first event."""
+        """Raise `StreamBroken` if the stream ended too soon, or `StreamEndedEarly` if it had no event."""
         if not self._has_reached(STREAM_END_STATES):
             raise (StreamBroken if self._has_begun else StreamEndedEarly)("The stream ended before the task did")
 
     def numbered(self, body: EventBody, number: str | None) -> Event:
-        """Return an event under the agent's own number, or under a running one where it gives none."""
+        """Return an event with the agent's sequence number, or with a running count where it has none."""
         self._has_begun = True
         if type(body) is not ArtifactUpdate:
             self._note(body)
@@ -132,18 +132,18 @@ class EventStream:
 Headers = tuple[tuple[str, str], ...]
 
 VERSION_NAMES: Mapping[DialectName, str] = {DialectName.V1: "1.0", DialectName.V03: "0.3"}
-"""What a dialect says as `A2A-Version`; the others have no version of A2A's."""
+"""Dialect -> its `A2A-Version`. The other dialects have no A2A version."""
 
 JSON = ("Content-Type", "application/json")
 STREAM = "text/event-stream"
 
 
 class HttpLink(ABC):
-    """One agent over HTTP."""
+    """A link to one agent over HTTP."""
 
     binding: ClassVar[str]
     codecs: ClassVar[Mapping[DialectName, Dialect]]
-    """The dialects that the binding has, as it speaks them."""
+    """The dialects of the binding, with their codecs."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class HttpLink(ABC):
         extensions: Iterable[str] = (),
         seconds: float | None = TIMEOUT_SECONDS,
     ) -> None:
-        """Talk to the agent at `url`; `headers` go with every request, `extensions` are those to be used."""
+        """Call the agent at `url`. `headers` are sent with every request, `extensions` are the ones to activate."""
         if dialect not in self.codecs:
             raise ValueError(f"There is no {self.binding} in dialect {dialect.value}")
         self.url = url
@@ -174,22 +174,22 @@ class HttpLink(ABC):
 
     @abstractmethod
     def result(self, operation: Operation, body: bytes, request: Request) -> Result:
-        """Read the body of an answer; an error in it is raised."""
+        """Decode the body of an answer, or raise its error."""
 
     def streamed(self, frame: Frame) -> EventBody:
-        """Read one event of a stream; an error that ends it is raised."""
+        """Decode one event of a stream, or raise its error."""
         return self.codec.decode_streamed(frame)
 
     @abstractmethod
     def whole_event(self, body: bytes) -> EventBody:
-        """Read the body of an answer that should have been a stream; an error in it is raised."""
+        """Decode an answer that is not a stream although one was requested, or raise its error."""
 
     @abstractmethod
     def stated_error(self, reply: HttpReply, request: Request) -> AccordError | None:
-        """Read the body of an answer that is an error, or return None for one of unknown form."""
+        """Decode the error in an answer. Returns None if its form is unknown."""
 
     async def ask(self, operation: Operation, request: Request, *, seconds: float | None = None) -> Result:
-        """Ask once and return the answer."""
+        """Send one request and return the answer."""
         patience = self.seconds if seconds is None else seconds
         opened = await self._exchange.open(self.outgoing(operation, request, patience))
         body = await opened.read()
@@ -198,7 +198,7 @@ class HttpLink(ABC):
         return self.result(operation, body, request)
 
     async def follow(self, operation: Operation, request: Request, after: int | None = None) -> AsyncIterator[Event]:
-        """Ask for a stream and yield its events."""
+        """Open a stream and yield its events."""
         outgoing = self.outgoing(operation, request, self.seconds)
         resumed = () if after is None else (("Last-Event-ID", str(after)),)
         others = [pair for pair in outgoing.headers if pair[0] != "Accept"]
@@ -226,16 +226,16 @@ class HttpLink(ABC):
         return error_of_reply(reply, self.stated_error(reply, request))
 
     async def close(self) -> None:  # noqa: B027 - nothing here is the link's alone, and no subclass needs to say so
-        """Do nothing: the transport belongs to whoever gave it."""
+        """Do nothing: the caller owns the transport."""
 
 
 def missing_operation(operation: Operation, dialect: DialectName) -> UnsupportedOperation:
-    """Return the refusal of an operation that a version of A2A does not have over a binding."""
+    """Return the refusal of an operation that a dialect lacks in a binding."""
     return UnsupportedOperation(f"{operation.value} does not exist in dialect {dialect.value}")
 
 
 def version_headers(dialect: DialectName, extensions: Iterable[str]) -> Headers:
-    """Return the headers that say what is spoken: A2A's own, and for a server like ours the dialect itself."""
+    """Return the headers that state the version: A2A's own, and the dialect for an Accord server."""
     version = VERSION_NAMES.get(dialect)
     stated = ", ".join(extensions)
     found = [(VERSION_HEADER, version)] if version else []
@@ -249,7 +249,7 @@ def version_headers(dialect: DialectName, extensions: Iterable[str]) -> Headers:
 
 
 KIND_MEMBER = b'"kind"'
-"""By which objects of 0.3 say what they are; 1.0 has no such member, though data may have."""
+"""Objects of 0.3 have this member, which names their type. 1.0 has none, though data may."""
 
 
 class _Tagged(Struct):
@@ -261,13 +261,13 @@ class _TaggedAnswer(Struct):
 
 
 class JsonRpcLink(HttpLink):
-    """One agent over JSON-RPC."""
+    """A link to one agent over JSON-RPC."""
 
     binding: ClassVar = "JSONRPC"
     codecs: ClassVar = DIALECTS
 
     def outgoing(self, operation: Operation, request: Request, seconds: float | None) -> HttpRequest:
-        """Return the call of an operation."""
+        """Return the JSON-RPC call of an operation."""
         method = method_name(operation, self.dialect)
         if method is None:
             raise missing_operation(operation, self.dialect)
@@ -276,21 +276,21 @@ class JsonRpcLink(HttpLink):
         return HttpRequest(method="POST", url=self.url, headers=(JSON, *self.headers), body=body, seconds=seconds)
 
     def result(self, operation: Operation, body: bytes, request: Request) -> Result:
-        """Read the result of an answer, or raise its error."""
+        """Decode the result of an answer, or raise its error."""
         return self.codec.decode_result(operation, self._answer(body), request)
 
     def streamed(self, frame: Frame) -> EventBody:
-        """Read one event of a stream; some servers begin one as 1.0 does and go on in the shapes of 0.3."""
+        """Decode one event of a stream. Some servers start a stream in 1.0 and continue it in the form of 0.3."""
         if self.dialect is DialectName.V1 and KIND_MEMBER in frame.data and _is_tagged(frame.data):
             return DIALECTS[DialectName.V03].decode_streamed(frame)
         return super().streamed(frame)
 
     def whole_event(self, body: bytes) -> EventBody:
-        """Read the result of an answer as the only event."""
+        """Decode the result of an answer as the only event."""
         return self.codec.decode_event(Frame(data=self._answer(body)))
 
     def stated_error(self, reply: HttpReply, request: Request) -> AccordError | None:
-        """Read the error object of an answer."""
+        """Decode the error object of an answer."""
         try:
             answer = jsonrpc.read_answer(reply.body)
         except (InvalidParams, ParseError):
@@ -308,7 +308,7 @@ class JsonRpcLink(HttpLink):
 
 
 def _is_tagged(data: bytes) -> bool:
-    """Whether the result of an answer says what it is, as 0.3 does."""
+    """Whether the result of an answer has a `kind`, as in 0.3."""
     try:
         msgspec.json.decode(data, type=_TaggedAnswer)
     except msgspec.MsgspecError:
@@ -320,14 +320,14 @@ V03_PREFIX = "/v1"
 
 
 class RestLink(HttpLink):
-    """One agent over HTTP+JSON."""
+    """A link to one agent over HTTP+JSON."""
 
     binding: ClassVar = "HTTP+JSON"
     codecs: ClassVar = REST_DIALECTS
 
     @cached_property
     def _base(self) -> str:
-        """The address below which all others are; some cards of 0.3 already name the version that they begin with."""
+        """The base address of all routes. Some cards of 0.3 already include its version prefix."""
         base = self.url.rstrip("/")
         return base.removesuffix(V03_PREFIX) + V03_PREFIX if self.dialect is DialectName.V03 else base
 
@@ -336,7 +336,7 @@ class RestLink(HttpLink):
         return (("Accept", ", ".join(REST_DIALECTS[self.dialect].media_types)), *self.headers)
 
     def outgoing(self, operation: Operation, request: Request, seconds: float | None) -> HttpRequest:
-        """Return the request of an operation: the address holds what its route names, body or query the rest."""
+        """Return the HTTP request of an operation: path parameters in the address, the others in body or query."""
         route = self._route(operation)
         params = self.codec.encode_request(operation, request)
         url = self._base + self._tenant(request) + path_from_request(route, request)
@@ -348,7 +348,7 @@ class RestLink(HttpLink):
         )
 
     def _tenant(self, request: Request) -> str:
-        """Return the prefix that names a tenant, which 1.0 has (11.3)."""
+        """Return the path prefix that names a tenant, which only 1.0 has (11.3)."""
         tenant = request.tenant if self.dialect is DialectName.V1 else None
         return f"/{quote(tenant, safe='')}" if tenant else ""
 
@@ -360,15 +360,15 @@ class RestLink(HttpLink):
         return routes[0]
 
     def result(self, operation: Operation, body: bytes, request: Request) -> Result:
-        """Read the body of an answer."""
+        """Decode the body of an answer."""
         return self.codec.decode_result(operation, body, request)
 
     def whole_event(self, body: bytes) -> EventBody:
-        """Read the body of an answer as the only event."""
+        """Decode the body of an answer as the only event."""
         return self.codec.decode_event(Frame(data=body))
 
     def stated_error(self, reply: HttpReply, request: Request) -> AccordError | None:
-        """Read the error in an answer; servers that do not say which one mean the task that was named."""
+        """Decode the error in an answer. An unnamed 404 or 409 refers to the requested task."""
         found = REST_DIALECTS[self.dialect].decode_http_error(reply.body)
         if not isinstance(found, RemoteError):
             return found

@@ -1,10 +1,10 @@
 """The interfaces of an agent card that this client may and can use.
 
-The order of a card is the agent's preference (A2A 1.0, 8.3.2) and is kept. An author of a card could send a caller, and
-its credentials, anywhere. So an address counts only if the host that served the card may speak for it:
+The order of a card is the agent's preference (A2A 1.0, 8.3.2) and is kept. An author of a card could send a caller,
+and its credentials, anywhere. So an address counts only if the host that served the card may speak for it:
 
-- the same host on any port, and hosts below its name, but never http in a card that came over https;
-- any host that the caller allows, and any host of a card signed by a pinned key: over https.
+- the same host on any port, and hosts below its name, but never http in a card that was served over https
+- any host that the caller allows, and any host of a card signed by a pinned key: over https
 
 All names and addresses of the loopback are one host. Nothing is fetched or opened here.
 """
@@ -29,14 +29,14 @@ _BINDINGS: Mapping[str, str] = {
     "REST": REST,
     "GRPC": GRPC,
 }
-"""What cards, and people, call the bindings, in capitals."""
+"""Names of the bindings in cards and options, in capitals."""
 
 _WITH_REST = frozenset({DialectName.V1, DialectName.V03})
-"""The dialects that have other bindings than JSON-RPC."""
+"""The dialects with other bindings than JSON-RPC."""
 
 
 class AgentEndpoint(Struct, frozen=True, kw_only=True):
-    """One way to talk to an agent; `tenant` is what requests over it have to name."""
+    """An endpoint of an agent. Requests to it must name its `tenant`, if it has one."""
 
     binding: str
     dialect: DialectName
@@ -48,16 +48,16 @@ class AgentEndpoint(Struct, frozen=True, kw_only=True):
 
 
 class NoWay(Exception):
-    """The agent speaks nothing that this client, as it was asked to, can speak."""
+    """The agent has no endpoint that this client can use with the requested options."""
 
 
 def usable_endpoints(
     card: AgentCard, *, binding: str | None = None, dialect: DialectName | None = None
 ) -> tuple[AgentEndpoint, ...]:
-    """Return the ways to talk to an agent, those it prefers first, or raise `NoWay`.
+    """Return the usable endpoints of an agent in its order of preference, or raise `NoWay`.
 
-    Asking for a `binding` leaves the others out. Asking for a `dialect` does so too, unless no interface states it:
-    then it is spoken over JSON-RPC wherever the card has that, since not every dialect has a version to state.
+    `binding` excludes the other bindings. `dialect` excludes the other dialects, unless no interface states it. Then
+    it is used with the card's JSON-RPC endpoints, because not every dialect has a version to state.
     """
     wanted = None if binding is None else parse_binding(binding)
     known = list(dict.fromkeys(_known_endpoints(card)))
@@ -66,7 +66,7 @@ def usable_endpoints(
         over_rpc = [way for way in known if way.binding == JSONRPC]
         found = list(dict.fromkeys(AgentEndpoint(binding=JSONRPC, dialect=dialect, url=way.url) for way in over_rpc))
     if wanted is None and not _has_grpc():
-        found = [way for way in found if way.binding != GRPC] or found  # the last gets the ImportError that helps
+        found = [way for way in found if way.binding != GRPC] or found  # gRPC's ImportError names the missing extra
     if not found:
         raise NoWay(_refusal(card, wanted, dialect))
     return tuple(found)
@@ -81,9 +81,9 @@ def parse_binding(binding: str) -> str:
 
 
 def dialect_of(card: AgentCard, interface: AgentInterface) -> DialectName | None:
-    """Return the dialect that an interface states, or None for a version that is not known here."""
+    """Return the dialect of an interface, or None if its version is unknown."""
     if card.profile is not None and card.profile.a2a_version is not None:
-        return DialectName.VAULT  # its cards state versions of their own numbering, 1.0 among them
+        return DialectName.VAULT  # AgentVault's cards have version numbers of their own, 1.0 among them
     if interface.protocol_version == DialectName.GEN.value:
         return DialectName.GEN
     major = interface.protocol_version.strip().removeprefix("v").partition(".")[0]
@@ -110,14 +110,14 @@ def _refusal(card: AgentCard, binding: str | None, dialect: DialectName | None) 
 
 
 PROFILES = ("0.2", "1.0")
-"""Versions of AgentVault's profile that are known here: that of its document, and what its library writes."""
+"""Known versions of AgentVault's profile: its document's, and the one its library writes."""
 
 NOT_SPEAKING_FOR = "does not speak for"
-"""What is said of a host whose card names an address that a caller could allow."""
+"""Part of the finding about an address that a caller could allow."""
 
 
 class CardFinding(Struct, frozen=True, kw_only=True):
-    """One thing about a card: where, by its path in the document, and what."""
+    """A finding about a card: its path in the document, and the problem."""
 
     where: str
     what: str
@@ -127,7 +127,7 @@ class CardFinding(Struct, frozen=True, kw_only=True):
 
 
 def describe_findings(findings: Iterable[CardFinding]) -> list[str]:
-    """Return findings for a person, each thing once: a card may have it in several places."""
+    """Return findings as readable lines. A problem in several places is listed once."""
     places: dict[str, list[str]] = {}
     for finding in findings:
         places.setdefault(finding.what, []).append(finding.where)
@@ -139,9 +139,9 @@ def _listed(places: list[str]) -> str:
 
 
 class CardHostTrust(Struct, frozen=True, kw_only=True):
-    """Whom a card may name: the hosts that the caller allows besides, as names or `*.name`.
+    """The further hosts that a card may name: those that the caller allows, as names or `*.name`.
 
-    `is_signed` if the card is by a pinned key, which then speaks for all its addresses.
+    `is_signed` means that a pinned key signed the card, which may then name any address.
     """
 
     allow_hosts: frozenset[str] = frozenset()
@@ -151,7 +151,7 @@ class CardHostTrust(Struct, frozen=True, kw_only=True):
 def keep_usable_interfaces(
     card: AgentCard, served: str, trust: CardHostTrust
 ) -> tuple[AgentCard, tuple[CardFinding, ...]]:
-    """Return a card with those of its interfaces that may be used, and what was found; `served` is where it was."""
+    """Return a card with its usable interfaces, and the findings. `served` is the card's address."""
     findings = list(_find_problems(card))
     kept = []
     for at, stated in enumerate(card.supported_interfaces):
@@ -165,7 +165,7 @@ def keep_usable_interfaces(
 
 
 def with_home_interface(card: AgentCard, served: str) -> AgentCard:
-    """Return a card of the generic dialect, which need not name an address, with that of the place where it was."""
+    """Return a card of the generic dialect with the address that served it, because such a card need not name one."""
     base = served.partition("/.well-known/")[0].removesuffix("/") + "/"
     home = AgentInterface(url=base, protocol_binding="JSONRPC", protocol_version=DialectName.GEN.value)
     return replace(card, supported_interfaces=(home,))
@@ -189,7 +189,7 @@ def _find_problems(card: AgentCard) -> Iterator[CardFinding]:
 
 
 def _with_usable_url(interface: AgentInterface, served: str, where: str, findings: list[CardFinding]) -> AgentInterface:
-    """Return an interface with an address that can be used from here, if what it states means only one thing."""
+    """Return an interface with a usable address, if its stated address has only one meaning."""
     url = interface.url
     if url.startswith("/"):
         findings.append(CardFinding(where=where, what=f"{url!r} has no host; it is read as relative to the card"))

@@ -46,38 +46,38 @@ from accord.protocol.operations import DialectName, Operation
 
 
 class AgentLink(Protocol):
-    """A way to talk to one agent.
+    """A connection to one agent.
 
-    What the agent refuses is raised as an `AccordError`, what never reached it or came back incomplete as
-    `wire.Unreachable`, and an answer that cannot be understood as `InvalidAgentResponse`.
+    An agent's refusal is raised as an `AccordError`. A failed or incomplete exchange is raised as
+    `transports.Unreachable`, an invalid answer as `InvalidAgentResponse`.
     """
 
     @property
     def dialect(self) -> DialectName:
-        """The version of A2A that it speaks."""
+        """The A2A version of the link."""
 
     @property
     def binding(self) -> str:
-        """What carries it, as cards name it: `JSONRPC`, `HTTP+JSON` or `GRPC`."""
+        """The protocol binding as cards name it: `JSONRPC`, `HTTP+JSON` or `GRPC`."""
 
     @property
     def resumable(self) -> bool:
-        """Whether events carry numbers of the agent's own, which `follow(after=...)` may name.
+        """Whether events have sequence numbers of the agent, which `follow(after=...)` accepts.
 
-        It is known from the first event on; before that, and where `Event.seq` is only a running count, it is False.
+        False before the first event, and where `Event.seq` is only a running count.
         """
 
     async def ask(self, operation: Operation, request: Request, *, seconds: float | None = None) -> Result:
-        """Ask once and return the answer; `seconds` replaces the link's own patience."""
+        """Send one request and return the answer. `seconds` replaces the link's timeout."""
 
     def follow(self, operation: Operation, request: Request, after: int | None = None) -> AsyncIterator[Event]:
-        """Ask for a stream and yield its events; `after` is the number of the last event that was seen.
+        """Open a stream and yield its events. `after` is the sequence number of the last seen event.
 
-        It ends when the agent ended it as it should, and raises `wire.Broken` when the stream was cut.
+        The stream ends when the agent ended it properly, and raises `transports.StreamBroken` when it was cut.
         """
 
     async def close(self) -> None:
-        """Let go of what is this link's alone; a transport that it was given stays open."""
+        """Release the link's own resources. A transport that was passed to it stays open."""
 
 
 OpenLink = Callable[[AgentEndpoint], AgentLink]
@@ -85,11 +85,11 @@ Sleep = Callable[[float], Awaitable[Any]]
 
 _PUSHES = frozenset({Operation.PUSH_SET, Operation.PUSH_GET, Operation.PUSH_LIST, Operation.PUSH_DELETE})
 _EVERYWHERE = frozenset({Operation.SEND, Operation.GET})
-"""What every agent can be asked: where it cannot, the address or the version is wrong."""
+"""Operations that every agent supports: if one is missing, the address or the version is wrong."""
 
 
 class AgentPeer:
-    """An agent, over whichever of its ways works."""
+    """An agent, over the first of its endpoints that works."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class AgentPeer:
         is_idempotent: bool | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        """Talk to an agent; unless the caller knows better, its card says whether a message may be sent twice."""
+        """Create a peer. Unless `is_idempotent` is set, the card determines whether a message may be sent twice."""
         promised = {extension.uri for extension in card.capabilities.extensions}
         self.card = card
         self.retries = retries or Retries()
@@ -118,7 +118,7 @@ class AgentPeer:
 
     @property
     def link(self) -> AgentLink:
-        """The way that is used now."""
+        """The link of the current endpoint."""
         found = self._links.get(self._at)
         if found is None:
             found = self._links[self._at] = self._open_link(self._ways[self._at])
@@ -126,28 +126,28 @@ class AgentPeer:
 
     @property
     def way(self) -> AgentEndpoint:
-        """What that way is."""
+        """The current endpoint."""
         return self._ways[self._at]
 
     @property
     def is_idempotent(self) -> bool:
-        """Whether the same message may be sent again."""
+        """Whether a message may be sent again under the same id."""
         return self._is_idempotent and self.way.dialect in MESSAGE_ID_DIALECTS
 
     @property
     def begins_by_sending(self) -> bool:
-        """Whether a stream is a message sent and then a subscription, as in AgentVault's profile."""
+        """Whether a stream is a send followed by a subscription, as in AgentVault's profile."""
         return self.way.dialect is DialectName.VAULT
 
     async def close(self) -> None:
-        """Let go of all links."""
+        """Close all links."""
         for link in self._links.values():
             await link.close()
 
     # --- one exchange, or as many as are safe ---------------------------------------------------------------------
 
     async def ask(self, operation: Operation, request: Request, *, seconds: float | None = None) -> Any:
-        """Ask and return the answer, repeating what may be repeated; a partial answer is read again in full."""
+        """Send a request and return the answer, with safe retries. A partial answer is read again in full."""
         self._need(operation, request)
         attempt = 0
         while True:
@@ -166,17 +166,17 @@ class AgentPeer:
                 return await self._whole(operation, result)
 
     def follow(self, operation: Operation, request: Request, after: int | None = None) -> AsyncIterator[Event]:
-        """Ask for a stream, once; whoever follows calls `moves_on` and `settle`."""
+        """Open a stream, once. The caller of this method calls `moves_on` and `settle`."""
         self._need(operation, request)
         events = self.link.follow(operation, self._addressed(request), after)
         return events if tracing.tracer is None else _traced(events, tracing.tracer, self._calling(operation))
 
     def settle(self) -> None:
-        """Keep to the way that is used now: the agent has answered there."""
+        """Keep the current endpoint, because the agent has answered there."""
         self._is_settled = True
 
     def moves_on(self, operation: Operation, error: Exception) -> bool:
-        """Take the next way, if nothing has come of this one and nothing can have come of the request."""
+        """Switch to the next endpoint if this one has not worked and the request cannot have had an effect."""
         if self._is_settled:
             return False
         match error:
@@ -190,7 +190,7 @@ class AgentPeer:
         return self._at != 0
 
     async def pause(self, operation: Operation, request: Request, error: Exception, attempt: int) -> None:
-        """Wait until a request may be sent again, or raise what it ended in."""
+        """Wait until a request may be retried, or raise its error."""
         repeats = may_retry(operation, request, error, is_idempotent=self.is_idempotent)
         delay = self.retries.delay(attempt, error) if repeats and attempt < self.retries.attempts else None
         if delay is None:
@@ -207,10 +207,10 @@ class AgentPeer:
             url=way.url,
         )
 
-    # --- small things ---------------------------------------------------------------------------------------------
+    # --- helpers --------------------------------------------------------------------------------------------------
 
     def _need(self, operation: Operation, request: Request) -> None:
-        """Refuse what the card says that there is not: not every server has a proper refusal of its own, or any."""
+        """Refuse an operation that the card does not offer. Not every server has a proper refusal."""
         told = request.configuration if isinstance(request, SendRequest) else None
         has_push = operation in _PUSHES or (told is not None and told.task_push_notification_config is not None)
         if has_push and not self.card.capabilities.push_notifications:
@@ -228,7 +228,7 @@ class AgentPeer:
         return result
 
     async def _canceled(self, request: Request) -> Task | None:
-        """Return a task that the first of several requests to cancel has ended, of which only the answer was lost."""
+        """Return the task if an earlier cancel request canceled it and only the answer was lost."""
         if not isinstance(request, CancelRequest):
             return None
         task: Task = await self.ask(Operation.GET, GetRequest(id=request.id))
@@ -236,7 +236,7 @@ class AgentPeer:
 
 
 async def _traced(events: AsyncIterator[Event], tracer: Tracer, calling: RemoteCallSpan) -> AsyncIterator[Event]:
-    """Follow a stream whose request belongs to a span; what its reader does meanwhile does not."""
+    """Yield a stream's events under a span of the request. The reader's own work is outside the span."""
     span = tracer.begin(calling)
     try:
         async with aclosing(events):  # type: ignore[type-var]  # a generator in every link
@@ -253,18 +253,18 @@ async def _traced(events: AsyncIterator[Event], tracer: Tracer, calling: RemoteC
 
 
 SEARCH_HISTORY = 20
-"""Messages of each task that are searched for one of ours; it is new, so it is among the last."""
+"""Messages of each task that are searched for a sent message, which is among the last."""
 
 
 class Unconfirmed(Unreachable):
-    """A message was sent, but whether it was accepted is not known: it is not sent again.
+    """An error for a sent message whose acceptance is unknown. The message is not sent again.
 
-    `task_id` is the task that came of it, where one was found: the message was accepted, and only its answer is
-    missing. `because` is what happened.
+    `task_id` is the task of the message, if it was found: then the message was accepted and only the answer is
+    missing. `because` is the cause.
     """
 
     def __init__(self, message_id: str, because: Unreachable, task_id: str | None = None) -> None:
-        """Say what is known."""
+        """Store the message's id, the cause and the task."""
         known = f"it became task {task_id}" if task_id else "it may have been accepted and is not sent again"
         super().__init__(f"No answer to message {message_id} ({because.reason}): {known}", was_sent=True)
         self.message_id = message_id
@@ -273,24 +273,24 @@ class Unconfirmed(Unreachable):
 
 
 class UnconfirmedTimeout(Unconfirmed, TimedOut):
-    """The same, because the caller's time was up; a task that is known goes on."""
+    """An `Unconfirmed` because the caller's timeout expired. A known task continues."""
 
 
 def unconfirmed_error(message_id: str, because: Unreachable, task_id: str | None = None) -> Unconfirmed:
-    """Return what to raise of a message without an answer."""
+    """Return the error for a message without an answer."""
     kind = UnconfirmedTimeout if isinstance(because, TimedOut) else Unconfirmed
     return kind(message_id, because, task_id)
 
 
 def returning_immediately(request: SendRequest) -> SendRequest:
-    """Return a request that is answered with the task as soon as there is one."""
+    """Return a request that is answered as soon as the task exists."""
     return replace(
         request, configuration=replace(request.configuration or SendConfiguration(), return_immediately=True)
     )
 
 
 async def send_once(peer: AgentPeer, request: SendRequest, *, seconds: float | None = None) -> Task | Message:
-    """Send a message and return what the agent answers, which may be a task that goes on."""
+    """Send a message and return the agent's answer, which may be a task that is still working."""
     try:
         answer: Task | Message = await peer.ask(Operation.SEND, request, seconds=seconds)
     except Unreachable as error:
@@ -301,7 +301,7 @@ async def send_once(peer: AgentPeer, request: SendRequest, *, seconds: float | N
 
 
 async def recover_task(peer: AgentPeer, request: SendRequest, error: Unreachable) -> Task:
-    """Return the task that came of a message whose answer was lost, or raise `Unconfirmed`."""
+    """Return the task of a message whose answer was lost, or raise `Unconfirmed`."""
     message_id = request.message.message_id
     try:
         task = await _find_task(peer, request)
@@ -309,20 +309,20 @@ async def recover_task(peer: AgentPeer, request: SendRequest, error: Unreachable
         raise unconfirmed_error(message_id, error) from failed
     if task is None:
         raise unconfirmed_error(message_id, error) from error
-    if isinstance(error, TimedOut):  # the caller's time is up; it is told what to come back for
+    if isinstance(error, TimedOut):  # the caller's timeout expired: the error names the task
         raise unconfirmed_error(message_id, error, task.id) from error
     return task
 
 
 async def _find_task(peer: AgentPeer, request: SendRequest) -> Task | None:
-    """Return the task of a message: told again by an agent that knows the message, or as its list has it."""
+    """Return the task of a message, by sending a duplicate to an idempotent agent, else from its task list."""
     if peer.is_idempotent:
         again = await peer.ask(Operation.SEND, returning_immediately(request))
         return again if isinstance(again, Task) else None
     if request.message.task_id is not None:
         task: Task = await peer.ask(Operation.GET, GetRequest(id=request.message.task_id))
         return task if _holds(task, request.message) else None
-    if peer.way.dialect is not DialectName.V1:  # the only one in which listing tasks is not an invention
+    if peer.way.dialect is not DialectName.V1:  # the only dialect that specifies listing tasks
         return None
     wanted = TaskFilter(context_id=request.message.context_id, page_size=MAX_PAGE_SIZE, history_length=SEARCH_HISTORY)
     page: TaskPage = await peer.ask(Operation.LIST, wanted)

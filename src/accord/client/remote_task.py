@@ -34,10 +34,13 @@ from accord.protocol.operations import Operation
 
 
 class Speech:
-    """The text of an answer as it comes. The ids are known after the first piece, the status at the end."""
+    """The text of an answer as it arrives.
+
+    The ids are available after the first chunk, the status at the end.
+    """
 
     def __init__(self, peer: AgentPeer, request: SendRequest) -> None:
-        """Send the request when the first piece is asked for."""
+        """Prepare the request, which is sent when the first chunk is read."""
         self._peer = peer
         self._request = request
         self._follower = TaskSubscription(peer, stops=AT_ANSWER)
@@ -45,34 +48,34 @@ class Speech:
 
     @property
     def task_id(self) -> str | None:
-        """The task, if the agent has made one."""
+        """The task's id, if the agent has created a task."""
         return self._follower.task_id
 
     @property
     def context_id(self) -> str | None:
-        """The conversation."""
+        """The context id of the conversation."""
         return self._follower.context_id
 
     @property
     def status(self) -> TaskState | None:
-        """Where the task stands."""
+        """The task's last known state."""
         return self._follower.state
 
     @property
     def has_failed(self) -> bool:
-        """Whether the agent could not, or would not, do it; the text ends with its reason."""
+        """Whether the task failed or was rejected. The text ends with the reason."""
         return self.status in FAILED_STATES
 
     @property
     def is_question(self) -> bool:
-        """Whether the task waits for its caller; the text ends with what it asks."""
+        """Whether the task waits for its caller. The text ends with the question."""
         return self.status in INTERRUPTED
 
     def __aiter__(self) -> AsyncGenerator[str, None]:
         return self._pieces
 
     async def aclose(self) -> None:
-        """Listen no longer; the task goes on."""
+        """Unsubscribe. The task continues."""
         await self._pieces.aclose()
 
     async def _run(self) -> AsyncGenerator[str, None]:
@@ -88,18 +91,18 @@ class Speech:
 
 
 def message_of(content: Any, *, context_id: str | None = None, task_id: str | None = None) -> Message:
-    """Return what the user says: text, parts or data, or a whole message, which is taken as it is."""
+    """Return a user message with text, parts or data. A whole message is returned unchanged."""
     if isinstance(content, Message):
         return content
     return Message(message_id=new_id(), role=Role.USER, parts=parts_of(content), context_id=context_id, task_id=task_id)
 
 
 class RemoteTask:
-    """One task at an agent.
+    """A handle of one task at an agent.
 
-    `task` is what was last read of it, `cursor` the number of the last event that was seen, if the agent numbers
-    them, and `is_pushed` whether the agent has taken a webhook. An agent may answer with a message and no task: then
-    `answer` is all there is, and `id` is empty.
+    `task` is its last read state, `cursor` the sequence number of the last seen event if the agent numbers events,
+    and `is_pushed` whether the agent has accepted a webhook. If the agent answers with a message and no task,
+    `answer` holds it and `id` is empty.
     """
 
     def __init__(
@@ -111,7 +114,7 @@ class RemoteTask:
         after: int | None = None,
         is_pushed: bool = False,
     ) -> None:
-        """Stand for a task that is known, or known by its id, or for a message that is all."""
+        """Create a handle of a task, of a task id, or of a message that answers without a task."""
         self.task = known if isinstance(known, Task) else None
         self.answer = known if isinstance(known, Message) else None
         self.id: str = known if isinstance(known, str) else known.id if isinstance(known, Task) else ""
@@ -124,11 +127,11 @@ class RemoteTask:
         return f"RemoteTask({self.id!r}, context_id={self.context_id!r}, cursor={self.cursor!r})"
 
     def __await__(self) -> Generator[Any, None, Said]:
-        """Wait until the task has ended, or waits for its caller."""
+        """Wait until the task ends or waits for its caller."""
         return self.settled().__await__()
 
     async def settled(self) -> Said:
-        """Wait until the task has ended, or waits for its caller, and return what it says."""
+        """Wait until the task ends or waits for its caller, and return its answer."""
         if self.answer is not None:
             return Said.of(self.answer)
         task = await self.refresh()
@@ -140,10 +143,10 @@ class RemoteTask:
         return Said.of(task)
 
     async def __aiter__(self) -> AsyncGenerator[Event, None]:
-        """Yield what happens, through broken connections, until the task has ended or waits for its caller.
+        """Yield events until the task ends or waits for its caller, reconnecting as needed.
 
-        Without a cursor the first event is the task as it is now. What was seen once is not yielded again by another
-        loop over the same handle, if the agent numbers its events.
+        Without a cursor the first event is the task as it is now. If the agent numbers its events, a second loop
+        over the same handle does not repeat events.
         """
         if self.answer is not None:
             yield Event(seq=0, body=self.answer)
@@ -168,7 +171,7 @@ class RemoteTask:
                 yield event
 
     async def refresh(self) -> Task:
-        """Read the task as it is now."""
+        """Read the task's current state."""
         task: Task = await self._peer.ask(Operation.GET, GetRequest(id=self.id))
         return self._noted(task)
 
@@ -179,7 +182,10 @@ class RemoteTask:
         return self._noted(task)
 
     async def reply(self, content: Any) -> "RemoteTask":
-        """Say something to the task, and return it; some agents begin another task, which is then returned."""
+        """Send a message to the task and return its handle.
+
+        Some agents create another task for it, whose handle is then returned.
+        """
         message = message_of(content, context_id=self.context_id, task_id=self.id)
         request = SendRequest(message=message, configuration=SendConfiguration(return_immediately=True))
         answer = await send_once(self._peer, request)

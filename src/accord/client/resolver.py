@@ -1,7 +1,7 @@
 """The default resolver of agent names.
 
-The client has no settings and no registry. This is a port: the package sets the resolver when it is imported, and
-`connection` uses it where the caller passes none.
+The client has no settings and no registry. This is a port: the `accord` package sets the resolver when it is
+imported, and `connection` uses it where the caller passes none.
 """
 
 from collections.abc import Awaitable, Callable
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 ResolveAgent = Callable[[str], Awaitable["str | AgentCard"]]
-"""Turns an agent's name into its address, or into its card; or raises `UnknownName` (`registry.names`)."""
+"""Turns an agent's name into its address or card, or raises `UnknownName` (`registry.names`)."""
 
 
 class DefaultResolver:
-    """Who is asked; nobody if it is None."""
+    """The resolver to use, or None without a registry."""
 
     resolve: ResolveAgent | None = None
 

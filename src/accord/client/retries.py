@@ -1,8 +1,8 @@
-"""Errors of HTTP replies, and which requests may be retried.
+"""Errors of HTTP replies, and rules for retries.
 
-A reply that is not a success becomes one of our errors by its status, its headers and what the dialect read in its
-body. A message that may have been accepted is retried only with an agent that treats it as the same message. Reads, and
-operations that have the same effect twice as once, are retried whenever that could help. Nothing waits or sends here.
+A reply that is not a success becomes one of our errors, by its status, its headers and the dialect's error in its
+body. A message that may have been accepted is retried only with an agent that recognizes duplicates. Idempotent
+operations are retried whenever that could help. Nothing waits or sends here.
 """
 
 import random
@@ -51,23 +51,23 @@ HTTP_ERRORS: Mapping[int, type[AccordError]] = {
     501: UnsupportedOperation,
     503: AgentUnavailable,
 }
-"""What a status says by itself; any other is an error without a name here."""
+"""HTTP status -> error, where nothing else identifies it. Other statuses are a RemoteError."""
 
 DECISIVE_STATUSES = frozenset({401, 403, 429, 503})
-"""Statuses that say more than any code beside them: who answers them is often not the agent, but what is in front."""
+"""Statuses that take precedence over an error code in the body, because a proxy often sends them."""
 
 STATUS_KEY = "status"
-"""The fact of an error that tells the status of the answer it came with."""
+"""The error's metadata key for the HTTP status of the answer."""
 
 MAX_RETRY_SECONDS = 24 * 60 * 60
-"""The longest pause that is taken seriously."""
+"""Maximum accepted `Retry-After`, in seconds."""
 
 MAX_SENTENCE = 300
-"""Characters of a sentence that is taken from a body of unknown form."""
+"""Maximum characters of a message from a body of unknown form."""
 
 
 def error_of_reply(reply: HttpReply, stated: AccordError | None) -> AccordError:
-    """Return the error that an answer is; `stated` is what the dialect read in its body."""
+    """Return the error for an answer. `stated` is the error that the dialect decoded from its body."""
     status = reply.status
     error = stated
     if error is None or status in DECISIVE_STATUSES or isinstance(error, RemoteError):
@@ -95,7 +95,7 @@ def _with_kind(kind: type[AccordError], reply: HttpReply, stated: AccordError | 
 
 
 def _sentence(body: bytes) -> str:
-    """Return what a body of unknown form says to people, if it says it where most do."""
+    """Return the message in a body of unknown form, if one of the usual members has it."""
     try:
         found: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -108,7 +108,7 @@ def _sentence(body: bytes) -> str:
 
 
 def read_retry_after(headers: Mapping[str, str]) -> int | None:
-    """Return the seconds of a `Retry-After`, which is a number of them or a date (RFC 9110, 10.2.3)."""
+    """Return the seconds of a `Retry-After`, which is a number or a date (RFC 9110, 10.2.3)."""
     stated = (headers.get("retry-after") or "").strip()
     if stated.isascii() and stated.isdigit():
         return min(int(stated[:10]), MAX_RETRY_SECONDS)
@@ -134,30 +134,31 @@ IDEMPOTENT_OPERATIONS: Final = frozenset(
         Operation.PUSH_GET,
         Operation.PUSH_LIST,
         Operation.EXTENDED_CARD,
-        Operation.CANCEL,  # a task is canceled once, however often it is asked for
+        Operation.CANCEL,  # a repeated cancel has no further effect
         Operation.PUSH_DELETE,
     }
 )
-"""Operations that have the same effect twice as once."""
+"""Operations that may be repeated without a further effect."""
 
 MESSAGE_ID_DIALECTS: Final = frozenset({DialectName.V1, DialectName.V03, DialectName.GEN, DialectName.RELAY})
-"""Dialects whose messages carry the id by which an agent knows one again; AgentVault's have none."""
+"""Dialects whose messages have an id, by which an agent recognizes duplicates. AgentVault's have none."""
 
 TRANSIENT_STATUSES: Final = frozenset({"500", "502", "503", "504"})
-"""HTTP statuses of servers, and of proxies in front of them, that may be gone a moment later."""
+"""Transient HTTP statuses of servers and of proxies before them."""
 
 DEFERRING_STATUSES: Final = frozenset({None, "429", "503"})
-"""Statuses of who has no time now and says when it will; what a proxy answers of a request that it had already passed
-on is another."""
+"""Statuses that, with a `Retry-After`, mean that the request was not accepted. A proxy's other statuses may concern
+a request that it had already forwarded.
+"""
 
 
 class Retries(Struct, frozen=True, kw_only=True):
-    """How often, and after how long.
+    """The number and the delays of retries.
 
-    `attempts` are the repetitions of one request, `following` those of a stream that makes no progress between them:
-    about four seconds and about a minute, which a server that is restarted needs. A `Retry-After` is honoured up to
-    `patience_seconds`; an agent that wants more is reported as it is. A task that can only be looked at is looked at
-    after `first_poll_seconds`, and while nothing changes less and less often.
+    `attempts` is the limit of retries of one request, `following` that of a stream without progress between them:
+    about four seconds and about a minute, enough for a server restart. A `Retry-After` is honored up to
+    `patience_seconds`. A longer one is reported as an error. A task without a stream is polled after
+    `first_poll_seconds`, and less often while nothing changes.
     """
 
     attempts: int = 4
@@ -169,20 +170,20 @@ class Retries(Struct, frozen=True, kw_only=True):
     most_poll_seconds: float = 10.0
 
     def delay(self, attempt: int, error: Exception, *, draw: Callable[[], float] = random.random) -> float | None:
-        """Return how long to wait before a repetition, counted from 0, or None if the agent wants too long."""
+        """Return the delay before a retry, counted from 0, or None if the agent requests too long a delay."""
         grown = min(self.most_seconds, self.first_seconds * 2.0 ** min(attempt, 32))
         wanted = error.retry_after if isinstance(error, AccordError) else None
         if wanted is not None and wanted > self.patience_seconds:
             return None
-        # Half of it by chance: clients that were cut off together must not come back together.
+        # Half of it is random: clients that were cut off together must not return together.
         return max(grown * (0.5 + draw() / 2), float(wanted or 0))
 
 
 def was_not_accepted(error: Exception) -> bool:
-    """Whether a request certainly has not been acted on and may be welcome later: it never left, or was put off.
+    """Whether a request certainly had no effect and may be retried: it was never sent, or was deferred.
 
-    Who only says that it is too much, or cannot now, may have begun: a limit may be met while the work is done. Who
-    says when to come back asks for the same request again.
+    An agent that reports a limit or an overload without a retry time may have begun the work. With a retry time it
+    asks for the same request again.
     """
     match error:
         case Unreachable():
@@ -193,12 +194,12 @@ def was_not_accepted(error: Exception) -> bool:
 
 
 def may_retry(operation: Operation, request: Request, error: Exception, *, is_idempotent: bool) -> bool:
-    """Whether to send a request again that ended in an error; `is_idempotent` if messages are known again."""
+    """Whether to retry a failed request. `is_idempotent` means that the agent recognizes duplicate messages."""
     if was_not_accepted(error):
         return True
     match error:
         case TimedOut() if operation is Operation.SEND:
-            return False  # it is not lost but slow, and the caller's time is up
+            return False  # it is slow, not lost, and the caller's timeout has expired
         case Unreachable() | InternalError() | AgentUnavailable() | RateLimited():
             return _has_effect_once(operation, request, is_idempotent)
         case RemoteError():
@@ -211,5 +212,5 @@ def may_retry(operation: Operation, request: Request, error: Exception, *, is_id
 def _has_effect_once(operation: Operation, request: Request, is_idempotent: bool) -> bool:
     match request:
         case PushConfig():
-            return request.id is not None  # under its id it replaces itself
+            return request.id is not None  # with an id it replaces itself
     return operation in IDEMPOTENT_OPERATIONS or is_idempotent

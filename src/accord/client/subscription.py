@@ -1,8 +1,8 @@
-"""A task's events, followed through broken streams and restarted servers.
+"""A subscription to one task's events, across broken streams and restarted servers.
 
 A broken stream continues after the last event, if the agent numbers its events. Otherwise a new subscription begins
-with the task as it is, or the task is polled. Where a missed event cannot be detected, events only cause the task to be
-read again, so nothing is lost or counted twice. A message is sent once (`peer`).
+with the current task, or the task is polled. Where a missed event cannot be detected, events only cause the task to
+be read again, so nothing is lost or counted twice. A message is sent once (`peer`).
 """
 
 from collections.abc import AsyncGenerator
@@ -41,10 +41,10 @@ from accord.protocol.lifecycle import ENDED, INTERRUPTED
 from accord.protocol.operations import Operation
 
 AT_ANSWER: Final = ENDED | {TaskState.INPUT_REQUIRED}
-"""Where the stream of a message is over; credentials may still arrive some other way (A2A 1.0, 7.6.1)."""
+"""States that end the stream of a message. Credentials may still arrive out of band (A2A 1.0, 7.6.1)."""
 
 AT_REST: Final = ENDED | INTERRUPTED
-"""Where nothing more happens without the caller."""
+"""States that only the caller can change."""
 
 _CUT_MESSAGE: Final = "The stream ended before the task did"
 _NO_STREAMS = (UnsupportedOperation, MethodNotFound)
@@ -55,7 +55,7 @@ Events = AsyncGenerator[Event, None]
 
 
 class TaskSubscription:
-    """One task and how far it has been followed."""
+    """A subscription to one task, and its position in the event log."""
 
     def __init__(
         self,
@@ -67,10 +67,10 @@ class TaskSubscription:
         until: TaskStatus | None = None,
         known: Task | None = None,
     ) -> None:
-        """Follow a task, or the one that a message begins, until it is in a state of `stops`.
+        """Subscribe to a task, or to the task that a message starts, until it reaches a state in `stops`.
 
-        `after` is the number of the last event that was seen, and `known` the task as it was last told of. `until` is
-        the status that the task is known to rest in: a task that is found in it has no more to tell.
+        `after` is the sequence number of the last seen event, `known` the last known task. `until` is a status in
+        which the task is known to wait: the subscription ends when it finds the task still in it.
         """
         self.task_id = task_id
         self.context_id: str | None = None
@@ -82,16 +82,19 @@ class TaskSubscription:
         self._stops = stops
         self._until = until
         self._subscribes = True
-        self._is_bare = known is None  # nothing of the task has been told but that there is one
+        self._is_bare = known is None  # nothing but the task's existence was reported
         self._last = after or 0
         self._failures = 0
         self._poll = peer.retries.first_poll_seconds
         self._looked = known
 
-    # --- from the message on --------------------------------------------------------------------------------------
+    # --- starting with a message ----------------------------------------------------------------------------------
 
     async def send(self, request: SendRequest) -> Events:
-        """Send a message and yield what comes of it; the first event is the task, or a message that is all."""
+        """Send a message and yield the events that it causes.
+
+        The first event is the task, or a message if the agent answers without a task.
+        """
         async with aclosing(self._begin(request)) as events:
             async for event in events:
                 yield event
@@ -100,7 +103,7 @@ class TaskSubscription:
                 yield event
 
     async def _begin(self, request: SendRequest) -> Events:
-        """Yield the events of the first stream, or the one event of an agent that does not stream."""
+        """Yield the events of the first stream, or one event if the agent does not stream."""
         attempt = 0
         while self._peer.streams and not self._peer.begins_by_sending:
             try:
@@ -131,9 +134,10 @@ class TaskSubscription:
         yield self._made(await send_once(self._peer, returning_immediately(request)))
 
     async def _looked_for(self, request: SendRequest, error: StreamEndedEarly) -> Event | None:
-        """Return the task of a message whose stream ended without an event; None if the message is to be sent again.
+        """Return the task of a message whose stream ended without an event, or None if the message must be sent again.
 
-        An agent that ends such a stream does not stream this message. What it lists is its only trace of it (C-08).
+        An agent that ends such a stream does not stream this message. Its task list is the only trace of the message
+        (C-08).
         """
         if self._peer.is_idempotent:
             return None
@@ -143,7 +147,10 @@ class TaskSubscription:
             return None
 
     async def _not_begun(self, request: SendRequest, error: Unreachable | AccordError, attempt: int) -> Event | None:
-        """Return the task that came of a message all the same, or None if it is to be sent, perhaps in another way."""
+        """Return the task that a failed send started, or None if the message must be sent again.
+
+        The next send may use another endpoint.
+        """
         peer = self._peer
         if peer.moves_on(Operation.SEND, error):
             return None
@@ -156,10 +163,10 @@ class TaskSubscription:
         return None
 
     async def _broke_off(self, error: Unreachable | AccordError) -> Event | None:
-        """Return the task if it rests although its stream broke, None if it is to be followed, or raise the error.
+        """Return the task if it has stopped despite the broken stream, None to subscribe again, or raise the error.
 
-        What an agent says in the midst of a stream is about the stream where the agent keeps it for those who come
-        back. Elsewhere it is the last that will ever be heard.
+        If the agent numbers its events, an error in the middle of a stream concerns only the stream, and a later
+        subscription gets the rest. Otherwise the error is the agent's last report.
         """
         if isinstance(error, Unreachable):
             return None
@@ -170,10 +177,10 @@ class TaskSubscription:
             return None
         raise error
 
-    # --- from anywhere on -----------------------------------------------------------------------------------------
+    # --- starting anywhere ----------------------------------------------------------------------------------------
 
     async def go_on(self) -> Events:
-        """Yield what comes after what was seen, until it is over."""
+        """Yield the events after the last seen event until the subscription ends."""
         while not self.is_over:
             step = self._subscribed() if self._subscribes and self._peer.subscribes else self._polled()
             async with aclosing(step) as events:
@@ -181,7 +188,7 @@ class TaskSubscription:
                     yield event
 
     async def _subscribed(self) -> Events:
-        """Yield the events of one subscription, whatever ends it; then wait if it brought nothing."""
+        """Yield the events of one subscription, then wait if it had none."""
         after, is_certain, failure = self.seen, None, None
         try:
             async with aclosing(self._read(Operation.SUBSCRIBE, SubscribeRequest(id=self._named()))) as events:
@@ -201,19 +208,19 @@ class TaskSubscription:
             if self.seen is None and (told := await self._look()) is not None:
                 yield told
             if self.state in INTERRUPTED:
-                self.is_over = True  # it waits for its caller, and so does whoever ended the stream in good order
+                self.is_over = True  # it waits for its caller: the agent ended the stream properly
         if not self.is_over:
             await self._interrupted(failure, is_progress=is_certain is not None)
 
     async def _interrupted(self, failure: Unreachable | AccordError | None, *, is_progress: bool) -> None:
-        """Decide how to go on after a subscription that ended before the task did."""
+        """Choose how to continue after a subscription that ended before the task did."""
         match failure:
             case None if is_progress:
                 return
             case None:
                 await self._pause(StreamBroken(_CUT_MESSAGE))
             case StreamBroken() if self.seen is None and not is_progress:
-                self._subscribes = False  # some agents end the stream of a task that has ended without a word
+                self._subscribes = False  # some agents end the stream of an ended task without an event
             case TimedOut(was_sent=True):
                 await self._knock()
             case Unreachable() | RateLimited() | AgentUnavailable():
@@ -222,10 +229,10 @@ class TaskSubscription:
             case InternalError() if self.seen is not None:
                 await self._pause(failure)
             case _:
-                self._subscribes = False  # the task has ended, or the agent offers none: looking at it tells
+                self._subscribes = False  # the task has ended, or the agent has no subscriptions: a read shows which
 
     async def _knock(self) -> None:
-        """Make sure that an agent is still there whose stream was silent for long, as that of a long task may be."""
+        """Check that an agent is reachable after a long silence, which is normal for a long task."""
         try:
             await self._peer.ask(Operation.GET, GetRequest(id=self._named()))
         except Unreachable as error:
@@ -234,7 +241,7 @@ class TaskSubscription:
             self._failures = 0
 
     async def _polled(self) -> Events:
-        """Yield the task if it has changed, and wait a little longer each time that it has not."""
+        """Yield the task if it has changed. Each unchanged poll lengthens the interval."""
         told = await self._look()
         if told is not None:
             self._poll = self._peer.retries.first_poll_seconds
@@ -245,10 +252,10 @@ class TaskSubscription:
             await self._peer.sleep(self._poll)
             self._poll = min(self._poll * 1.5, self._peer.retries.most_poll_seconds)
 
-    # --- one stream, one look -------------------------------------------------------------------------------------
+    # --- one stream, one read -------------------------------------------------------------------------------------
 
     async def _read(self, operation: Operation, request: SendRequest | SubscribeRequest) -> Events:
-        """Yield the events of one stream, without those that were seen before."""
+        """Yield the events of one stream, without those already seen."""
         peer, after = self._peer, self.seen
         self._link = peer.link
         skips = after if peer.numbers_events and after is not None else -1
@@ -257,7 +264,7 @@ class TaskSubscription:
         async with aclosing(following) as events:  # type: ignore[type-var]  # every link's stream is a generator
             async for event in events:
                 if event.seq < skips and (is_first or isinstance(event.body, Task)):
-                    skips = -1  # the agent's store went back in time, and its log is shorter than what was seen
+                    skips = -1  # the agent's store was restored from a backup: its log is shorter than what was seen
                 is_first = False
                 if event.seq <= skips:
                     self.is_over = self._rests(event)
@@ -270,7 +277,7 @@ class TaskSubscription:
                 yield event
 
     async def _look(self) -> Event | None:
-        """Return the task as an event if it is not as it was at the last look."""
+        """Return the task as an event if it has changed since the last read."""
         try:
             task: Task = await self._peer.ask(Operation.GET, GetRequest(id=self._named()))
         except Unreachable as error:
@@ -283,7 +290,7 @@ class TaskSubscription:
         return self._made(task)
 
     def _is_certain(self, event: Event, after: int | None) -> bool:
-        """Whether a subscription that begins with this event leaves no gap after what was told, and repeats nothing."""
+        """Whether a subscription that begins with this event has neither a gap nor a repetition."""
         if isinstance(event.body, Task):
             return True
         if not self._link.resumable or (after is not None and event.seq < after):
@@ -293,13 +300,13 @@ class TaskSubscription:
         return self._peer.numbers_events or event.seq == after + 1
 
     def _rests(self, event: Event) -> bool:
-        """Whether the task, as a subscription begins with it, is as it was when nothing more was expected of it."""
+        """Whether a subscription's first task still has the status that ended the last one."""
         return isinstance(event.body, Task) and self._until is not None and event.body.status == self._until
 
-    # --- what is known --------------------------------------------------------------------------------------------
+    # --- recorded state -------------------------------------------------------------------------------------------
 
     def _tell(self, event: Event) -> Event:
-        """Remember where the task stands after an event of its log, and return the event as it is to be told."""
+        """Record the task's state after a log event, and return the event with the number to report."""
         if self._link.resumable:
             self.seen = self._last = event.seq
         else:
@@ -311,20 +318,20 @@ class TaskSubscription:
         return event
 
     def _told_anew(self, event: Event) -> Event | None:
-        """Return an event of a subscription, unless it is the task as it was told of a moment ago."""
+        """Return an event of a subscription, or None if it repeats the task of the last read."""
         told = self._tell(event)
         return None if isinstance(told.body, Task) and told.body == self._looked else told
 
     def _made(self, answer: Task | Message) -> Event:
-        """Return an event that is no entry of a log: an answer, or the task as it was found.
+        """Return an event for an answer or a read task, which has no number in the log.
 
-        Nobody knows which events such a task includes, so what follows has to begin with the task again.
+        Which events such a task includes is unknown, so the next stream must begin with the task again.
         """
         self.seen = None
         was_bare, self._is_bare = self._is_bare, False
         self._note(answer)
         if was_bare and isinstance(answer, Task) and self._peer.begins_by_sending and not self.is_over:
-            # There the subscription may tell all of it from the first event on, so that much is left to it.
+            # In this dialect the subscription may replay everything from the first event, so the answer leaves it out.
             self._is_bare = self._looked is None
             status = TaskStatus(state=TaskState.SUBMITTED, timestamp=answer.status.timestamp)
             answer = replace(answer, status=status, artifacts=(), history=())
@@ -357,7 +364,7 @@ class TaskSubscription:
         return self.task_id
 
     async def _pause(self, error: Exception) -> None:
-        """Wait before the next try, or raise what the last one ended in, if there were too many without progress."""
+        """Wait before the next attempt, or raise the last error after too many attempts without progress."""
         retries = self._peer.retries
         delay = retries.delay(self._failures, error) if self._failures < retries.following else None
         if delay is None:

@@ -1,6 +1,7 @@
-"""The text of an agent's answer, whole or as it is streamed.
+"""The text of an agent's answer, whole or streamed.
 
-Every part of every artifact counts (C-07), data as JSON. Files are left to the caller, who has `Said.raw`.
+Every part of every artifact counts (C-07), data as JSON. Files are not included: the caller reads them from
+`Said.raw`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,15 +24,20 @@ from accord.protocol import codec
 from accord.protocol.lifecycle import INTERRUPTED
 
 FAILED_STATES = frozenset({TaskState.FAILED, TaskState.REJECTED})
-"""Ends that are not what the caller wanted, nor what it asked for by cancelling."""
+"""States of tasks that ended without success, except canceled ones."""
 
 _STATES_WITH_TEXT = INTERRUPTED | FAILED_STATES
-"""States whose message says something that the artifacts do not: a question, or a reason. That of a finished task often
-only repeats them."""
+"""States whose message adds a question or a reason to the artifacts.
+
+The message of a completed task often only repeats them.
+"""
 
 
 class Said(Struct, frozen=True, kw_only=True):
-    """An agent's answer: its text, and `raw` with everything. A message without a task counts as completed."""
+    """An agent's answer: its text, and the task or message in `raw`.
+
+    A message without a task counts as completed.
+    """
 
     task_id: str | None
     context_id: str | None
@@ -41,7 +47,7 @@ class Said(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, answer: Task | Message) -> "Said":
-        """Read an answer."""
+        """Create it from a task or message."""
         if isinstance(answer, Task):
             found = (answer.id, answer.status.state)
         else:
@@ -51,17 +57,17 @@ class Said(Struct, frozen=True, kw_only=True):
 
     @property
     def has_failed(self) -> bool:
-        """Whether the agent could not, or would not, do it; `text` ends with its reason."""
+        """Whether the task failed or was rejected. `text` ends with the reason."""
         return self.status in FAILED_STATES
 
     @property
     def is_question(self) -> bool:
-        """Whether the task waits for its caller; `text` ends with what it asks."""
+        """Whether the task waits for its caller. `text` ends with the question."""
         return self.status in INTERRUPTED
 
 
 def text_of(answer: Task | Message) -> str:
-    """Return what an answer says: its artifacts, then what its status adds to them; else its last message."""
+    """Return the text of an answer: its artifacts and its status message, else its last message."""
     if isinstance(answer, Message):
         return _text(answer.parts)
     made = [text for artifact in answer.artifacts if (text := _text(artifact.parts))]
@@ -78,7 +84,7 @@ def _status_text(status: TaskStatus, *, is_alone: bool) -> str:
 
 
 def _last_message_text(history: tuple[Message, ...]) -> str:
-    """Return the last message of the agent: some servers keep the answer nowhere else."""
+    """Return the agent's last message. Some servers store the answer only there."""
     return _text(history[-1].parts) if history and history[-1].role is Role.AGENT else ""
 
 
@@ -88,9 +94,9 @@ def _text(parts: Iterable[Part]) -> str:
 
 
 class _ArtifactText:
-    """One artifact's text as it grows: chunks of text follow each other, data stands on lines of its own.
+    """The growing text of one artifact: text chunks are joined, data is on separate lines.
 
-    `ahead` is what was already told of an artifact that is being made anew, until it says something new.
+    `ahead` is the already reported text of an artifact that is being replaced, until the new text differs.
     """
 
     def __init__(self, ahead: str | None = None) -> None:
@@ -114,18 +120,18 @@ class _ArtifactText:
 
     @property
     def text(self) -> str:
-        """Everything so far."""
+        """The text so far."""
         if len(self._said) > 1:
             self._said = ["".join(self._said)]
         return self._said[0] if self._said else ""
 
 
 class StreamedText:
-    """The text of a stream: what each event adds to what was already said.
+    """The text of a stream: the text that each event adds.
 
-    Where nothing was cut or replaced, all pieces together are `text_of` the task at its end. What was said cannot be
-    taken back: an artifact that is made anew, whole or in chunks, adds what goes beyond what was said of it, unless it
-    says something else; then it is said from its beginning.
+    If nothing was cut or replaced, the pieces together equal `text_of` the task at its end. Reported text cannot be
+    withdrawn. An artifact that is replaced, whole or in chunks, adds only the text beyond the reported text. If its
+    text differs, it is reported from its beginning.
     """
 
     def __init__(self) -> None:
@@ -134,7 +140,7 @@ class StreamedText:
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing has been said yet."""
+        """Whether no text has been reported yet."""
         return self._last is None
 
     def add(self, body: EventBody) -> Iterator[str]:
@@ -154,7 +160,7 @@ class StreamedText:
                 yield from self._alone(_text(body.parts))
 
     def end(self, task: Task) -> Iterator[str]:
-        """Yield what a task says that has ended in silence: its message, perhaps, or what it said before."""
+        """Yield the text of an ended task if its stream had none."""
         if self.is_silent:
             yield from self._alone(text_of(task))
 
@@ -177,14 +183,14 @@ class StreamedText:
             yield self._placed(artifact.artifact_id, piece)
 
     def _beyond(self, lines: _ArtifactText) -> str:
-        """Return what an artifact says that was not told of it before."""
+        """Return the part of an artifact's text that was not reported yet."""
         told, text = lines.ahead or "", lines.text
         if told.startswith(text) and told != text:
             return ""
         lines.ahead = None
         if text.startswith(told):
             return text[len(told) :]
-        self._last = ""  # something else, so on a line of its own
+        self._last = ""  # different text, so on a separate line
         return text
 
     def _status(self, status: TaskStatus) -> Iterator[str]:
@@ -196,6 +202,6 @@ class StreamedText:
             yield self._placed("", text)
 
     def _placed(self, source: str, piece: str) -> str:
-        """Return a piece, on a new line if the last one came from elsewhere."""
+        """Return a piece, on a new line if the last piece had another source."""
         last, self._last = self._last, source
         return piece if last in (None, source) else f"\n{piece}"

@@ -1,7 +1,7 @@
 """The agents and the workflow of `accord demo`, and their pace.
 
-They need no network, no key and no model, and answer the same words alike. They are nothing to build upon: `accord.cli`
-serves them, and what they do is what any agent may.
+They need no network, no key and no model, and their answers do not vary. They are examples, not a base for other
+code. `accord.cli` serves them, and they use only the public interface for agents.
 """
 
 import asyncio
@@ -11,22 +11,22 @@ from importlib.util import find_spec
 from pathlib import Path
 
 WORD_SECONDS = 0.06
-"""About a thousand words a minute: quick to read, slow enough to be seen coming."""
+"""Seconds per word: about a thousand words a minute, readable and visibly streamed."""
 
 
 class Pace:
-    """How many times faster than life."""
+    """The speed of the demo, as a factor of real time."""
 
     speed = 1.0
 
 
 async def pause(seconds: float) -> None:
-    """Let some time pass, as if something were being done."""
+    """Wait, to simulate work."""
     await asyncio.sleep(seconds / Pace.speed)
 
 
 async def type_text(text: str) -> AsyncIterator[str]:
-    """Yield a text in the pieces in which a model would say it."""
+    """Yield a text in pieces, like a model."""
     for word in re.findall(r"\S+\s*|\s+", text):
         await pause(WORD_SECONDS)
         yield word
@@ -39,20 +39,20 @@ AGENTS = (
     "accord.demo.agents:planner",
     "accord.demo.agents:releases",
 )
-"""Those that are always there, the default one first."""
+"""The agents that are always served, the default first."""
 
 GRAPH_AGENT = "accord.demo.trip:trip"
-"""A graph of LangGraph's, where that is installed."""
+"""A LangGraph graph, served if LangGraph is installed."""
 
 WORKFLOW = Path(__file__).parent / "ship.yaml"
 
 REMOTE_AGENT = "accord.demo.agents:warehouse"
-"""The agent of the other server, which this one reaches over A2A and hears from by webhook."""
+"""The agent of the second server, which the first calls over A2A and which reports by webhook."""
 
 REMOTE_AGENT_NAME = "Warehouse"
 
 
 def targets() -> tuple[str, ...]:
-    """Return what is served here."""
+    """Return the served targets."""
     graph = (GRAPH_AGENT,) if find_spec("langgraph") is not None else ()
     return (*AGENTS, *graph, str(WORKFLOW))

@@ -41,7 +41,7 @@ BILLING_SKILL = AgentSkill(
 
 @agent(name="Billing", description="Refunds payments, after asking whose and how much.", skills=[BILLING_SKILL])
 async def billing(ctx: Context) -> AsyncIterator[Any]:
-    """Ask, do it once, and say so."""
+    """Ask for the account and the amount, refund once, and report it."""
     answer = await ctx.ask("Which account, and how much? Refunds go up to 500 EUR.", metadata={SCHEMA: REFUND_FORM})
     account, amount, notifies = refund_request(answer.data, answer.text)
     await ctx.status(f"Refunding {amount:.2f} EUR to {account}")
@@ -52,7 +52,7 @@ async def billing(ctx: Context) -> AsyncIterator[Any]:
 
 
 def refund_request(data: Any, text: str) -> tuple[str, float, bool]:
-    """Return what is to be refunded: what a form says, or what can be made of words."""
+    """Return account, amount and notification of a refund, from the form or from the text."""
     said = data if isinstance(data, dict) else {}
     account = said.get("account") or next((one for one in ACCOUNTS if one.lower() in text.lower()), ACCOUNTS[0])
     stated = said.get("amount")
@@ -80,7 +80,7 @@ RELEASES_SKILL = AgentSkill(
 
 @agent(name="Releases", description="Deploys to production, but not without a yes.", skills=[RELEASES_SKILL])
 async def releases(ctx: Context) -> AsyncIterator[str]:
-    """Check, ask, roll out."""
+    """Check, ask for approval, and roll out to each region."""
     await ctx.status("Checking what would change")
     await ctx.step("check", pause, 1.2)
     wish = ctx.text.strip().rstrip(".") or "Deploy the newest version"
@@ -121,7 +121,7 @@ WAREHOUSE_SKILL = AgentSkill(
 
 @agent(name="Warehouse", description="Picks, packs and ships orders, on a server of its own.", skills=[WAREHOUSE_SKILL])
 async def warehouse(ctx: Context) -> AsyncIterator[Any]:
-    """Do one stage after the other, each once."""
+    """Run each stage once, in order."""
     for stage in STAGES:
         await ctx.status(stage)
         await ctx.step(stage, pause, 2.0)

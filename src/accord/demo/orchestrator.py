@@ -25,7 +25,7 @@ CallWebhook = Callable[["OrchestratorJob"], Awaitable[None]]
 
 @dataclass
 class OrchestratorJob:
-    """One task: what was asked, where it stands, and who wants to know."""
+    """One task: its text, state, results and webhook."""
 
     text: str
     context_id: str
@@ -41,7 +41,7 @@ class OrchestratorJob:
         self.state, self.changed_at = state, datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
     def as_task(self) -> dict[str, Any]:
-        """The task as A2A 0.3 writes it."""
+        """Return the task in the form of A2A 0.3."""
         status: dict[str, Any] = {"state": self.state, "timestamp": self.changed_at}
         if self.reason:
             said = [{"kind": "text", "text": self.reason}]
@@ -54,10 +54,10 @@ class OrchestratorJob:
 
 
 class Orchestrator:
-    """Plans jobs for a message and does them one after the other."""
+    """Plans jobs for a message and runs them one after the other."""
 
     def __init__(self, call_webhook: CallWebhook, *, seconds: float = 1.0) -> None:
-        """Take so long for each job."""
+        """Spend `seconds` on each job."""
         self._call_webhook = call_webhook
         self._seconds = seconds
         self._by_message: dict[str, OrchestratorJob] = {}
@@ -65,7 +65,7 @@ class Orchestrator:
         self.tasks: dict[str, OrchestratorJob] = {}
 
     def begin(self, message: dict[str, Any], webhook: dict[str, Any] | None) -> OrchestratorJob:
-        """Accept a message; the same one twice is one task."""
+        """Accept a message. A duplicate returns the same task."""
         known = self._by_message.get(message["messageId"])
         if known is not None:
             return known
@@ -77,20 +77,20 @@ class Orchestrator:
         return job
 
     async def cancel(self, job: OrchestratorJob) -> None:
-        """Stop what is left of a task."""
+        """Cancel a task and its remaining jobs."""
         if job.state not in FINAL_STATES:
             job.move("canceled")
             self._working[job.id].cancel()
             await self._call_webhook(job)
 
     async def close(self) -> None:
-        """Stop everything."""
+        """Cancel all tasks."""
         for task in self._working.values():
             task.cancel()
         await asyncio.gather(*self._working.values(), return_exceptions=True)
 
     async def _execute(self, job: OrchestratorJob) -> None:
-        """Do a task's jobs, then tell whoever wants to know; one that says `fail` fails."""
+        """Run a task's jobs, then call its webhook. A job whose name contains `fail` fails."""
         job.move("working")
         for name in plan(job.text):
             await asyncio.sleep(self._seconds)
@@ -105,7 +105,7 @@ class Orchestrator:
 
 
 def plan(text: str) -> list[str]:
-    """Return the jobs of a message: one for each line or each part between semicolons."""
+    """Return the jobs of a message: one for each line, or each part between semicolons."""
     return [part.strip() for part in re.split(r"[\n;]+", text) if part.strip()] or ["nothing"]
 
 
@@ -120,7 +120,7 @@ class RpcRefusal(Exception):
     """A request that is answered with an error."""
 
     def __init__(self, code: int, message: str) -> None:
-        """Say what is wrong."""
+        """Store the error code and the message."""
         super().__init__(message)
         self.code = code
 
@@ -129,14 +129,14 @@ class OrchestratorApp:
     """The ASGI application."""
 
     def __init__(self, url: str, *, seconds: float = 1.0) -> None:
-        """Answer at `url`; each job takes so many seconds."""
+        """Serve at `url`. Each job takes `seconds`."""
         self.url = url.rstrip("/")
         self.orchestrator = Orchestrator(self._call_webhook, seconds=seconds)
         self._session: aiohttp.ClientSession | None = None
         self._methods = {"message/send": self._send, "tasks/get": self._get, "tasks/cancel": self._cancel}
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        """Answer one request, or start and stop."""
+        """Answer one request, or handle startup and shutdown."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http" and scope["method"] == "GET" and scope["path"] in CARD_PATHS:
@@ -155,7 +155,7 @@ class OrchestratorApp:
         await send({"type": "lifespan.shutdown.complete"})
 
     def card(self) -> dict[str, Any]:
-        """Who it is."""
+        """Return the agent card."""
         return {
             "protocolVersion": "0.3.0",
             "name": "Orchestrator",
@@ -190,7 +190,7 @@ class OrchestratorApp:
         return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
     async def _send(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Acknowledge a message; the work goes on by itself."""
+        """Acknowledge a message. The work continues in the background."""
         configuration = params.get("configuration") or {}
         return self.orchestrator.begin(params["message"], configuration.get("pushNotificationConfig")).as_task()
 
@@ -211,7 +211,7 @@ class OrchestratorApp:
     # --- the webhook ----------------------------------------------------------------------------------------------
 
     async def _call_webhook(self, job: OrchestratorJob) -> None:
-        """Tell whoever asked for it how a task ended, until it is heard."""
+        """Report a task to its webhook, with retries until it accepts."""
         if not job.webhook or self._session is None:
             return
         headers = {"Authorization": f"Bearer {job.webhook.get('token', '')}"}
@@ -243,7 +243,7 @@ async def _answer(send: Any, status: int, value: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Serve until a signal comes."""
+    """Serve until a signal arrives."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--port", type=int, default=9999)
     options.add_argument("--seconds", type=float, default=1.0, help="how long each job takes")

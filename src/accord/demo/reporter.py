@@ -19,7 +19,7 @@ TEAL, GREY, PAPER = "#0d9488", "#71717a", "#ffffff"
 
 
 class Week(Struct, frozen=True):
-    """What was asked about a topic in a week, how much of it was left open, and how long an answer took."""
+    """A topic's figures for one week: questions, open questions, and minutes until an answer."""
 
     week: int
     questions: int
@@ -28,7 +28,7 @@ class Week(Struct, frozen=True):
 
 
 def weeks_of(topic: str) -> list[Week]:
-    """Return some weeks of a topic: slowly more of everything, and better towards the end."""
+    """Return weeks of figures for a topic: growing, and improving towards the end."""
     seed = crc32(topic.strip().lower().encode())
     found = []
     for number in range(WEEKS):
@@ -39,7 +39,7 @@ def weeks_of(topic: str) -> list[Week]:
 
 
 def chart(topic: str, weeks: list[Week]) -> str:
-    """Return the questions of each week as bars."""
+    """Return an SVG bar chart of the questions of each week."""
     most = max(week.questions for week in weeks)
     step = (WIDTH - LEFT - 24) / len(weeks)
     bars = "".join(_bar(LEFT + at * step, step, week, most) for at, week in enumerate(weeks))
@@ -74,7 +74,7 @@ OPENER = re.compile(
     r"(\s+(report|summary|article|text|something))?(\s+(about|on|of))?|summari[sz]e)(\s+|$)",
     re.IGNORECASE,
 )
-"""How people begin when they want a report; what comes after it is the topic."""
+"""The usual openings of a request for a report. The topic follows."""
 
 SKILL = AgentSkill(
     id="report",
@@ -94,7 +94,7 @@ SKILL = AgentSkill(
     on_crash="resume",
 )
 async def reporter(ctx: Context) -> None:
-    """Read, write, draw."""
+    """Read figures, write the sections, and draw a chart."""
     topic = topic_of(ctx.text)
     weeks = weeks_of(topic)
     await ctx.step("read", _read, ctx, topic)
@@ -108,14 +108,14 @@ async def reporter(ctx: Context) -> None:
 
 
 def topic_of(text: str) -> str:
-    """Return what a report is wanted about, as it would be said in a sentence."""
+    """Return the topic of a requested report, as part of a sentence."""
     said = " ".join(text.split()).rstrip(" .!?")
     found = OPENER.sub("", said, count=1)
     return found[:1].lower() + found[1:] if found.lower().startswith(ARTICLES) else found or TOPIC
 
 
 def sections(topic: str, weeks: list[Week]) -> list[tuple[str, str]]:
-    """Return the report, section by section."""
+    """Return the titles and texts of the report's sections."""
     first, last = weeks[0], weeks[-1]
     growth = round(100 * (last.questions / first.questions - 1))
     worst = max(weeks, key=lambda week: week.open)
@@ -147,7 +147,7 @@ def sections(topic: str, weeks: list[Week]) -> list[tuple[str, str]]:
 
 
 def titled(topic: str) -> str:
-    """Return a topic as a title has it."""
+    """Return a topic as a title."""
     return topic[:1].upper() + topic[1:]
 
 
@@ -158,7 +158,7 @@ async def _read(ctx: Context, topic: str) -> None:
 
 
 async def _write(ctx: Context, written: str, text: str) -> None:
-    """Add a section to what is written; what a lost run has said of it is taken back."""
+    """Append a section to the written text. Chunks of a crashed execution are replaced."""
     said = next((one.parts for one in ctx.task.artifacts if one.artifact_id == answer_id(ctx)), ())
     if text_of(said) != written:
         await ctx.artifact(Part(text=written, media_type="text/markdown"), id=answer_id(ctx), last_chunk=False)

@@ -24,14 +24,14 @@ class Trip(TypedDict, total=False):
 
 
 def find(state: Trip) -> Trip:
-    """Look for a city in what was said."""
+    """Find a city in the message, or ask for one."""
     said = str(state["messages"][-1].text).lower()
     known = next((city for city in CITIES if city.lower() in said), "")
     return {"city": known or str(interrupt(f"Which city: {', '.join(CITIES)}?"))}
 
 
 def plan(state: Trip) -> Trip:
-    """Make a plan of three days."""
+    """Plan three days."""
     city = state["city"].strip().title()
     get_stream_writer()({"step": "plan", "city": city})
     days = CITIES.get(city, ("a walk", "a museum", "a long dinner"))
@@ -40,7 +40,7 @@ def plan(state: Trip) -> Trip:
 
 
 def book(state: Trip) -> Trip:
-    """Book it, if that is wanted."""
+    """Book the trip if it is approved."""
     answer = interrupt({"question": f"Book three days in {state['city']}?", "approval": True})
     said = answer.get("approved") if isinstance(answer, dict) else str(answer).strip().lower() in ("yes", "y", "ok")
     return {"messages": [AIMessage("It is booked." if said else "Nothing was booked.")]}

@@ -1,8 +1,8 @@
 """Outgoing HTTP requests to servers that callers name, checked and bounded.
 
-A request goes only to addresses that the policy allows (`policy`), and the connection is made to the address that was
-checked (`connector`). It follows no redirect, keeps no cookies and uses no proxy of the environment. It knows nothing
-of A2A: webhooks, key sets and cards of other servers are fetched through it by the layers above.
+A request is sent only to addresses that the policy allows (`policy`), and the connection is made to the address that
+was checked (`connector`). It follows no redirect, keeps no cookies and uses no proxy of the environment. It is
+independent of A2A: the layers above use it to call webhooks and to fetch key sets and cards of other servers.
 """
 
 import asyncio
@@ -32,19 +32,20 @@ Resolve = Callable[[str], Awaitable[list[str]]]
 """Returns the addresses of a name, or raises OSError."""
 
 AddressInfo = tuple[Any, ...]
-"""Family, type, protocol, name and socket address, as `socket.getaddrinfo` gives them."""
+"""Family, type, protocol, name and socket address, as returned by `socket.getaddrinfo`."""
 
 THREADS = 256
-"""Names looked up at once: as many as there are deliveries of webhooks (`engine.webhook_delivery.CLAIM`), so that slow
-names of one caller take no thread from another. They start as needed, apart from the threads that agents and files
-share."""
+"""Maximum concurrent name lookups: one per concurrent webhook delivery (`engine.webhook_delivery.CLAIM`), so that
+one caller's slow names do not block another's. The threads start as needed and are separate from those of agents and
+files.
+"""
 
 
 class SystemResolver:
-    """Looks names up as the system does."""
+    """Resolves names with the operating system's resolver."""
 
     def __init__(self) -> None:
-        """Start nothing yet: threads are made as they are needed."""
+        """Create the thread pool. Its threads start as needed."""
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="accord-names")
 
     async def __call__(self, name: str) -> list[str]:
@@ -54,7 +55,7 @@ class SystemResolver:
         return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
     def close(self) -> None:
-        """Stop, without waiting for answers that nobody wants any more."""
+        """Stop without waiting for pending lookups."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -63,13 +64,13 @@ USER_AGENT = f"accord/{version('accord')}"
 
 TOTAL_SECONDS = 30.0
 CONNECT_SECONDS = 10.0
-"""A2A asks for 10 to 30 seconds for a webhook (4.3.3)."""
+"""Connection timeout. A2A requires 10 to 30 seconds for a webhook (4.3.3)."""
 
 NO_LIMIT = 0
-"""Connections that aiohttp's connector takes as any number."""
+"""The value by which aiohttp's connector means unlimited connections."""
 
 MAX_BYTES = 64 * 1024
-"""How much of an answer is read unless somebody asks for more."""
+"""Default maximum size of a reply's body, in bytes."""
 
 
 NO_ADDRESS = "The host's name has no public address"
@@ -78,11 +79,11 @@ log = logging.getLogger("accord.outbound")
 
 
 class HostUnreachable(Exception):
-    """There was no answer, and why; there may be one later."""
+    """A server did not answer. A later attempt may succeed. The message contains the reason."""
 
 
 class OutboundReply(Struct, frozen=True, kw_only=True):
-    """What a server said; `is_whole` if nothing of its body is missing. The case of header names does not matter."""
+    """A server's reply. `is_whole` is true if no part of its body is missing. Header names are case-insensitive."""
 
     status: int
     headers: Mapping[str, str]
@@ -91,7 +92,7 @@ class OutboundReply(Struct, frozen=True, kw_only=True):
 
 
 class OutboundStream(Struct, frozen=True, kw_only=True):
-    """An answer whose body is still to come, and is read as it comes."""
+    """A reply whose body is read as it arrives."""
 
     status: int
     headers: Mapping[str, str]
@@ -104,7 +105,7 @@ class OutboundStream(Struct, frozen=True, kw_only=True):
 
 
 class Outbound:
-    """Asks servers that strangers name."""
+    """Sends requests to servers that callers name."""
 
     def __init__(
         self,
@@ -115,7 +116,7 @@ class Outbound:
         total_seconds: float = TOTAL_SECONDS,
         opens: Callable[[AddressInfo], socket.socket] | None = None,
     ) -> None:
-        """Ask what `policy` allows; nothing is opened before the first request."""
+        """Send requests that `policy` allows. No connection is opened before the first request."""
         self._policy = policy or Policy()
         self._names = SystemResolver()
         self._resolve = resolve or self._names
@@ -139,7 +140,7 @@ class Outbound:
             await session.close()
 
     def check(self, url: str) -> None:
-        """Raise Refused for a URL that may not be asked, whatever its name turns out to mean."""
+        """Raise TargetRefused for a URL that may not be requested, without resolving its name."""
         self._policy.target(url)
 
     async def request(
@@ -152,11 +153,11 @@ class Outbound:
         max_bytes: int = MAX_BYTES,
         body_seconds: float | None = None,
     ) -> OutboundReply:
-        """Send a request and return the answer with so much of its body at most; 0 does not wait for a body.
+        """Send a request and return the reply with at most `max_bytes` of its body. 0 does not wait for a body.
 
-        With `body_seconds` the answer counts as soon as its head is there: the body is what comes in that time. Raises
-        Refused for a URL that may not be asked, and Unreachable if its name has no public address or no answer comes in
-        time.
+        With `body_seconds` the reply is accepted after its head, with the bytes of the body that arrive in that
+        time. Raises TargetRefused for a URL that may not be requested. Raises HostUnreachable if its name has no
+        public address or the reply does not arrive in time.
         """
         async with self.open(method, url, headers=headers, body=body, seconds=self._total_seconds) as answer:
             if body_seconds is None:
@@ -175,16 +176,16 @@ class Outbound:
         body: bytes | None = None,
         seconds: float | None = None,
     ) -> AsyncIterator[OutboundStream]:
-        """Send a request and give its answer, to be read as it comes, for so many seconds at most.
+        """Send a request and yield its reply for streaming, for at most `seconds`.
 
-        Raises what `request` does, also in the middle of an answer.
+        Raises the same errors as `request`, also in the middle of a reply.
         """
-        if not self._sessions:  # it takes longer to load than all of a server, so who asks nobody does without
+        if not self._sessions:  # aiohttp imports slowly, so only the first request does
             await asyncio.to_thread(import_module, "accord.outbound.connector")
         import aiohttp
 
         target = self._policy.target(url)
-        data = None if body is None else BytesIO(body)  # a stream, so that megabytes do not hold up the loop
+        data = None if body is None else BytesIO(body)  # a stream, so that megabytes do not block the loop
         try:
             async with (
                 asyncio.timeout(seconds),
@@ -201,9 +202,9 @@ class Outbound:
             raise HostUnreachable(_reason(error)) from error
 
     def _session(self, target: Target) -> "aiohttp.ClientSession":
-        """Return the connections to trusted hosts or those to all others: neither can lend the other an address."""
+        """Return the session for trusted hosts or for all others. They share no connections."""
         found = self._sessions.get(target.is_trusted)
-        if found is None:  # it belongs to the loop that runs, which there is only now
+        if found is None:  # created here because it belongs to the running loop
             found = self._sessions[target.is_trusted] = self._open(is_trusted=target.is_trusted)
         return found
 
@@ -213,13 +214,13 @@ class Outbound:
         from accord.outbound.connector import checked_connector
 
         return aiohttp.ClientSession(
-            # The caller bounds its requests: a limit here would let one caller wait for another's host.
+            # The caller limits its requests: a limit here would let one caller wait for another's host.
             connector=checked_connector(
                 self._resolve, is_trusted=is_trusted, tls=self._tls, opens=self._opens, limit=NO_LIMIT
             ),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),
-            # Without compression: a few bytes could become more than memory holds.
+            # Without compression: a few bytes could expand beyond the memory.
             headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
             auto_decompress=False,
             trust_env=False,
@@ -229,7 +230,7 @@ class Outbound:
 
 
 async def _read_bounded(content: "aiohttp.StreamReader", max_bytes: int) -> tuple[bytes, bool]:
-    """Return the first bytes of a body, and whether they are all."""
+    """Return the first bytes of a body, and whether it is complete."""
     found = bytearray()
     while max_bytes and len(found) <= max_bytes and (piece := await content.read(max_bytes + 1 - len(found))):
         found += piece
@@ -237,7 +238,7 @@ async def _read_bounded(content: "aiohttp.StreamReader", max_bytes: int) -> tupl
 
 
 async def _glimpse(content: "aiohttp.StreamReader", max_bytes: int, seconds: float) -> tuple[bytes, bool]:
-    """Do the same with what comes in time; a body that does not come, or breaks off, is no body."""
+    """Return the bytes that arrive in time. A body that times out or breaks off counts as empty."""
     import aiohttp
 
     try:
@@ -248,7 +249,7 @@ async def _glimpse(content: "aiohttp.StreamReader", max_bytes: int, seconds: flo
 
 
 def _reason(error: Exception) -> str:
-    """Say why there is no answer, without addresses: who asked for the request may be told."""
+    """Return the reason for a missing reply, without addresses, because the caller may see it."""
     import aiohttp
 
     match error:

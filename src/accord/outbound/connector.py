@@ -1,7 +1,7 @@
 """aiohttp connections to checked addresses only.
 
-A name is resolved once, its addresses are checked, and the connection is made to them. There is no second look-up whose
-answer could differ (DNS rebinding). It is loaded with aiohttp by the first request.
+A name is resolved once, its addresses are checked, and the connection is made to them. A second lookup could
+return another answer (DNS rebinding), so none is made. The first request imports it together with aiohttp.
 """
 
 import socket
@@ -19,14 +19,14 @@ class CheckedResolver(AbstractResolver):
     """A resolver that answers only with addresses that may be connected to."""
 
     def __init__(self, resolve: Resolve, *, is_trusted: bool) -> None:
-        """Check what `resolve` finds; trusted hosts may be on a private network."""
+        """Check the results of `resolve`. Trusted hosts may be on a private network."""
         self._resolve = resolve
         self._is_trusted = is_trusted
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Return the addresses of a name; one that may not be connected to speaks against all of them."""
+        """Return the addresses of a name. Raises TargetRefused if any of them is not allowed."""
         addresses = await self._resolve(host)
         for address in addresses:
             if what := check_address(address, is_trusted=self._is_trusted):
@@ -44,16 +44,17 @@ class CheckedResolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Leave what looks names up to whoever made it."""
+        """Do nothing: the caller owns the resolver function."""
 
 
 IDLE_SECONDS = 4.0
-"""How long a connection is kept for the next request: most servers close theirs after five, and nobody can tell
-whether a POST that crosses that end has arrived."""
+"""How long an idle connection is kept, in seconds: most servers close theirs after five. A POST that meets the close
+may or may not have arrived.
+"""
 
 
 def open_socket(info: AddressInfo) -> socket.socket:
-    """Make a socket for an address."""
+    """Create a socket for an address."""
     family, kind, protocol, _, _ = info
     return socket.socket(family, kind, protocol)
 
@@ -66,10 +67,10 @@ def checked_connector(
     opens: Callable[[AddressInfo], socket.socket] | None = None,
     limit: int = 100,
 ) -> aiohttp.TCPConnector:
-    """Return what connects to checked addresses only; trusted hosts and others each have their own."""
+    """Return a connector to checked addresses only. Trusted hosts and others each have their own."""
 
     def checked(info: AddressInfo) -> socket.socket:
-        """Open a socket, unless an address came here some other way than through the checks before."""
+        """Open a socket. Checks the address again, in case it bypassed the resolver."""
         if what := check_address(info[4][0], is_trusted=is_trusted):
             raise PermissionError(f"not a public address: {what}")
         return (open_socket if opens is None else opens)(info)

@@ -1,9 +1,9 @@
 """URLs and addresses that outgoing requests may reach.
 
 The policy allows https to public hosts, and the hosts that the operator trusts. It resolves no names: `connector`
-checks the addresses of a name when it connects, because they may change at any time. The URL parser is the one that
-connects, so both read a URL alike. The table of addresses is ours because `ipaddress.is_global` differs between patch
-releases of Python and allows multicast.
+checks the addresses of a name when it connects, because they may change at any time. The URL parser is also the
+connection's, so both interpret a URL alike. The table of addresses is our own because `ipaddress.is_global` differs
+between patch releases of Python and allows multicast.
 """
 
 import re
@@ -20,10 +20,10 @@ Address = IPv4Address | IPv6Address
 
 
 class Range(NamedTuple):
-    """Addresses that are not public, and what they are.
+    """A range of addresses that are not public, and its meaning.
 
-    `is_private` ones may be an operator's own machines: a host that the operator trusts may have them. The others have
-    no machine behind them that wants requests, or one that hands out the credentials of a cloud.
+    `is_private` addresses may be an operator's own machines, so a trusted host may have them. The others have no
+    machine that serves requests, or a service that returns the credentials of a cloud.
     """
 
     network: IPv4Network | IPv6Network
@@ -66,16 +66,17 @@ RANGES: tuple[Range, ...] = (
     _range("2001:db8::/32", "for documentation"),
     _range("3fff::/20", "for documentation"),
     _range("2002::/16", "a tunnel's (6to4)"),
-    # Of what is left only 2000::/3 is given to anybody.
+    # Of the remaining addresses only 2000::/3 is assigned.
     _range("::/3", "not assigned, or an IPv4 address in disguise"),
     _range("4000::/2", "not assigned"),
     _range("8000::/1", "not assigned"),
 )
-"""Everything that is not public; the first row that has an address is what it is."""
+"""All ranges that are not public. The first range that contains an address determines its meaning."""
 
 _EMBEDDING = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
-"""IPv4 mapped into IPv6, and NAT64, whose resolvers answer so for every host that has only IPv4: what counts is the
-address inside. Older disguises have no host that wants requests, so the table refuses them whole."""
+"""IPv4 mapped into IPv6, and NAT64, whose resolvers return it for every host that has only IPv4. The embedded
+address is checked. No public host uses the older embeddings, so the table refuses their whole ranges.
+"""
 
 
 def find_special_range(address: Address) -> Range | None:
@@ -86,7 +87,7 @@ def find_special_range(address: Address) -> Range | None:
 
 
 def check_address(address: str, *, is_trusted: bool = False) -> str | None:
-    """Return what speaks against connecting to an address, or None; a trusted host may be on a private network."""
+    """Return the reason not to connect to an address, or None. A trusted host may be on a private network."""
     try:
         found = find_special_range(ip_address(address))
     except ValueError:
@@ -95,11 +96,13 @@ def check_address(address: str, *, is_trusted: bool = False) -> str | None:
 
 
 MAX_LENGTH = 2048
-"""Characters in a URL; what is longer is no address."""
+"""Maximum length of a URL, in characters."""
 
 FIRST_PORT = 1024
 USUAL_PORTS = frozenset({80, 443})
-"""Ports below `FIRST_PORT` belong to other protocols, some of which can be made to obey an HTTP body (mail, say)."""
+"""Ports below `FIRST_PORT` belong to other protocols. Some of them, such as mail, could obey commands in an HTTP
+body.
+"""
 
 _ODD = re.compile(r"[\x00-\x20\x7f\\]")
 _HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*")
@@ -107,29 +110,29 @@ _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 
 
 class TargetRefused(Exception):
-    """A request that may not be made, and why: asking again is of no use."""
+    """A request is not allowed, for the reason in the message. A retry does not help."""
 
 
 class Target(NamedTuple):
-    """A URL that may be asked; `is_trusted` if its host may be on a private network."""
+    """A URL that may be requested. `is_trusted` is true if its host may be on a private network."""
 
     url: "URL"
     is_trusted: bool
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """What may be asked besides https on public addresses.
+    """Targets that are allowed besides https on public addresses.
 
-    `allow_hosts` are trusted: plain http, any port and private networks are fine for them. An entry is a name, an
-    address, or `*.name` for every name below one. `allow_private` trusts every host, which is for development.
-    Link-local addresses and the like are refused even so: nothing there wants a request.
+    Hosts in `allow_hosts` are trusted: they may use plain http, any port and private networks. An entry is a name,
+    an address, or `*.name` for all names below it. `allow_private` trusts every host, for development. Link-local
+    and similar addresses are refused even so, because they serve no requests.
     """
 
     allow_private: bool = False
     allow_hosts: frozenset[str] = frozenset()
 
     def trusts(self, host: str) -> bool:
-        """Whether a host, as in a URL that was read, may be on a private network."""
+        """Whether the host of a parsed URL may be on a private network."""
         if self.allow_private:
             return True
         names = {_plain(entry) for entry in self.allow_hosts}
@@ -137,7 +140,7 @@ class Policy(Struct, frozen=True, kw_only=True):
         return host in names or any(f"*.{'.'.join(above[at:])}" in names for at in range(1, len(above)))
 
     def target(self, text: str) -> Target:
-        """Return what a URL names, or raise Refused."""
+        """Return the target of a URL, or raise TargetRefused."""
         url = _parse_url(text)
         host = url.raw_host or ""
         is_trusted = self.trusts(host)
@@ -149,8 +152,8 @@ class Policy(Struct, frozen=True, kw_only=True):
 
 
 def _parse_url(text: str) -> "URL":
-    """Read a URL whose parts mean the same to every reader."""
-    from yarl import URL  # late: most servers start, and many end, without a webhook
+    """Parse a URL, refusing those that parsers interpret differently."""
+    from yarl import URL  # imported here: most servers start, and many end, without a webhook
 
     if len(text) > MAX_LENGTH:
         raise TargetRefused(f"The address has more than {MAX_LENGTH} characters")
@@ -185,10 +188,10 @@ def _check_public(url: "URL", host: str) -> None:
 
 
 def _is_address(host: str) -> bool:
-    """Whether a host is an address; what some systems would read as one, and others not, is refused.
+    """Whether a host is an address. Raises TargetRefused for forms that only some systems read as an address.
 
-    Whatever ends in a number is an address and no name to browsers and to the C library, which also read 127.1, 0x7f.1
-    and 2130706433.
+    To browsers and the C library, a host that ends in a number is an address. They also read 127.1, 0x7f.1 and
+    2130706433.
     """
     if ":" not in host and not _NUMBER.fullmatch(host.rpartition(".")[2]):
         return False
@@ -196,12 +199,12 @@ def _is_address(host: str) -> bool:
         address = ip_address(host)
     except ValueError:
         address = None
-    if address is None or "%" in host:  # a zone means something on one machine only
+    if address is None or "%" in host:  # a zone is valid on one machine only
         raise TargetRefused("The host is a number, but not an address in its usual form")
     return True
 
 
 def _plain(entry: str) -> str:
-    """Return an entry of a list of hosts as hosts are written in a URL that was read."""
+    """Return an entry of a host list in the form of a parsed URL's host."""
     host = entry.strip().strip("[]").lower().removesuffix(".")
     return str(ip_address(host)) if ":" in host else host

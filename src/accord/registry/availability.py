@@ -1,6 +1,6 @@
-"""Availability checks of published agents, and the port that asks other servers.
+"""Availability checks of published agents, and the port that calls other servers.
 
-Any node may check; the store settles which one does.
+Any node may check. The store decides which node does.
 """
 
 import asyncio
@@ -22,41 +22,41 @@ from accord.storage.store import Store, StoreUnavailable
 
 
 class UnreachableServer(Exception):
-    """There was no answer, and why; there may be one later."""
+    """A server did not answer. A later attempt may succeed. The message contains the reason."""
 
 
 class ForbiddenAddress(UnreachableServer):
-    """That address may not be asked, and why."""
+    """An address may not be requested. The message contains the reason."""
 
 
 class ServerAnswer(Struct, frozen=True, kw_only=True):
-    """What a server said."""
+    """A server's answer."""
 
     status: int
     body: bytes
 
 
 class AskPort(Protocol):
-    """Asks a server."""
+    """Sends requests to other servers."""
 
     async def __call__(self, method: str, url: str, body: bytes | None = None) -> ServerAnswer:
-        """Send a request, whose body is JSON, and return the answer, or raise NotReached."""
+        """Send a request with an optional JSON body and return the answer, or raise UnreachableServer."""
 
 
 AGAIN_SECONDS, LONGEST_SECONDS = 60.0, 6 * 3600.0
-"""Until the next look at one that is not: this long at first, twice as long each time, and no longer than that."""
+"""Backoff after a failed check, in seconds: the first interval doubles with each failure up to the second."""
 
 LOOK_SECONDS = 20.0
-"""How long one look may take in all."""
+"""Timeout of one check, in seconds."""
 
 HOLD_MS = 60_000
-"""How long a look belongs to a node: well over what it takes."""
+"""Lease of a check, in milliseconds: well above its timeout."""
 
 AT_ONCE = 8
-"""Looks at a time, of one node."""
+"""Concurrent checks of one node."""
 
 REST_SECONDS = 30.0
-"""The longest wait between two questions to the store: other nodes publish too."""
+"""Maximum seconds between two reads of the store, because other nodes publish too."""
 
 _CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 
@@ -64,7 +64,7 @@ log = logging.getLogger("accord.registry")
 
 
 class Availability(Enum):
-    """What a look found: the agent is there, is not, or may not be looked for."""
+    """The result of a check: the agent is reachable, is not, or may not be requested."""
 
     UP = "up"
     DOWN = "down"
@@ -72,14 +72,14 @@ class Availability(Enum):
 
 
 class CheckResult(NamedTuple):
-    """What came of a look, in words for people."""
+    """The result of a check, with a readable detail."""
 
     state: Availability
     detail: str
 
 
 async def check_agent(card: AgentCard, ask: AskPort) -> CheckResult:
-    """Look for an agent: its own card tells most, and any answer that is no failure tells that somebody is there."""
+    """Check an agent. It is up if its card is served, or if its address answers with a status below 500."""
     place = next((one.url for one in card.supported_interfaces if "://" in one.url), None)
     if place is None:
         return CheckResult(Availability.UNCHECKED, "It is reached by gRPC alone, which is not looked at")
@@ -102,7 +102,7 @@ async def check_agent(card: AgentCard, ask: AskPort) -> CheckResult:
 
 
 def _card_urls(place: str) -> Iterator[str]:
-    """Yield where a card may be: below the agent's address, and at the root of its host."""
+    """Yield the possible addresses of a card: below the agent's address, and at the root of its host."""
     parts = urlsplit(place)
     origin = f"{parts.scheme}://{parts.netloc}"
     below = f"{origin}{parts.path.rstrip('/')}"
@@ -117,12 +117,12 @@ def _as_card(answer: ServerAnswer) -> AgentCard | None:
 
 
 class AvailabilityChecks:
-    """Looks for the published agents of a store, as long as it is started."""
+    """Checks the published agents of a store while it is started."""
 
     def __init__(
         self, store: Store, ask: AskPort, *, every: float, chance: Callable[[], float] = random.random
     ) -> None:
-        """Ask with `ask`, about `every` so many seconds; `chance` spreads the looks, so that they come in no waves."""
+        """Check with `ask`, about every `every` seconds. `chance` spreads the checks over time."""
         self._store = store
         self._ask = ask
         self._every = every
@@ -133,17 +133,17 @@ class AvailabilityChecks:
     # --- startup, loop, shutdown ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start checking."""
         self._loop = asyncio.create_task(self._work(), name="registry-checks")
 
     async def stop(self) -> None:
-        """Stop; what was being looked at is due again soon."""
+        """Stop. Checks in progress become due again soon."""
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.gather(self._loop, return_exceptions=True)
 
     def wake(self) -> None:
-        """Look soon: there is something new."""
+        """Check soon, because an agent was published or changed."""
         self._news.set()
 
     async def _work(self) -> None:
@@ -156,7 +156,7 @@ class AvailabilityChecks:
             except StoreUnavailable as error:
                 log.warning("store unavailable", extra={"reason": str(error)})
                 wait = None
-            except Exception:  # the node goes on without it; what went wrong is in the log
+            except Exception:  # the node continues without it; the log contains the error
                 log.exception("looking for published agents failed")
                 wait = None
             seconds = REST_SECONDS if wait is None else min(REST_SECONDS, wait / 1000 + 0.01)
@@ -166,26 +166,26 @@ class AvailabilityChecks:
             except TimeoutError:
                 continue
 
-    # --- looking --------------------------------------------------------------------------------------------------
+    # --- checks ---------------------------------------------------------------------------------------------------
 
     async def once(self) -> int:
-        """Look for some of those that are due, and return how many."""
+        """Run some of the due checks, and return their number."""
         due = await self._store.do(published_agents.claim_checks, AT_ONCE, HOLD_MS)
         outcomes = await asyncio.gather(*map(self._settle, due), return_exceptions=True)
-        for outcome in outcomes:  # one that could not be noted keeps no other from being noted
+        for outcome in outcomes:  # a result that could not be stored does not prevent storing the others
             if isinstance(outcome, BaseException):
                 raise outcome
         return len(due)
 
     async def now(self, tenant: str, id: str) -> LastCheck:
-        """Look for one agent at once."""
+        """Check one agent immediately."""
         due = await self._store.do(published_agents.claim_check, tenant, id, HOLD_MS)
         return LastCheck() if due is None else await self._settle(due)
 
     async def _settle(self, due: DueCheck) -> LastCheck:
         try:
             found = await check_agent(decode_card(due.card.encode()), self._ask)
-        except AccordError as error:  # it was readable to the version that took it
+        except AccordError as error:  # it was readable by the version that published it
             found = CheckResult(Availability.UNCHECKED, f"Its card cannot be read: {error.message}")
         is_up = found.state is Availability.UP
         wait = self._every if is_up else min(AGAIN_SECONDS * 2 ** min(due.failures, 20), LONGEST_SECONDS)

@@ -1,4 +1,4 @@
-"""Validation of cards that are published, in any dialect."""
+"""Validation of cards for publication, in any dialect."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -16,10 +16,10 @@ from accord.registry import names
 from accord.storage.commands.published_agents import CardIndex
 
 MAX_CARD = 256 * 1024
-"""Bytes of a card: the largest ones in use, with a schema for each skill, have a tenth of it."""
+"""Maximum size of a card, in bytes: the largest cards in use, with a schema for each skill, have a tenth of it."""
 
 MAX_TITLE, MAX_DESCRIPTION, MAX_WORDS = 256, 8192, 8192
-"""Characters of a name, of a description, and of what a search looks through."""
+"""Maximum characters of a name, of a description, and of the text that a search uses."""
 
 MAX_TAGS, MAX_TAG = 50, 64
 MAX_URL = 2048
@@ -27,37 +27,37 @@ MAX_URL = 2048
 ONLY_TLS = "Only https is safe, except on this machine itself (http://localhost)"
 
 _GRPC_TLS, _GRPC_CLEAR = ("https", "grpcs"), ("http", "grpc")
-"""How addresses for gRPC that have a scheme begin, as `client.grpc_link` reads them."""
+"""Schemes of gRPC addresses, as `client.grpc_link` reads them."""
 
 _LINKS = ("documentationUrl", "iconUrl", "privacyPolicyUrl", "termsOfServiceUrl")
 _document = Decoder(dict[str, Any])
 
 
 class CardObjection(NamedTuple):
-    """What is wrong with a card, and where."""
+    """A problem of a card, and its location."""
 
     field: str
     problem: str
 
 
 class InvalidCard(Exception):
-    """The card cannot be published; `findings` say why, all of them as far as they could be found."""
+    """The card cannot be published. `findings` contains all detected problems."""
 
     def __init__(self, findings: tuple[CardObjection, ...]) -> None:
-        """Say what was found."""
+        """Store the findings."""
         super().__init__("; ".join(f"{field}: {problem}" if field else problem for field, problem in findings))
         self.findings = findings
 
 
 class PublishableCard(Struct, frozen=True, kw_only=True):
-    """A card that can be published: as the model knows it, and what is kept of it."""
+    """A card that can be published: the decoded card, and its index entry."""
 
     card: AgentCard
     facts: CardIndex
 
 
 def read(document: bytes, name: str | None = None) -> PublishableCard:
-    """Read a card, to be published under `name` or the one that it states, or raise BadCard."""
+    """Read a card for publication under `name` or its own name, or raise InvalidCard."""
     card, stated = _decoded(document)
     chosen = names.handle(name or _name_of(card, stated))
     tags = _tags(card, stated)
@@ -99,7 +99,7 @@ def _decoded(document: bytes) -> tuple[AgentCard, dict[str, Any]]:
 
 
 def _name_of(card: AgentCard, stated: dict[str, Any]) -> str:
-    """Return the name that a card states, or the one that AgentVault's form of it would have."""
+    """Return the name in a card, or the name that AgentVault's form of it would have."""
     own = stated.get("humanReadableId")
     if own is not None:
         return own if isinstance(own, str) else ""
@@ -126,7 +126,7 @@ def _words(card: AgentCard, name: str, tags: tuple[str, ...]) -> str:
     return "\n".join(said).lower()[:MAX_WORDS].replace("\0", " ")
 
 
-# --- objections -------------------------------------------------------------------------------------------------------
+# --- findings ---------------------------------------------------------------------------------------------------------
 
 
 def _objections(card: AgentCard, stated: dict[str, Any], name: str, tags: tuple[str, ...]) -> Iterator[CardObjection]:
@@ -158,7 +158,7 @@ def _text(field: str, text: str, limit: int) -> Iterator[CardObjection]:
 
 
 def _web_place(url: str) -> str | None:
-    """Return what is wrong with an address of an agent: only this machine may be reached without TLS (2-01)."""
+    """Return the problem of an agent's address, or None. Only this machine may be reached without TLS (2-01)."""
     parts = urls.split_url(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or len(url) > MAX_URL:
         return "The address begins neither with https:// nor with http://, or cannot be read"
@@ -170,7 +170,7 @@ def _web_place(url: str) -> str | None:
 
 
 def _grpc_place(url: str) -> str | None:
-    """Return what is wrong with an address for gRPC, which usually has no scheme and then means TLS elsewhere."""
+    """Return the problem of a gRPC address, or None. Without a scheme, any host but this machine means TLS."""
     parts = urls.split_url(url)
     if not parts.hostname or parts.username is not None or len(url) > MAX_URL:
         return "The address is not host:port"

@@ -1,6 +1,6 @@
-"""The directory of published agents: publishing, changing, searching, and keys of developers.
+"""The directory of published agents: publication, changes, search, and API keys of developers.
 
-An agent that a caller may not see looks as if it were not there.
+To a caller, an agent that it may not see does not exist.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,23 +28,23 @@ from accord.storage.commands.published_agents import AgentQuery, FoundListing, L
 from accord.storage.store import Store
 
 MAX_KEYS = 50
-"""Live keys of one owner."""
+"""Maximum live API keys of one owner."""
 
 MAX_DESCRIPTION = 256
 DAY_MS = 24 * 3600 * 1000
 
 
 class DeveloperKeys:
-    """The keys of those who are let in."""
+    """The API keys of authenticated callers."""
 
     def __init__(self, store: Store, *, accepts_keys: bool, roles: Roles | None = None) -> None:
-        """Keep keys in `store`, if the server lets anybody in who brings one."""
+        """Manage API keys in `store`, if the server accepts API keys."""
         self._store = store
         self._roles = roles or Roles()
         self._accepts_keys = accepts_keys
 
     async def create(self, caller: Caller, description: str, days: float | None = None) -> tuple[str, StoredApiKey]:
-        """Make a key, and return it, which nobody can do again, and what is kept of it."""
+        """Create an API key. Returns the key, which is not stored, and its stored record."""
         if not caller.owner or not self._accepts_keys:
             raise PermissionDenied("This server lets nobody in by an API key, so it makes none (--auth api-keys)")
         if caller.roles is not None and not self._roles.makes_keys(caller.roles):
@@ -66,7 +66,7 @@ class DeveloperKeys:
         return made.key, await self._store.do(authentication.create_api_key, kept)
 
     async def held(self, caller: Caller) -> list[StoredApiKey]:
-        """Return the live keys of the caller."""
+        """Return the caller's live API keys."""
         return (
             await self._store.read(authentication.list_owner_api_keys, caller.owner, _tenant(caller))
             if caller.owner
@@ -74,7 +74,7 @@ class DeveloperKeys:
         )
 
     async def revoke(self, caller: Caller, id: str) -> bool:
-        """End a key of the caller; false if it has none with this id."""
+        """Revoke an API key of the caller. False if the caller has no key with this id."""
         return bool(caller.owner) and await self._store.do(
             authentication.revoke_owner_api_key, id, caller.owner, _tenant(caller)
         )
@@ -85,18 +85,18 @@ def _tenant(caller: Caller) -> str | None:
 
 
 MAX_LISTINGS = 1000
-"""Agents of one owner: more would be a way to fill the store."""
+"""Maximum agents of one owner, so that an owner cannot fill the store."""
 
 MAX_PAGE = 250
 MAX_CATALOG = 1000
-"""Agents of a page, and of the catalog, which has no pages."""
+"""Maximum agents of a page, and of the catalog, which has no pages."""
 
 TRIES = 5
-"""How often a change is tried when others change the same agent."""
+"""Maximum attempts at a change while others change the same agent."""
 
 
 class Visibility(Enum):
-    """Who sees a published agent: its owner, everybody in its tenant, everybody."""
+    """The callers that see a published agent: its owner, its tenant, or all."""
 
     PRIVATE = published_agents.PRIVATE
     TENANT = published_agents.TENANT
@@ -104,20 +104,20 @@ class Visibility(Enum):
 
 
 class NotListed(Exception):
-    """There is no such agent, or none that the caller may see."""
+    """The agent does not exist, or the caller may not see it."""
 
 
 class NameTaken(Exception):
     """Another agent has that name."""
 
     def __init__(self, handle: str) -> None:
-        """Say which name."""
+        """Store the name."""
         super().__init__(f"There is an agent {handle} already")
         self.handle = handle
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """What shall be otherwise about a published agent; of `card`, only these members. `name` counts before a card's."""
+    """A change to a published agent. `card` has only the changed members. `name` takes precedence over the card's."""
 
     card: dict[str, Any] | None = None
     is_active: bool | None = None
@@ -126,27 +126,27 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 class AgentDirectory:
-    """The agents that were published in a store."""
+    """The published agents of a store."""
 
     def __init__(
         self, store: Store, *, roles: Roles | None = None, trust: TrustedKeys | None = None, signed_only: bool = False
     ) -> None:
-        """Keep agents in `store`; with `signed_only` only those whose cards are signed by a key of `trust`."""
+        """Manage agents in `store`. With `signed_only`, cards must be signed by a key of `trust`."""
         self._store = store
         self._roles = roles or Roles()
         self._trust = trust or TrustedKeys()
         self._signed_only = signed_only
         self._known: dict[tuple[str, int], AgentCard | None] = {}
         self.on_news: Callable[[], None] = lambda: None
-        """Called when there is an agent to look for."""
+        """Called when an agent needs an availability check."""
 
-    # --- changing -------------------------------------------------------------------------------------------------
+    # --- changes --------------------------------------------------------------------------------------------------
 
     def check(self, document: bytes, name: str | None = None) -> tuple[PublishableCard, SignatureVerdict]:
-        """Return what a card says and by whom it is signed, or raise BadCard if it could not be published.
+        """Return a card's content and signature verdict, or raise InvalidCard if it could not be published.
 
-        Of a card that a trusted key has signed, nothing is published that the signature does not cover. Its name is the
-        publisher's to choose, so it is taken from all of the card.
+        Of a card that a trusted key has signed, only the members that the signature covers are published. The
+        publisher chooses the name, so it is read from the whole card.
         """
         found = cards.read(document, name)
         verdict, counted = self._trust.sift(document)
@@ -161,7 +161,7 @@ class AgentDirectory:
     async def publish(
         self, caller: Caller, document: bytes, *, name: str | None = None, visibility: Visibility = Visibility.TENANT
     ) -> Listing:
-        """Publish a card under `name`, or else under the one that it states."""
+        """Publish a card under `name`, or else under its own name."""
         found, _ = self.check(document, name)
         self._entitle(caller, found.facts.handle)
         if await self._store.read(published_agents.count_of_owner, caller.tenant, caller.owner) >= MAX_LISTINGS:
@@ -175,7 +175,7 @@ class AgentDirectory:
         return listing
 
     async def change(self, caller: Caller, id: str, change: Change) -> Listing:
-        """Change an agent; only its owner may, and whoever looks after the tenant."""
+        """Change an agent. Requires its owner or an admin of the tenant."""
         for _ in range(TRIES):
             changed = await self._change(caller, await self.own(caller, id), change)
             if changed is not None:
@@ -184,7 +184,10 @@ class AgentDirectory:
         raise AgentUnavailable("Others are changing this agent", retry_after=1)
 
     async def _change(self, caller: Caller, listing: Listing, change: Change) -> Listing | None:
-        """Change an agent unless somebody else just did; its name changes only if another is given."""
+        """Change an agent, or return None if it was changed since it was read.
+
+        Its name changes only if another is given.
+        """
         document = listing.card.encode() if change.card is None else cards.merged(listing.card, change.card)
         renames = change.card is not None and "humanReadableId" in change.card
         found, _ = self.check(document, change.name or (None if renames else listing.handle))
@@ -200,12 +203,12 @@ class AgentDirectory:
             return await self._store.do(published_agents.change, *given, namespace_of=listing.owner if looks else None)
 
     async def remove(self, caller: Caller, id: str) -> None:
-        """Take an agent out of sight; its owner may publish it again under the same name, nobody else may."""
+        """Remove an agent. Only its owner may publish it again under the same name."""
         listing = await self.own(caller, id)
         await self._store.do(published_agents.remove, listing.tenant, listing.id)
 
     async def own(self, caller: Caller, id: str) -> Listing:
-        """Return an agent that the caller may change."""
+        """Return an agent that the caller may change, or raise PermissionDenied."""
         listing = await self.find(caller, id)
         is_own = (listing.tenant, listing.owner) == (caller.tenant, caller.owner)
         if not is_own and not (listing.tenant == caller.tenant and self._seen(caller).sees_all):
@@ -213,10 +216,10 @@ class AgentDirectory:
         self._entitle(caller, listing.handle)
         return listing
 
-    # --- finding --------------------------------------------------------------------------------------------------
+    # --- lookups --------------------------------------------------------------------------------------------------
 
     async def find(self, caller: Caller | None, id: str) -> Listing:
-        """Return an agent by its id, active or not; one that is not is there only for its own tenant."""
+        """Return an agent by its id. An inactive agent is visible only in its own tenant."""
         listing = await self._store.read(published_agents.find, self._seen(caller), id)
         if listing is None or not (listing.is_active or (caller is not None and caller.tenant == listing.tenant)):
             raise NotListed("There is no such agent")
@@ -235,7 +238,7 @@ class AgentDirectory:
         return listing
 
     async def search(self, caller: Caller | None, query: AgentQuery) -> tuple[list[FoundListing], int]:
-        """Return a page of agents, and how many there are; who is in no tenant gets to see active ones only."""
+        """Return a page of agents and their total. A caller without a tenant sees only active agents."""
         seen = self._seen(caller)
         if seen.tenant is None:
             query = replace(query, is_active=True)
@@ -253,36 +256,39 @@ class AgentDirectory:
             raise names.UnknownName(f"{name}: its card cannot be read: {error.message}") from None
 
     async def catalog(self, caller: Caller | None) -> dict[str, AgentCard]:
-        """Return the cards of the agents that somebody sees, by their ids and under their names."""
+        """Return the cards that a caller sees, by agent id and under their published names."""
         found = await self._store.read(published_agents.list_cards, self._seen(caller), MAX_CATALOG)
         known = self._known
         self._known = {(one.id, one.revision): known.get((one.id, one.revision)) or _readable(one) for one in found}
         return {id: card for (id, _), card in self._known.items() if card is not None}
 
     async def health(self, listing: Listing) -> LastCheck:
-        """Return what came of the last look for an agent."""
+        """Return the result of the last check of an agent."""
         return await self._store.read(published_agents.last_check, listing.tenant, listing.id)
 
     def sift(self, document: bytes) -> tuple[SignatureVerdict, bytes]:
-        """Say by whom a card is signed, and return what counts of it."""
+        """Return a card's signature verdict, and the accepted part of the card; see `TrustedKeys.sift`."""
         return self._trust.sift(document)
 
-    # --- who may --------------------------------------------------------------------------------------------------
+    # --- authorization --------------------------------------------------------------------------------------------
 
     def _seen(self, caller: Caller | None) -> VisibleAgents:
-        """Return how far somebody sees; whoever has no right at all is as good as nobody."""
+        """Return the agents visible to a caller. A caller whose roles grant nothing counts as anonymous."""
         if caller is None or (caller.roles is not None and not self._roles.has_any(caller.roles)):
             return VisibleAgents(tenant=None)
         sees_all = caller.roles is not None and _looks_after(self._roles.rights(caller.roles, ""))
         return VisibleAgents(tenant=caller.tenant, owner=caller.owner, sees_all=sees_all)
 
     def _entitle(self, caller: Caller, handle: str) -> None:
-        """Refuse whoever may not publish under a name: that needs a role with every operation of such an agent."""
+        """Raise PermissionDenied unless a role of the caller grants every operation of an agent with this name."""
         if caller.roles is not None and self._roles.rights(caller.roles, handle).keys() != set(Operation):
             raise PermissionDenied(f"Your roles do not include publishing {handle}")
 
     def _check_public(self, caller: Caller, handle: str, visibility: Visibility) -> None:
-        """Refuse to show an agent to other tenants under a namespace that the operator granted to no owner."""
+        """Refuse to publish an agent to other tenants.
+
+        Allowed are callers with a role that names its namespace, and admins of the server.
+        """
         if visibility is not Visibility.PUBLIC or caller.roles is None:
             return
         is_operator = caller.is_of_server and _looks_after(self._roles.rights(caller.roles, handle))
@@ -294,7 +300,7 @@ class AgentDirectory:
             )
 
     def _crosses(self, caller: Caller, handle: str) -> bool:
-        """Whether a caller may publish under a namespace that another owner of the tenant has."""
+        """Whether a caller may publish under a namespace of another owner in its tenant."""
         if caller.roles is None:
             return True
         return _looks_after(self._roles.rights(caller.roles, "")) or self._roles.names_namespace(caller.roles, handle)
@@ -302,7 +308,7 @@ class AgentDirectory:
 
 @contextmanager
 def _named(handle: str) -> Iterator[None]:
-    """Say what is wrong with a name."""
+    """Turn the store's name conflicts into NameTaken and PermissionDenied."""
     try:
         yield
     except published_agents.AgentNameTaken:
@@ -315,7 +321,7 @@ def _named(handle: str) -> Iterator[None]:
 
 
 def _looks_after(rights: Rights) -> bool:
-    """Whether somebody is responsible for all of a tenant: every operation, and others' tasks too."""
+    """Whether rights include all operations and the tasks of other owners."""
     return rights.keys() == set(Operation) and rights[Operation.CANCEL].sees_all
 
 
@@ -324,7 +330,7 @@ def _card(listing: Listing) -> AgentCard:
 
 
 def _readable(listing: Listing) -> AgentCard | None:
-    """Return a card, unless only another version of this program can read it; among many, one is no reason to fail."""
+    """Return a card, or None if only another version of Accord can read it. One such card does not fail a list."""
     try:
         return _card(listing)
     except AccordError:

@@ -13,11 +13,11 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*/[a-z0-9][a-z0-9._-]*")
 
 
 class UnknownName(Exception):
-    """No agent of that name was found, or none that can be used; the message says it to people."""
+    """No usable agent with that name was found. The message is readable."""
 
 
 class NotAsked(UnknownName):
-    """Who knows names could not be asked; that may pass."""
+    """The registry was unavailable. A retry may succeed."""
 
 
 Resolve = Callable[[str], Awaitable[AgentCard]]
@@ -25,17 +25,19 @@ Resolve = Callable[[str], Awaitable[AgentCard]]
 
 
 def is_name(text: str) -> bool:
-    """Whether a text is the name of an agent; a path of a file may look like one too."""
+    """Whether a text is a valid agent name. A file path may look like one too."""
     return len(text) <= MAX_NAME and _NAME.fullmatch(text.lower()) is not None
 
 
 def handle(text: str) -> str:
-    """Return a name in the form in which names are compared."""
+    """Return a name in the form used for comparison."""
     return text.strip().lower()
 
 
 def under(card: AgentCard, name: str) -> AgentCard:
-    """Return a card under the name that it was found by: credentials are looked up by names, and a card that calls
-    itself by another's name must not get those of the other.
+    """Return a card renamed to the name under which it was found.
+
+    Credentials are looked up by name, so a card that claims another agent's name must not get that agent's
+    credentials.
     """
     return replace(card, profile=replace(card.profile or CardProfile(), human_readable_id=handle(name)))

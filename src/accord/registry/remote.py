@@ -1,4 +1,4 @@
-"""A remote registry over HTTP: ours, or another with AgentVault's API."""
+"""A remote registry over HTTP: Accord's own, or another with AgentVault's API."""
 
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -20,20 +20,20 @@ _object = Decoder(dict[str, Any])
 
 
 class RegistryRefused(Exception):
-    """The registry answered that it will not; `status` is HTTP's, the message is the registry's own.
+    """The registry refused a request. `status` is the HTTP status, the message is the registry's.
 
-    `name` is that of the agent that is in the way, if there is one.
+    `name` is the name of the conflicting agent, if any.
     """
 
     def __init__(self, status: int, message: str, name: str | None = None) -> None:
-        """Say what the registry said."""
+        """Store the status, the message and the name."""
         super().__init__(message)
         self.status = status
         self.name = name
 
     @property
     def may_pass(self) -> bool:
-        """Whether it would answer otherwise later."""
+        """Whether a retry may succeed."""
         return self.status in (408, 429) or self.status >= 500
 
 
@@ -41,7 +41,7 @@ class RemoteRegistry:
     """A registry at a URL."""
 
     def __init__(self, url: str, ask: AskPort, *, trust: TrustedKeys | None = None, signed_only: bool = False) -> None:
-        """Ask the registry at `url`; with `signed_only`, only cards signed by a key of `trust` are taken from it."""
+        """Call the registry at `url`. With `signed_only`, cards must be signed by a key of `trust`."""
         self.url = url.rstrip("/").removesuffix(API)
         self._ask = ask
         self._trust = trust or TrustedKeys()
@@ -67,7 +67,7 @@ class RemoteRegistry:
         return names.under(card, name)
 
     async def named(self, name: str) -> dict[str, Any]:
-        """Return what the registry has about an active agent."""
+        """Return the registry's entry of an active agent."""
         found = await self._json("GET", f"/agent-cards/id/{quote(names.handle(name), safe='/')}")
         if found.get("is_active") is False:
             raise RegistryRefused(404, "The agent was removed")
@@ -78,7 +78,7 @@ class RemoteRegistry:
         return await self._json("GET", f"/agent-cards/?{urlencode(query)}")
 
     async def publish(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Publish an agent, or change the one that has its name and is ours."""
+        """Publish an agent, or change the caller's agent with its name."""
         try:
             return await self._json("POST", "/agent-cards/", body)
         except RegistryRefused as error:
@@ -88,7 +88,7 @@ class RemoteRegistry:
         return await self._json("PUT", f"/agent-cards/{quote(known['id'], safe='')}", body)
 
     async def check(self, name: str) -> dict[str, Any]:
-        """Have the registry look for an agent now."""
+        """Have the registry check an agent immediately."""
         known = await self.named(name)
         return await self._json("POST", f"/agent-cards/{quote(known['id'], safe='')}/check")
 

@@ -1,4 +1,4 @@
-"""Signatures of cards, judged by keys that the operator pinned."""
+"""Verification of card signatures with keys that the operator pinned."""
 
 import time
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _signed = Decoder(dict[str, Any])
 
 
 class SignedBy(Enum):
-    """By whom a card is signed: a key that is trusted, another, nobody."""
+    """The signer of a card: a trusted key, another key, or none."""
 
     TRUSTED = "trusted"
     UNTRUSTED = "untrusted"
@@ -29,7 +29,7 @@ class SignedBy(Enum):
 
 
 class SignatureVerdict(Struct, frozen=True, kw_only=True):
-    """What is known about a card's signatures; `key` is the name of the trusted key."""
+    """The verdict on a card's signatures. `key` is the name of the trusted key."""
 
     state: SignedBy
     key: str | None = None
@@ -37,16 +37,16 @@ class SignatureVerdict(Struct, frozen=True, kw_only=True):
 
 
 class TrustedKeys:
-    """The keys that are pinned."""
+    """The pinned keys."""
 
     def __init__(self, keys: "tuple[Key, ...]" = (), now: Callable[[], float] = time.time) -> None:
-        """Trust `keys`; `now` is the time of day, since keys may expire."""
+        """Trust `keys`. `now` returns the time of day, since keys may expire."""
         self._keys = keys
         self._now = now
 
     @classmethod
     def reading(cls, jwks: bytes) -> "TrustedKeys":
-        """Trust the keys of a JSON Web Key set; ValueError if there are none in it."""
+        """Trust the keys of a JSON Web Key set. Raises ValueError if it has none."""
         from accord.protocol import jose
 
         try:
@@ -58,12 +58,15 @@ class TrustedKeys:
         return cls(keys)
 
     def judge(self, document: bytes) -> SignatureVerdict:
-        """Say by whom a card is signed."""
+        """Return the verdict on a card's signatures."""
         verdict, _ = self.sift(document)
         return verdict
 
     def sift(self, document: bytes) -> tuple[SignatureVerdict, bytes]:
-        """Say by whom a card is signed, and return what counts of it: of a trusted one, what its signature covers."""
+        """Return the verdict on a card's signatures, and the accepted part of the card.
+
+        If the signer is trusted, that is the part that its signature covers, else the whole card.
+        """
         if not _signatures(document):
             return SignatureVerdict(state=SignedBy.UNSIGNED, detail="The card is not signed"), document
         if not self._keys:

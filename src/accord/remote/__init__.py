@@ -1,1 +1,1 @@
-"""Remote tasks: tasks of this server that agents on other servers do."""
+"""Remote tasks: tasks of this server that agents on other servers execute."""

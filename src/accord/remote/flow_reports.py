@@ -1,4 +1,4 @@
-"""Reports of HTTP flows on their tasks: a small JSON of our own."""
+"""Reports of HTTP flows on their tasks, in a small JSON format of our own."""
 
 from typing import Annotated, Any, Literal
 from uuid import uuid4
@@ -17,10 +17,10 @@ from accord.remote.tasks import RemoteTasks, ReportCredentials, ReportSender, un
 from accord.storage.commands.remote_tasks import RemoteLink
 
 PATH = "/api/callbacks"
-"""Where flows report; the token in the query says which task it is."""
+"""Path to which flows report. The token in the query identifies the task."""
 
 WEBHOOK = "/api/webhook/tasks"
-"""Where agents elsewhere report, of which an operator may say how it is reached from outside."""
+"""Path to which remote agents report. The operator may configure its public address."""
 
 STATES = {
     "working": TaskState.WORKING,
@@ -30,11 +30,11 @@ STATES = {
 }
 
 FAILED, QUESTION = "The flow failed", "The flow needs an answer"
-"""What is said for a flow that does not say more."""
+"""Default texts for a flow that reports none."""
 
 
 class ReportedFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file: its bytes in base64, or where it is. Flows are sent files in the same form."""
+    """A file: its bytes in base64, or its address. Flows receive files in the same form."""
 
     name: str | None = None
     mime_type: str = "application/octet-stream"
@@ -42,7 +42,7 @@ class ReportedFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     uri: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a file that is nowhere, or in two places."""
+        """Refuse a file with neither bytes nor address, or with both."""
         if (self.data is None) == (self.uri is None):
             raise ValueError("A file has either data, in base64, or a uri")
 
@@ -52,13 +52,13 @@ class ReportedFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class ReportedUsage(TokenUsage, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a flow has used for a task in all, of one model if it names one."""
+    """The total usage of a flow for a task, attributed to one model if it names one."""
 
     model: str | None = None
 
     @property
     def total(self) -> Metadata:
-        """As tasks show it."""
+        """The usage in the form that tasks show."""
         use = TokenUsage().and_(self)
         return {
             USAGE: msgspec.to_builtins(
@@ -68,7 +68,7 @@ class ReportedUsage(TokenUsage, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class FlowReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One report. With a `sequence`, which grows, reports that were overtaken or come twice are told apart."""
+    """One report. With an increasing `sequence`, late and duplicate reports are detected."""
 
     status: Literal["working", "completed", "failed", "input-required"]
     text: str | None = None
@@ -79,29 +79,29 @@ class FlowReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What it says."""
+        """The parts of its content."""
         text = (Part(text=self.text),) if self.text else ()
         data = () if self.data is UNSET else (Part(data=self.data, media_type="application/json"),)
         return (*text, *data, *(file.part() for file in self.files))
 
 
 class FlowReports:
-    """Takes in what flows report; for `http.webhooks`, as `Remotes` does what agents report."""
+    """Takes in the reports of flows for `http.webhooks`, as `RemoteTasks` does those of agents."""
 
     def __init__(self, remotes: RemoteTasks) -> None:
         """Report to the tasks of `remotes`."""
         self._remotes = remotes
 
     async def admit(self, evidence: ReportCredentials) -> ReportSender:
-        """Say by its token whose report it is, before its body is read."""
+        """Identify the task by the report's token, before the body is read."""
         sender = await self._remotes.admit(evidence)
-        if sender.link is None:  # a signature is no proof here: the body names no task
+        if sender.link is None:  # a signature is not accepted here: the body names no task
             raise unauthenticated()
         return sender
 
     async def take(self, sender: ReportSender, body: bytes) -> None:
-        """Take a report in; one for a task that has ended without its flow is told that there is no such task."""
-        assert sender.link is not None  # or it was not admitted
+        """Commit a report. Raises TaskNotFound if the task has ended without its flow."""
+        assert sender.link is not None  # otherwise it was not admitted
         tenant, link = sender.tenant, sender.link
         state = await self._remotes.hear(tenant, link, read_flow_report(body, link))
         if state in lifecycle.TERMINAL and not await self._remotes.was_reported(tenant, link.task_id):
@@ -110,7 +110,7 @@ class FlowReports:
 
 
 def read_flow_report(body: bytes, link: RemoteLink) -> Report:
-    """Return what a report says about the task of a link."""
+    """Return the report on a link's task."""
     try:
         said = msgspec.json.decode(body, type=FlowReport)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -127,13 +127,13 @@ def read_flow_report(body: bytes, link: RemoteLink) -> Report:
 
 
 def _report(said: FlowReport, link: RemoteLink, status: TaskStatus, made: tuple[Artifact, ...] = ()) -> Report:
-    # A flow has no name of its own for the task. As a task, because that is all of it: nobody can be asked for more.
+    # A flow has no id of its own for the task. Its report is a task because it is complete: the flow cannot be polled.
     metadata = None if said.usage is None else said.usage.total
     return Report(body=Task(id=link.task_id, status=status, artifacts=made, metadata=metadata), seq=said.sequence)
 
 
 def flow_report_url(webhook: str | None) -> str | None:
-    """Return where flows report on a server where agents elsewhere report to `webhook`, if that tells."""
+    """Return the address for reports of flows, derived from the webhook address of remote agents if possible."""
     if webhook is None or not webhook.endswith(WEBHOOK):
         return None
     return webhook.removesuffix(WEBHOOK) + PATH

@@ -30,42 +30,41 @@ from accord.protocol import lifecycle
 from accord.storage.commands.remote_tasks import RemoteLink
 
 REMOTE_TASK, REMOTE_CONTEXT = "remoteTaskId", "remoteContextId"
-"""Metadata keys of the status that records an acknowledgement: what the task and its conversation are called there."""
+"""Metadata keys of the status that records an acknowledgement: the remote ids of the task and its context."""
 
 OTHER_CONTEXT = "contextIdMismatch"
-"""Metadata key of the first status after an agent named another conversation than it was told: the one it was told."""
+"""Metadata key of the first status after an agent named another context: the context that it was sent."""
 
 SKEW_MS = 60_000
-"""How far the clock of an agent elsewhere may be ahead of ours."""
+"""Tolerated clock skew of a remote agent, in milliseconds."""
 
 S = TaskState
 
 
 class WrongTask(Exception):
-    """A report is about another task than the one that its sender may report on."""
+    """A report concerns another task than its sender may report on."""
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """What an agent elsewhere said about a task.
-
-    `seq` is the number of the event there, where that has one. `is_last` is for a status that ends the task and comes
-    without what the task made: there is no more to be had. `sent` is how many of the caller's messages the agent has
-    accepted, if that is what it answers. One that `insists` still says the same when it had time to say otherwise.
-    `looked` counts the asks that this answers.
-    """
+    """A report of a remote agent on a task."""
 
     body: EventBody
     seq: int | None = None
+    """Remote sequence number of the event, if any."""
     is_last: bool = False
+    """Whether the status is final, without artifacts, and the agent has none to add."""
     insists: bool = False
+    """Whether the agent repeats a state although it had time to change it."""
     sent: int | None = None
+    """Number of the caller's messages that the agent has accepted, if this report acknowledges one."""
     looked: int | None = None
+    """Number of polls that this report answers."""
 
 
 class LocalTask(Struct, frozen=True, kw_only=True):
-    """The task as it is here; what it made and said is there only for a report that needs it.
+    """The local state of a task. `task` is loaded only for a report that needs it.
 
-    `usage` is what it has used, as it is shown, if the report said so.
+    `usage` is its usage in the form that tasks show, if the report included one.
     """
 
     task_id: str
@@ -76,9 +75,9 @@ class LocalTask(Struct, frozen=True, kw_only=True):
 
 
 class ReportEffect(Struct, frozen=True, kw_only=True):
-    """What a report changes: events, the link, and whether the agent has to be asked for what the report left out.
+    """The effect of a report: events, the changed link, and whether the agent must be polled for missing content.
 
-    With `asks` the link counts it.
+    With `asks` the link counts the poll.
     """
 
     link: RemoteLink
@@ -88,7 +87,7 @@ class ReportEffect(Struct, frozen=True, kw_only=True):
 
 
 def needs_task(body: EventBody) -> bool:
-    """Whether it takes the whole task to tell what a report changes."""
+    """Whether computing a report's effect needs the whole task."""
     match body:
         case StatusUpdate():
             return body.status.state in lifecycle.ENDED
@@ -99,7 +98,7 @@ def needs_task(body: EventBody) -> bool:
 
 
 def leaves_out(body: EventBody) -> bool:
-    """Whether a report comes without what the agent has to be asked for: what the task made, or its question."""
+    """Whether a report lacks artifacts or a question, so that the agent must be polled for them."""
     if not isinstance(body, StatusUpdate):
         return False
     status = body.status
@@ -107,7 +106,7 @@ def leaves_out(body: EventBody) -> bool:
 
 
 def report_effect(report: Report, link: RemoteLink, here: LocalTask, now_ms: int) -> ReportEffect:
-    """Return what a report changes."""
+    """Return the effect of a report."""
     bound = _updated_link(report, link, now_ms)
     told = link.context_id if link.context_id not in (None, bound.context_id) else None
     if here.state in lifecycle.TERMINAL or _is_stale(report, bound, now_ms):
@@ -118,16 +117,16 @@ def report_effect(report: Report, link: RemoteLink, here: LocalTask, now_ms: int
     return replace(found, link=moved, has_other_context=told is not None)
 
 
-# --- whose report, and when -------------------------------------------------------------------------------------------
+# --- origin and order of a report -------------------------------------------------------------------------------------
 
 
 def _updated_link(report: Report, link: RemoteLink, now_ms: int) -> RemoteLink:
-    """Return the link with what every report tells; an agent may name another conversation than it was told."""
+    """Return the link updated with the report. An agent may use another context than it was sent."""
     task_id, context_id = _names(report.body)
     if task_id is not None and link.remote_id not in (None, task_id):
         if report.sent is None:
             raise WrongTask(f"The report is about {task_id}, and not about {link.remote_id}")
-        link = replace(link, remote_id=task_id, seq=None, stamp=None, mark=None)  # it goes on in another task there
+        link = replace(link, remote_id=task_id, seq=None, stamp=None, mark=None)  # it continues in another remote task
     return replace(
         link,
         remote_id=link.remote_id or task_id,
@@ -141,7 +140,7 @@ def _updated_link(report: Report, link: RemoteLink, now_ms: int) -> RemoteLink:
 
 
 def _names(body: EventBody) -> tuple[str | None, str | None]:
-    """Return what a report calls its task and its conversation."""
+    """Return the ids of a report's task and context."""
     match body:
         case Task():
             return body.id, body.context_id
@@ -152,7 +151,7 @@ def _names(body: EventBody) -> tuple[str | None, str | None]:
 
 
 def _is_stale(report: Report, link: RemoteLink, now_ms: int) -> bool:
-    """Whether a report was heard before, or overtaken by a later one; how a task ended is never too late."""
+    """Whether a report is a duplicate or older than a previous one. A final state is never stale."""
     if report.seq is not None and link.seq is not None:
         return report.seq <= link.seq
     status = _status(report.body)
@@ -167,9 +166,9 @@ def _status(body: EventBody) -> TaskStatus | None:
 
 
 def _stamp(status: TaskStatus, now_ms: int) -> int | None:
-    """Return when a status was entered, in epoch milliseconds, as whoever reports it says.
+    """Return when a status was entered, in epoch milliseconds, by the reporter's clock.
 
-    What is yet to come was entered now: it must not make everything old that is reported until then.
+    A future time is replaced by the current time, so that later reports do not count as stale.
     """
     if status.timestamp is None:
         return None
@@ -177,11 +176,11 @@ def _stamp(status: TaskStatus, now_ms: int) -> int | None:
     return stated if stated <= now_ms + SKEW_MS else now_ms
 
 
-# --- what it says -----------------------------------------------------------------------------------------------------
+# --- content of a report ----------------------------------------------------------------------------------------------
 
 
 class _ReportReader:
-    """Reads one report that is news."""
+    """Derives the effect of one report that is not stale."""
 
     def __init__(self, report: Report, link: RemoteLink, here: LocalTask, now_ms: int, other: str | None) -> None:
         self._report = report
@@ -227,14 +226,14 @@ class _ReportReader:
         return ReportEffect(link=replace(self._link, asks=self._link.asks + 1), bodies=bodies, asks=True)
 
     def _asks_again(self, status: TaskStatus) -> bool:
-        """Whether an agent still waits for what it was told long enough ago: then it asks the same once more."""
+        """Whether an agent still waits although it had time to process the answer, so that its question is repeated."""
         return self._report.insists and self._here.state is S.WORKING and status.state in lifecycle.INTERRUPTED
 
     def _is_doubtful(self, status: TaskStatus) -> bool:
-        """Whether nothing tells if the agent works again after its question, or did before it."""
+        """Whether the order of a working status and the agent's question is unknown."""
         stamp = _stamp(status, self._now_ms)
         is_undated = self._report.seq is None and (stamp is None or stamp == self._link.stamp)
-        is_news = self._report.looked is not None  # it was asked for just now
+        is_news = self._report.looked is not None  # it was just polled for
         return (
             is_undated
             and not is_news
@@ -243,7 +242,7 @@ class _ReportReader:
         )
 
     def _statuses(self, status: TaskStatus) -> Iterable[StatusUpdate]:
-        """Return the way from the state here to the one there; an agent that does not know says nothing."""
+        """Return the transitions from the local state to the reported state. An unknown state adds none."""
         before, after = self._here.state, status.state
         if after is S.SUBMITTED and before is not S.SUBMITTED:
             after = S.WORKING
@@ -261,10 +260,10 @@ class _ReportReader:
             task_id=self._here.task_id, context_id=self._here.context_id, status=status, metadata=metadata
         )
 
-    # --- what the task made and said ------------------------------------------------------------------------------
+    # --- artifacts and messages -----------------------------------------------------------------------------------
 
     def _artifacts(self, artifacts: Iterable[Artifact]) -> Iterable[ArtifactUpdate]:
-        """Return those that are not here, or not like this."""
+        """Return updates for the artifacts that are missing here or differ."""
         known = {one.artifact_id: one for one in self._here.task.artifacts} if self._here.task else {}
         return [self._whole(one) for one in artifacts if known.get(one.artifact_id) != one]
 
@@ -276,9 +275,10 @@ class _ReportReader:
         return replace(update, task_id=self._here.task_id, context_id=self._here.context_id)
 
     def _messages(self, task: Task) -> Iterable[MessageUpdate]:
-        """Return the agent's messages that are not known here, compared by their parts: not every dialect has ids.
+        """Return the agent's messages that are missing here.
 
-        The caller's messages are left out of the comparison: an agent may answer with the words of the question.
+        They are compared by their parts, because not every dialect has ids. The caller's messages are not compared:
+        an agent may answer with the text of the question.
         """
         known = Counter(_words(message) for message in _agent_messages(self._here.task))
         known.update(_words(said) for said in ([task.status.message] if task.status.message else ()))
@@ -297,7 +297,10 @@ class _ReportReader:
         )
 
     def _message(self, message: Message) -> Message:
-        """Return a message as the agent here says it; one without an id gets one that is its own in this turn."""
+        """Return a message as sent by the local agent.
+
+        A missing id is replaced by an id that is unique in this turn.
+        """
         identifier = message.message_id or f"{self._here.task_id}-{self._link.sent}-{_words(message)[:16]}"
         return replace(
             message,
@@ -309,9 +312,9 @@ class _ReportReader:
 
 
 def _with_last_message(task: Task) -> Task:
-    """Return a task whose status has the question or the answer that an agent has only as its last message.
+    """Return a task whose last message becomes the status message, if the status lacks its question or answer.
 
-    A stream of A2A 1.0 has no event for a message of the history, so its callers get only what the status has.
+    A stream of A2A 1.0 has no event for a message of the history, so its callers see only the status message.
     """
     last = task.history[-1] if task.history else None
     is_ended = task.status.state in lifecycle.ENDED and not task.artifacts
@@ -322,7 +325,7 @@ def _with_last_message(task: Task) -> Task:
 
 
 def _agent_messages(task: Task | None) -> Iterable[Message]:
-    """Return the agent's messages of a task, that of its status included."""
+    """Return the agent's messages of a task, including the status message."""
     if task is None:
         return ()
     current = () if task.status.message is None else (task.status.message,)
@@ -334,9 +337,10 @@ def _words(message: Message) -> str:
 
 
 def _digest(status: TaskStatus) -> str:
-    """Return what tells one status from another.
+    """Return a digest that distinguishes one status from another.
 
-    An agent that works on does not report anything new by the time alone; one that asks the same again later does.
+    A working status does not change with its timestamp alone. A repeated question with a later timestamp is a new
+    status.
     """
     message = status.message
     at = status.timestamp if status.state in lifecycle.INTERRUPTED else None

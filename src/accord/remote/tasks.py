@@ -39,16 +39,16 @@ from accord.storage.commands.tasks import Append, Behind, StoredTask, TaskHead
 from accord.storage.store import BadValue, StoreUnavailable
 
 TOKEN_BYTES = 32
-"""256 random bits: twice what cannot be guessed."""
+"""256 random bits: twice as many as are needed against guessing."""
 
 LANES = 64
-"""Reports on one task are worked off one after the other, and those on others beside them; a lane is cheap."""
+"""Number of locks. Reports on one task are processed in order, those on other tasks in parallel. A lock is cheap."""
 
 SNAPSHOT_AT = 128
-"""Events after which the task is written down anew, and then whenever their number has doubled."""
+"""Events after which a snapshot is written, and then whenever their number has doubled."""
 
 RETRY_SECONDS = 5
-"""When to report again while the database cannot be used."""
+"""`Retry-After` of a report while the database is unavailable, in seconds."""
 
 
 NOBODY = Hooks()
@@ -58,22 +58,22 @@ T = TypeVar("T")
 log = logging.getLogger("accord.remote")
 
 Redact = Callable[[EventBody], EventBody]
-"""Takes out of a report what must not be kept."""
+"""Removes content from a report that must not be stored."""
 
 
 class ReportCredentials(Struct, frozen=True, kw_only=True):
-    """What a webhook brings to say whose it is."""
+    """The credentials of an incoming webhook."""
 
     token: str | None = None
     signature: str | None = None
     event_id: str | None = None
 
     def __repr__(self) -> str:
-        return f"Evidence(event_id={self.event_id!r})"  # everything else is a secret
+        return f"Evidence(event_id={self.event_id!r})"  # all other fields are secrets
 
 
 class ReportSender(Struct, frozen=True, kw_only=True):
-    """Who brings a webhook: the task whose token it shows, or somebody who has yet to prove it by a signature."""
+    """The sender of a webhook: the task of its token, or unknown until its signature is verified."""
 
     evidence: ReportCredentials
     tenant: str = ""
@@ -81,12 +81,12 @@ class ReportSender(Struct, frozen=True, kw_only=True):
 
     @property
     def is_known(self) -> bool:
-        """Whether it has shown a token."""
+        """Whether it has presented a valid token."""
         return self.link is not None
 
 
 class WebhookKeys(Struct, frozen=True, kw_only=True):
-    """What is known of one agent elsewhere: the keys that it signs webhooks with, and what is taken out of them."""
+    """The webhook keys of one remote agent, and the redaction of its reports."""
 
     keys: tuple[str, ...] = ()
     redact: Redact | None = None
@@ -97,25 +97,25 @@ class WebhookKeys(Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class RemoteAgentPort(Protocol):
-    """An agent whose tasks are done elsewhere, as whoever composes a node knows it."""
+    """An agent that executes its tasks remotely, as a node uses it."""
 
     profile: Profile
     trust: WebhookKeys
 
     async def prepare(self) -> None:
-        """Find out who it is, before it is described."""
+        """Discover its profile, before it is described."""
 
     async def join(self, remotes: "RemoteTasks", webhook: str | None) -> None:
-        """Begin to work, with the links of a node's store; `webhook` is where reports get to it, if they can."""
+        """Start work with the links of a node's store. `webhook` is the address for its reports, if it has one."""
 
     async def leave(self) -> None:
-        """Stop, once nothing of it runs any more."""
+        """Stop, after its executions have ended."""
 
 
 class RemoteContact(Struct, frozen=True, kw_only=True):
-    """Whether an agent elsewhere was there when it was last talked to, at a time in milliseconds, and what was found.
+    """The last contact with a remote agent: whether it was reachable, when (in milliseconds), and details.
 
-    `findings` are what is remarkable about its card, in words for people.
+    `findings` are readable remarks on its card.
     """
 
     is_up: bool
@@ -126,19 +126,19 @@ class RemoteContact(Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class ContactPort(Protocol):
-    """An agent elsewhere of which it is known whether it is there."""
+    """A remote agent whose reachability is recorded."""
 
     url: str
 
     def contact(self) -> RemoteContact | None:
-        """Return how it was the last time; None if nobody has talked to it yet."""
+        """Return the last contact, or None if there was none yet."""
 
     async def check(self) -> RemoteContact:
-        """Look whether it is there, by reading its card anew."""
+        """Check its reachability by fetching its card."""
 
 
 class RemoteTasks:
-    """The links of a store's tasks to agents elsewhere."""
+    """The links of a store's tasks to remote agents."""
 
     def __init__(
         self,
@@ -149,9 +149,10 @@ class RemoteTasks:
         hooks: Hooks = NOBODY,
         now_ms: Callable[[], int] = SYSTEM.now_ms,
     ) -> None:
-        """Keep links in the archive's store; tokens are good for `ttl_seconds`, or as long as their task is kept.
+        """Store links in the archive's store.
 
-        What agents elsewhere have used is told to `hooks`.
+        Tokens are valid for `ttl_seconds`, or as long as their task is stored. The usage of remote agents is
+        reported to `hooks`.
         """
         self._archive = archive
         self._store = archive.store
@@ -168,14 +169,14 @@ class RemoteTasks:
         return await self._store.read(remote_tasks.find_link, tenant, task_id)
 
     async def look(self, tenant: str, task_id: str) -> tuple[RemoteLink, TaskState] | None:
-        """Return a task's link and the state that it has here."""
+        """Return a task's link and its local state."""
         found = await self._store.read(remote_tasks.read_link_and_task, tenant, task_id, whole=False)
         return None if found is None else (found[0], found[1].task_state)
 
     async def expect(self, tenant: str, link: RemoteLink, *, with_token: bool) -> tuple[RemoteLink, str | None]:
-        """Prepare for reports on a task, before a message is sent; return its link and a fresh token, if wanted.
+        """Prepare a task for reports before a message is sent. Returns its link and a new token, if requested.
 
-        The token is nowhere else: the store has its hash.
+        The token is not stored: the store has its hash.
         """
         token = secrets.token_urlsafe(TOKEN_BYTES) if with_token else None
         new = NewRemoteLink(
@@ -191,19 +192,19 @@ class RemoteTasks:
 
     @property
     def server_id(self) -> str:
-        """What tells the nodes of this store from other servers."""
+        """The id shared by the nodes of this store."""
         return self._archive.server_id
 
     async def left(self, tenant: str, task_id: str) -> Budget:
-        """Return what a task may still use."""
+        """Return a task's remaining budget."""
         return await self._store.read(steps.remaining_budget, tenant, task_id)
 
     async def context(self, tenant: str, agent: str, owner: str, context_id: str) -> str | None:
-        """Return what an agent calls a conversation, where it does not take our name for it."""
+        """Return the remote id of a context, if the agent uses another one."""
         return await self._store.read(remote_tasks.find_remote_context, tenant, agent, owner, context_id)
 
     async def note(self, tenant: str, link: RemoteLink) -> RemoteLink | None:
-        """Write a link whose counts have changed; None if somebody else has, since it was read."""
+        """Store a link with changed counters. Returns None if it was changed since it was read."""
         if not await self._store.do(remote_tasks.update_link, tenant, link):
             return None
         return replace(link, version=link.version + 1)
@@ -211,13 +212,13 @@ class RemoteTasks:
     # --- webhooks -------------------------------------------------------------------------------------------------
 
     async def receive(self, evidence: ReportCredentials, body: bytes) -> None:
-        """Take in a webhook, or refuse it with the error that its sender is to be told."""
+        """Commit an incoming webhook, or raise the error for its sender."""
         await self.take(await self.admit(evidence), body)
 
     async def admit(self, evidence: ReportCredentials) -> ReportSender:
-        """Say by the headers of a webhook whose it is, or refuse it before its body is read.
+        """Identify the sender of a webhook by its headers, or refuse it before its body is read.
 
-        Who shows no credentials learns nothing, whether there is such a task or not (C-05).
+        A sender without credentials gets the same error whether the task exists or not (C-05).
         """
         if evidence.token is None:
             if evidence.signature is None or not any(trust.keys for trust in self._trust.values()):
@@ -235,13 +236,13 @@ class RemoteTasks:
         return ReportSender(evidence=evidence, tenant=found[1], link=found[2])
 
     async def take(self, sender: ReportSender, body: bytes) -> None:
-        """Take in the body of a webhook, or refuse it."""
+        """Commit the body of a webhook, or refuse it."""
         with _report_errors():
             tenant, link, said = await self._read(sender, body)
         await self.hear(tenant, link, Report(body=said, seq=_seq(sender.evidence.event_id, said)))
 
     async def hear(self, tenant: str, link: RemoteLink, report: Report) -> TaskState:
-        """Take in a report that somebody else brings, or refuse it with the error that they are to be told."""
+        """Commit an incoming report, or raise the error for its sender."""
         with _report_errors():
             state = await self.report(tenant, link.task_id, report)
         about = {"task_id": link.task_id, "agent": link.agent, "state": state.name}
@@ -252,13 +253,13 @@ class RemoteTasks:
         return state
 
     async def was_reported(self, tenant: str, task_id: str) -> bool:
-        """Whether a task that has ended did so by what its agent reported, and was not cancelled or over its budget."""
+        """Whether an ended task was ended by its agent's report, and not canceled or over its budget."""
         with _report_errors():
             link = await self.find(tenant, task_id)
         return link is not None and link.state in lifecycle.TERMINAL
 
     async def _read(self, sender: ReportSender, body: bytes) -> tuple[str, RemoteLink, EventBody]:
-        """Return what a webhook says and about which task, if it is signed as it has to be."""
+        """Return the content of a webhook and its task, after checking the signature."""
         evidence, link = sender.evidence, sender.link
         if link is None:
             return await self._signed(evidence.signature or "", body)
@@ -269,7 +270,7 @@ class RemoteTasks:
         return sender.tenant, link, decode_webhook(body)
 
     async def _signed(self, signature: str, body: bytes) -> tuple[str, RemoteLink, EventBody]:
-        """Read a webhook without a token, from an agent whose key is known."""
+        """Return the content of a webhook without a token, from an agent with a known key."""
         known = self._trust.items()
         agents = [name for name, trust in known if trust.keys and self._is_signed(signature, body, trust.keys)]
         if not agents:
@@ -292,13 +293,13 @@ class RemoteTasks:
     # --- reports --------------------------------------------------------------------------------------------------
 
     async def report(self, tenant: str, task_id: str, report: Report) -> TaskState:
-        """Take in a report, whoever brings it, and return the state of the task here."""
+        """Commit a report from any source, and return the local state of the task."""
         async with self._lanes[hash((tenant, task_id)) % LANES]:
             while True:
                 try:
                     return await self._report(tenant, task_id, report)
                 except Behind:
-                    continue  # a run or another node was faster: what the report changes may be another thing now
+                    continue  # an execution or another node was faster: the report's effect may have changed
 
     async def _report(self, tenant: str, task_id: str, report: Report) -> TaskState:
         seen = await self._store.read(remote_tasks.read_link_and_task, tenant, task_id, whole=needs_task(report.body))
@@ -311,16 +312,16 @@ class RemoteTasks:
         if (used := await self._used(tenant, link, body)) is not None:
             found = report_effect(report, link, replace(here, usage=used), self.now_ms())
         if found == ReportEffect(link=replace(link, heard_at=found.link.heard_at)):
-            return head.task_state  # nothing new; saying the same again is no sign of life either
+            return head.task_state  # nothing new; a duplicate does not count as contact either
         relay = await self._relay(tenant, head, found, report, blobs)
         self._hooks.tell_ended(await self._store.do(remote_tasks.write_report, tenant, relay))
         self._tell(head, link, found)
         return relay.last.state or head.task_state
 
     async def _used(self, tenant: str, link: RemoteLink, body: EventBody) -> Metadata | None:
-        """Count what an agent says that it has used; return how the task shows that.
+        """Record a reported usage, and return the total in the form that tasks show.
 
-        Raises Behind if it was too much: the task has ended.
+        Raises Behind if it exceeded the budget, which has ended the task.
         """
         total = read_usage(body.metadata) if isinstance(body, Task | StatusUpdate) else None
         if total is None:
@@ -336,7 +337,7 @@ class RemoteTasks:
         return spent.account.shown
 
     async def _packed(self, tenant: str, link: RemoteLink, body: EventBody) -> tuple[EventBody, tuple[str, ...]]:
-        """Return a report as it is kept: redacted, and without its large parts."""
+        """Return a report in its stored form: redacted, with large parts as blobs."""
         trust = self._trust.get(link.agent)
         if trust is not None and trust.redact is not None:
             body = trust.redact(body)
@@ -371,7 +372,7 @@ class RemoteTasks:
     async def _snapshot(
         self, tenant: str, head: TaskHead, bodies: Sequence[EventBody], state: TaskState | None
     ) -> Task | None:
-        """Return the task after new events, if it is time to write it down."""
+        """Return the snapshot of the task after new events, if one is due."""
         before, after = head.last_seq, head.last_seq + len(bodies)
         has_doubled = after >= SNAPSHOT_AT and before.bit_length() != after.bit_length()
         if state not in lifecycle.ENDED and not has_doubled:
@@ -396,9 +397,9 @@ class RemoteTasks:
             log.info("remote task ended", extra=about | {"state": link.state.name})
 
     async def give_up(self, tenant: str, link: RemoteLink, reason: str, again_seconds: float) -> bool:
-        """Say that nobody knows what became of a task, unless something was reported meanwhile.
+        """End a task whose outcome is unknown, unless a report arrived meanwhile.
 
-        A late report may still tell; the agent is also asked again after a while.
+        A late report may still set the outcome. The agent is also polled again after a while.
         """
         again_ms = round(again_seconds * 1000)
         request = remote_tasks.GiveUpRequest(link=link, reason=reason, at=self.now_ms(), again_ms=again_ms)
@@ -408,10 +409,10 @@ class RemoteTasks:
             log.warning("remote task given up", extra={"task_id": link.task_id, "agent": link.agent, "reason": reason})
         return bool(ended)
 
-    # --- by hand --------------------------------------------------------------------------------------------------
+    # --- manual actions -------------------------------------------------------------------------------------------
 
     async def retry(self, tenant: str, task_id: str) -> bool:
-        """Let a task ask its agent again, and send what that never got; false if it has ended for good."""
+        """Let a task poll its agent again and send its unsent messages. False if it has ended for good."""
         while (link := await self.find(tenant, task_id)) is not None:
             more = replace(link, asks=link.asks + 1)
             try:
@@ -423,26 +424,26 @@ class RemoteTasks:
         return False
 
     async def cancels(self, agent: str, limit: int, again_seconds: float) -> list[RemoteCancel]:
-        """Return the tasks that an agent is to be told of now because they were cancelled here."""
+        """Claim the local cancellations that an agent must be sent now."""
         return await self._store.do(remote_tasks.claim_cancels, agent, limit, round(again_seconds * 1000))
 
     async def told(self, cancel: RemoteCancel) -> None:
-        """Note that an agent need not be told of a cancel any more."""
+        """Record that a cancellation need not be sent any more."""
         await self._store.do(remote_tasks.clear_cancel, cancel.tenant, cancel.link.task_id)
 
 
 def poll_signal(number: int) -> str:
-    """Return what a task waits for that may have to ask its agent for the so many-th time."""
+    """Return the signal of a task's poll with this number."""
     return f"remote:{number}"
 
 
 def poll_step(number: int) -> str:
-    """Return the step that tells it to."""
+    """Return the step that the signal completes."""
     return wait_key(poll_signal(number))
 
 
 def token_hash(token: str) -> str:
-    """Return what is kept of a token; it is random, so that one round is enough."""
+    """Return the stored hash of a token. One round is enough because the token is random."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -452,7 +453,7 @@ def _local_task(head: TaskHead) -> LocalTask:
 
 
 def unsent_message(link: RemoteLink, history: Sequence[Message]) -> Message | None:
-    """Return the caller's first message that an agent elsewhere has not accepted."""
+    """Return the caller's first message that a remote agent has not accepted."""
     said = [message for message in history if message.role is Role.USER]
     return said[link.sent] if link.sent < len(said) else None
 
@@ -462,7 +463,7 @@ def _task_id(body: EventBody) -> str | None:
 
 
 def _seq(event_id: str | None, body: EventBody) -> int | None:
-    """Return the number of an event in the log of its sender, from a header that names task, webhook and number."""
+    """Return the sequence number in the sender's log, from a header with task, webhook and number."""
     task, _, rest = (event_id or "").partition(":")
     number = rest.rpartition(":")[2]
     is_ours = task == quote(_task_id(body) or "", safe="") and number.isascii() and number.isdecimal()
@@ -471,7 +472,7 @@ def _seq(event_id: str | None, body: EventBody) -> int | None:
 
 @contextmanager
 def _report_errors() -> Iterator[None]:
-    """Turn what is wrong with a report into what its sender is told."""
+    """Turn a failure to commit a report into the error for its sender."""
     try:
         yield
     except (WrongTask, NoSuchTask):
@@ -484,7 +485,7 @@ def _report_errors() -> Iterator[None]:
 
 
 async def patiently(do: Callable[[], Awaitable[T]]) -> T:
-    """Do something as often as it takes while the database cannot be used: that is no fault of the task's."""
+    """Retry an operation while the database is unavailable, which is not the task's fault."""
     return await store_retry.retry_until_available(do, log)
 
 
@@ -493,7 +494,7 @@ def _unavailable() -> AgentUnavailable:
 
 
 def unauthenticated() -> AuthenticationFailed:
-    """Return the refusal of who shows no token that is good for the task."""
+    """Return the refusal of a sender without a valid token for the task."""
     error = AuthenticationFailed("The token does not belong to this task")
     error.challenges = ("Bearer",)
     return error

@@ -1,1 +1,1 @@
-"""The meaning of A2A's operations, and the agents of a process."""
+"""Semantics of A2A's operations, and the agents of a process."""

@@ -54,10 +54,10 @@ Check = Callable[[Any], None]
 
 
 class RequestLimits:
-    """The bounds of a server."""
+    """Size limits on requests."""
 
     def __init__(self, quotas: Quotas) -> None:
-        """Hold requests to `quotas`."""
+        """Enforce the limits of `quotas`."""
         self._quotas = quotas
         self.checks: Mapping[Operation, Check] = {
             Operation.SEND: self._send,
@@ -65,7 +65,7 @@ class RequestLimits:
             Operation.CANCEL: self._cancel,
             Operation.PUSH_SET: self._push_set,
         }
-        """The operations whose requests can be too large -> what refuses them."""
+        """Operation -> the check that refuses a request that is too large."""
 
     def _send(self, request: SendRequest) -> None:
         message, configuration = request.message, request.configuration
@@ -115,10 +115,10 @@ class RequestLimits:
             self.line(where + "authentication.scheme", config.authentication.scheme, size)
             self.line(where + "authentication.credentials", config.authentication.credentials or "", size)
 
-    # --- what can be too large ------------------------------------------------------------------------------------
+    # --- field checks ---------------------------------------------------------------------------------------------
 
     def line(self, where: str, text: str, size: int) -> None:
-        """Refuse a text that is too long."""
+        """Raise RequestTooLarge if a text is too long."""
         if len(text) > size or (not text.isascii() and len(text.encode(errors="replace")) > size):
             raise _too_large(where, f"More than {size} bytes")
 
@@ -127,7 +127,7 @@ class RequestLimits:
             raise _too_large(where, f"More than {self._quotas.parts}")
 
     def _free(self, where: str, value: object, size: int) -> None:
-        """Refuse data of any form that is too large or too deep, without recursion of our own."""
+        """Raise RequestTooLarge if data is too large or too deep. Does not recurse."""
         try:
             written = codec.encode(value)
         except RecursionError:
@@ -151,13 +151,13 @@ R = TypeVar("R", bound=Any)
 Follow = Callable[[R, Caller, int | None], AsyncIterator[Event]]
 
 KEEPS = SENDS | {Operation.PUSH_SET}
-"""What may leave something in the store."""
+"""Operations that may store something."""
 
 
 class GuardedService:
-    """An `A2A` that lets through what is allowed."""
+    """An `A2A` that authorizes requests and enforces limits before the wrapped service runs."""
 
-    def __init__(  # noqa: PLR0913  # one for each thing that a gate looks at
+    def __init__(  # noqa: PLR0913  # one for each check
         self,
         inner: A2A,
         agent: str,
@@ -170,10 +170,10 @@ class GuardedService:
         storage: StorageQuotas | None = None,
         access: Access | None = None,
     ) -> None:
-        """Guard `inner`, the agent of that name, whose card says that the extensions `required` are.
+        """Guard `inner`, the agent with that name. `required` are the extensions that its card requires.
 
-        `usage`, `audit`, `standing` and `storage` are shared by the agents of a server. If
-        the `access` of the server is optional, only authenticated callers read its extended card.
+        `usage`, `audit`, `standing` and `storage` are shared by the agents of a server. If the `access` of the
+        server is optional, only authenticated callers read its extended card.
         """
         self._inner = inner
         self._agent = agent
@@ -196,7 +196,7 @@ class GuardedService:
         return self._shown(answer) if isinstance(answer, Task) else answer
 
     def stream(self, request: SendRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
-        """Send a message and follow what comes of it."""
+        """Send a message and yield the task's events."""
         return self._follow(Operation.STREAM, self._inner.stream, request, caller, after)
 
     async def get(self, request: GetRequest, caller: Caller) -> Task:
@@ -216,7 +216,7 @@ class GuardedService:
         return self._shown(await self._ask(Operation.CANCEL, self._inner.cancel, request, caller))
 
     async def execute(self, task_id: str, caller: Caller) -> Task:
-        """Let a held task begin: what whoever may send may do, and see."""
+        """Start a held task. Requires the `send` permission and the visibility of `get`."""
         return self._shown(await self._ask(Operation.GET, self._begin, GetRequest(id=task_id), caller))
 
     async def _begin(self, request: GetRequest, caller: Caller) -> Task:
@@ -227,7 +227,7 @@ class GuardedService:
         return await self._inner.execute(request.id, caller)
 
     def subscribe(self, request: SubscribeRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
-        """Follow a task."""
+        """Subscribe to a task."""
         return self._follow(Operation.SUBSCRIBE, self._inner.subscribe, request, caller, after)
 
     async def push_set(self, request: PushConfig, caller: Caller) -> PushConfig:
@@ -250,12 +250,12 @@ class GuardedService:
         """Read the card for authenticated callers."""
         return await self._ask(Operation.EXTENDED_CARD, self._inner.extended_card, request, caller)
 
-    # --- asking, with a record ------------------------------------------------------------------------------------
+    # --- operations, with an audit record -------------------------------------------------------------------------
 
     async def _ask(
         self, operation: Operation, ask: Callable[[R, Caller], Awaitable[T]], request: R, caller: Caller
     ) -> T:
-        """Ask if that is allowed, and note what came of it."""
+        """Authorize and run an operation, and record its outcome in the audit log."""
         audit, result, outcome, taken = self._audit, None, ABANDONED, None
         at = 0 if audit is None else audit.now_ms()
         try:
@@ -269,7 +269,7 @@ class GuardedService:
             if taken is not None:
                 taken.give_back()
             raise
-        except StoreUnavailable as error:  # on the way to the operation, which says so itself
+        except StoreUnavailable as error:  # on the way to the operation, which has its own handling
             refusal = AgentUnavailable("The task store is not available at the moment; try again", retry_after=1)
             outcome = refusal.row.reason
             raise refusal from error
@@ -284,7 +284,7 @@ class GuardedService:
     async def _follow(
         self, operation: Operation, follow: Follow[R], request: R, caller: Caller, after: int | None
     ) -> AsyncIterator[Event]:
-        """Do the same for a stream, for as long as its caller is let in; what is noted is how it begins."""
+        """Run a streaming operation until the caller's credential expires. The audit record contains how it began."""
         opened: list[AsyncIterator[Event]] = []
 
         async def begin(request: R, placed: Caller) -> Event:
@@ -297,7 +297,7 @@ class GuardedService:
             yield await self._ask(operation, begin, request, caller)
             async with aclosing(self._standing.kept(opened[0], caller.ticket)) as events:  # type: ignore[type-var]
                 with suppress(StopAsyncIteration):
-                    while True:  # no event is held while its reader takes its time: it may be a large task
+                    while True:  # no event is held while a slow reader blocks: it may be a large task
                         yield await anext(events)
         finally:
             for events in opened:
@@ -307,17 +307,17 @@ class GuardedService:
     def _shown(self, task: Task) -> Task:
         return lifecycle.limit_history(task, self._quotas.history)
 
-    # --- what is allowed ------------------------------------------------------------------------------------------
+    # --- authorization --------------------------------------------------------------------------------------------
 
     def _allow(self, operation: Operation, request: Any, caller: Caller) -> Caller:
-        """Return the caller as far as it may go: in the tenant that it asks for, with or without others' tasks."""
+        """Return the caller with the requested tenant and its visibility, or raise the refusal."""
         self._usage.take(caller)
         if operation is Operation.EXTENDED_CARD and self._access and self._access.is_optional and not caller.owner:
             raise self._access.failure()
         caller = self._placed(request.tenant, caller)
         if caller.roles is not None:
             caller = self._entitled(operation, request, caller, caller.roles)
-        # They shape what is said to the agent (3.3.4): to read or cancel a task any client will do.
+        # They apply to messages (3.3.4): any client may read or cancel a task.
         if self._required and operation in SENDS:
             self._need_extensions(request, caller)
         if caller.idempotency_key is not None:
@@ -328,7 +328,7 @@ class GuardedService:
         return caller
 
     def _placed(self, tenant: str | None, caller: Caller) -> Caller:
-        """Return the caller in the tenant that its request names; another's is refused, whether it exists or not."""
+        """Return the caller in the requested tenant. Another tenant is refused, whether it exists or not."""
         if not tenant or tenant == caller.tenant:
             return caller
         if not caller.roams:
@@ -337,7 +337,7 @@ class GuardedService:
         return replace(caller, tenant=tenant)
 
     def _entitled(self, operation: Operation, request: Any, caller: Caller, roles: frozenset[str]) -> Caller:
-        """Return the caller with what its roles allow in this operation, or refuse."""
+        """Return the caller with the visibility of its roles, or raise PermissionDenied."""
         rights = self._roles.rights(roles, self._agent)
         right = rights.get(operation)
         if right is None:
@@ -359,7 +359,7 @@ class GuardedService:
             raise ExtensionSupportRequired(f"The agent requires extensions that are not declared: {named}")
 
     async def _make_room(self, request: SendRequest | PushConfig, caller: Caller) -> QuotaShare | None:
-        """Refuse what would be one too many, where only the store knows how many there are."""
+        """Enforce the limits that only the store can count."""
         if isinstance(request, PushConfig):
             await self._make_room_for(request, request.task_id, caller)
         elif not request.message.task_id:
@@ -372,7 +372,7 @@ class GuardedService:
         return await self._storage.take(caller, request if isinstance(request, PushConfig) else request.message)
 
     async def _make_room_for(self, config: PushConfig, task_id: str | None, caller: Caller) -> None:
-        """Refuse one webhook too many. Two that come at the same moment may both be let in."""
+        """Refuse one webhook too many. Two concurrent requests may both be accepted."""
         page = await self._inner.push_list(PushListRequest(task_id=task_id or ""), caller)
         most = self._quotas.webhooks
         if sum(known.id != config.id for known in page.configs) >= most:
@@ -380,13 +380,13 @@ class GuardedService:
 
 
 def _webhook(request: SendRequest) -> PushConfig | None:
-    """Return the webhook that a message brings along."""
+    """Return the webhook in a message's configuration."""
     configuration = request.configuration
     return None if configuration is None else configuration.task_push_notification_config
 
 
 def _task_id(request: Any, result: Any) -> str | None:
-    """Return the task that something was about."""
+    """Return the id of the task that an operation concerned."""
     made = result.body if isinstance(result, Event) else result
     if isinstance(made, Task):
         return made.id

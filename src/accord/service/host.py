@@ -25,7 +25,7 @@ from accord.service.service import Offers, Service
 class Host:
     """Several agents over one store; the first is the default."""
 
-    def __init__(  # noqa: PLR0913  # what a process is made of
+    def __init__(  # noqa: PLR0913  # one for each component
         self,
         archive: TaskStore,
         hub: Hub,
@@ -38,7 +38,7 @@ class Host:
         upkeep: RetentionLoop | None = None,
         clock: Clock = SYSTEM,
     ) -> None:
-        """Host `agents`; with a `sender` webhooks are delivered, with `upkeep` old tasks are removed."""
+        """Host `agents`. With a `sender` webhooks are delivered, with `upkeep` old tasks are removed."""
         known = {agent.profile.name: agent for agent in agents}
         if len(known) != len(agents):
             raise ValueError("Two agents have the same name")
@@ -51,7 +51,7 @@ class Host:
         self.default = self.services[agents[0].profile.name]
 
     async def start(self) -> None:
-        """Begin to work."""
+        """Start the engine, the webhook delivery and the retention loop."""
         await self.engine.start()
         if self.pusher is not None:
             self.pusher.start()
@@ -59,31 +59,31 @@ class Host:
             self._upkeep.start()
 
     async def stop(self, grace_seconds: float = 10.0) -> None:
-        """Finish what runs, or hand it over."""
+        """Finish the running executions, or release them to other nodes."""
         if self._upkeep is not None:
             await self._upkeep.stop()
         if self.pusher is not None:
             await self.pusher.stop()
         await self.engine.stop(grace_seconds)
 
-    # --- for runs -------------------------------------------------------------------------------------------------
+    # --- for executions -------------------------------------------------------------------------------------------
 
     async def call(self, run: Execution, agent: str, message: Message, step: str) -> str:
-        """Say something to an agent for a run, and return the task, which if it is new is noted under a step."""
+        """Send a message to an agent for an execution, and return the task id. A new task is recorded under a step."""
         return await self._known(agent).call(run, message, step)
 
     async def child(self, run: Execution, call: ChildCall, places: ExitStack) -> PreparedChild:
-        """Return a task as a run is about to make it."""
+        """Return a child task that is prepared, but not yet created."""
         return await self._known(call.agent).child(run, call, places)
 
     async def cancel(self, run: Execution, agent: str, task_id: str) -> None:
-        """End a task for a run; one that has ended has."""
+        """Cancel a task for an execution. An ended task is ignored."""
         caller = replace(run.caller, tenant=run.tenant)
         with suppress(TaskNotCancelable):
             await self._known(agent).cancel(CancelRequest(id=task_id), caller)
 
     def known(self) -> Mapping[str, ServedAgent]:
-        """Return the agents that callers can reach, by their names."""
+        """Return the agents that callers can reach, by name."""
         agents = self.engine.agents.values()
         members = {
             one.profile.name
@@ -97,17 +97,17 @@ class Host:
         }
 
     async def spawn(self, run: Execution, agent: str, request: SendRequest, step: str) -> str:
-        """Make a task of its own for a run's caller, noted under a step."""
+        """Create an independent task for an execution's caller, recorded under a step."""
         return await self._known(agent).spawn(run, request, step)
 
     async def execute(self, run: Execution, agent: str, task_id: str) -> None:
-        """Let a held task begin for a run."""
+        """Start a held task for an execution."""
         await self._known(agent).execute(task_id, replace(run.caller, tenant=run.tenant))
 
     async def conclude(
         self, run: Execution, agent: str, task_id: str, state: TaskState, result: Message | None
     ) -> None:
-        """End a held task for a run."""
+        """End a held task for an execution."""
         await self._known(agent).conclude(task_id, state, result, replace(run.caller, tenant=run.tenant))
 
     def _known(self, agent: str) -> Service:

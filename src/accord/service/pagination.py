@@ -21,7 +21,7 @@ DEFAULT_PAGE_SIZE = 50
 
 
 def task_query(request: TaskFilter, *, owner: str | None, agent: str | None) -> TaskListQuery:
-    """Return what a request asks of the store."""
+    """Return the store query of a list request."""
     return TaskListQuery(
         owner=owner,
         agent=agent,
@@ -34,7 +34,7 @@ def task_query(request: TaskFilter, *, owner: str | None, agent: str | None) -> 
 
 
 def task_page(found: Sequence[StoredTask], tasks: Sequence[Task], total: int, request: TaskFilter) -> TaskPage:
-    """Return the page of what was found, which is one more than a page holds if there are more."""
+    """Return a page of the found tasks. An extra task after the page means that there are more."""
     size = _size(request)
     shown = found[:size]
     token = _token(shown[-1]) if len(found) > size else ""
@@ -47,7 +47,7 @@ def task_page(found: Sequence[StoredTask], tasks: Sequence[Task], total: int, re
 
 
 def push_page(configs: Sequence[PushConfig], request: PushListRequest) -> PushPage:
-    """Return a page of webhooks, which are in the order of their ids."""
+    """Return a page of webhooks, which are ordered by id."""
     after = _read(request.page_token)
     rest = [config for config in configs if after is None or (config.id or "") > after]
     size = request.page_size or len(rest) or 1

@@ -1,6 +1,6 @@
-"""The meaning of A2A's operations for one hosted agent.
+"""Semantics of A2A's operations for one hosted agent.
 
-Model in, model out, an `AccordError` for every refusal. It knows no dialect and no binding.
+Input and output are model objects, every refusal is an `AccordError`. It is independent of dialect and binding.
 """
 
 import asyncio
@@ -71,10 +71,10 @@ CheckPush = Callable[[PushConfig], None]
 """Raises InvalidParams for a webhook that would never be called."""
 
 UNNAMED = "default"
-"""What clients of 0.3 call the webhook that they set without an id, when they ask for it by one."""
+"""The id under which clients of 0.3 read the webhook that they set without an id."""
 
 RETRY_SECONDS = 5
-"""When to try again while the database cannot be used."""
+"""`Retry-After` while the database is unavailable, in seconds."""
 
 
 class Offers(Struct, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ class Service:
     def __init__(
         self, engine: Engine, agent: str, *, check_push: CheckPush | None = None, offers: Offers | None = None
     ) -> None:
-        """Serve the engine's agent of that name; there are webhooks if something can say which are acceptable."""
+        """Serve the engine's agent with that name. Webhooks are offered only with a `check_push`."""
         self.offers = replace(offers or Offers(), push=check_push is not None and (offers or Offers()).push)
         self.extended: Callable[[], AgentCard] | None = None
         self._engine = engine
@@ -101,13 +101,16 @@ class Service:
 
     @property
     def _profile(self) -> Profile:
-        """Who the agent is by now: one elsewhere may have been found only after it was served."""
+        """The agent's current profile. A remote agent's profile may be discovered after it is served."""
         return self._engine.agents[self.agent].profile
 
     # --- messages -------------------------------------------------------------------------------------------------
 
     async def send(self, request: SendRequest, caller: Caller) -> Task | Message:
-        """Send a message and answer with the task, once it ended or waits, or at once if asked so."""
+        """Send a message and return the task or the message that answers it.
+
+        Waits until the task ends or waits for its caller, unless the request asks to return immediately.
+        """
         configuration = request.configuration or SendConfiguration()
         answers_alone = self._answers_alone(request, caller)
         self._check_inline(request)
@@ -117,16 +120,17 @@ class Service:
             if waits and not request.is_held:
                 task = await self._settled(task.id, caller)
         if request.timeout_ms is not None and _is_late(task):
-            raise TaskTimeout(metadata={"taskId": task.id})  # the caller was ready to wait so long, and no longer
+            raise TaskTimeout(metadata={"taskId": task.id})  # the caller limited its wait to this deadline
         if answers_alone and task.status.state is TaskState.COMPLETED:
             return _answer(task)
         return lifecycle.limit_history(task, configuration.history_length)
 
     async def _settled(self, task_id: str, caller: Caller) -> Task:
-        """Wait for a task as long as its node can, and return it.
+        """Wait for a task as long as its node runs, and return it.
 
-        A node that stops has its callers' waiting cancelled, and gives them the task as it stands: it goes on
-        elsewhere, and whoever knows its id follows it there. An error would have them ask for the same work anew.
+        When the node drains, its waiting callers are canceled and get the task in its current state. The task
+        continues on another node, where the caller can read it by id. An error would make callers send the same work
+        again.
         """
         try:
             if not self._engine.is_dismissing:
@@ -136,16 +140,16 @@ class Service:
             if waiting is None or not self._engine.is_dismissing:
                 raise
             waiting.uncancel()
-        await self._engine.store.do(tasks.read_head, caller.tenant, task_id)  # so that it is durable, as it is told now
+        await self._engine.store.do(tasks.read_head, caller.tenant, task_id)  # makes the reported state durable
         return (await self._intake.find(task_id, caller))[1]
 
     def _answers_alone(self, request: SendRequest, caller: Caller) -> bool:
         return not caller.wants_task and self._profile.answers_alone(request.message)
 
     async def stream(self, request: SendRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
-        """Send a message and follow what comes of it; the first event is the task.
+        """Send a message and yield the task's events. The first event is the task.
 
-        Whoever sends the same message again may say `after` which event: the first event is then the task as of that.
+        A caller that sends a duplicate may pass `after`: the first event is then the task as of that event.
         """
         self._need_streaming()
         if self._answers_alone(request, caller):
@@ -163,16 +167,16 @@ class Service:
         events = stream_options.apply_stream_options(self._follow(first, seq, caller, at_answer, begun.events), request)
         del begun, task, first
         with suppress(StopAsyncIteration):
-            while True:  # no event is held while its reader takes its time: it may be a large task
+            while True:  # no event is held while a slow reader blocks: it may be a large task
                 yield await anext(events)
 
     async def subscribe(
         self, request: SubscribeRequest, caller: Caller, after: int | None = None
     ) -> AsyncIterator[Event]:
-        """Follow a task that has not ended; the first event is the task as it is now.
+        """Subscribe to a task that has not ended. The first event is the current task.
 
-        With `after`, the number of the last event that the caller saw, the first event is the task as it was then, and
-        what came later follows; that works for a task that has ended as well.
+        `after` is the sequence number of the last seen event. With it, the first event is the task as of that event,
+        and later events follow. This also works for an ended task.
         """
         self._need_streaming()
         with _retryable:
@@ -204,7 +208,7 @@ class Service:
                     yield await anext(events)
 
     async def _from(self, stored: tasks.StoredTask, task: Task, after: int | None, caller: Caller) -> tuple[Task, int]:
-        """Return the task as it was after an event, as far back as its log goes, and the number of that event."""
+        """Return the task as of an event, as far back as its log reaches, and that event's sequence number."""
         if after is not None and after < stored.last_seq:
             past = await self._engine.archive.as_of(caller.tenant, stored, after, caller.files_at)
             if past is not None:
@@ -229,7 +233,7 @@ class Service:
         return pagination.task_page(found, whole, total, request)
 
     async def cancel(self, request: CancelRequest, caller: Caller) -> Task:
-        """Cancel one task, and those it has started."""
+        """Cancel one task and its child tasks."""
         with _retryable:
             return await self._cancel(request, caller)
 
@@ -265,24 +269,24 @@ class Service:
         self._engine.stop_run(tenant, task_id)
 
     async def execute(self, task_id: str, caller: Caller) -> Task:
-        """Let a task of the caller's begin that was held, and return it; one that has begun is left alone."""
+        """Start a held task of the caller and return it. A started task is not changed."""
         with _retryable:
             return await self._intake.execute(task_id, caller)
 
     async def conclude(self, task_id: str, state: TaskState, result: Message | None, caller: Caller) -> None:
-        """End a task of the caller's that was held, because somebody has done it elsewhere."""
+        """End a held task of the caller, because its work was done another way."""
         with _retryable:
             await self._end(task_id, state, result, caller.owner, caller.tenant, is_held=True)
 
     async def wake(self, tenant: str, task_id: str, key: str, value: Any) -> bool:
-        """Hand a task what it waits for under `key`; false if it has that already or has ended."""
+        """Deliver a signal to a task under `key`. False if the task already has it or has ended."""
         output = msgspec.json.encode(value).decode()
         news = task_lifecycle.TaskSignal(task_id=task_id, key=wait_key(key), output=output, at=self._engine.now_ms())
         with _retryable:
             return await self._engine.store.do(task_lifecycle.deliver_signal, tenant, news)
 
     async def origin(self, task_id: str, caller: Caller) -> str | None:
-        """Return the edge's note of how the caller that created a task came in."""
+        """Return the recorded origin of the request that created a task."""
         with _retryable:
             stored = await self._engine.store.read(tasks.read_task, caller.tenant, task_id)
         return None if stored is None or stored.owner != caller.owner else stored.origin
@@ -303,7 +307,10 @@ class Service:
         return config
 
     async def push_get(self, request: PushGetRequest, caller: Caller) -> PushConfig:
-        """Read a webhook; without an id the one that was given none, or the first, and the only one as `default`."""
+        """Read a webhook.
+
+        Without an id it is the unnamed webhook or else the first. `default` also names the only webhook of a task.
+        """
         self._need_pushes()
         configs = await self._configs(request.task_id, caller)
         named = {config.id: config for config in configs}
@@ -321,7 +328,7 @@ class Service:
         return pagination.push_page(await self._configs(request.task_id, caller), request)
 
     async def push_delete(self, request: PushDeleteRequest, caller: Caller) -> int:
-        """Remove webhooks and say how many there were."""
+        """Remove webhooks and return their number."""
         self._need_pushes()
         with _retryable:
             await self._intake.find(request.task_id, caller)
@@ -334,12 +341,12 @@ class Service:
         return tuple(self._engine.archive.webhook_secrets.open(caller.tenant, hook.config) for hook in found)
 
     def _check_inline(self, request: SendRequest) -> None:
-        """Check the webhook that comes with a message."""
+        """Check the webhook in a message's configuration."""
         if request.configuration is not None and request.configuration.task_push_notification_config is not None:
             self._need_pushes(request.configuration.task_push_notification_config)
 
     def _need_pushes(self, config: PushConfig | None = None) -> None:
-        """Refuse webhooks where none is called, and this one if it never would be."""
+        """Refuse webhooks if the server has none, and a webhook that would never be called."""
         if self._check_push is None or not self.offers.push:
             raise PushNotSupported
         if config is not None:
@@ -349,7 +356,7 @@ class Service:
     async def extended_card(self, request: CardRequest, caller: Caller) -> AgentCard:
         """Read the card for authenticated callers."""
         if not self.offers.extended_card:
-            raise UnsupportedOperation("This agent has no extended card")  # as its card says (3.3.4)
+            raise UnsupportedOperation("This agent has no extended card")  # as its card states (3.3.4)
         if self.extended is None:
             raise ExtendedCardNotConfigured
         return self.extended()
@@ -361,24 +368,27 @@ class Service:
     # --- other agents ---------------------------------------------------------------------------------------------
 
     async def call(self, run: Execution, message: Message, step: str) -> str:
-        """Say something to this agent for a run, and return the task; a new one is noted under the run's step."""
+        """Send a message to this agent for an execution, and return the task id.
+
+        A new task is recorded under the execution's step.
+        """
         try:
             request = SendRequest(message=_routed(run, message))
             begun = await self._intake.accept(request, _caller(run), _parent(run, step))
         except UnsupportedOperation:
             if message.task_id is None:
                 raise
-            return message.task_id  # it has ended meanwhile, as whoever waits for it finds out
+            return message.task_id  # it has ended meanwhile, which the waiting execution will see
         return begun.task.id
 
     async def spawn(self, run: Execution, request: SendRequest, step: str) -> str:
-        """Make a task of its own for a run's caller, and return it; it is noted under the run's step."""
+        """Create an independent task for an execution's caller, and return its id. It is recorded under the step."""
         parent = ParentExecution(task_id=run.job.key, epoch=run.job.epoch, step=step, owns=False)
         request = replace(request, message=_routed(run, request.message))
         return (await self._intake.accept(request, _caller(run), parent)).task.id
 
     async def child(self, run: Execution, call: ChildCall, places: ExitStack) -> PreparedChild:
-        """Return a task of this agent as a run is about to make it."""
+        """Return a child task of this agent that is prepared, but not yet created."""
         limit = None if call.timeout_ms is None else {TASK_CONFIG: {"timeout": call.timeout_ms}}
         request = SendRequest(message=_routed(run, call.message), metadata=limit)
         ready = await self._intake.ready(request, _caller(run), _parent(run, call.key), places)
@@ -390,7 +400,7 @@ def _caller(run: Execution) -> Caller:
 
 
 def _routed(run: Execution, message: Message) -> Message:
-    """Return a message of a run with the route that the run's own task came."""
+    """Return an execution's message with the route of its own task."""
     route = route_of(run.task.history)
     if route is None or message.task_id is not None:
         return message
@@ -408,7 +418,7 @@ def _parent(run: Execution, step: str) -> ParentExecution:
 
 
 def _answer(task: Task) -> Message:
-    """Return a task's answer as a message alone."""
+    """Return a task's answer as a message without a task."""
     if task.status.message is not None:
         return replace(task.status.message, task_id=None)
     parts = joined_text(tuple(part for artifact in task.artifacts for part in artifact.parts))
@@ -422,10 +432,10 @@ def _is_late(task: Task) -> bool:
 
 
 class _Retryable:
-    """Says that the database cannot be used at the moment, and when to try again; or that it cannot keep a value."""
+    """Turns a StoreUnavailable into AgentUnavailable with a retry time, and a BadValue into InvalidParams."""
 
     def __enter__(self) -> None:
-        """Begin."""
+        """Do nothing."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -1,6 +1,6 @@
 """Storage quotas: tasks and bytes that an owner and a tenant may store.
 
-The store has the sums. A node reads them regularly, and when it has used its share of the rest.
+The store has the totals. A node reads them regularly, and when it has used its share of the remainder.
 """
 
 import asyncio
@@ -20,22 +20,22 @@ from accord.storage.commands.monitoring import StoredTotal
 from accord.storage.store import BadValue, Store, StoreUnavailable
 
 REFRESH_SECONDS = 30.0
-"""How long a sum is good for: agents and other nodes write meanwhile."""
+"""How long a total is used, in seconds: agents and other nodes write meanwhile."""
 
 IDLE_FACTOR = 100
-"""A sum that took a second is good for this many: an account with millions of tasks costs the store 1 % at most."""
+"""A total that took a second is used for this many seconds, so large accounts cost the store 1 % at most."""
 
 MESSAGES = 10
-"""Messages of an account with a quota of bytes between two sums: what agents answer to them may be any size."""
+"""Messages of an account with a byte quota between two totals: agents' answers to them may have any size."""
 
 Account = tuple[str | None, str | None]
-"""A tenant and an owner; None stands for all of them."""
+"""A tenant and an owner. None stands for all of them."""
 
 Measure = Callable[[Account], Awaitable[StoredTotal]]
 
 
 class QuotaScope(NamedTuple):
-    """An account, what it may store (0 for any number), and the names of these limits."""
+    """An account, its limits (0 for no limit), and their name."""
 
     account: Account
     tasks: int
@@ -44,7 +44,7 @@ class QuotaScope(NamedTuple):
 
 
 class _Room:
-    """What an account may still store, as far as this node knows, and its share of that until the next measurement."""
+    """The remaining storage of an account as known to this node, and its share until the next measurement."""
 
     def __init__(self) -> None:
         self.tasks = self.bytes = 0.0
@@ -64,14 +64,14 @@ class _Room:
 
 
 class QuotaShare(NamedTuple):
-    """What a message took of the rooms of its accounts; each room with the time of its next measurement."""
+    """The share that a message took from its accounts. Each account has the time of its next measurement."""
 
     rooms: list[tuple[_Room, float]]
     tasks: int
     size: int
 
     def give_back(self) -> None:
-        """Count a message no more that was not stored, unless its accounts were measured since."""
+        """Release the share of a message that was not stored, unless its accounts were measured since."""
         for room, until in self.rooms:
             if room.until == until:
                 room.take(-self.tasks, -self.size)
@@ -81,7 +81,7 @@ class StorageQuotas:
     """The storage quotas of a server."""
 
     def __init__(self, quotas: Quotas, measure: Measure, clock: Callable[[], float] = time.monotonic) -> None:
-        """Hold callers to `quotas`; `measure` returns what an account stores."""
+        """Enforce `quotas`. `measure` returns the stored total of an account."""
         self._quotas = quotas
         self._measure = measure
         self._clock = clock
@@ -89,7 +89,7 @@ class StorageQuotas:
         self.has_limits = any((quotas.owner_tasks, quotas.owner_bytes, quotas.tenant_tasks, quotas.tenant_bytes))
 
     def scopes(self, caller: Caller) -> list[QuotaScope]:
-        """Return the quotas that apply to a caller; one that may name any tenant is one owner in all of them."""
+        """Return the quotas that apply to a caller. A caller that may name any tenant is one owner in all of them."""
         quotas = self._quotas
         return [
             QuotaScope(caller.account, quotas.owner_tasks, quotas.owner_bytes, "owner"),
@@ -97,7 +97,7 @@ class StorageQuotas:
         ]
 
     async def take(self, caller: Caller, message: Message | PushConfig) -> QuotaShare | None:
-        """Count a message and the task that it creates, or a webhook, or refuse it."""
+        """Count a message with the task that it creates, or a webhook, or raise StorageQuotaExceeded."""
         scopes = [scope for scope in self.scopes(caller) if scope.tasks or scope.bytes]
         if not scopes:
             return None
@@ -108,7 +108,7 @@ class StorageQuotas:
         return QuotaShare([(room, room.until) for room in rooms], tasks, size)
 
     async def _room(self, scope: QuotaScope, tasks: int, size: int) -> _Room:
-        """Return the room of an account, which has space for a message, or refuse the message."""
+        """Return the remaining storage of an account, or raise StorageQuotaExceeded."""
         if len(self._rooms) > SWEEP_AT:
             self._rooms.clear()  # they are measured again
         room = self._rooms.setdefault(scope.account, _Room())
@@ -118,7 +118,7 @@ class StorageQuotas:
                 try:
                     await self._fill(room, scope)
                 except (StoreUnavailable, BadValue):
-                    return room  # the send itself fails, and says so
+                    return room  # the send itself fails and reports it
         if room.tasks < tasks:
             raise _exceeded(scope, "tasks", scope.tasks)
         if room.bytes < size:
@@ -126,7 +126,7 @@ class StorageQuotas:
         return room
 
     async def _fill(self, room: _Room, scope: QuotaScope) -> None:
-        """Measure an account."""
+        """Measure an account and compute this node's share."""
         begun = self._clock()
         stored = await self._measure(scope.account)
         now = self._clock()
@@ -138,7 +138,7 @@ class StorageQuotas:
 
 
 def _left(limit: int, stored: int) -> tuple[float, float]:
-    """Return what is left of a limit, and what this node uses of it before it measures again."""
+    """Return the remainder of a limit, and this node's share of it until the next measurement."""
     if not limit:
         return float("inf"), float("inf")
     left = max(0, limit - stored)
@@ -155,7 +155,7 @@ def _exceeded(scope: QuotaScope, unit: str, limit: int) -> StorageQuotaExceeded:
 
 
 def size_of(message: Message | PushConfig) -> int:
-    """Return about how many bytes a message or webhook takes: files as they are, all else as JSON."""
+    """Return the approximate size of a message or webhook: files in bytes, everything else as JSON."""
     if isinstance(message, PushConfig):
         return len(codec.encode(message))
     files = sum(len(part.raw) for part in message.parts if part.raw is not None)
@@ -166,7 +166,7 @@ def size_of(message: Message | PushConfig) -> int:
 
 
 def measuring(store: Store) -> Measure:
-    """Return what measures accounts in a store."""
+    """Return a function that measures accounts in a store."""
 
     async def measure(account: Account) -> StoredTotal:
         return await store.read(monitoring.stored_total, *account)

@@ -10,14 +10,14 @@ from accord.protocol import lifecycle
 
 
 def apply_stream_options(events: AsyncIterator[Event], request: SendRequest) -> AsyncIterator[Event]:
-    """Return the events as the request wants them; most want them as they are."""
+    """Return the events with the request's options applied."""
     if not request.include_intermediates:
         events = _outcome(events)
     return events if request.buffer_size is None else _cut_up(events, request.buffer_size)
 
 
 async def _cut_up(events: AsyncIterator[Event], size: int) -> AsyncIterator[Event]:
-    """Yield the events with their texts in small pieces."""
+    """Yield the events with their texts cut into small pieces."""
     async for event in events:
         if not isinstance(event.body, ArtifactUpdate):
             yield event
@@ -27,7 +27,7 @@ async def _cut_up(events: AsyncIterator[Event], size: int) -> AsyncIterator[Even
 
 
 async def _outcome(events: AsyncIterator[Event]) -> AsyncIterator[Event]:
-    """Yield the task, and when it ends or asks its artifacts as a whole and that status."""
+    """Yield the task, then at each turn's end its whole artifacts and its status."""
     task: Task | None = None
     held: list[Event] = []
     async for event in events:
@@ -49,7 +49,10 @@ def _whole(task: Task, artifact: Artifact) -> ArtifactUpdate:
 
 
 def _pieces(event: Event, update: ArtifactUpdate, size: int) -> Iterator[Event]:
-    """Cut long texts; all pieces but the last have the number before, so that resuming after one repeats the event."""
+    """Cut long texts.
+
+    All pieces but the last have the preceding number, so that resuming after one repeats the event.
+    """
     cut = [piece for part in update.artifact.parts for piece in _cut(part, size)]
     for at, part in enumerate(cut):
         is_last = at == len(cut) - 1
@@ -63,7 +66,7 @@ def _pieces(event: Event, update: ArtifactUpdate, size: int) -> Iterator[Event]:
 
 
 def _cut(part: Part, size: int) -> Iterator[Part]:
-    """Yield a text part in pieces of at most `size` bytes that split no character; others as they are."""
+    """Yield a text part in pieces of at most `size` bytes that split no character. Other parts are not changed."""
     if part.text is None or len(part.text.encode()) <= size:
         yield part
         return

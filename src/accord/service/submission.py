@@ -1,4 +1,4 @@
-"""From a message to a task: a new one, an open one, or the one that a duplicate created before."""
+"""Submission of a message: to a new task, an open task, or the task of a duplicate."""
 
 import hashlib
 from contextlib import ExitStack
@@ -29,13 +29,13 @@ from accord.storage.commands.steps import ParentExecution
 from accord.storage.commands.tasks import StoredTask, TaskCreation
 
 PRIORITIES = {"high": -10, "normal": 0, "low": 10}
-"""The caller's word -> the job's number; smaller comes first."""
+"""The caller's priority -> the job's number. Smaller numbers run first."""
 
 
 class Submission(Struct, frozen=True):
-    """A task, the number of the last event that it includes, and what has been committed after it by who runs it here.
+    """A task and the sequence number of its last included event.
 
-    Whoever follows the task need not read that.
+    `events` are events committed after it by this node, so a subscriber need not read them.
     """
 
     task: Task
@@ -44,7 +44,7 @@ class Submission(Struct, frozen=True):
 
 
 class FirstReply(Enum):
-    """What the sender of a message hears first."""
+    """The first result that the sender waits for."""
 
     TASK = "the task, and perhaps nothing else"
     EVENTS = "the task, and then what comes of it"
@@ -52,7 +52,7 @@ class FirstReply(Enum):
 
 
 class PreparedTask(Struct, frozen=True):
-    """A task that is about to be stored."""
+    """A task that is ready to be stored."""
 
     accept: task_lifecycle.AcceptRequest
     task: Task
@@ -60,7 +60,10 @@ class PreparedTask(Struct, frozen=True):
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """The event that the work has started, or none where no node takes the task yet or its agent reports that."""
+        """The event that reports the start.
+
+        Empty if no node claims the task yet or the agent reports the start itself.
+        """
         accept = self.accept
         if accept.working is None:
             return ()
@@ -68,10 +71,10 @@ class PreparedTask(Struct, frozen=True):
 
 
 class TaskSubmission:
-    """Takes messages in for one agent."""
+    """Submits messages to one agent."""
 
     def __init__(self, engine: Engine, agent: str) -> None:
-        """Take messages in for the engine's agent of that name."""
+        """Submit messages to the engine's agent with that name."""
         self._engine = engine
         self._agent = agent
 
@@ -81,7 +84,7 @@ class TaskSubmission:
 
     @property
     def place(self) -> str:
-        """The agent as the route of a message names it."""
+        """The agent's name in the route of a message."""
         return f"{self._engine.archive.server_id}/{self._agent}"
 
     async def accept(
@@ -91,9 +94,9 @@ class TaskSubmission:
         parent: ParentExecution | None = None,
         hears: FirstReply = FirstReply.TASK,
     ) -> Submission:
-        """Keep a message and begin to work on it; return the task as it was before that.
+        """Store a message and start work on it. Returns the task as it was before that.
 
-        With a `parent` it is that run which calls: the task that it makes is noted there and ends with it.
+        With a `parent`, an execution is the caller: the new task is recorded there and ends with it.
         """
         self._check(request.message)
         request = _within_budget(request)
@@ -106,7 +109,7 @@ class TaskSubmission:
             return await self._start(request, caller, work, parent, hears)
 
     async def find(self, task_id: str, caller: Caller) -> tuple[StoredTask, Task]:
-        """Read a task of the caller's; one that is not there and one that is not theirs look the same."""
+        """Read a task of the caller. A missing task and another owner's task raise the same error."""
         found = await self._engine.archive.read(caller.tenant, task_id, caller.files_at)
         if found is None or caller.reach not in (None, found[0].owner) or found[0].agent != self._agent:
             raise TaskNotFound(metadata={"taskId": task_id})
@@ -125,7 +128,7 @@ class TaskSubmission:
         ready = await self._ready(request, caller, work, parent)
         store = self._engine.store
         is_early = hears is FirstReply.END and work.node is not None and self._profile.crash is not Crash.FAIL
-        try:  # what must not be run twice is on the disk before it is run once
+        try:  # an execution that must not be repeated is on disk before it starts
             accepted = await (store.do_early if is_early else store.do)(
                 task_lifecycle.accept_task, caller.tenant, ready.accept
             )
@@ -145,7 +148,7 @@ class TaskSubmission:
     async def ready(
         self, request: SendRequest, caller: Caller, parent: ParentExecution, places: ExitStack
     ) -> PreparedTask:
-        """Return a task as its parent is about to make it, with a place to run it at once if there is one."""
+        """Return a child task that is prepared, with a slot on this node if one is free."""
         self._check(request.message)
         request = _within_budget(request)
         node = places.enter_context(self._engine.place(self._agent))
@@ -174,7 +177,7 @@ class TaskSubmission:
         return PreparedTask(accept, task, caller)
 
     def begin(self, ready: PreparedTask, accepted: task_lifecycle.Acceptance) -> None:
-        """Go on with a task that has been made, unless that was done before."""
+        """Start a created task, unless it is a duplicate."""
         self._tell(ready.caller, accepted.task_id, is_new=not accepted.is_repeated)
         if accepted.is_repeated:
             return
@@ -184,12 +187,12 @@ class TaskSubmission:
             self._run(accepted.job, ready)
 
     async def _packed(self, new: TaskCreation, tenant: str) -> TaskCreation:
-        """Take large parts out of what is to be stored."""
+        """Store large parts as blobs."""
         packed = await self._engine.archive.pack(tenant, (), new.task)
         return replace(new, task=packed.snapshot or new.task, blobs=packed.blobs)
 
     def _due(self, request: SendRequest, at: int) -> int | None:
-        """Return when the task must be done: as its caller or its agent's profile says, or sooner, as its budget."""
+        """Return the deadline of a task, from the timeout of caller or profile, or earlier from its budget."""
         timeout, metadata = self._profile.timeout, request.message.metadata
         if timeout is None and metadata is None and request.metadata is None:
             return None
@@ -285,7 +288,7 @@ class TaskSubmission:
     # --- a held task ----------------------------------------------------------------------------------------------
 
     async def execute(self, task_id: str, caller: Caller) -> Task:
-        """Begin to work on a task that was held; its time begins now. One that was begun before is left alone."""
+        """Start a held task. Its timeout begins now. A started task is not changed."""
         engine = self._engine
         _, held = await self.find(task_id, caller)
         request = SendRequest(message=held.history[0], metadata=held.metadata)
@@ -308,7 +311,7 @@ class TaskSubmission:
                 engine.alarm(max(0, due - at))
         return task
 
-    # --- small things ---------------------------------------------------------------------------------------------
+    # --- helpers --------------------------------------------------------------------------------------------------
 
     def _work(self, request: SendRequest, node: str | None, *, is_held: bool = False) -> task_lifecycle.JobOptions:
         return task_lifecycle.JobOptions(
@@ -320,10 +323,10 @@ class TaskSubmission:
         )
 
     def _push(self, request: SendRequest, task_id: str, tenant: str) -> PushConfig | None:
-        """Return the webhook that comes with a message, as it is to be stored.
+        """Return the webhook of a message in its stored form.
 
-        One without a name is its task's own, as in the official SDK: who says where it listens with each message is
-        told everything once.
+        A webhook without an id gets the task's id, as in the official SDK. A client that sends its webhook with each
+        message then gets each event once.
         """
         push = request.configuration.task_push_notification_config if request.configuration else None
         if push is None:
@@ -335,11 +338,10 @@ class TaskSubmission:
         return replace(message, message_id=message_id, task_id=task_id, context_id=context_id)
 
     def _key(self, message: Message, caller: Caller, *, calls: bool = False) -> str | None:
-        """Return what makes a send the same: who, to whom, the message's id, and what it says.
+        """Return the idempotency key of a send: caller, agent, message id and content.
 
-        A client that uses one id for different messages is careless, not repeating itself; a run that `calls` never is.
-        If the caller has a name of its own for what it sends, that stands for the id, of which some make a new one each
-        time.
+        Two different messages with one id are not duplicates. An execution that `calls` never sends duplicates. The
+        caller's idempotency key replaces the message id, because some clients create a new id for each retry.
         """
         named = None if calls else caller.idempotency_key
         if named is not None:
@@ -349,12 +351,12 @@ class TaskSubmission:
         return _digest(caller.owner, self._agent, message)
 
     def _name(self, caller: Caller) -> str | None:
-        """Return the caller's name for what it sends, under which nothing else may be sent."""
+        """Return a digest of the caller's idempotency key, which may be used for one message only."""
         named = caller.idempotency_key
         return None if named is None else _digest(caller.owner, self._agent, named)
 
     def _check(self, message: Message) -> None:
-        """Refuse media types that the agent does not take, and work that servers send in a circle."""
+        """Refuse media types that the agent does not accept, and messages that loop between servers."""
         route = None if message.metadata is None else route_of((message,))
         if route is not None and self.place in route.servers:
             raise invalid_field(
@@ -391,18 +393,18 @@ def _working(task: Task, at: int) -> StatusUpdate:
 
 
 def _within_budget(request: SendRequest) -> SendRequest:
-    """Return the request with the budget in its message, if it states one for itself; raises if that is none."""
+    """Return the request with the request's budget in its message, or raise if the budget is not valid."""
     message, said = request.message, request.metadata
     if message.metadata is None and said is None:
         return request
     if read_budget_request(message.metadata) is not None or read_budget_request(said, "metadata") is None:
         return request
-    assert said is not None  # there is a wish in it
+    assert said is not None  # it contains a budget
     return replace(request, message=replace(message, metadata={**(message.metadata or {}), BUDGET: said[BUDGET]}))
 
 
 def _accepts(modes: tuple[str, ...], media_type: str) -> bool:
-    """Whether one of the modes covers a media type; parameters do not matter."""
+    """Whether one of the modes covers a media type. Parameters are ignored."""
     wanted = media_type.partition(";")[0].strip().lower()
     family = wanted.partition("/")[0] + "/*"
     return any(mode.lower() in (wanted, family, "*/*", "*") for mode in modes)

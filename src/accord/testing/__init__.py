@@ -46,7 +46,7 @@ _HOMES = {
     ".scripts": ("Move", "ScriptedAgent", "scripted"),
     ".sockets": ("Delivery", "Webhooks", "catching", "serving"),
 }
-"""Module -> the public names that are at home there."""
+"""Module -> the public names that it defines."""
 
 __getattr__ = lazily(__name__, _HOMES)
-"""Who serves the conformance agent needs nothing else of this."""
+"""Lazy, so that serving the conformance agent imports nothing else."""

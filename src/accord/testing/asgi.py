@@ -13,10 +13,10 @@ from accord.http.asgi import App, Scope
 from accord.protocol.sse import Decoder, Frame
 
 BOUND_SECONDS = 10.0
-"""How long to wait for the next piece of an answer: a test that hangs says nothing."""
+"""Timeout for the next chunk of an answer, in seconds: a hanging test gives no information."""
 
 PIECE = 65_536
-"""Request bodies arrive in pieces of so many bytes, as they do from a network."""
+"""Size of the chunks of a request body, in bytes, as from a network."""
 
 ASGI = {"version": "3.0", "spec_version": "2.4"}
 
@@ -24,10 +24,10 @@ Body = bytes | dict[str, Any] | list[Any]
 
 
 class Response:
-    """An answer, as far as it has come."""
+    """An answer with the chunks received so far."""
 
     def __init__(self, bound: float) -> None:
-        """Wait at most `bound` seconds for each piece."""
+        """Wait at most `bound` seconds for each chunk."""
         self.status = 0
         self.headers: dict[str, str] = {}
         self._bound = bound
@@ -38,19 +38,19 @@ class Response:
 
     @property
     def body(self) -> bytes:
-        """What has come."""
+        """The bytes received so far."""
         return b"".join(self._pieces)
 
     def json(self) -> Any:
-        """Decode what has come."""
+        """Decode the bytes received so far."""
         return json.loads(self.body)
 
     def frames(self) -> list[Frame]:
-        """Return the server-sent events that have come."""
+        """Return the server-sent events received so far."""
         return Decoder().feed(self.body)
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """Yield the body from its start, piece by piece, as it comes."""
+        """Yield the body from its start, chunk by chunk, as it arrives."""
         read = 0
         while True:
             while read < len(self._pieces):
@@ -61,7 +61,7 @@ class Response:
             await self._changes()
 
     async def events(self) -> AsyncGenerator[Frame, None]:
-        """Yield the server-sent events from the first, as they come."""
+        """Yield the server-sent events from the first, as they arrive."""
         decoder = Decoder()
         async for piece in self.pieces():
             for frame in decoder.feed(piece):
@@ -73,14 +73,14 @@ class Response:
             await self._changes()
         return self.body
 
-    # --- what the connection does -----------------------------------------------------------------------------------
+    # --- connection ---------------------------------------------------------------------------------------------------
 
     async def _begins(self) -> None:
         while not self.status:
             await self._changes()
 
     async def _changes(self) -> None:
-        """Wait for more; raise what went wrong in the application if there will be none."""
+        """Wait for the next chunk, or raise the application's error."""
         if self._error is not None:
             raise self._error
         self._more.clear()
@@ -117,7 +117,7 @@ class _Connection:
     async def run(self) -> None:
         try:
             await self._app(self._scope, self._receive, self._send)
-        except Exception as error:  # whoever reads the answer gets it
+        except Exception as error:  # the reader of the answer gets it
             self._response._fail(error)
         else:
             if not self._response._is_whole and not self._left.is_set():
@@ -134,7 +134,7 @@ class _Connection:
         return {"type": "http.disconnect"}
 
     async def _send(self, message: Mapping[str, Any]) -> None:
-        if not self._left.is_set():  # after that nobody reads; a server says nothing about it either
+        if not self._left.is_set():  # after that there is no reader; a server does not report it either
             self._response._take(message)
 
 
@@ -150,10 +150,10 @@ async def stream(
     bound: float = BOUND_SECONDS,
     scheme: str = "http",
 ) -> AsyncIterator[Response]:
-    """Send one request and give its answer as soon as that begins; leaving the block closes the connection.
+    """Send one request and yield its answer as soon as it starts. Leaving the block closes the connection.
 
-    The path is as on the wire. A body that is no bytes is sent as JSON. The content type is JSON unless stated, and a
-    header without a value is left out.
+    The path is sent unchanged. A body other than bytes is sent as JSON. The content type is JSON unless stated, and
+    a header without a value is omitted.
     """
     sent = body if isinstance(body, bytes) else json.dumps(body).encode()
     response = Response(bound)
@@ -179,7 +179,7 @@ async def call(
     headers: Mapping[str, str] | None = None,
     bound: float = BOUND_SECONDS,
 ) -> Response:
-    """Send one request and return the whole answer; a stream is read to its end."""
+    """Send one request and return the whole answer. A stream is read to its end."""
     async with stream(app, body, method=method, path=path, query=query, headers=headers, bound=bound) as response:
         await response.read()
     return response
@@ -233,7 +233,7 @@ def _scope(method: str, path: str, query: str, headers: Mapping[str, str], schem
 
 
 async def _ends(work: asyncio.Task[None], bound: float) -> None:
-    """Wait for the application to return; that one does not is an error."""
+    """Wait for the application to return. Raises TimeoutError if it does not."""
     await asyncio.wait({work}, timeout=bound)
     if not work.done():
         await _stopped(work)
@@ -242,7 +242,7 @@ async def _ends(work: asyncio.Task[None], bound: float) -> None:
 
 
 async def _stopped(work: asyncio.Task[None]) -> None:
-    """Stop the application, and raise what it raised."""
+    """Stop the application, and raise its exception."""
     work.cancel()
     await asyncio.wait({work})
     if not work.cancelled():
@@ -250,15 +250,15 @@ async def _stopped(work: asyncio.Task[None]) -> None:
 
 
 class AsgiTransport:
-    """Sends requests to one application, whatever host they name."""
+    """A transport that sends all requests to one application, regardless of the host."""
 
     def __init__(self, app: App) -> None:
-        """Send to `app`, which somebody else starts and stops."""
+        """Send to `app`, which the caller starts and stops."""
         self._app = app
         self._open: set[AsgiAnswer] = set()
 
     async def open(self, request: HttpRequest) -> "AsgiAnswer":
-        """Send a request and return the answer's head; what the application raises is raised here."""
+        """Send a request and return the answer's head. The application's exceptions are raised here."""
         parts = urlsplit(request.url)
         stack = AsyncExitStack()
         entering = stream(
@@ -297,7 +297,7 @@ class AsgiAnswer:
         self._among = among
 
     async def read(self) -> bytes:
-        """Read the whole body and let the connection go."""
+        """Read the whole body and release the connection."""
         try:
             return await self._response.read()
         except TimeoutError:
@@ -306,7 +306,7 @@ class AsgiAnswer:
             await self.close()
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Read the body as it comes."""
+        """Read the body as it arrives."""
         try:
             async for piece in self._response.pieces():
                 yield piece
@@ -316,6 +316,6 @@ class AsgiAnswer:
             await self.close()
 
     async def close(self) -> None:
-        """Let the connection go."""
+        """Release the connection."""
         self._among.discard(self)
         await self._stack.aclose()

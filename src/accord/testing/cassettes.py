@@ -21,10 +21,10 @@ from accord.protocol.extensions import ROUTE
 FORMAT = "accord cassette 1"
 HIDDEN = "***"
 NEW = "<new>"
-"""Stands for an identifier that the client generates, and for a route, whose server id is random without a secret."""
+"""Replaces an identifier that the client generates, and a route, whose server id is random."""
 
 KEPT_HEADERS = frozenset({"a2a-extensions", "a2a-version", "accept", "content-type", "etag", "last-event-id"})
-"""Headers that are written down; any other might be a secret, and none of them is compared."""
+"""Headers that are recorded. Others may be secrets, and headers are not compared."""
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SECRET = re.compile(r"token|secret|password|credentials|authorization|api_?key|signature|assertion", re.IGNORECASE)
@@ -36,7 +36,7 @@ class UnknownRequest(AssertionError):
 
 
 class RecordedRequest(Struct, frozen=True, kw_only=True):
-    """A request, without secrets and with `<new>` for what the client made up."""
+    """A request without secrets, with `<new>` for identifiers that the client generated."""
 
     method: str
     url: str
@@ -44,13 +44,13 @@ class RecordedRequest(Struct, frozen=True, kw_only=True):
     body: Any = None
 
     def compared(self) -> str:
-        """Return what makes it the same as another one."""
+        """Return the text by which requests are compared."""
         stated = {"method": self.method, "url": self.url, "body": self.body}
         return json.dumps(stated, indent=2, sort_keys=True, ensure_ascii=False)
 
 
 class RecordedResponse(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An answer without secrets: its body, or the pieces that a stream came in."""
+    """An answer without secrets: its body, or the chunks of a stream."""
 
     status: int
     headers: dict[str, str] = {}
@@ -58,7 +58,7 @@ class RecordedResponse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     pieces: list[str] | None = None
 
     def bytes_of(self) -> list[bytes]:
-        """Return the body in the pieces that it came in."""
+        """Return the body in the chunks that were received."""
         if self.pieces is not None:
             return [piece.encode() for piece in self.pieces]
         return [] if self.body is None else [_encoded(self.body)]
@@ -72,7 +72,7 @@ class RecordedExchange(Struct, frozen=True, kw_only=True):
 
 
 class CassetteFile(Struct, frozen=True, kw_only=True):
-    """What a cassette's file holds."""
+    """The content of a cassette file."""
 
     format: str = FORMAT
     exchanges: list[RecordedExchange] = []
@@ -82,17 +82,17 @@ class CassetteFile(Struct, frozen=True, kw_only=True):
 
 
 class RecordingTransport:
-    """A transport that writes down what another one carries."""
+    """A transport that records the exchanges of another one."""
 
     def __init__(self, path: Path, transport: HttpTransport) -> None:
-        """Write to a file what `transport` carries."""
+        """Record the exchanges of `transport` in a file."""
         self._path = path
         self._transport = transport
         self._exchanges: list[RecordedExchange] = []
         self._ids: set[str] = set()
 
     async def open(self, request: HttpRequest) -> "RecordingAnswer":
-        """Send a request, and write down what is read of its answer."""
+        """Send a request, and record the parts of its answer that are read."""
         sent = recorded_request(request, self._ids)
         return RecordingAnswer(await self._transport.open(request), sent, self._add, self._ids)
 
@@ -108,10 +108,10 @@ class RecordingTransport:
 
 
 class RecordingAnswer:
-    """An answer that is written down while it is read."""
+    """An answer that is recorded while it is read."""
 
     def __init__(self, opened: OpenReply, request: RecordedRequest, add: Any, ids: set[str]) -> None:
-        """Read `opened`, and `add` what came of `request` once it was read or let go; its identifiers go to `ids`."""
+        """Read `opened`, and `add` the exchange once it was read or closed. Its identifiers are added to `ids`."""
         self.status, self.headers = opened.status, opened.headers
         self._opened = opened
         self._request = request
@@ -127,7 +127,7 @@ class RecordingAnswer:
         return body
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Read the body as it comes; pieces are cut where a line ends, so that each is a text."""
+        """Read the body as it arrives. The recorded chunks end at line breaks, so that each is text."""
         found: list[str] = []
         rest = b""
         try:
@@ -144,7 +144,7 @@ class RecordingAnswer:
             self._note(pieces=found)
 
     async def close(self) -> None:
-        """Let the connection go."""
+        """Release the connection."""
         await self._opened.close()
         self._note()
 
@@ -158,10 +158,10 @@ class RecordingAnswer:
 
 
 class PlaybackTransport:
-    """A transport that answers from a file: each exchange once, and the same ones in their order."""
+    """A transport that answers from a file: each exchange once, equal ones in their order."""
 
     def __init__(self, path: Path) -> None:
-        """Read a file that was recorded."""
+        """Read a recorded file."""
         if not path.is_file():
             raise FileNotFoundError(f"Nothing was recorded in {path}: record it with record=True, or --accord-record")
         tape = msgspec.json.decode(path.read_bytes(), type=CassetteFile)
@@ -169,11 +169,11 @@ class PlaybackTransport:
             raise ValueError(f"{path} is no cassette of this version, but {tape.format}")
         self._path = path
         self.unplayed = tape.exchanges
-        """What was recorded and not asked for."""
+        """Recorded exchanges that were not requested yet."""
         self._ids: set[str] = set()
 
     async def open(self, request: HttpRequest) -> "PlaybackAnswer":
-        """Return the answer that was recorded, or raise UnknownRequest."""
+        """Return the recorded answer, or raise UnknownRequest."""
         sent = recorded_request(request, self._ids)
         for place, one in enumerate(self.unplayed):
             if one.request.compared() == sent.compared():
@@ -192,14 +192,14 @@ class PlaybackTransport:
         return "\n".join([f"{said}; the nearest of {len(known)} is:", *shown])
 
     async def close(self) -> None:
-        """Do nothing: there is no connection."""
+        """Do nothing, because no connection exists."""
 
 
 class PlaybackAnswer:
-    """An answer as it was recorded."""
+    """A recorded answer."""
 
     def __init__(self, reply: RecordedResponse, ids: set[str]) -> None:
-        """Give what was recorded; identifiers in it go to `ids` when they are read, as they did then."""
+        """Return a recorded answer. Its identifiers are added to `ids` when they are read, as during recording."""
         self.status = reply.status
         self.headers: Mapping[str, str] = _Headers(reply.headers)
         self._pieces = reply.bytes_of()
@@ -212,7 +212,7 @@ class PlaybackAnswer:
         return body
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body in the pieces that it came in."""
+        """Yield the body in the chunks that were received."""
         for piece in self._pieces:
             self._ids |= _ids_in(piece)
             yield piece
@@ -222,7 +222,7 @@ class PlaybackAnswer:
 
 
 class _Headers(dict[str, str]):
-    """Headers whose names have no case."""
+    """Headers with case-insensitive names."""
 
     def __getitem__(self, name: str) -> str:
         return super().__getitem__(name.lower())
@@ -238,9 +238,9 @@ class _Headers(dict[str, str]):
 async def cassette(
     path: str | Path, *, record: bool = False, transport: str | HttpTransport = "aiohttp"
 ) -> AsyncIterator["RecordingTransport | PlaybackTransport"]:
-    """Give a transport that plays a file, or with `record` makes it by asking over another `transport`.
+    """Yield a transport that plays a file, or with `record` records it over another `transport`.
 
-    Cards that other tests have fetched are forgotten, so that they are asked for and recorded.
+    The card cache is cleared, so that cards are requested and recorded.
     """
     CARDS.clear()
     tape = RecordingTransport(Path(path), transports.choose(transport)) if record else PlaybackTransport(Path(path))
@@ -251,11 +251,11 @@ async def cassette(
         await tape.close()
 
 
-# --- what is written down ---------------------------------------------------------------------------------------------
+# --- recorded form ----------------------------------------------------------------------------------------------------
 
 
 def recorded_request(request: HttpRequest, known: set[str]) -> RecordedRequest:
-    """Return a request as it is written down and compared; `known` are identifiers that came from the agent."""
+    """Return a request in its recorded form. `known` are identifiers that came from the agent."""
     headers = _headers(request.headers)
     body = _decoded(request.body or b"", headers.get("content-type", ""))
     return RecordedRequest(
@@ -294,7 +294,7 @@ def _query(text: str) -> str:
 
 
 def _decoded(body: bytes, kind: str) -> Any:
-    """Return a body as a file can show it: JSON as it is, a text, or bytes in base64."""
+    """Return a body in its recorded form: JSON, text, or bytes in base64."""
     if not body:
         return None
     try:
@@ -316,7 +316,7 @@ def _encoded(body: dict[str, Any]) -> bytes:
 
 
 def _scrubbed(value: Any) -> Any:
-    """Return a value of JSON without what is called like a secret."""
+    """Return a JSON value with the values of secret names masked."""
     match value:
         case dict():
             return {
@@ -329,7 +329,7 @@ def _scrubbed(value: Any) -> Any:
 
 
 def _without_secrets(text: str) -> str:
-    """Return lines, among them events of a stream, without what is called like a secret in their JSON."""
+    """Return lines, such as events of a stream, with the secrets in their JSON masked."""
     return "".join(_line(line) for line in text.splitlines(keepends=True))
 
 

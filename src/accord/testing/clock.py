@@ -1,4 +1,4 @@
-"""A clock that tests move: minutes pass as fast as the work that is done in them."""
+"""A clock that tests advance, so that minutes pass without waiting."""
 
 import asyncio
 import time
@@ -13,47 +13,48 @@ from accord.engine.clock import Clock
 T = TypeVar("T")
 
 STEP_SECONDS = 1.0
-"""Time passes in steps, so that what is due within it happens in its order: retries wait 1, 2, 4 ... seconds."""
+"""Time advances in steps, so that events happen in order: retries wait 1, 2, 4 ... seconds."""
 
 MOST_STEPS = 500
-"""A longer time passes in longer steps: each takes a millisecond or two."""
+"""A longer time advances in longer steps, because each takes a millisecond or two."""
 
 TURNS = 10
-"""Turns of the loop in which whoever was woken asks the store for something."""
+"""Turns of the loop in which a woken task queries the store."""
 
 ROUNDS = 3
-"""How often the store is waited for after each step: who was woken asks, is answered, and asks again."""
+"""Times that the store is awaited after each step: a woken task queries, gets its result, and queries again."""
 
 PATIENCE_SECONDS = 10.0
-"""How long to wait for what is due and not done yet: threads and other processes have their own pace."""
+"""Timeout for work that is due but unfinished, in seconds: threads and other processes run in real time."""
 
 Settle = Callable[[], Awaitable[Any]]
 
 
 class MovableClock:
-    """A clock that is ahead of the machine's by as much as tests say."""
+    """A clock that is ahead of the machine's clock by an offset that tests set."""
 
     def __init__(self) -> None:
-        """Begin with the machine's time."""
+        """Start at the machine's time."""
         self._ahead = 0.0
         self._settle: list[Settle] = []
         self._bounds: set[asyncio.Timeout] = set()
         self._uses = 0
         self.clock = Clock(now=self.now, monotonic=self.monotonic)
-        """It, as an application takes it."""
+        """The clock in the form that an application accepts."""
 
     def now(self) -> float:
         """Return the time of day, in seconds."""
         return time.time() + self._ahead
 
     def monotonic(self) -> float:
-        """Return a time that is never set back, in seconds."""
+        """Return a monotonic time, in seconds."""
         return time.monotonic() + self._ahead
 
     async def advance(self, seconds: float, step: float = STEP_SECONDS) -> None:
-        """Let time pass, in steps after each of which what is due is done, as far as it needs nothing but the store.
+        """Advance the time in steps.
 
-        A request to another process that is under way meanwhile sees all of this time pass as well.
+        After each step, due work is finished as far as it needs only the store. A pending request to another process
+        sees the full time pass as well.
         """
         if seconds < 0 or step <= 0:
             raise ValueError("Time only goes forward")
@@ -66,9 +67,10 @@ class MovableClock:
     async def until(
         self, what: Awaitable[T], *, within: float, step: float = STEP_SECONDS, patience: float = PATIENCE_SECONDS
     ) -> T:
-        """Let time pass until something has happened, and return what came of it; TimeoutError if it has not `within`.
+        """Advance the time until an awaitable is done, and return its result.
 
-        What takes its time although it is due by then is waited for with `patience`, in the machine's time.
+        Raises TimeoutError if it is not done `within` seconds. Work that is due but unfinished is awaited for
+        `patience` seconds of real time.
         """
         happening = asyncio.ensure_future(what)
         try:
@@ -88,7 +90,7 @@ class MovableClock:
 
     @asynccontextmanager
     async def bound(self, seconds: float) -> AsyncIterator[None]:
-        """Raise TimeoutError after a time of the machine's, whatever passes here: a test that hangs says nothing."""
+        """Raise TimeoutError after a real time, regardless of this clock: a hanging test gives no information."""
         async with asyncio.timeout(seconds) as timeout:
             self._bounds.add(timeout)
             try:
@@ -113,7 +115,7 @@ class MovableClock:
 
     @contextmanager
     def moving(self) -> Iterator[None]:
-        """Move the clock of the running loop, and of every SQLite database that is opened while the block runs."""
+        """Move the clock of the running loop, and of every SQLite database that is opened in the block."""
         loop: Any = asyncio.get_running_loop()  # whose method is replaced
         if asyncio.BaseEventLoop not in type(loop).__mro__:
             raise TypeError(f"The clock of {type(loop).__module__} cannot be moved: use asyncio's own event loop")
@@ -133,10 +135,10 @@ class MovableClock:
                 del loop.time
 
     def _hook(self, connection: apsw.Connection) -> None:
-        """Have a database say our time: `{now}` in its statements is `unixepoch('subsec')`."""
+        """Make a database return this clock's time: `{now}` in its statements is `unixepoch('subsec')`."""
         connection.create_scalar_function("unixepoch", lambda *_: self.now(), 1)
 
     def settle_with(self, settle: Settle) -> Callable[[], None]:
-        """Wait with `settle` after each step; returns what ends that."""
+        """Await `settle` after each step. Returns a function that removes it."""
         self._settle.append(settle)
         return lambda: self._settle.remove(settle)

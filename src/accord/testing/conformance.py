@@ -1,4 +1,4 @@
-"""The agent for public conformance kits: a message names the behavior that it wants to see."""
+"""The agent for public conformance kits: a message names the behavior to show."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -12,7 +12,7 @@ Behaviour = Callable[[Context], Awaitable[None]]
 
 
 def saying(text: str) -> Behaviour:
-    """Return what completes the task with a message."""
+    """Return a behavior that completes the task with a message."""
 
     async def says(ctx: Context) -> None:
         await ctx.complete(text)
@@ -21,7 +21,7 @@ def saying(text: str) -> Behaviour:
 
 
 def making(content: Any) -> Behaviour:
-    """Return what makes one artifact and completes the task."""
+    """Return a behavior that creates one artifact and completes the task."""
 
     async def makes(ctx: Context) -> None:
         await ctx.artifact(content)
@@ -30,28 +30,31 @@ def making(content: Any) -> Behaviour:
 
 
 async def nothing(ctx: Context) -> None:
-    """Complete the task without a word."""
+    """Complete the task without output."""
 
 
 async def chunks(ctx: Context) -> None:
-    """Make an artifact piece by piece."""
+    """Create an artifact in chunks."""
     await ctx.artifact("chunk-1 ", last_chunk=False)
     await ctx.artifact("chunk-2", append=True)
 
 
 async def take_long(ctx: Context) -> None:
-    """Work longer than a kit waits for an event, and leave something behind."""
+    """Work longer than a kit waits for an event, then create an artifact."""
     await ctx.sleep(2 * streaming_timeout())
     await ctx.artifact("Took long")
 
 
 async def never_end(ctx: Context) -> None:
-    """Work until the task is cancelled; nothing is held meanwhile."""
+    """Suspend until the task is canceled, without holding a slot."""
     await ctx.wait("the end")
 
 
 async def ask(ctx: Context) -> None:
-    """Ask, and behave as the answer says; the question has no words, so that the history is what the caller sent."""
+    """Ask, and behave as the answer names.
+
+    The question is empty, so that the history has only the caller's messages.
+    """
     answer = await ctx.ask(None)
     await behaviour_of(answer.message, otherwise=complete)(ctx)
 
@@ -64,20 +67,20 @@ async def ask_until_done(ctx: Context) -> None:
 
 
 async def ask_slowly(ctx: Context) -> None:
-    """Work for a moment, so that there is a task to cancel and to follow; then ask, without end."""
+    """Work for a moment, so that the task can be canceled and subscribed to, then ask repeatedly."""
     while True:
         await ctx.sleep(streaming_timeout())
         await ctx.ask("What else?")
 
 
 async def require_auth(ctx: Context) -> None:
-    """Ask for credentials, and behave as the answer says."""
+    """Ask for credentials, and behave as the answer names."""
     answer = await ctx.require_auth("Credentials are needed")
     await behaviour_of(answer.message, otherwise=complete)(ctx)
 
 
 async def reject(ctx: Context) -> None:
-    """Refuse the task."""
+    """Reject the task."""
     raise Rejected("rejected")
 
 
@@ -121,11 +124,11 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "tck-stream-basic": make_text,
     "tck-stream-chunked": chunks,
 }
-"""Name -> what the agent does; the longest name wins."""
+"""Name -> behavior of the agent. The longest name wins."""
 
 
 def behaviour_of(message: Message, otherwise: Behaviour) -> Behaviour:
-    """Return the behaviour named at the start of a message's id or else of its first text."""
+    """Return the behavior named at the start of a message's id or else of its first text."""
     text = next((part.text for part in message.parts if part.text is not None), "")
     for said in (message.message_id, text.lstrip()):
         if names := [name for name in BEHAVIOURS if said.startswith(name)]:
@@ -134,7 +137,7 @@ def behaviour_of(message: Message, otherwise: Behaviour) -> Behaviour:
 
 
 def streaming_timeout() -> float:
-    """How long the kits wait for an event, in seconds; they read the same variable."""
+    """Return how long the kits wait for an event, in seconds. They read the same variable."""
     return float(os.environ.get("TCK_STREAMING_TIMEOUT", "2"))
 
 
@@ -147,7 +150,7 @@ def _agent(name: str, otherwise: Behaviour) -> function.FunctionAgent:
         description="Does what a conformance kit asks of it.",
         skills=["Conformance"],
         answers_message=lambda message: behaviour_of(message, otherwise) is answer_alone,
-        takes_repeats=True,  # the kits use an id for one behaviour, not for one message
+        takes_repeats=True,  # the kits use an id for one behavior, not for one message
     )(behave)
 
 

@@ -48,17 +48,17 @@ IN_MEMORY_STORE: Mapping[str, Any] = {
     "server": {"grace_seconds": 0},
     "push": {"allow_private": True},
 }
-"""Nothing is kept, nothing is waited for at the end, and webhooks may be on this machine: those of tests are."""
+"""Settings of tests: a store in memory, no grace period, and webhooks on this machine."""
 
 BOUND_SECONDS = 30.0
-"""How long to wait for anything: a test that hangs says nothing."""
+"""Timeout of each wait, in seconds: a hanging test gives no information."""
 
 
 class Running:
-    """The first of some running agents, as one caller sees it; `app` serves it over ASGI as well."""
+    """The first of the running agents, as seen by one caller. `app` serves it over ASGI as well."""
 
     def __init__(self, app: Application, caller: Caller, bound: float, clock: MovableClock | None = None) -> None:
-        """Talk to the default agent of a started application; a clock that is moved is not what we are bound by."""
+        """Call the default agent of a started application. Timeouts ignore a moved `clock`."""
         self.app = app
         self.caller = caller
         self.service: A2A = app.host.default
@@ -71,40 +71,40 @@ class Running:
     def client(
         self, agent: str | None = None, *, dialect: str | DialectName | None = None, **more: Any
     ) -> PendingClient:
-        """Return a client of an agent, the first unless one is named by its path, in any dialect; `async with` it.
+        """Return a client of an agent, in any dialect; use it with `async with`.
 
-        It talks to the application as over HTTP, with everything in between but a socket. `more` is for
-        `Client.connect`.
+        `agent` is the path name of an agent [default: the first]. The client calls the application as over HTTP, with
+        everything except a socket. `more` are arguments of `Client.connect`.
         """
         url = self.app.url if agent is None else f"{self.app.url}/agents/{agent}"
         return Client.connect(url, transport=AsgiTransport(self.app), dialect=dialect, **more)
 
     async def hand_in(self, task: Task, key: str, value: Any = True) -> bool:
-        """Hand a task what it waits for under a key (`ctx.wait`); false if it has that already, or has ended."""
+        """Deliver a signal to a task under a key (`ctx.wait`). False if the task already has it or has ended."""
         return await self.app.host.default.wake(self.caller.tenant, task.id, key, value)
 
     async def send(self, content: Any, *, task: Task | None = None, at_once: bool = False) -> Task | Message:
-        """Send text, parts or data to an open task or a new one, or a whole message; `at_once` does not wait."""
+        """Send text, parts, data or a whole message to an open or a new task. `at_once` does not wait."""
         async with self._bounded_by(self._bound):
             return await self.service.send(self._request(content, task, at_once), self.caller)
 
     async def send_text(self, text: str, *, task: Task | None = None, at_once: bool = False) -> Task:
-        """Send a text to an agent that answers with tasks."""
+        """Send a text to an agent that answers with tasks, and return the task."""
         answer = await self.send(text, task=task, at_once=at_once)
         if isinstance(answer, Message):
             raise TypeError("The agent answers with a message alone: use `send` or `ask_text`")
         return answer
 
     async def ask_text(self, text: str, *, task: Task | None = None) -> str:
-        """Send a text and return that of the answer."""
+        """Send a text and return the answer's text."""
         return text_in(await self.send(text, task=task))
 
     def stream_text(self, text: str, *, task: Task | None = None) -> AsyncGenerator[Event, None]:
-        """Send a text and yield what comes of it, as it comes."""
+        """Send a text and yield the task's events as they arrive."""
         return self._bounded(self.service.stream(self._request(text, task), self.caller))
 
     async def get(self, task: Task) -> Task:
-        """Return a task as it is now."""
+        """Return a task's current state."""
         async with self._bounded_by(self._bound):
             return await self.service.get(GetRequest(id=task.id), self.caller)
 
@@ -114,9 +114,9 @@ class Running:
             return await self.service.cancel(CancelRequest(id=task.id), self.caller)
 
     async def reaches(self, task: Task, state: TaskState) -> Task:
-        """Wait until a task is in a state; one that ends in another raises AssertionError."""
+        """Wait until a task is in a state. Raises AssertionError if it ends in another."""
         now = task
-        with suppress(UnsupportedOperation):  # it has ended: there is nothing to follow
+        with suppress(UnsupportedOperation):  # it has ended: there are no more events
             followed = self.service.subscribe(SubscribeRequest(id=task.id), self.caller)
             async with aclosing(self._bounded(followed)) as events:
                 async for event in events:
@@ -141,7 +141,7 @@ class Running:
         return SendRequest(message=message, configuration=SendConfiguration(return_immediately=at_once))
 
     async def _bounded(self, events: AsyncIterator[Event]) -> AsyncGenerator[Event, None]:
-        """Yield events, none of which may take longer than the bound."""
+        """Yield events, each within the timeout."""
         async with aclosing(events) as following:  # type: ignore[type-var]  # every service stream is a generator
             while True:
                 async with self._bounded_by(self._bound):
@@ -161,10 +161,10 @@ async def running(
     clock: MovableClock | None = None,
     **settings: Any,
 ) -> AsyncIterator[Running]:
-    """Run agents, or functions as agents; the first is talked to, and `ctx.call` finds the others by name.
+    """Run agents, or functions as agents. Messages go to the first, and `ctx.call` finds the others by name.
 
-    With a `store`, the path of a SQLite file or an address, everything is kept there, so that another block goes on
-    with it. `settings` are those of `accord.server`, by section: `running(agent, limits={"rate": 1})`.
+    `store` is the path of a SQLite file or an address. With it, tasks are stored there and another block continues
+    with them. `settings` are those of `accord.server`, by section: `running(agent, limits={"rate": 1})`.
     """
     async with AsyncExitStack() as stack:
         if clock is not None:
@@ -185,7 +185,7 @@ def application(
     clock: MovableClock | None = None,
     **settings: Any,
 ) -> Application:
-    """Return an application as tests need one; whoever asks for it starts and stops it."""
+    """Return an application with settings for tests. The caller starts and stops it."""
     made = [as_agent(given, getattr(given, "__name__", "agent")) for given in agents]
     stated = _settings(settings, store)
     if clock is not None and not (stated.store or "").startswith("sqlite:"):
@@ -194,7 +194,7 @@ def application(
 
 
 def _settings(given: Mapping[str, Any], store: Path | str | None) -> Settings:
-    # Each has an address of its own, by which clients remember cards, and at which agents elsewhere do not report.
+    # Each has its own address, under which clients cache cards, and to which remote agents cannot report.
     here: dict[str, Any] = {
         **IN_MEMORY_STORE,
         "server": {**IN_MEMORY_STORE["server"], "url": f"http://localhost:{next(_numbers)}"},
@@ -207,7 +207,7 @@ def _settings(given: Mapping[str, Any], store: Path | str | None) -> Settings:
 
 
 def text_in(answer: Task | Message) -> str:
-    """Return what an answer says: the text of its artifacts, or of its status or message if there are none."""
+    """Return an answer's text: that of its artifacts, or of its status or message if there are none."""
     if isinstance(answer, Message):
         return text_of(answer.parts)
     made = text_of(part for artifact in answer.artifacts for part in artifact.parts)
@@ -215,10 +215,10 @@ def text_in(answer: Task | Message) -> str:
 
 
 ExpectedValue = str | re.Pattern[str]
-"""A text that is expected: it itself, or a pattern that is found in it."""
+"""An expected text: an exact string, or a pattern to search for."""
 
 SHOWN_CHARACTERS = 200
-"""Characters of a text that a failure shows."""
+"""Maximum characters of a text in a failure message."""
 
 
 def assert_task(
@@ -230,12 +230,13 @@ def assert_task(
     history: Sequence[ExpectedValue] | None = None,
     events: Sequence[str] | None = None,
 ) -> Task:
-    """Raise AssertionError unless a task is as expected, and return it; what is not stated may be anything.
+    """Assert that a task is as expected, and return it. Omitted expectations are not checked.
 
-    `state` is one, or its name (`"completed"`). `text` is that of all artifacts, or of the status without any.
-    `artifacts` are texts, by id or in order: as many as there are. `history` is what was said, `user: ...` and
-    `agent: ...`. With the events of a stream in place of a task, `events` is their outline: the names of states, with
-    `artifact` and `message` between them; the task is what they add up to.
+    `state` is a state or its name (`"completed"`). `text` is the text of all artifacts, or of the status without
+    any. `artifacts` are all texts, by id or in order. `history` lists the messages as `user: ...` and `agent: ...`.
+
+    Instead of a task, a stream's events may be passed, from which the task is folded. `events` is then their
+    outline: the names of states, with `artifact` and `message` between them.
     """
     found, seen = _task_and_outline(task)
     wrong: list[str] = []
@@ -259,7 +260,7 @@ def assert_task(
 
 
 def _task_and_outline(given: Task | Said | Iterable[Event | EventBody]) -> tuple[Task, list[str] | None]:
-    """Return a task, and the outline of the events that it was made of."""
+    """Return a task, and the outline of the events from which it was folded."""
     if isinstance(given, Task):
         return given, None
     if isinstance(given, Said):
@@ -338,7 +339,7 @@ def _role(message: Message) -> str:
 
 
 def _full_text(task: Task) -> list[str]:
-    """Return the task as it is, for whoever reads a failure."""
+    """Return the task as text, for a failure message."""
     status = f": {_shortened(text_of(task.status.message.parts))}" if task.status.message else ""
     lines: list[Any] = ["It is:", f"  state {_state_name(task.status.state)}{status}"]
     lines += [f"  artifact {one.artifact_id!r}: {_shortened(text_of(one.parts))}" for one in task.artifacts]

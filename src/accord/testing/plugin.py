@@ -1,4 +1,4 @@
-"""Fixtures for tests of agents; pytest loads them with the installed package."""
+"""Pytest fixtures for tests of agents, loaded with the installed package."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 RECORD = "--accord-record"
 CASSETTES = "cassettes"
-"""The folder beside a test where what it has recorded is."""
+"""The folder beside a test with its recordings."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add what records cassettes anew."""
+    """Add the option that records cassettes."""
     told = "accord: ask the remote agents of tests with `accord_cassette`, and write down what they answer"
     parser.getgroup("accord").addoption(RECORD, action="store_true", default=False, help=told)
 
@@ -30,8 +30,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def accord_server(tmp_path: Path) -> "Callable[..., AbstractAsyncContextManager[Running]]":
     """Run agents in this process: `async with accord_server(agent) as server`.
 
-    It is `accord.testing.running`; with `kept=True` the tasks are in a file, and the next block of the same test goes
-    on with them.
+    It is `accord.testing.running`. With `kept=True` the tasks are stored in a file, and the next block of the same
+    test continues with them.
     """
     from accord.testing import running
 
@@ -82,7 +82,7 @@ def accord_webhooks() -> "Callable[..., AbstractAsyncContextManager[Webhooks]]":
 def accord_cassette(
     request: pytest.FixtureRequest,
 ) -> "Callable[..., AbstractAsyncContextManager[RecordingTransport | PlaybackTransport]]":
-    """Play back what was recorded for this test, beside it, or record it: `async with accord_cassette() as tape`."""
+    """Play the recording of this test, or record it: `async with accord_cassette() as tape`."""
     from accord.testing import cassette
 
     def start(

@@ -1,4 +1,4 @@
-"""Scripted agents: a list of moves, made one after the other for every task."""
+"""Scripted agents: a list of moves, made in the same order in each task."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,28 +12,28 @@ Does = Callable[[Context], Awaitable[Any]]
 
 
 class Move(NamedTuple):
-    """Something that an agent does; one that `waits` ends the run, which is begun again when there is an answer."""
+    """A move of an agent. A move that `waits` suspends the execution, which restarts when the answer arrives."""
 
     name: str
     does: Does
     waits: bool = False
 
 
-# --- what it says -----------------------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------------------------
 
 
 def say(content: Any) -> Move:
-    """Report progress with some words."""
+    """Report progress with a text."""
     return Move("say", lambda ctx: ctx.status(content))
 
 
 def artifact(content: Any, *, id: str | None = None, name: str | None = None) -> Move:
-    """Make an artifact, of a text, data, parts or anything else that agents give."""
+    """Create an artifact from a text, data, parts or any other agent output."""
     return Move("artifact", lambda ctx: ctx.artifact(content, id=id, name=name))
 
 
 def stream(*chunks: Any, id: str = "result") -> Move:
-    """Make an artifact piece by piece."""
+    """Create an artifact in chunks."""
 
     async def streams(ctx: Context) -> None:
         for place, chunk in enumerate(chunks):
@@ -43,50 +43,50 @@ def stream(*chunks: Any, id: str = "result") -> Move:
 
 
 def complete(content: Any = None) -> Move:
-    """End the task well, with a last word; a script that comes to its end does so without one."""
+    """Complete the task with a final message. A script that reaches its end completes without one."""
     return Move("complete", lambda ctx: ctx.complete(content))
 
 
 def fail(reason: str) -> Move:
-    """Fail the task, for a reason that its caller sees."""
+    """Fail the task, with a reason that its caller sees."""
     return Move("fail", lambda _: _raised(Failed(reason)), waits=True)
 
 
 def reject(reason: str) -> Move:
-    """Refuse the task, for a reason that its caller sees."""
+    """Reject the task, with a reason that its caller sees."""
     return Move("reject", lambda _: _raised(Rejected(reason)), waits=True)
 
 
 def crash(error: Exception | None = None) -> Move:
-    """Raise what no agent should, of which its caller sees nothing."""
+    """Raise an unexpected exception, of which the caller sees nothing."""
     return Move("crash", lambda _: _raised(error or RuntimeError("A script says so")), waits=True)
 
 
-# --- what it waits for ------------------------------------------------------------------------------------------------
+# --- waiting ----------------------------------------------------------------------------------------------------------
 
 
 def ask(question: Any) -> Move:
-    """Ask the caller, and go on with the answer."""
+    """Ask the caller, and continue with the answer."""
     return Move("ask", lambda ctx: ctx.ask(question), waits=True)
 
 
 def require_auth(text: Any) -> Move:
-    """Ask the caller for credentials, and go on with the answer."""
+    """Ask the caller for credentials, and continue with the answer."""
     return Move("require_auth", lambda ctx: ctx.require_auth(text), waits=True)
 
 
 def wait_for(key: str, *, seconds: float | None = None) -> Move:
-    """Wait for what somebody hands in under a key: `Running.hand_in`, or a webhook."""
+    """Wait for a signal under a key, sent by `Running.hand_in` or a webhook."""
     return Move("wait_for", lambda ctx: ctx.wait(key, seconds), waits=True)
 
 
 def sleep(seconds: float) -> Move:
-    """Wait; a clock that tests move makes that short."""
+    """Wait. A movable clock shortens the wait."""
     return Move("sleep", lambda ctx: ctx.sleep(seconds), waits=True)
 
 
 def hang() -> Move:
-    """Hold the run until it is cancelled, or its time is over."""
+    """Block the execution until it is canceled or its timeout expires."""
 
     async def hangs(_: Context) -> None:
         await asyncio.Event().wait()
@@ -94,21 +94,21 @@ def hang() -> Move:
     return Move("hang", hangs, waits=True)
 
 
-# --- what it does -----------------------------------------------------------------------------------------------------
+# --- actions ----------------------------------------------------------------------------------------------------------
 
 
 def step(name: str, does: Callable[..., Any], *args: Any) -> Move:
-    """Do something once, as a step of the task whose result is kept."""
-    return Move("step", lambda ctx: ctx.step(name, does, *args), waits=True)  # it is one already
+    """Run a function once, as a step of the task with a stored result."""
+    return Move("step", lambda ctx: ctx.step(name, does, *args), waits=True)  # it is a step already
 
 
 def call(agent: str, text: str) -> Move:
-    """Have another agent of the same server do something."""
+    """Call another agent of the same server."""
     return Move("call", lambda ctx: ctx.call(agent, text), waits=True)
 
 
 def do(does: Does) -> Move:
-    """Do anything with the context, once."""
+    """Run any function with the context, once."""
     return Move("do", does)
 
 
@@ -117,16 +117,16 @@ async def _raised(error: Exception) -> None:
 
 
 class ScriptedAgent:
-    """An agent that makes moves; `heard` is every message that a run of it was begun with, or was answered with."""
+    """An agent that makes moves. `heard` is every message that started or resumed one of its executions."""
 
     def __init__(self, profile: Profile, moves: tuple[Move, ...]) -> None:
-        """Make these moves for every task."""
+        """Make these moves in each task."""
         self.profile = profile
         self.heard: list[Message] = []
         self._moves = moves
 
     async def run(self, ctx: Context) -> None:
-        """Make all moves, those before the last answer by remembering them."""
+        """Make all moves. Moves before the last answer are replayed from their stored results."""
         known = {message.message_id for message in self.heard}
         self.heard += [one for one in (*ctx.history, ctx.message) if _is_new(one, known)]
         for place, move in enumerate(self._moves):
@@ -137,14 +137,14 @@ class ScriptedAgent:
 
 
 def scripted(*moves: Move, name: str = "scripted", **profile: Any) -> ScriptedAgent:
-    """Return an agent that makes moves; `profile` is what else is to be said of it (`engine.agent.Profile`)."""
+    """Return a scripted agent. `profile` are further fields of its `engine.agent.Profile`."""
     skill = AgentSkill(id=name, name=name, description="Does what a test says", tags=("testing",))
     stated = {"description": "Does what a test says", "skills": (skill,), "crash": Crash.RESUME, **profile}
     return ScriptedAgent(Profile(name=name, **stated), moves)
 
 
 async def _done(does: Does, ctx: Context) -> None:
-    await does(ctx)  # what comes of it is nobody's, and need not be something that can be kept
+    await does(ctx)  # its result is discarded, because it may not be storable
 
 
 def _is_new(message: Message, known: set[str]) -> bool:

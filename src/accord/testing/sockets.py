@@ -1,6 +1,6 @@
-"""Real sockets of this machine: agents served from a thread, and an endpoint that receives webhooks.
+"""Real sockets of this machine: agents served from a thread, and a webhook endpoint.
 
-The endpoint can also fail, or not answer.
+The endpoint can also fail, or leave deliveries unanswered.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from accord.testing.clock import MovableClock
 from accord.testing.inprocess import application
 
 START_SECONDS = 30.0
-"""How long starting and stopping may take."""
+"""Timeout of starting and of stopping, in seconds."""
 
 
 class _Server(uvicorn.Server):
-    """A server that says when it is ready, and leaves signals to whoever runs the tests."""
+    """A server that signals when it is ready, and leaves operating system signals to the test runner."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -52,7 +52,7 @@ def serving(
     store: Path | str | None = None,
     **settings: Any,
 ) -> Iterator[str]:
-    """Serve agents while the block runs, and give the address of the first; see `inprocess.running`."""
+    """Serve agents while the block runs, and yield the address of the first; see `inprocess.running`."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -74,18 +74,18 @@ def serving(
 
 
 def _listen(server: _Server, listening: socket.socket) -> None:
-    with suppress(SystemExit):  # how uvicorn ends that could not start, which `started` says
+    with suppress(SystemExit):  # raised by uvicorn when it could not start, which `started` shows
         asyncio.run(server.serve(sockets=[listening]))
 
 
 WAIT_SECONDS = 30.0
-"""How long to wait for deliveries: a test that hangs says nothing."""
+"""Timeout for deliveries, in seconds: a hanging test gives no information."""
 
 WEBHOOK_PATH = "/hook"
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
-    """One POST, and the status that it was answered with; 0 is none at all."""
+    """One received POST and the status of its answer. 0 means no answer."""
 
     headers: Mapping[str, str]
     body: bytes
@@ -94,28 +94,28 @@ class Delivery(Struct, frozen=True, kw_only=True):
 
     @property
     def json(self) -> Any:
-        """What it says."""
+        """The decoded body."""
         return json.loads(self.body)
 
     @property
     def event_id(self) -> str:
-        """The same whenever the same event is sent again."""
+        """The event's id, equal in every delivery of the same event."""
         return self.headers.get(http_headers.EVENT_ID.lower(), "")
 
     @property
     def task_id(self) -> str:
-        """The task that it is about."""
+        """The id of its task."""
         return self.headers.get(http_headers.TASK_ID.lower(), "")
 
 
 class Webhooks:
-    """What came to an address, and how the next ones are answered."""
+    """The deliveries to an endpoint, and its answers to the next ones."""
 
     def __init__(self, url: str, keys: Sequence[str], clock: MovableClock | None, tenant: str = "") -> None:
-        """Take deliveries; a signature is good if it was made for this receiver with one of `keys`, not long ago."""
+        """Receive deliveries. A signature is valid if it is recent and made for this receiver with one of `keys`."""
         self.url = url
         self.all: list[Delivery] = []
-        """Every delivery, also those that were refused."""
+        """Every delivery, including refused ones."""
         self._keys = [http_headers.receiver_key(key, url, tenant) for key in keys]
         self._now: Callable[[], float] = clock.now if clock else time.time
         self._bounded_by: Callable[[float], AbstractAsyncContextManager[Any]] = (
@@ -135,21 +135,21 @@ class Webhooks:
         self._next += [status] * times
 
     def hang(self, times: int = 1) -> None:
-        """Say nothing to the next deliveries until whoever sends them gives up."""
+        """Leave the next deliveries unanswered until the sender's timeout."""
         self._next += [None] * times
 
     async def wait(self, count: int, *, bound: float = WAIT_SECONDS) -> list[Delivery]:
-        """Wait until so many deliveries were accepted, and return them."""
+        """Wait until `count` deliveries were accepted, and return them."""
         await self.until(lambda: len(self.taken) >= count, f"{count} accepted", bound=bound)
         return self.taken
 
     async def wait_for_any(self, count: int, *, bound: float = WAIT_SECONDS) -> list[Delivery]:
-        """Wait until there were so many deliveries, accepted or not, and return them."""
+        """Wait until `count` deliveries arrived, accepted or not, and return them."""
         await self.until(lambda: len(self.all) >= count, f"{count}", bound=bound)
         return self.all
 
     async def until(self, is_so: Callable[[], bool], what: str = "what is", *, bound: float = WAIT_SECONDS) -> None:
-        """Wait until something is so, which is looked at with every delivery; `what` is said to be waited for."""
+        """Wait until a condition is true, which is checked at every delivery. A failure message names `what`."""
         async with self._news:
             try:
                 async with self._bounded_by(bound):
@@ -176,9 +176,10 @@ class Webhooks:
 async def catching(
     *, keys: Sequence[str] = (), clock: MovableClock | None = None, tenant: str = ""
 ) -> AsyncIterator[Webhooks]:
-    """Listen on a free port of this machine while the block runs; `clock` is that of the server, if it is moved.
+    """Receive webhooks on a free port of this machine while the block runs.
 
-    `keys` are the `push.signing_keys` of the server, of which this receiver's keys for `tenant` are derived.
+    `clock` is the server's movable clock, if any. `keys` are the `push.signing_keys` of the server, from which this
+    receiver's keys for `tenant` are derived.
     """
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))

@@ -1,6 +1,6 @@
 """Authentication to agents.
 
-`choice` picks a way by what a card requires, `exchange` applies it. Credentials come from `client.credentials`.
+`choice` picks a method that satisfies the card, `exchange` applies it. Credentials come from `client.credentials`.
 """
 
 from accord.client.auth.choice import ChosenAuth, NoCredentials, choose_auth, choose_auth_with_ids, credential_ids

@@ -41,12 +41,14 @@ from accord.model import (
 from accord.protocol import http_headers, urls
 
 Make = Callable[[Credential, Sequence[str]], ClientAuth | None]
-"""Makes a way of a credential for some scopes; None if the credential has nothing for it."""
+"""Creates a `ClientAuth` from a credential and scopes; None if the credential lacks the secret."""
 
 
 class AuthMethod(Struct, frozen=True, kw_only=True):
-    """One way to authenticate: `kind` is what `accord creds set` calls it, and `sent_to` where it sends secrets besides
-    the agent itself. A lower `rank` is preferred.
+    """One authentication method.
+
+    `kind` is its name in `accord creds set`, and `sent_to` lists further addresses that receive secrets. A lower
+    `rank` is preferred.
     """
 
     rank: int
@@ -58,7 +60,7 @@ class AuthMethod(Struct, frozen=True, kw_only=True):
 
 
 def auth_method_of(scheme: SecurityScheme) -> AuthMethod:
-    """Return how a scheme of a card is satisfied."""
+    """Return the authentication method for a card's scheme."""
     form = next(form for form in scheme.__struct_fields__ if getattr(scheme, form) is not None)
     return _FORMS[form](getattr(scheme, form))
 
@@ -90,7 +92,7 @@ OAUTH_VARIABLES = "ACCORD_OAUTH_{id}_CLIENT_ID and _CLIENT_SECRET"
 
 def _oauth2(scheme: OAuth2Scheme) -> AuthMethod:
     flow = scheme.flows.client_credentials
-    if flow is None:  # the other flows are for people with a browser, who come with a token
+    if flow is None:  # the other flows need a person with a browser, who supplies a token
         return _bearer("a token of another OAuth 2.0 flow than client credentials", rank=2)
 
     def make(credential: Credential, scopes: Sequence[str]) -> ClientAuth | None:
@@ -163,15 +165,15 @@ _FORMS: Mapping[str, Callable[[Any], AuthMethod]] = {
 
 
 LAST_RANK = 9
-"""The rank of what cannot be had: a scheme that a card requires and does not describe."""
+"""The rank of a scheme that a card requires but does not describe."""
 
 
 class NoCredentials(Exception):
-    """A card asks for something that there are no credentials for; the message says what would do."""
+    """There are no credentials for a card's requirements. The message names the credentials that would satisfy them."""
 
 
 class ChosenAuth(NamedTuple):
-    """A way to authenticate, the names that the card has for it, and the ids whose credentials it uses."""
+    """The chosen authentication, the card's names for its schemes, and the ids of its credentials."""
 
     auth: ClientAuth
     schemes: tuple[str, ...] = ()
@@ -181,11 +183,11 @@ class ChosenAuth(NamedTuple):
 def choose_auth(
     card: AgentCard, keys: Keys | None = None, *, service: str | None = None, origin: str = ""
 ) -> ClientAuth:
-    """Return how to authenticate to a card's agent, or raise NoCredentials.
+    """Return the authentication for a card's agent, or raise NoCredentials.
 
-    Credentials are looked up by `service`; without it by the scheme's `service_identifier`, the card's
-    `humanReadableId`, and the agent's host with and without its port. It may have to ask the operating system.
-    `origin` is the address that served the card, which is empty if the caller does not know it.
+    Credentials are looked up by `service`. Without it they are looked up by the scheme's `service_identifier`, the
+    card's `humanReadableId`, and the agent's host with and without its port. The lookup may block on the operating
+    system. `origin` is the address that served the card, empty if unknown.
     """
     return choose_auth_with_ids(card, keys, service=service, origin=origin).auth
 
@@ -193,7 +195,7 @@ def choose_auth(
 def choose_auth_with_ids(
     card: AgentCard, keys: Keys | None = None, *, service: str | None = None, origin: str = ""
 ) -> ChosenAuth:
-    """Return the way to authenticate with its schemes and ids; see `choose`."""
+    """Return the authentication with its schemes and ids; see `choose_auth`."""
     question = _AuthChoice(card, keys or _NoKeys(), service, origin)
     missing: list[str] = []
     for requirement in question.alternatives():
@@ -210,7 +212,7 @@ def choose_auth_with_ids(
 
 
 def credential_ids(card: AgentCard, service: str | None = None) -> tuple[str, ...]:
-    """Return every id under which credentials for a card's agent may be, the likeliest first."""
+    """Return every id under which credentials for a card's agent may be stored, the likeliest first."""
     if service:
         return (service,)
     named = card.profile.service_identifiers.values() if card.profile else ()
@@ -223,7 +225,7 @@ class _NoKeys:
 
 
 class _AuthChoice:
-    """One card, and who is asked for credentials."""
+    """The choice for one card, with the source of credentials."""
 
     def __init__(self, card: AgentCard, keys: Keys, service: str | None, origin: str) -> None:
         self._card = card
@@ -231,13 +233,13 @@ class _AuthChoice:
         self._service = service
         self._origin = origin
         stated = card.security_requirements
-        # A card that describes ways in and requires none lets everybody in, and further maybe those who use one.
+        # A card that describes schemes and requires none lets everyone in, but may allow more to authenticated callers.
         alone = [SecurityRequirement(schemes={name: Scopes()}) for name in card.security_schemes]
         self._requirements = stated or tuple(alone)
         self.is_optional = not stated or any(not requirement.schemes for requirement in stated)
 
     def alternatives(self) -> list[SecurityRequirement]:
-        """Return what would do, the preferred first."""
+        """Return the alternative requirements, the preferred first."""
 
         def rank(requirement: SecurityRequirement) -> int:
             ways = [self._way(name) for name in requirement.schemes]
@@ -246,7 +248,7 @@ class _AuthChoice:
         return sorted((one for one in self._requirements if one.schemes), key=rank)
 
     def satisfied(self, requirement: SecurityRequirement) -> ChosenAuth | str:
-        """Return all that a requirement asks for together, or what is missing."""
+        """Return the authentication for all schemes of a requirement, or a text that names the missing ones."""
         found = [self._one(name, scopes.list) for name, scopes in requirement.schemes.items()]
         missing = [one for one in found if isinstance(one, str)]
         if missing:
@@ -257,7 +259,10 @@ class _AuthChoice:
         return ChosenAuth(auths[0] if len(auths) == 1 else CombinedAuth(auths), tuple(requirement.schemes), ids)
 
     def unspoken(self) -> ChosenAuth | None:
-        """Return a way that the card does not mention: some have no word for signatures, and some say nothing."""
+        """Return a method that the card does not declare.
+
+        Some dialects cannot describe signatures, and some cards omit their schemes.
+        """
         for id in credential_ids(self._card, self._service):
             credential = self._keys.find(id)
             if credential is None or self._strays(id, credential):
@@ -275,7 +280,7 @@ class _AuthChoice:
         return None if scheme is None else auth_method_of(scheme)
 
     def _one(self, name: str, scopes: Sequence[str]) -> ChosenAuth | str:
-        """Return how to satisfy one scheme, or what is missing for it."""
+        """Return the authentication for one scheme, or a text that names the missing credential."""
         way = self._way(name)
         if way is None:
             return f"`{name}`, which its card does not describe"
@@ -299,10 +304,10 @@ class _AuthChoice:
         return _describe_missing(way, ids, reasons, commands)
 
     def _strays(self, id: str, credential: Credential, tokens: Iterable[str] = ()) -> tuple[str, ...]:
-        """Return the hosts that a credential would be sent to and was not stored for.
+        """Return the hosts that would receive a credential that is not stored for them.
 
-        The host that `id` names may have further ports, and the card that it serves may name any token endpoint. The
-        caller's own `service` is for every host, unless the credential has `hosts`.
+        Other ports of the host in `id` are allowed, and a card served by this host may name any token endpoint. The
+        caller's own `service` is for all hosts, unless the credential has `hosts`.
         """
         urls = _urls(self._card)
         if credential.hosts or self._service:
@@ -312,7 +317,7 @@ class _AuthChoice:
         return _hosts_not_among((id,), [*urls, *tokens])
 
     def _ids(self, scheme: str) -> list[str]:
-        """Return the ids for one scheme: those that the card has for other schemes are not meant."""
+        """Return the ids for one scheme, without the card's ids for other schemes."""
         if self._service:
             return [self._service]
         named = self._card.profile.service_identifiers.get(scheme) if self._card.profile else None
@@ -320,7 +325,10 @@ class _AuthChoice:
 
 
 def _unstated_auth(credential: Credential, *, is_named: bool) -> ClientAuth | None:
-    """Return what to send where the card asks for nothing: a secret that is sent as it is only if somebody says so."""
+    """Return the authentication where the card requires none.
+
+    A plain secret is sent only if the caller named the credential.
+    """
     if credential.hmac is not None:
         return HmacAuth(credential.hmac.secret, key_id=credential.hmac.key_id)
     if credential.headers:
@@ -335,7 +343,7 @@ def _unstated_auth(credential: Credential, *, is_named: bool) -> ClientAuth | No
 
 
 def _describe_missing(way: AuthMethod, ids: Sequence[str], reasons: Sequence[str], commands: Sequence[str]) -> str:
-    """Say what is missing and what to do about it."""
+    """Return a text that names the missing credential and the fix."""
     id = ids[0] if ids else "<id>"
     nothing = f"nothing of the kind is kept under {' or '.join(f'`{one}`' for one in ids)}"
     variables = way.variables.format(id=variable_suffix(id).upper())
@@ -345,7 +353,7 @@ def _describe_missing(way: AuthMethod, ids: Sequence[str], reasons: Sequence[str
 
 
 def _own_ids(card: AgentCard) -> list[str]:
-    """Return what an agent is known by: its own name in AgentVault's registry, else where it is."""
+    """Return the ids of an agent: its name in AgentVault's registry, and its host."""
     own = [card.profile.human_readable_id] if card.profile and card.profile.human_readable_id else []
     return own + [id for url in _urls(card)[:1] for id in host_ids(url)]
 
@@ -355,12 +363,12 @@ def _urls(card: AgentCard) -> list[str]:
 
 
 def foreign_hosts(credential: Credential, urls: Iterable[str]) -> tuple[str, ...]:
-    """Return the hosts of addresses that are not among a credential's `hosts`; without any, it is for all hosts."""
+    """Return the hosts of addresses outside a credential's `hosts`. Without `hosts` every host is allowed."""
     return _hosts_not_among(credential.hosts, urls) if credential.hosts else ()
 
 
 def allow_hosts_hint(id: str, credential: Credential, refused: Iterable[str]) -> str:
-    """Return what an operator does to have a credential sent to further hosts."""
+    """Return the commands that allow a credential to be sent to further hosts."""
     own = credential.hosts or ((id,) if is_host(id) else ())
     allowed = list(dict.fromkeys([*own, *refused]))
     options = " ".join(f"--host {quote(host)}" for host in allowed)
@@ -369,17 +377,17 @@ def allow_hosts_hint(id: str, credential: Credential, refused: Iterable[str]) ->
 
 
 def _hosts_not_among(allowed: Collection[str], urls: Iterable[str]) -> tuple[str, ...]:
-    """Return the first name of each host that has none among those allowed."""
+    """Return the first name of each host that is not among the allowed hosts."""
     refused = [url for url in urls if not is_host_allowed(allowed, url)]
     return tuple(dict.fromkeys((host_ids(url) or ["an address without a host"])[0] for url in refused))
 
 
 def is_host(id: str) -> bool:
-    """Whether an id reads as a host, with or without a port."""
+    """Whether an id looks like a host, with or without a port."""
     return "/" not in id and (urls.is_loopback(urls.host_of(id)) or "." in id or ":" in id)
 
 
 def _is_downgraded(card: AgentCard, way: AuthMethod) -> bool:
-    """Whether an agent that is reached safely would have a secret sent elsewhere in the clear."""
+    """Whether an agent reached over https would have a secret sent to another address without TLS."""
     is_safe = all(url.startswith("https:") for url in _urls(card))
     return is_safe and any(not url.startswith("https:") for url in way.sent_to)

@@ -1,7 +1,7 @@
 """OAuth 2.0 client credentials (RFC 6749, 4.4), also found by OpenID Connect discovery.
 
-A token is used until a minute before its expiry, and requested again once after a 401. Other flows are for people with
-a browser: what they give is a bearer token.
+A token is used until a minute before its expiry, and requested again once after a 401. Other flows need a person
+with a browser, who supplies a bearer token.
 """
 
 import base64
@@ -20,20 +20,20 @@ from accord.client.transports import HttpReply, HttpRequest, Unreachable
 from accord.errors import AuthenticationFailed
 
 MARGIN_SECONDS = 60.0
-"""How long before its end a token is no longer used: a request takes time, and clocks differ."""
+"""How long before its expiry a token is no longer used: a request takes time, and clocks differ."""
 
 TOKEN_SECONDS = 30.0
-"""How long a token endpoint may take."""
+"""Timeout of the token endpoint, in seconds."""
 
 FORM = "application/x-www-form-urlencoded"
 NO_PARAMETERS: Mapping[str, str] = MappingProxyType({})
 
 TRANSIENT_STATUSES = (408, 425, 429)
-"""Statuses besides those of 500 and more after which asking again may help."""
+"""Statuses below 500 after which a retry may help."""
 
 
 class OAuthToken(Struct, frozen=True):
-    """A token, and when by the clock it is no longer used."""
+    """A token, and the clock time until which it is used."""
 
     text: str
     until: float | None
@@ -43,7 +43,7 @@ class OAuthToken(Struct, frozen=True):
 
 
 class _Granted(Struct):
-    """The answer of a token endpoint; some write the number as text."""
+    """The answer of a token endpoint. Some endpoints send the number as text."""
 
     access_token: str
     expires_in: float | str | None = None
@@ -61,10 +61,10 @@ TokenFlow = Generator[HttpRequest, HttpReply, OAuthToken]
 
 
 class ClientCredentials:
-    """A token that this client gets for itself.
+    """A token that this client requests for itself.
 
-    The secret is sent in the form as AgentVault does; an endpoint that answers 401 is asked once more with it in
-    `Authorization`, which is the only way that every endpoint must know (RFC 6749, 2.3.1).
+    The secret is sent in the form as AgentVault does. After a 401 it is sent once more in `Authorization`, the only
+    method that every endpoint must support (RFC 6749, 2.3.1).
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class ClientCredentials:
         in_header: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Ask at `token_url`; `parameters` are added to the form, such as an audience.
+        """Request tokens at `token_url`. `parameters`, such as an audience, are added to the form.
 
-        `in_header` is for endpoints that are known to want the secret in `Authorization`.
+        `in_header` is for endpoints that are known to require the secret in `Authorization`.
         """
         self._token_url = token_url
         self._client_id = client_id
@@ -96,19 +96,19 @@ class ClientCredentials:
         return f"ClientCredentials(token_url={self._token_url!r}, client_id={self._client_id!r})"
 
     def prepare(self, request: HttpRequest) -> AuthFlow:
-        """Return the request with a token, asking for one first if there is none."""
+        """Return the request with a token, which is requested first if needed."""
         token = self._token
         if token is None or (token.until is not None and token.until <= self._clock()):
             token = yield from self._renewed()
         return _with_token(request, token)
 
     def retry(self, request: HttpRequest, refused: HttpReply) -> AuthFlow | None:
-        """Return the request with another token than the one that was refused."""
+        """Return the request with another token than the refused token."""
         return self._again(request)
 
     def _again(self, request: HttpRequest) -> AuthFlow:
         token = self._token
-        if token is not None and _has_token(request, token):  # else somebody has had a new one since
+        if token is not None and _has_token(request, token):  # otherwise another request has renewed it since
             self._token = token = None
         return _with_token(request, token or (yield from self._renewed()))
 
@@ -141,7 +141,7 @@ class ClientCredentials:
         try:
             granted = _granted.decode(reply.body)
             lasts = None if granted.expires_in is None else float(granted.expires_in)
-        except (msgspec.MsgspecError, ValueError):  # nothing of it is repeated: it may have a token in it
+        except (msgspec.MsgspecError, ValueError):  # without the body: it may contain a token
             raise AuthenticationFailed(f"{self._token_url} answers with something that is no token") from None
         text = granted.access_token
         if not text or not text.isascii() or not text.isprintable():
@@ -150,7 +150,7 @@ class ClientCredentials:
 
 
 def _usable_seconds(lasts: float) -> float:
-    """Return how long a token is used; one that hardly lasts is used for half of it, not asked for each time."""
+    """Return how long to use a token. A short-lived token is used for half its lifetime."""
     return lasts - MARGIN_SECONDS if lasts > MARGIN_SECONDS else lasts / 2
 
 
@@ -163,7 +163,7 @@ def _has_token(request: HttpRequest, token: OAuthToken) -> bool:
 
 
 def token_error(url: str, reply: HttpReply) -> Exception:
-    """Return why there is no token, as far as an endpoint says so in OAuth's own words."""
+    """Return the error for a missing token, with the endpoint's OAuth error if it sent one."""
     if reply.status >= 500 or reply.status in TRANSIENT_STATUSES:
         return Unreachable(f"No credentials to be had: {url} answers {reply.status}", was_sent=False)
     said = _read_refusal(reply)
@@ -173,7 +173,7 @@ def token_error(url: str, reply: HttpReply) -> Exception:
 
 
 def _read_refusal(reply: HttpReply) -> _Refused:
-    """Read an error (RFC 6749, 5.2); a proxy in front of the endpoint may say anything else."""
+    """Decode an error (RFC 6749, 5.2). A proxy before the endpoint may send any other body."""
     try:
         return _refused.decode(reply.body)
     except msgspec.MsgspecError:
@@ -181,7 +181,7 @@ def _read_refusal(reply: HttpReply) -> _Refused:
 
 
 class _Issuer(Struct):
-    """What of the document matters here; the default is OpenID Connect Discovery's (3)."""
+    """The used fields of the discovery document. The default is from OpenID Connect Discovery (3)."""
 
     token_endpoint: str
     token_endpoint_auth_methods_supported: tuple[str, ...] = ("client_secret_basic",)
@@ -196,7 +196,7 @@ class OpenIdConnect:
     def __init__(
         self, discovery_url: str, client_id: str, client_secret: str, *, hosts: Collection[str] = (), **more: Any
     ) -> None:
-        """Discover at `discovery_url`; everything else is as for `ClientCredentials`.
+        """Discover at `discovery_url`. The other arguments are those of `ClientCredentials`.
 
         If there are `hosts`, the token endpoint must be on one of them.
         """
@@ -211,7 +211,7 @@ class OpenIdConnect:
         return f"OpenIdConnect(discovery_url={self._discovery_url!r}, client_id={self._client_id!r})"
 
     def prepare(self, request: HttpRequest) -> AuthFlow:
-        """Return the request with a token, discovering where to get one first."""
+        """Return the request with a token, after discovering the token endpoint."""
         inner = self._inner
         if inner is None:
             self._inner = inner = self._read((yield self._asking()))

@@ -1,7 +1,7 @@
-"""Credentials that a client has: API key, token, password, headers, signature, certificate.
+"""Static credentials of a client: API key, token, password, headers, signature, certificate.
 
-Nothing here is requested, cached or refreshed, so a 401 is final. A signature (4-30) covers body and target as they are
-sent, so it is added last. A certificate belongs to the connection, not to the request (`tls_of`).
+They are not requested, cached or refreshed, so a 401 is final. A signature (4-30) covers the body and target as they
+are sent, so it is added last. A certificate belongs to the connection, not to the request (`tls_of`).
 """
 
 import base64
@@ -19,15 +19,15 @@ from accord.protocol import http_headers
 
 
 class StaticAuth:
-    """Base of what only adds to a request; its `repr` has no secrets."""
+    """Base of authentication that only adds to a request. Its `repr` has no secrets."""
 
     def prepare(self, request: HttpRequest) -> AuthFlow:
-        """Return the request with what is added."""
+        """Return the request with the credentials added."""
         return self.added(request)
-        yield  # pragma: no cover  # what makes it a generator: nothing is asked for
+        yield  # pragma: no cover  # makes it a generator: nothing is requested
 
     def retry(self, request: HttpRequest, refused: HttpReply) -> AuthFlow | None:
-        """It would be the same again."""
+        """Return None: a retry would send the same credentials."""
         return None
 
     def added(self, request: HttpRequest) -> HttpRequest:
@@ -46,7 +46,7 @@ class ApiKey(StaticAuth):
     """A key in a header, a query parameter or a cookie."""
 
     def __init__(self, key: str, *, location: str = "header", name: str = "X-Api-Key") -> None:
-        """Put `key` into the place that a card names."""
+        """Send `key` at the location that a card names."""
         try:
             self._add = _PLACES[location.lower()]
         except KeyError:
@@ -68,7 +68,7 @@ def _in_query(request: HttpRequest, name: str, key: str) -> HttpRequest:
 
 
 def _in_cookie(request: HttpRequest, name: str, key: str) -> HttpRequest:
-    """Add a cookie; what a cookie cannot hold as it is goes in quotes, as servers' libraries read it."""
+    """Add a cookie. A value with special characters is quoted, as server libraries expect."""
     coded = SimpleCookie({name: key})[name].coded_value
     return with_cookie(request, name, coded)
 
@@ -89,16 +89,16 @@ class Bearer(StaticAuth):
 
 
 class BasicAuth(StaticAuth):
-    """A name and a password (RFC 7617), in UTF-8."""
+    """A user name and a password (RFC 7617), in UTF-8."""
 
     def __init__(self, username: str, password: str) -> None:
-        """Send the name with the password."""
+        """Send the user name with the password."""
         if ":" in username:
             raise ValueError("A user's name has no colon")
         self._value = "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
 
     def added(self, request: HttpRequest) -> HttpRequest:
-        """Add them."""
+        """Add the `Authorization` header."""
         return with_header(request, "Authorization", self._value)
 
 
@@ -110,7 +110,7 @@ class CustomHeader(StaticAuth):
         self._headers = {name: _printable(value) for name, value in headers.items()}
 
     def added(self, request: HttpRequest) -> HttpRequest:
-        """Add them, each in place of one that is there."""
+        """Add the headers, each replacing an existing header of its name."""
         for name, value in self._headers.items():
             request = with_header(request, name, value)
         return request
@@ -120,21 +120,21 @@ class CustomHeader(StaticAuth):
 
 
 def _printable(secret: str) -> str:
-    """Refuse what no header can hold, such as the line break at the end of a file, without repeating it."""
+    """Refuse a value that no header can hold, such as a trailing line break, without repeating it."""
     if not secret or not secret.isprintable() or not secret.isascii() or secret != secret.strip():
         raise ValueError("A credential is printable ASCII, without spaces around it; this one is not")
     return secret
 
 
 NONCE_BYTES = 12
-"""Enough that no two requests of one second have the same."""
+"""Bytes of a nonce: enough that no two requests within a second have the same nonce."""
 
 
 class HmacAuth(StaticAuth):
-    """A signature with a shared secret; every request, also one that is repeated, gets its own."""
+    """A signature with a shared secret. Every request gets its own, including retries."""
 
     def __init__(self, secret: str, *, key_id: str = "", now: Callable[[], float] = time.time) -> None:
-        """Sign with `secret`, which the agent knows by the name `key_id`."""
+        """Sign with `secret`, which the agent identifies by `key_id`."""
         self._secret = secret.encode()
         self._key_id = key_id
         self._now = now
@@ -156,7 +156,7 @@ class HmacAuth(StaticAuth):
 
 
 class MtlsAuth(StaticAuth):
-    """A certificate of the client's own, for the TLS connection; the files are PEM."""
+    """A client certificate for the TLS connection, in PEM files."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class MtlsAuth(StaticAuth):
     ) -> None:
         """Use the certificate with its key, which may be in the same file and may be locked with a password.
 
-        `ca` is the authority of servers that the system does not know.
+        `ca` is the certificate authority of servers that the system does not trust.
         """
         self.certificate, self.key, self.ca = certificate, key, ca
         self._password = password
@@ -177,26 +177,29 @@ class MtlsAuth(StaticAuth):
         return f"MtlsAuth(certificate={str(self.certificate)!r})"
 
     def load(self, context: ssl.SSLContext) -> None:
-        """Have connections of `context` made with the certificate; what is wrong with the files is a ValueError."""
+        """Load the certificate into `context`. Raises ValueError if the files are not valid."""
         try:
-            # Without a password the library would ask on the terminal for that of a key that is locked.
+            # Without a password the library would prompt on the terminal for a locked key's password.
             context.load_cert_chain(self.certificate, self.key, password=self._password or "")
             if self.ca is not None:
                 context.load_verify_locations(self.ca)
-        except (OSError, ssl.SSLError) as error:  # the former says nothing about which file
+        except (OSError, ssl.SSLError) as error:  # OSError does not name the file
             files = ", ".join(str(file) for file in (self.certificate, self.key, self.ca) if file)
             is_missing = isinstance(error, FileNotFoundError | PermissionError)
             reason = error.strerror if is_missing else "not certificates and the key of the first, or a wrong password"
             raise ValueError(f"{files}: {reason}") from None
 
     def pem(self) -> tuple[bytes, bytes]:
-        """Return the key, unlocked, and the certificate, for what cannot use a context; as `load`, for wrong files."""
+        """Return the unlocked key and the certificate, for a library without contexts.
+
+        Raises ValueError like `load`.
+        """
         self.load(ssl.create_default_context())
         certificate = Path(self.certificate).read_bytes()
         key = certificate if self.key is None else Path(self.key).read_bytes()
         if self._password is None:
             return key, certificate
-        from cryptography.hazmat.primitives.serialization import (  # late: few keys are locked
+        from cryptography.hazmat.primitives.serialization import (  # imported here: few keys are locked
             Encoding,
             NoEncryption,
             PrivateFormat,
@@ -208,7 +211,7 @@ class MtlsAuth(StaticAuth):
 
 
 class CombinedAuth:
-    """All of some ways, in this order; a signature comes last, because it is over what the others added."""
+    """Several credentials together. A signature comes last, because it covers the others."""
 
     def __init__(self, auths: Iterable[ClientAuth]) -> None:
         """Use all of `auths`."""
@@ -218,13 +221,13 @@ class CombinedAuth:
         return f"CombinedAuth({list(self.auths)!r})"
 
     def prepare(self, request: HttpRequest) -> AuthFlow:
-        """Return the request with everything added."""
+        """Return the request with all credentials added."""
         for auth in self.auths:
             request = yield from auth.prepare(request)
         return request
 
     def retry(self, request: HttpRequest, refused: HttpReply) -> AuthFlow | None:
-        """Return the request with what can be had anew, and with the rest of it again."""
+        """Return the request with renewed credentials where possible, and the others as before."""
         if all(auth.retry(request, refused) is None for auth in self.auths):
             return None
         return self._again(request, refused)
@@ -236,15 +239,15 @@ class CombinedAuth:
 
 
 def certificates_of(auth: ClientAuth) -> list[MtlsAuth]:
-    """Return the certificates that connections are to be made with."""
+    """Return the client certificates for connections."""
     return [one for one in (auth.auths if isinstance(auth, CombinedAuth) else (auth,)) if isinstance(one, MtlsAuth)]
 
 
 def tls_of(auth: ClientAuth, context: ssl.SSLContext | None = None) -> ssl.SSLContext | None:
-    """Return what connections are to be made with, or None if it does not matter.
+    """Return the TLS context for connections, or None if any will do.
 
-    It is `context` with the certificates added, or one that verifies servers as the system does. Wrong files are a
-    ValueError.
+    It is `context` with the certificates added, or a default context that verifies servers against the system's
+    authorities. Raises ValueError if the files are not valid.
     """
     certificates = certificates_of(auth)
     if not certificates:

@@ -1,6 +1,6 @@
 """Credentials of a client, from files, variables, the system's keyring or a server's database.
 
-How they are sent is `client.auth`.
+`client.auth` sends them.
 """
 
 from accord.client.credentials.credential import (

@@ -15,14 +15,14 @@ from accord.protocol import urls
 
 
 class SecretStruct(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Base of what must not be shown: its `repr` says which of its fields are there."""
+    """Base of secrets. Its `repr` names only the fields that are set."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(kinds_of(self))})"
 
 
 class OAuthClient(SecretStruct, frozen=True, kw_only=True):
-    """Who this client is to a token endpoint; `parameters` are sent along, such as an audience."""
+    """An OAuth client. `parameters`, such as an audience, are sent to the token endpoint."""
 
     client_id: str | None = None
     client_secret: str | None = None
@@ -30,22 +30,23 @@ class OAuthClient(SecretStruct, frozen=True, kw_only=True):
 
 
 class UserPassword(SecretStruct, frozen=True, kw_only=True):
-    """A name with a password."""
+    """A user name with a password."""
 
     username: str
     password: str
 
 
 class HmacKey(SecretStruct, frozen=True, kw_only=True):
-    """A secret to sign with, and the name by which the agent knows it."""
+    """A signing secret, and the agent's name for it."""
 
     secret: str
     key_id: str = ""
 
 
 class Certificate(SecretStruct, frozen=True, kw_only=True):
-    """The files of a client certificate, of its key and of the authority that servers are vouched for by (else the
-    system's), and what unlocks the key.
+    """The files of a client certificate, its key and the servers' authority, and the key's password.
+
+    Without `ca`, the system's authorities apply.
     """
 
     file: str
@@ -55,7 +56,7 @@ class Certificate(SecretStruct, frozen=True, kw_only=True):
 
 
 class Credential(SecretStruct, frozen=True, kw_only=True):
-    """Everything under one id. If there are `hosts`, it is for those alone: a card cannot have it sent elsewhere."""
+    """All secrets under one id. With `hosts`, a card cannot have it sent to any other host."""
 
     api_key: str | None = None
     bearer: str | None = None
@@ -68,23 +69,23 @@ class Credential(SecretStruct, frozen=True, kw_only=True):
 
 
 class Keys(Protocol):
-    """Where credentials are looked up."""
+    """A source of credentials."""
 
     def find(self, id: str) -> Credential | None:
-        """Return what is known under an id, whose case does not matter."""
+        """Return the credential under an id. Case is ignored."""
 
 
 class KeyManagementError(Exception):
-    """Credentials could not be read or kept; the message has no secrets."""
+    """Credentials could not be read or stored. The message has no secrets."""
 
 
 def kinds_of(credential: Struct) -> list[str]:
-    """Return the names of what is there."""
+    """Return the names of the set fields."""
     return [name for name in credential.__struct_fields__ if getattr(credential, name)]
 
 
 def normalize_id(id: str) -> str:
-    """Return an id as it is looked up."""
+    """Return an id in the form used for lookups."""
     return id.strip().lower()
 
 
@@ -96,42 +97,42 @@ def host_ids(url: str) -> list[str]:
 
 
 def host_names(url: str) -> set[str]:
-    """Return every name of an address's host: without a port, and with the stated or the default one."""
+    """Return every name of an address's host: without a port, and with the stated or the default port."""
     names = host_ids(url)
     default = {"http": 80, "https": 443}.get(urls.split_url(url).scheme)
     return {*names, _with_port(names[0], default)} if len(names) == 1 and default else {*names}
 
 
 def _with_port(host: str, port: int) -> str:
-    """Return a host with a port. Without brackets, `::1` at port 80 would be the same as the host `::1:80`."""
+    """Return a host with a port. Without brackets, `::1` at port 80 would equal the host `::1:80`."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def is_host_allowed(allowed: Collection[str], url: str) -> bool:
-    """Whether an address is on one of the hosts of a credential."""
+    """Whether an address is on one of a credential's hosts."""
     return not host_names(url).isdisjoint(host.lower() for host in allowed)
 
 
 OWN_PREFIX = "ACCORD_"
-"""What our own names begin with; where both have a value, ours counts."""
+"""Prefix of Accord's variable names. They take precedence over AgentVault's."""
 
 AGENTVAULT_KEY, AGENTVAULT_OAUTH = "AGENTVAULT_KEY_", "AGENTVAULT_OAUTH_"
 
 CLIENT_SUFFIXES = {"_CLIENT_ID": "client_id", "_CLIENT_SECRET": "client_secret"}
-"""How the names of OAuth's two parts end."""
+"""Suffixes of the variable names for an OAuth client's two parts."""
 
 ReadVariable = Callable[[str], Mapping[str, Any]]
 
 
 class VariablePrefixes(NamedTuple):
-    """What the names of variables begin with, besides our own."""
+    """Prefixes of variable names besides `ACCORD_`."""
 
     key: str = AGENTVAULT_KEY
     oauth: str = AGENTVAULT_OAUTH
 
     @property
     def token(self) -> str:
-        """What goes with the name of keys; AgentVault itself has none (C-14)."""
+        """The prefix of tokens, derived from the keys' prefix. AgentVault itself has none (C-14)."""
         return self.key.removesuffix("KEY_") + "TOKEN_"
 
 
@@ -164,18 +165,23 @@ OWN_NAMES: Mapping[str, ReadVariable] = {
     f"{OWN_PREFIX}HMAC_": _hmac,
     f"{OWN_PREFIX}HOSTS_": _hosts,
 }
-"""What our names begin with, and what each says about the id that follows; OAuth's have two parts and are apart."""
+"""Prefix of an Accord variable -> the reader of its value; the id follows the prefix. OAuth's two parts are
+separate.
+"""
 
 OWN_OAUTH = f"{OWN_PREFIX}OAUTH_"
 
 KEY_FILE_VARIABLE = f"{OWN_PREFIX}KEYS"
-"""The variable that names a key file to commands and servers; a `KeyManager` is told."""
+"""The variable that names a key file to commands and servers. A `KeyManager` gets the path as an argument."""
 
 
 def read_variables(
     variables: Mapping[str, str], naming: VariablePrefixes, *, others_are_keys: bool = False
 ) -> dict[str, Credential]:
-    """Return the credentials by id; in a file, names of no other meaning are ids of keys."""
+    """Return the credentials by id.
+
+    With `others_are_keys`, as in a file, every other name is the id of an API key.
+    """
     plain: dict[str, ReadVariable] = {naming.key: _key, naming.token: _token, **OWN_NAMES}
     oauth = (naming.oauth, OWN_OAUTH)
     found: dict[str, dict[str, Any]] = {}
@@ -183,7 +189,7 @@ def read_variables(
         known = (*plain, *oauth)
         others = {name: text for name, text in variables.items() if not name.startswith(known)}
         _add(found, others, "", _key)
-    for begins, reading in plain.items():  # later ones count, and ours are last
+    for begins, reading in plain.items():  # later entries replace earlier ones, and ours are last
         _add(found, variables, begins, reading)
     clients: dict[str, dict[str, Any]] = {}
     for begins in oauth:
@@ -196,7 +202,7 @@ def read_variables(
 
 
 def variable_suffix(id: str) -> str:
-    """Return an id as a variable can name it: what no shell takes in a name is an underscore."""
+    """Return an id as a part of a variable name: characters that a shell does not allow become underscores."""
     return re.sub(r"[^a-z0-9_]", "_", normalize_id(id))
 
 
@@ -206,7 +212,7 @@ def _add(found: dict[str, dict[str, Any]], variables: Mapping[str, str], begins:
 
 
 def _matching_variables(variables: Mapping[str, str], begins: str, ends: str = "") -> list[tuple[str, str]]:
-    """Return the ids and the values of the variables whose names begin and end so; empty ones say nothing."""
+    """Return the ids and values of the variables with this prefix and suffix. Empty values are ignored."""
     cut = len(begins), -len(ends) or None
     return [
         (normalize_id(name[slice(*cut)]), text)

@@ -38,7 +38,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 def parse_dotenv(text: str) -> dict[str, str]:
-    """Return the values by name; of a name that is there twice, the last."""
+    """Return the values by name. The last value of a repeated name counts."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     found: dict[str, str] = {}
     position = 0
@@ -68,8 +68,8 @@ _entry = msgspec.json.Decoder(str | Credential)
 
 
 def read_key_file(path: Path, naming: VariablePrefixes = VariablePrefixes()) -> dict[str, Credential]:  # noqa: B008  # an immutable value
-    """Return the credentials of a file by id; a file that is not there has none, and that is worth a warning."""
-    suffix = path.suffix.lower() or path.name.lower()  # a file may be called `.env` and nothing else
+    """Return the credentials of a file by id. A missing file has none, and is logged as a warning."""
+    suffix = path.suffix.lower() or path.name.lower()  # the file name may be just `.env`
     if suffix not in (".env", ".json"):
         raise KeyManagementError(f"{path}: a key file ends in .env or .json")
     try:
@@ -93,7 +93,7 @@ def _entries(path: Path, data: bytes) -> dict[str, Credential]:
     for id, raw in _document.decode(data).items():
         try:
             entry = _entry.decode(raw)
-        except msgspec.ValidationError as error:  # it says which field, and not what is in it
+        except msgspec.ValidationError as error:  # the error names the field without its value
             log.warning("an entry of a key file is skipped", extra={"file": str(path), "id": id, "reason": str(error)})
             continue
         credential = Credential(api_key=entry) if isinstance(entry, str) else entry
@@ -103,9 +103,9 @@ def _entries(path: Path, data: bytes) -> dict[str, Credential]:
 
 
 def write_entry(path: Path, id: str, credential: Credential | None) -> None:
-    """Put an entry into a `.json` file, or take it out; what else is in the file stays as it is.
+    """Write or remove an entry of a `.json` file, without changing its other entries.
 
-    Only its owner can read the file, which is replaced whole.
+    The file is replaced atomically, and only its owner can read it.
     """
     if path.suffix.lower() != ".json":
         raise KeyManagementError(f"{path}: only a .json file can be written")
@@ -121,9 +121,9 @@ def write_entry(path: Path, id: str, credential: Credential | None) -> None:
 
 
 def _replace(path: Path, document: Mapping[str, Any]) -> None:
-    import tempfile  # takes longer to load than all of this, and few write
+    import tempfile  # slow to import, and few calls write
 
-    target = path.resolve()  # what a link points to, not the link
+    target = path.resolve()  # the target of a symbolic link, not the link
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # its mode is 0600

@@ -3,8 +3,8 @@
     keys = KeyManager(key_file_path="keys.json", use_keyring=True)
     keys.get_key("some-service")
 
-Constructor and methods are those of AgentVault's `KeyManager`, and the names in the keyring are AgentVault's. `find` is
-ours and returns everything at once.
+Constructor and methods are those of AgentVault's `KeyManager`, and the names in the keyring are AgentVault's. `find`
+is an addition and returns all secrets of an id at once.
 """
 
 import logging
@@ -40,27 +40,30 @@ _credential = msgspec.json.Decoder(Credential)
 
 
 class NoKeyring(KeyManagementError):
-    """This machine has none."""
+    """This machine has no keyring."""
 
 
 class OsKeyring:
-    """Credentials in the keyring, each asked for once."""
+    """Credentials in the keyring. Each id is read once and cached."""
 
     def __init__(self) -> None:
-        """Ask nothing yet."""
+        """Create an empty cache."""
         self._known: dict[str, Credential | None] = {}
 
     def asked(self, id: str) -> Credential | None:
-        """Return what was found for an id before, without asking."""
+        """Return the cached credential of an id, without reading the keyring."""
         return self._known.get(normalize_id(id))
 
     def find(self, id: str) -> Credential | None:
-        """Return what is there for an id; a keyring that does not work has nothing, and says so in the log."""
+        """Return the keyring's credential for an id.
+
+        A keyring that fails counts as empty, and the failure is logged.
+        """
         id = normalize_id(id)
         if id not in self._known:
             try:
                 self._known[id] = _read(_keyring(), id)
-            except NoKeyring as error:  # as on most servers: there is nothing in it, and nothing wrong with that
+            except NoKeyring as error:  # as on most servers: an absent keyring is not an error
                 log.debug("there is no keyring", extra={"reason": str(error)})
                 self._known[id] = None
             except KeyManagementError as error:
@@ -69,7 +72,7 @@ class OsKeyring:
         return self._known[id]
 
     def put(self, id: str, credential: Credential) -> None:
-        """Keep what a credential has; raises KeyManagementError if that fails."""
+        """Store a credential. Raises KeyManagementError if that fails."""
         id, keyring = normalize_id(id), _keyring()
         for service, user, secret in _places(id, credential):
             _call(keyring, "set_password", service, user, secret)
@@ -80,7 +83,7 @@ class OsKeyring:
         self._known.pop(id, None)
 
     def remove(self, id: str) -> bool:
-        """Take everything of an id out; false if there was nothing."""
+        """Remove all entries of an id. Returns False if there were none."""
         id, keyring = normalize_id(id), _keyring()
         everything = Credential(api_key="-", bearer="-", oauth=OAuthClient(client_id="-", client_secret="-"))
         places = [(service, user) for service, user, _ in _places(id, everything)] + [(f"accord:{id}", id)]
@@ -92,7 +95,7 @@ class OsKeyring:
 
 
 def _places(id: str, credential: Credential) -> list[tuple[str, str, str]]:
-    """Return where AgentVault looks for what a credential has: service, user, secret."""
+    """Return AgentVault's keyring entries for a credential: service, user, secret."""
     oauth = credential.oauth or OAuthClient()
     places = [
         (f"agentvault:{id}", id, credential.api_key),
@@ -116,7 +119,7 @@ def _read(keyring: ModuleType, id: str) -> Credential | None:
     client = OAuthClient(
         client_id=ask(f"agentvault:oauth:{id}", ID), client_secret=ask(f"agentvault:oauth:{id}", SECRET)
     )
-    is_whole = client.client_id and client.client_secret  # half of it is as good as nothing, and AgentVault's says so
+    is_whole = client.client_id and client.client_secret  # half of it is useless, and AgentVault ignores it as well
     found = replace(
         found,
         api_key=ask(f"agentvault:{id}", id),
@@ -135,7 +138,7 @@ def _keyring() -> ModuleType:
 
 
 def _call(keyring: ModuleType, function: str, *arguments: str) -> Any:
-    """Call the keyring; its backends raise whatever their platform does, and must not take a program with them."""
+    """Call the keyring. Any exception of its backend becomes a KeyManagementError."""
     try:
         return getattr(keyring, function)(*arguments)
     except keyring.errors.NoKeyringError:
@@ -150,7 +153,7 @@ ById = Mapping[str, Credential]
 
 
 class KeyManager:
-    """Looks credentials up; ids have no case."""
+    """Looks credentials up by id. Case is ignored."""
 
     def __init__(
         self,
@@ -162,9 +165,10 @@ class KeyManager:
         *,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        """Read the file and the variables now; the keyring is asked when an id is found nowhere else.
+        """Read the file and the variables. The keyring is read when an id is not found in them.
 
-        The names that begin with `ACCORD_` are read beside those of the prefixes. `env` takes the environment's place.
+        Names with the prefix `ACCORD_` are read besides those with the given prefixes. `env` replaces the
+        environment.
         """
         self.key_file_path = None if key_file_path is None else Path(key_file_path).resolve()
         self.use_env_vars = use_env_vars
@@ -179,18 +183,21 @@ class KeyManager:
     def __repr__(self) -> str:
         return f"KeyManager(key_file_path={self.key_file_path}, ids={self.ids()})"
 
-    # --- AgentVault's ------------------------------------------------------------------------------------------------
+    # --- AgentVault's methods -----------------------------------------------------------------------------------------
 
     def get_key(self, service_id: str) -> str | None:
         """Return the API key of a service."""
         return self._part(service_id, "api_key")[0].api_key
 
     def get_key_source(self, service_id: str) -> str | None:
-        """Return where the API key of a service is from: `file`, `env` or `keyring`; the latter once it was asked."""
+        """Return the source of a service's API key: `file`, `env` or `keyring`.
+
+        `keyring` is returned only after the keyring was read.
+        """
         return self._part(service_id, "api_key", asks=False)[1]
 
     def set_key_in_keyring(self, service_id: str, key_value: str) -> None:
-        """Keep an API key in the keyring."""
+        """Store an API key in the keyring."""
         self._put(service_id, Credential(api_key=_require_text(key_value, "key_value")))
 
     def get_oauth_client_id(self, service_id: str) -> str | None:
@@ -204,7 +211,7 @@ class KeyManager:
         return oauth.client_secret if oauth else None
 
     def get_oauth_config_status(self, service_id: str) -> str:
-        """Say for a person whether there is an OAuth client for a service."""
+        """Return a readable status of a service's OAuth client."""
         found, source = self._part(service_id, "oauth")
         oauth = found.oauth or OAuthClient()
         there = [part for part in (oauth.client_id, oauth.client_secret) if part]
@@ -213,44 +220,44 @@ class KeyManager:
         return f"{'Configured' if len(there) == 2 else 'Partially Configured'} (Source: {source.upper()})"
 
     def set_oauth_creds_in_keyring(self, service_id: str, client_id: str, client_secret: str) -> None:
-        """Keep an OAuth client in the keyring."""
+        """Store an OAuth client in the keyring."""
         id, secret = _require_text(client_id, "client_id"), _require_text(client_secret, "client_secret")
         self._put(service_id, Credential(oauth=OAuthClient(client_id=id, client_secret=secret)))
 
-    # --- bearer tokens, named as AgentVault would have (C-14) ---------------------------------------------------------
+    # --- bearer tokens, named like AgentVault's methods (C-14) --------------------------------------------------------
 
     def get_token(self, service_id: str) -> str | None:
         """Return the bearer token for a service."""
         return self._part(service_id, "bearer")[0].bearer
 
     def get_token_source(self, service_id: str) -> str | None:
-        """Return where the bearer token for a service is from."""
+        """Return the source of a service's bearer token."""
         return self._part(service_id, "bearer", asks=False)[1]
 
     def set_token_in_keyring(self, service_id: str, token: str) -> None:
-        """Keep a bearer token in the keyring."""
+        """Store a bearer token in the keyring."""
         self._put(service_id, Credential(bearer=_require_text(token, "token")))
 
-    # --- everything at once -------------------------------------------------------------------------------------------
+    # --- all parts at once --------------------------------------------------------------------------------------------
 
     def find(self, id: str) -> Credential | None:
-        """Return everything known under an id; each part is from the first place that has it."""
+        """Return all parts stored under an id, each from the first source that has it."""
         found = Credential()
         for name in Credential.__struct_fields__:
             found = replace(found, **{name: getattr(self._part(id, name)[0], name)})
         return found if kinds_of(found) else None
 
     def sources(self, id: str) -> dict[str, str]:
-        """Return where each part that is known under an id is from."""
+        """Return the source of each part stored under an id."""
         found = {name: self._part(id, name)[1] for name in Credential.__struct_fields__}
         return {name: source for name, source in found.items() if source is not None}
 
     def ids(self) -> list[str]:
-        """Return the ids in the file and the variables; a keyring cannot be listed."""
+        """Return the ids in the file and the variables. A keyring cannot be listed."""
         return sorted({*self._file, *self._env})
 
     def _part(self, id: str, name: str, *, asks: bool = True) -> tuple[Credential, str | None]:
-        """Return the first credential that has a part, and where it is from."""
+        """Return the first credential that has a part, and its source."""
         for source, found in self._places(id, asks):
             if found is not None and getattr(found, name):
                 return found, source
@@ -270,7 +277,7 @@ class KeyManager:
 
 
 def _spelling_of(known: ById, id: str) -> Credential | None:
-    """Return what a variable's name has for an id.
+    """Return the credential of a variable whose name is a spelling of an id.
 
     Many hosts share one spelling. `_` is read as `.` or `:`, so a host with a hyphen needs ACCORD_HOSTS as well: the
     key of `api.good.example` is not for `api-good.example`.

@@ -23,11 +23,11 @@ from accord.storage.store import Store
 
 KEY_BYTES, NONCE_BYTES = 32, 12
 FORM = b"\x01"
-"""The first byte of what is sealed, for the day when it is done otherwise."""
+"""The first byte of a sealed text: its format version."""
 
 
 class CredentialSealer:
-    """Keys to seal and open with."""
+    """Encrypts and decrypts credentials with a set of keys."""
 
     def __init__(self, keys: Iterable[str]) -> None:
         """Read keys, the newest first: 32 bytes each, in base64 (of either alphabet) or hex."""
@@ -40,12 +40,12 @@ class CredentialSealer:
         return f"CredentialSealer({', '.join(self._keys)})"
 
     def seal(self, text: bytes, place: Iterable[str]) -> bytes:
-        """Return a text sealed with the newest key for one place."""
+        """Return a text encrypted with the newest key and bound to a place."""
         nonce = os.urandom(NONCE_BYTES)
         return FORM + nonce + AESGCM(self._keys[self.newest]).encrypt(nonce, text, _bound(self.newest, place))
 
     def open(self, sealed: bytes, key_id: str, place: Iterable[str]) -> bytes:
-        """Return what was sealed for a place, or raise KeyManagementError."""
+        """Return the decrypted text of a place, or raise KeyManagementError."""
         key = self._keys.get(key_id)
         if key is None:
             raise KeyManagementError(f"The key {key_id} that sealed this is not among those of this server")
@@ -59,13 +59,13 @@ class CredentialSealer:
 
 
 def _bound(key_id: str, place: Iterable[str]) -> bytes:
-    """Return what is authenticated besides the text; lengths keep one part from running into the next."""
+    """Return the associated data of the encryption. Length prefixes keep the parts apart."""
     parts = [part.encode() for part in ("accord credential", key_id, *place)]
     return b"".join(b"%d:%s" % (len(part), part) for part in parts)
 
 
 def _read(text: str) -> bytes:
-    """Read a key, without repeating it if it is none."""
+    """Decode a key. The error for an invalid key does not repeat it."""
     text = text.strip()
     try:
         if len(text) == 2 * KEY_BYTES:
@@ -80,18 +80,18 @@ def _read(text: str) -> bytes:
 
 
 def _name(key: bytes) -> str:
-    """Return what a key is called beside what it sealed: enough to find it, nothing to compute it from."""
+    """Return the id of a key, stored with each ciphertext. The key cannot be derived from it."""
     return hashlib.sha256(b"accord credential key\n" + key).hexdigest()[:16]
 
 
 BATCH_SIZE = 100
-"""Credentials that are sealed anew before looking for more."""
+"""Credentials that are resealed per query."""
 
 _credential = msgspec.json.Decoder(Credential)
 
 
 class CredentialSummary(Struct, frozen=True, kw_only=True):
-    """What a list says about a credential; times are in milliseconds."""
+    """A credential in a list, without its secrets. Times are in milliseconds."""
 
     id: str
     kinds: tuple[str, ...]
@@ -101,14 +101,14 @@ class CredentialSummary(Struct, frozen=True, kw_only=True):
 
 
 class OpenedCredentials:
-    """Some credentials that were opened, for `client.auth.choose`."""
+    """Decrypted credentials, for `client.auth.choose_auth`."""
 
     def __init__(self, found: Mapping[str, Credential]) -> None:
-        """Know these and no others."""
+        """Hold exactly these credentials."""
         self._found = found
 
     def find(self, id: str) -> Credential | None:
-        """Return what is known under an id."""
+        """Return the credential under an id."""
         return self._found.get(normalize_id(id))
 
     def __repr__(self) -> str:
@@ -119,12 +119,12 @@ class SealedCredentials:
     """The credentials of all tenants of a store."""
 
     def __init__(self, store: Store, seals: CredentialSealer) -> None:
-        """Keep them in `store`, under `seals`."""
+        """Store them in `store`, encrypted by `seals`."""
         self._store = store
         self._seals = seals
 
     async def put(self, tenant: str, id: str, credential: Credential) -> None:
-        """Keep a credential in place of the one with its id."""
+        """Store a credential, replacing an existing credential with its id."""
         id, kinds = normalize_id(id), kinds_of(credential)
         if not id or not kinds:
             raise KeyManagementError("A credential has an id and something in it")
@@ -138,12 +138,12 @@ class SealedCredentials:
         return None if stored is None else _credential.decode(self._opened(stored))
 
     async def every(self, tenant: str) -> OpenedCredentials:
-        """Return all of a tenant's, to choose from."""
+        """Return all credentials of a tenant."""
         stored = await self._store.read(authentication.list_credentials, tenant)
         return OpenedCredentials({one.id: _credential.decode(self._opened(one)) for one in stored})
 
     async def listed(self, tenant: str) -> list[CredentialSummary]:
-        """Return what a tenant has, without the secrets."""
+        """Return a tenant's credentials without their secrets."""
         stored = await self._store.read(authentication.list_credentials, tenant)
         return [
             CredentialSummary(
@@ -157,16 +157,16 @@ class SealedCredentials:
         ]
 
     async def remove(self, tenant: str, id: str) -> bool:
-        """Forget a credential; false if there is none."""
+        """Remove a credential. Returns False if it does not exist."""
         return await self._store.do(authentication.remove_credential, tenant, normalize_id(id))
 
     async def rotate(self) -> int:
-        """Seal everything anew that an older key sealed, and return how much that was; then that key can go."""
+        """Reseal everything that an older key sealed, and return the count. The older key can then be removed."""
         count = 0
         while old := await self._store.read(authentication.list_credentials_to_reseal, self._seals.newest, BATCH_SIZE):
             for one in old:
                 sealed = self._seals.seal(self._opened(one), (one.tenant, one.id))
-                # Whoever changed it meanwhile has sealed it with a key of their own, and it is looked at again.
+                # A credential that was changed meanwhile is not overwritten, and is read again.
                 count += await self._store.do(authentication.reseal_credential, one, self._seals.newest, sealed)
         return count
 

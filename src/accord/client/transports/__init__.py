@@ -1,8 +1,8 @@
 """HTTP requests and replies, and the transport interface that sends them.
 
-Each module below is one library behind `HttpTransport` and translates its exceptions: aiohttp, or httpx2 for HTTP/2 and
-for clients that the caller made. `choose` loads only the library that is asked for. A failure before there was a reply
-is an `Unreachable`; an error that an agent returns never is.
+Each module below wraps one library as an `HttpTransport` and translates its exceptions: aiohttp, or httpx2 for
+HTTP/2 and for clients that the caller created. `choose` imports only the requested library. A failure before a reply
+is an `Unreachable`. An error that an agent returns never is.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -14,17 +14,17 @@ from msgspec import Struct
 from accord.errors import InvalidAgentResponse
 
 TIMEOUT_SECONDS = 60.0
-"""How long an answer may take: agents think, and most blocking sends are over by then."""
+"""Default timeout of an answer, in seconds: most blocking sends finish within it."""
 
 MAX_BYTES = 64 * 1024 * 1024
-"""Bytes of a whole answer, decompressed: far above any sane task, below what hurts a host."""
+"""Maximum size of a whole answer, in bytes after decompression: far above any sane task."""
 
 
 class HttpRequest(Struct, frozen=True, kw_only=True):
     """One HTTP request.
 
-    `seconds` is for the head of the answer, and for its body unless the request `streams`: then the body has as long as
-    it wants, provided that something comes now and then.
+    `seconds` is the timeout for the head of the answer, and for its body unless the request `streams`. A streamed
+    body has no total timeout, only one between its chunks.
     """
 
     method: str
@@ -35,22 +35,22 @@ class HttpRequest(Struct, frozen=True, kw_only=True):
     streams: bool = False
 
     def __repr__(self) -> str:
-        return f"HttpRequest({self.method} {self.url.partition('?')[0]})"  # everything else may be a secret
+        return f"HttpRequest({self.method} {self.url.partition('?')[0]})"  # all other fields may be secrets
 
 
 class HttpReply(Struct, frozen=True, kw_only=True):
-    """A whole answer; the case of header names does not matter."""
+    """A whole answer. Header names are case-insensitive."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
     def __repr__(self) -> str:
-        return f"HttpReply({self.status})"  # a token endpoint's has the token in it
+        return f"HttpReply({self.status})"  # a token endpoint's body contains the token
 
 
 class OpenReply(Protocol):
-    """An answer whose body has not been read; whoever has it reads all of it, or closes it."""
+    """An answer whose body has not been read. Its owner must read all of it or close it."""
 
     @property
     def status(self) -> int:
@@ -58,20 +58,20 @@ class OpenReply(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers; the case of their names does not matter."""
+        """The headers. Their names are case-insensitive."""
 
     async def read(self) -> bytes:
-        """Read the whole body, which is decompressed and bounded, and let the connection go."""
+        """Read the whole body, decompressed and up to the size limit, and release the connection."""
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """Read the body as it comes; an iterator that is left early has to be closed."""
+        """Read the body as it arrives. An iterator that is left early must be closed."""
 
     async def close(self) -> None:
-        """Let the connection go; what has not been read is not wanted."""
+        """Release the connection. The unread body is discarded."""
 
 
 class HttpTransport(Protocol):
-    """What sends requests; it knows nothing of A2A, follows no redirect and repeats nothing."""
+    """Sends HTTP requests. It is independent of A2A, follows no redirect and retries nothing."""
 
     async def open(self, request: HttpRequest) -> OpenReply:
         """Send a request and return the answer's head, or raise `Unreachable`."""
@@ -81,37 +81,37 @@ class HttpTransport(Protocol):
 
 
 class Unreachable(Exception):
-    """There was no whole answer.
+    """No complete answer arrived.
 
-    `was_sent` is False only if the request certainly never left (no such name, refused, no TLS): then it may be sent
-    again without doing anything twice.
+    `was_sent` is False only if the request certainly was not sent (unknown name, refused connection, no TLS). Then
+    it may be sent again without a duplicate effect.
     """
 
     def __init__(self, reason: str, *, was_sent: bool) -> None:
-        """Say why, for a person."""
+        """Store the reason, in readable form."""
         super().__init__(reason)
         self.reason = reason
         self.was_sent = was_sent
 
 
 class TimedOut(Unreachable):
-    """The answer, or the connection, took too long."""
+    """The connection or the answer timed out."""
 
 
 class StreamBroken(Unreachable):
-    """An answer began and did not reach its end: a stream was cut."""
+    """An answer began but is incomplete: the stream was cut."""
 
     def __init__(self, reason: str) -> None:
-        """Say why, for a person; what is cut was sent."""
+        """Store the reason, in readable form. The request counts as sent."""
         super().__init__(reason, was_sent=True)
 
 
 class StreamEndedEarly(StreamBroken):
-    """A stream ended in good order, and without an event."""
+    """A stream ended properly, but without an event."""
 
 
 def too_large(limit: int) -> InvalidAgentResponse:
-    """Return the refusal of an answer that has more bytes than are read."""
+    """Return the refusal of an answer above the size limit."""
     return InvalidAgentResponse(f"The answer has more than {limit} bytes")
 
 
@@ -127,7 +127,7 @@ TRANSPORTS = {
 
 
 def choose(transport: str | HttpTransport, **options: Any) -> HttpTransport:
-    """Return a transport by its name, made with these options, or the one that was given."""
+    """Return a new transport by its name and options. A transport object is returned unchanged."""
     if not isinstance(transport, str):
         return transport
     if transport not in TRANSPORTS:

@@ -23,18 +23,18 @@ from accord.outbound import USER_AGENT, Policy, Resolve, SystemResolver, TargetR
 from accord.outbound.connector import IDLE_SECONDS, checked_connector
 
 CONNECT_SECONDS = 10.0
-"""How long a connection may take to be made: who is there takes it within one or two."""
+"""Connection timeout, in seconds: a reachable server accepts within one or two."""
 
 SILENT_SECONDS = 300.0
-"""How long a stream may say nothing: many servers say something every 15 seconds, others only when there is news."""
+"""Maximum silence of a stream, in seconds: many servers send a keep-alive every 15 seconds, others only events."""
 
 MAX_HEAD = 64 * 1024
-"""Bytes of one header: some tokens and card signatures are larger than aiohttp's own limit."""
+"""Maximum bytes of one header: some tokens and card signatures exceed aiohttp's default."""
 
 LARGE_BYTES = 1024 * 1024
 
 UNCOMPRESSED = ("Accept-Encoding", "identity")
-"""For streams: what is compressed comes late."""
+"""For streams, because compression delays chunks."""
 
 
 class AiohttpTransport:
@@ -50,10 +50,11 @@ class AiohttpTransport:
         connect_seconds: float = CONNECT_SECONDS,
         silent_seconds: float = SILENT_SECONDS,
     ) -> None:
-        """Send to any address, or with a `policy` to those that it allows; nothing is opened before the first request.
+        """Send to any address, or with a `policy` to the allowed addresses.
 
-        `tls` replaces the system's certificates, and may have one of the client's own. `resolve` replaces the system's
-        way to look up names, where there is a policy. An answer may have `max_bytes` once it is decompressed.
+        No connection is opened before the first request. `tls` replaces the system's certificates, and may include a
+        client certificate. `resolve` replaces the system's resolver if there is a policy. An answer may have
+        `max_bytes` after decompression.
         """
         self._tls = tls
         self._policy = policy
@@ -81,7 +82,7 @@ class AiohttpTransport:
     ) -> "AiohttpReply":
         headers = (*request.headers, UNCOMPRESSED) if request.streams else request.headers
         body = request.body
-        # As a stream, if it is large: then megabytes do not hold up the loop.
+        # A large body is sent as a stream, so that megabytes do not block the loop.
         data = BytesIO(body) if body is not None and len(body) > LARGE_BYTES else body
         response = await session.request(
             request.method, url, headers=headers, data=data, allow_redirects=False, timeout=bounds
@@ -89,21 +90,21 @@ class AiohttpTransport:
         return AiohttpReply(response, self._max_bytes, request.seconds if request.streams else None)
 
     def _timeout(self, seconds: float | None) -> aiohttp.ClientTimeout:
-        """Return the bounds of one request; half of its time has to be left for what is sent."""
+        """Return the timeouts of one request. Connecting may use at most half of the total."""
         if self._last_timeout.total != seconds:
             connect = self._connect_seconds if seconds is None else min(self._connect_seconds, seconds / 2)
             self._last_timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=connect)
         return self._last_timeout
 
     def _session(self, text: str) -> tuple[aiohttp.ClientSession, URL]:
-        """Return the connections for a URL; with a policy, trusted hosts and others never share any."""
-        # Encoded: whoever signs a request signs the address as it is written.
+        """Return the session for a URL. With a policy, trusted hosts and others share no connections."""
+        # Encoded: a request signature covers the address as it is written.
         url, is_trusted = URL(text, encoded=True), True
         if self._policy is not None:
             target = self._policy.target(text)
             url, is_trusted = url.with_host(target.url.raw_host or ""), target.is_trusted
         found = self._sessions.get(is_trusted)
-        if found is None:  # it belongs to the loop that runs, which there is only now
+        if found is None:  # created here because it belongs to the running loop
             found = self._sessions[is_trusted] = self._open(is_trusted=is_trusted)
         return found, url
 
@@ -118,7 +119,7 @@ class AiohttpTransport:
         )
 
     def _connector(self, *, is_trusted: bool) -> aiohttp.TCPConnector:
-        """Return what connects. It has no limit: a stream holds a connection for as long as a task lasts."""
+        """Return a connector without a connection limit: a stream holds a connection as long as its task lasts."""
         if self._policy is None:
             return aiohttp.TCPConnector(ssl=self._tls or True, keepalive_timeout=IDLE_SECONDS, limit=0)
         resolve = self._resolve
@@ -147,9 +148,9 @@ class AiohttpReply:
         self._seconds = seconds
 
     async def read(self) -> bytes:
-        """Read the whole body and let the connection go."""
+        """Read the whole body and release the connection."""
         try:
-            if self._seconds is None:  # the time of the whole request is still running
+            if self._seconds is None:  # the timeout of the whole request still applies
                 return await self._read()
             async with asyncio.timeout(self._seconds):
                 return await self._read()
@@ -162,7 +163,7 @@ class AiohttpReply:
     async def _read(self) -> bytes:
         body = await self._response.content.readany()
         if len(body) <= self._max_bytes and self._response.content.at_eof():
-            return body  # most answers come in one piece
+            return body  # most answers arrive in one chunk
         found = bytearray(body)
         while len(found) <= self._max_bytes and (piece := await self._response.content.readany()):
             found += piece
@@ -171,7 +172,7 @@ class AiohttpReply:
         return bytes(found)
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Read the body as it comes."""
+        """Read the body as it arrives."""
         content = self._response.content
         try:
             while piece := await content.readany():
@@ -182,12 +183,12 @@ class AiohttpReply:
             self._response.close()
 
     async def close(self) -> None:
-        """Let the connection go; one that has more to say is closed."""
+        """Release the connection. It is closed if the body is not fully read."""
         self._response.close()
 
 
 def _translated(error: Exception) -> Unreachable:
-    """Say why there is no answer, and whether the request may have arrived."""
+    """Return the error for a missing answer, which states whether the request may have arrived."""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return TimedOut("No connection in time", was_sent=False)
     if isinstance(error, TimeoutError):

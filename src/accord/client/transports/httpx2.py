@@ -1,6 +1,6 @@
-"""The transport for HTTP/2 and for httpx2 clients that the caller made.
+"""The transport for HTTP/2 and for httpx2 clients that the caller created.
 
-What such a client brings along applies: proxies, mounts, hooks.
+The proxies, mounts and hooks of such a client apply.
 """
 
 import asyncio
@@ -44,10 +44,11 @@ class Httpx2Transport:
         connect_seconds: float = CONNECT_SECONDS,
         silent_seconds: float = SILENT_SECONDS,
     ) -> None:
-        """Send with `client`, which stays its owner's to close, or with one that speaks HTTP/2 where the server does.
+        """Send with `client`, which the caller closes, or with a new client.
 
-        `tls` replaces the system's certificates. An answer may have `max_bytes` once it is decompressed. A `policy` is
-        refused: a name could mean another address by the time that httpx2 connects to it.
+        A new client uses HTTP/2 where the server supports it. `tls` replaces the system's certificates. An answer
+        may have `max_bytes` after decompression. A `policy` is refused: a name could resolve to another address by
+        the time httpx2 connects to it.
         """
         if policy is not None:
             raise ValueError("Only the aiohttp transport can keep requests out of private networks")
@@ -83,7 +84,7 @@ class Httpx2Transport:
         return Httpx2Reply(response, self._max_bytes, deadline)
 
     async def close(self) -> None:
-        """Close all connections, unless they are somebody else's."""
+        """Close all connections, unless the caller owns the client."""
         if self._owns:
             await self._client.aclose()
 
@@ -99,7 +100,7 @@ class Httpx2Reply:
         self._deadline = deadline
 
     async def read(self) -> bytes:
-        """Read the whole body and let the connection go."""
+        """Read the whole body and release the connection."""
         found = bytearray()
         try:
             async with asyncio.timeout_at(self._deadline):
@@ -114,7 +115,7 @@ class Httpx2Reply:
         return bytes(found)
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Read the body as it comes."""
+        """Read the body as it arrives."""
         try:
             async for piece in self._response.aiter_bytes():
                 yield piece
@@ -124,12 +125,12 @@ class Httpx2Reply:
             await self._response.aclose()
 
     async def close(self) -> None:
-        """Let the connection go."""
+        """Release the connection."""
         await self._response.aclose()
 
 
 def _translated(error: Exception) -> Unreachable:
-    """Say why there is no answer, and whether the request may have arrived."""
+    """Return the error for a missing answer, which states whether the request may have arrived."""
     if isinstance(error, httpx2.ConnectTimeout | httpx2.PoolTimeout):
         return TimedOut("No connection in time", was_sent=False)
     if isinstance(error, httpx2.TimeoutException | TimeoutError):
