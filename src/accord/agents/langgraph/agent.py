@@ -357,9 +357,7 @@ def _doc(graph: Any) -> str | None:
     if not isinstance(schema, type) or schema.__module__.partition(".")[0] in ("langgraph", "langchain"):
         return None
     written = vars(schema).get("__doc__") or ""
-    return (
-        None if written.startswith(f"{schema.__name__}(") else inspect.cleandoc(written)
-    )  # a dataclass's default text
+    return None if written.startswith(f"{schema.__name__}(") else inspect.cleandoc(written)  # a dataclass's default
 
 
 def _has_deltas(graph: Any) -> bool:

@@ -106,9 +106,7 @@ class ProcessAgent:
             except Suspended:
                 raise  # the workspace is needed again
             except BaseException:
-                if await self._is_over(
-                    ctx.tenant, ctx.task_id
-                ):  # otherwise the task continues, here or on another node
+                if await self._is_over(ctx.tenant, ctx.task_id):  # otherwise an execution resumes the task
                     await self._workspaces.close(place)
                 raise
 
