@@ -1,7 +1,7 @@
 """Agent types: the registry, common options and the profile of an agent.
 
-Each type is a row of `KINDS` or an entry point of another package, and knows no other type. This module imports no
-framework. A type imports its own when an agent is made.
+Each type is a row of `KINDS` or an entry point of another package, and is independent of other types. This module
+imports no framework. A type imports its own when an agent is made.
 """
 
 import inspect

@@ -21,8 +21,9 @@ COMMON_VARIABLES = re.compile(r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A
 
 
 class Environment(dict[str, str]):
-    """The server's environment. No command inherits `withheld` variables, and a running server does not need
-    `secrets`.
+    """The server's environment.
+
+    No command inherits `withheld` variables, and a running server does not need `secrets`.
     """
 
     def __init__(
@@ -75,8 +76,9 @@ def environment_of_process() -> dict[str, str]:
 
 
 def has_command(command: str, env: Mapping[str, str], directory: str | Path | None) -> bool:
-    """Whether a command can be started from a directory. A relative command is accepted if the directory is not
-    known.
+    """Whether a command can be started from a directory.
+
+    A relative command is accepted if the directory is not known.
     """
     place = os.path.expanduser(directory) if directory is not None else None
     if os.sep in command and not os.path.isabs(command):

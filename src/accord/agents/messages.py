@@ -153,8 +153,9 @@ def file_parts(parts: Iterable[Part]) -> tuple[Part, ...]:
 
 
 def is_linked(part: Part) -> bool:
-    """Whether a part links to a file on the web. A client that fetched other URLs, such as file:, could reveal its own
-    files.
+    """Whether a part links to a file on the web.
+
+    A client that fetched other URLs, such as file:, could reveal its own files.
     """
     return part.url is not None and not part.is_reference and part.url.lower().startswith(("https://", "http://"))
 

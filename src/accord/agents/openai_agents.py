@@ -1,7 +1,7 @@
 """OpenAI Agents SDK: streamed text, structured output, approvals as questions.
 
-The agent keeps its own model, tools, handoffs and guardrails. The SDK's state is stored after every turn of the SDK, so
-that an execution that was lost or suspended resumes from there. The SDK is imported when an agent is made.
+The agent has its own model, tools, handoffs and guardrails. The SDK's state is stored after every turn of the SDK. An
+execution that was lost or suspended resumes from there. The SDK is imported when an agent is made.
 """
 
 import asyncio
@@ -97,9 +97,7 @@ class OpenAIAgentsOptions(Options, frozen=True, kw_only=True):
 
 
 class OpenAIMark(Struct, frozen=True, kw_only=True):
-    """The progress of a turn: the SDK's state, the output so far, and the number of earlier items in the
-    conversation.
-    """
+    """The progress of a turn: the SDK's state, the output so far, and the number of earlier items."""
 
     state: Raw
     said: tuple[Part, ...]

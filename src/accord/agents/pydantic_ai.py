@@ -1,8 +1,7 @@
 """Pydantic AI agents: streamed text, structured output, deferred calls as questions.
 
-The agent keeps its own model, tools and settings. A turn is stored after every call of the model and after its tools,
-so that an execution that was lost or suspended resumes from there on any node. The framework is imported when an agent
-is made.
+The agent has its own model, tools and settings. A turn is stored after every call of the model and after its tools. An
+execution that was lost or suspended resumes from there on any node. The framework is imported when an agent is made.
 """
 
 import dataclasses
@@ -149,7 +148,7 @@ class TurnProgress:
 
 
 def _latest(turns: list[StoredTurn], most: int) -> list[StoredTurn]:
-    """Return the latest turns; the system prompt of the first turn is always kept."""
+    """Return the latest turns, with the system prompt of the first turn."""
     if len(turns) <= most:
         return turns
     kept = turns[len(turns) - most :]
@@ -174,7 +173,7 @@ def _encoded(messages: Sequence[Any]) -> Raw:
 NEEDED = "Pydantic AI agents need pydantic-ai: pip install 'accord[pydantic-ai]'"
 
 RETRIES = frozenset({"retry-feedback", "retry-prompt"})
-"""Parts that tell the model to try again."""
+"""Parts that ask the model to try again."""
 
 log = logging.getLogger("accord.agents.pydantic_ai")
 

@@ -57,7 +57,7 @@ Form = TypeVar("Form")
 
 
 class StoredTurn(Struct, frozen=True):
-    """The messages that one turn has added to a conversation."""
+    """The id of a turn, and its messages in a conversation."""
 
     id: str
     messages: Raw
@@ -121,8 +121,9 @@ class TurnMemory:
 
 
 SHOW_QUESTION_SECONDS = 0.2
-"""Time that a question waits for the end of its turn, which suspends the task, in seconds. An agent that continues
-after its question waits for an answer out of band, and the caller must see the question.
+"""Time that a question waits for the end of its turn, which suspends the task, in seconds.
+
+An agent that continues after its question waits for an answer out of band, and the caller must see the question.
 """
 
 OWN_CANCEL_SECONDS = 0.5
@@ -188,7 +189,7 @@ class EventRecord:
                 await self._end(TaskState.COMPLETED, body)
 
     async def close(self) -> None:
-        """End the turn; a delayed question is no longer shown."""
+        """End the turn, and cancel a question that is not shown yet."""
         showing, self._showing = self._showing, None
         if showing is not None:
             showing.cancel()

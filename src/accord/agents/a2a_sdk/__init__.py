@@ -21,8 +21,9 @@ __all__ = ["KIND"]
 
 
 ANY_MEDIA = ("text/plain", "application/json", "*/*")
-"""Default input and output media types. The executor's own card is not visible here, and the options may narrow
-them.
+"""Default input and output media types.
+
+The executor's own card is not visible here, and the options may narrow them.
 """
 
 log = logging.getLogger("accord.agents.a2a_sdk")

@@ -175,7 +175,7 @@ def _runner(thing: Any, sessions: Any) -> Any:
 def runner_ids(ctx: Context) -> tuple[str, str]:
     """Return user and session IDs for a runner whose services are shared by all callers and tenants.
 
-    A user is `tenant/owner`, or the owner alone where there is no tenant.
+    A user is `tenant/owner`, or the owner alone without a tenant.
     """
     user = "/".join(quote(one, safe="@:") for one in (ctx.tenant, ctx.caller.owner or ANONYMOUS_USER) if one)
     return user, external_context(ctx)
@@ -210,7 +210,7 @@ def make(given: Given) -> AdkAgent:
         output_modes=ANY_MEDIA,
     )
     if _is_runner(thing):
-        thing.auto_create_session = True  # a conversation begins with its first message
+        thing.auto_create_session = True  # create the session of a new conversation
     return AdkAgent(thing, who, given.options)
 
 

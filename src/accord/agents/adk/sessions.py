@@ -18,7 +18,7 @@ from accord.engine.context import Context
 KEY = "adk/session"
 
 MAX_ENDED_TURNS = 32
-"""Maximum number of tasks whose last turn is stored. More than that do not end between two steps of one task."""
+"""Maximum number of tasks whose last turn is stored; fewer end between two steps of one task."""
 
 
 class EndedTurn(Struct, frozen=True):
@@ -91,7 +91,7 @@ class AdkSessions(BaseSessionService):  # type: ignore[misc]  # it is Any where 
         return self._session
 
     async def get_session(self, *, app_name: str, user_id: str, session_id: str, config: Any = None) -> Session | None:
-        """Return the session, with all its events whatever `config` limits."""
+        """Return the session with all its events; `config` is ignored."""
         found = self._session
         return found if found is not None and found.id == session_id else None
 

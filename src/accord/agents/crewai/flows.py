@@ -102,7 +102,7 @@ class FlowMethods:
 
 
 def stored_state(state: Any) -> dict[str, Any] | None:
-    """Return the state of a flow as JSON, or None if it does not survive a round trip. The flow knows its class."""
+    """Return the state of a flow as JSON without its class, or None if it does not survive a round trip."""
     try:
         json = _json(state)
         is_same = (type(state).model_validate(json) if _is_model(state) else json) == state
@@ -229,8 +229,9 @@ class FlowAgent:
 
 
 class FlowKickoff:
-    """One kickoff of a flow in its own thread and event loop, since methods may block and the flow waits in its
-    loop.
+    """One kickoff of a flow in its own thread and event loop.
+
+    Methods may block, and the flow waits in its loop.
     """
 
     def __init__(self, ctx: Context, flow: Any, answers: dict[str, str]) -> None:
@@ -299,7 +300,7 @@ class FlowKickoff:
             await self._ctx.usage(input_tokens=now[0] - before[0], output_tokens=now[1] - before[1])
 
 
-# --- what goes in and out ---------------------------------------------------------------------------------------------
+# --- input and output -------------------------------------------------------------------------------------------------
 
 
 def new_flow(thing: Any) -> Any:

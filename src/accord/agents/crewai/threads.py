@@ -73,7 +73,7 @@ async def run_in_thread(do: Callable[[], T]) -> T:
     done: asyncio.Future[T] = loop.create_future()
 
     def finish(result: T | None, error: BaseException | None) -> None:
-        if done.done():  # nobody waits any more
+        if done.done():  # the coroutine no longer waits
             if error is not None and not isinstance(error, ExecutionOver | asyncio.CancelledError):
                 log.info("crew ended after its run", exc_info=error)
             return

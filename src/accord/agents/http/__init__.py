@@ -44,8 +44,9 @@ class HttpAgent:
     """A flow that answers in its response."""
 
     crash = Crash.FAIL
-    """A flow may not be safe to post to twice. `on_crash` states otherwise for one that detects duplicates by its
-    Idempotency-Key.
+    """A flow may not be safe to post to twice.
+
+    `on_crash` states otherwise for flows that detect duplicates by their Idempotency-Key.
     """
 
     def __init__(self, given: Given) -> None:
@@ -144,7 +145,7 @@ ATTEMPTS = 20
 NO_ADDRESS = "This server has no address that a flow may call back: set receiver.url, or callback_url"
 
 RETRY = "retry"
-"""Signal of a user who wants the last message posted again."""
+"""Signal of a user to post the last message again."""
 
 
 class CallbackAgent(HttpAgent):
@@ -261,8 +262,9 @@ class CallbackExecution:
         await self._said(number)
 
     async def _said(self, number: int) -> None:
-        """Record that a message was sent, and retry if a report changed the link. The same question may then be asked
-        again.
+        """Record that a message was sent, and retry if a report changed the link.
+
+        The same question may then be asked again.
         """
         while (link := (await self._look())[0]).sent < number:
             said = replace(link, sent=number, mark=None, heard_at=self._remotes.now_ms())

@@ -26,8 +26,9 @@ REASONS = ("error", "message", "detail", "reason", "text", "output")
 """Keys of a flow's error message."""
 
 SILENT_EVENTS = frozenset({"begin", "start", "end", "done", "ping"})
-"""Types of events without content, which only start, keep alive or end a stream; n8n's are begin, item, end and
-error.
+"""Types of events without content, which only start, keep alive or end a stream.
+
+n8n's are begin, item, end and error.
 """
 
 MAX_DEPTH = 4

@@ -26,7 +26,7 @@ MEDIA = frozenset({"image", "audio", "video", "file"})
 Content = str | list[str | dict[str, Any]]
 
 
-# --- what a caller says ---------------------------------------------------------------------------------------------
+# --- input of a caller ----------------------------------------------------------------------------------------------
 
 
 def human_message(message: Message) -> HumanMessage:
@@ -72,7 +72,7 @@ def file_block(part: Part) -> dict[str, Any]:
     return block | ({"extras": {"filename": part.filename}} if part.filename else {})
 
 
-# --- what a framework says ------------------------------------------------------------------------------------------
+# --- output of a framework ------------------------------------------------------------------------------------------
 
 
 def message_files(message: BaseMessage) -> list[Part]:
@@ -117,15 +117,16 @@ def _file_part(block: Any) -> Part | None:
     return Part(raw=raw, media_type=kind or OCTETS, filename=name) if raw else None
 
 
-# --- what it costs --------------------------------------------------------------------------------------------------
+# --- usage ----------------------------------------------------------------------------------------------------------
 
 
 class UsageCollector(BaseCallbackHandler):
     """Collects the usage of each model call in a run until it is reported."""
 
     run_inline = True
-    """Runs in the event loop. Otherwise LangChain passes each event, even each token, to a thread, which takes longer
-    than the handler.
+    """Runs in the event loop.
+
+    Otherwise LangChain passes each event, even each token, to a thread, which takes longer than the handler.
     """
 
     def __init__(self, ctx: Context) -> None:

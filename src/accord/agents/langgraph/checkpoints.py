@@ -110,8 +110,10 @@ def _after_writes(before: LoadedCheckpoint | None, given: CheckpointWrites) -> L
 
 
 COMMIT_SECONDS = 0.02
-"""Maximum time that a node's writes wait for their step, in seconds. A step usually ends within this time after its
-last node. It is short compared with the work of a node whose writes are worth storing before the step ends.
+"""Maximum time that a node's writes wait for their step, in seconds.
+
+A step usually ends within this time after its last node. It is short compared with the work of a node whose writes are
+worth storing before the step ends.
 """
 
 
@@ -190,8 +192,9 @@ class Saver(BaseCheckpointSaver[str]):
         self._latest = LatestSteps()
 
     def get_next_version(self, current: str | None, channel: None) -> str:
-        """Return the next version. It has a random part, so that two versions that follow the same one differ, as in
-        forks.
+        """Return the next version.
+
+        It has a random part, so that two versions that follow the same one differ, as in forks.
         """
         number = 0 if current is None else int(current.partition(".")[0])
         return f"{number + 1:032}.{secrets.token_hex(8)}"

@@ -153,8 +153,9 @@ class ProcessAgent:
 
 
 def make(given: Given) -> ProcessAgent:
-    """Make an agent from a command; raises ValueError if the command is missing, which the first task would find too
-    late.
+    """Make an agent from a command; raises ValueError if the command is missing.
+
+    Otherwise the first task would be the first to find out.
     """
     options: ProcessOptions = given.options
     preset = preset_of(options)
@@ -172,8 +173,9 @@ def make(given: Given) -> ProcessAgent:
 
 
 def _is_secret(value: str) -> bool:
-    """Whether an environment variable's value may be a secret. File names are not secrets, and error messages need
-    them.
+    """Whether an environment variable's value may be a secret.
+
+    File names are not secrets, and error messages need them.
     """
     return len(value) >= MIN_SECRET and not os.path.exists(value)
 

@@ -79,19 +79,19 @@ class FormatState:
         self._is_apart = False
 
     def whole(self, text: str) -> Iterator[Observation]:
-        """Write a separate message."""
+        """Yield the text of a separate message."""
         self._is_apart = True
         return self.piece(text)
 
     def piece(self, text: str) -> Iterator[Observation]:
-        """Add to the current message."""
+        """Yield more text of the current message."""
         if text:
             apart = "\n\n" if self._is_apart and self.has_said else ""
             self.has_said, self._is_apart = True, False
             yield TextOutput(apart + text)
 
     def begin(self) -> None:
-        """Start another message with the next piece."""
+        """Make the next piece start another message."""
         self._is_apart = True
 
 
@@ -156,7 +156,7 @@ def summarize(value: Any) -> str:
 
 
 def tool_activity(name: str, arguments: Any) -> Iterator[Observation]:
-    """Observe the use of a tool."""
+    """Yield the activity of a tool call."""
     shown = summarize(arguments) if arguments else ""
     yield CommandActivity(f"{name}: {shown}" if shown else name)
 

@@ -45,7 +45,7 @@ CARRIED = frozenset(
         "extensions.refstorage",
     }
 )
-"""Settings of the repository, the user and the system that are kept: how files are stored and compared."""
+"""Settings of the repository, the user and the system that still apply: how files are stored and compared."""
 
 NEUTRAL = {"core.fsmonitor": "", "core.hooksPath": os.devnull, "protocol.allow": "never", "safe.directory": "*"}
 """Settings for the few commands that read a repository's configuration. Its owner does not matter to them."""
@@ -59,7 +59,7 @@ class GitFailed(Exception):
 
 
 class ListedWorktree(Struct, frozen=True):
-    """A worktree in git's list; `branch` is None for a detached one, `locked` the reason of its lock."""
+    """A worktree in git's list; a detached one has no `branch`, and `locked` is the reason of its lock."""
 
     path: Path
     branch: str | None
@@ -271,7 +271,7 @@ async def open_worktree(repository: Repository, path: Path, branch: str, base: s
 
 
 async def close_worktree(tree: Worktree, *, keeps: bool) -> dict[str, object] | None:
-    """Remove a worktree if nothing is lost, and return the rest: a branch, or both."""
+    """Remove a worktree if nothing is lost, and return facts of the remaining branch or worktree, or None."""
     repository, path = tree.repository, tree.path
     changed = await repository.run_in(
         path, "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all"
@@ -298,7 +298,7 @@ async def close_worktree(tree: Worktree, *, keeps: bool) -> dict[str, object] | 
 
 
 async def _exists(repository: Repository, path: Path) -> bool:
-    """Whether a worktree exists unchanged; one that a killed server left unfinished is removed."""
+    """Whether a worktree exists unchanged. An unfinished one of a killed server is removed."""
     place = await asyncio.to_thread(path.resolve)
     found = next((tree for tree in await repository.worktrees() if tree.path == place), None)
     is_there = await asyncio.to_thread(os.path.lexists, path / ".git")

@@ -1,7 +1,7 @@
 """Output of a command: terminal text, or events of a format.
 
-Text is converted as a terminal would show it: colors and titles are left out, and overwritten lines appear once. There
-is no screen, so the output of full-screen programs reads badly. Bytes may be split at any place.
+Text is converted as a terminal would show it: colors and titles are left out, and overwritten lines appear once. No
+screen is emulated, so the output of full-screen programs reads badly. Bytes may be split at any place.
 """
 
 import codecs

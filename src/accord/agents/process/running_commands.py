@@ -88,7 +88,7 @@ class RunningCommand:
 
     @property
     def noise(self) -> str:
-        """Output beside the answer, mostly standard error; if there is none, the end of the answer."""
+        """Output beside the answer, mostly standard error, or else the end of the answer."""
         beside = "\n".join(filter(None, (self._output.noise.strip(), self.process.tail.strip())))
         return beside or (self._output.screen if isinstance(self._output, TextReader) else "")
 
@@ -209,7 +209,7 @@ class RunningCommand:
 
 
 LOOK_SECONDS = 0.5
-"""Interval of checks of a parked command's task, in seconds; as often as a node checks its leases."""
+"""Interval of checks of a parked command's task, in seconds; as often as a node checks its claims."""
 
 ELSEWHERE_SECONDS = 5.0
 """Maximum time for an answered task to resume on this node, in seconds; later it runs on another node."""

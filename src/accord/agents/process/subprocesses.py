@@ -119,8 +119,9 @@ START_SECONDS = 60.0
 """Maximum time for a process to start, in seconds, on the busiest of machines."""
 
 LATE_SECONDS = 3.0
-"""Time that a process may take to end beyond its grace, in seconds; then its supervisor is killed, and the command with
-it.
+"""Time that a process may take to end beyond its grace, in seconds.
+
+Then its supervisor is killed, and the command with it.
 """
 
 log = logging.getLogger("accord.process")

@@ -55,8 +55,9 @@ NO = frozenset({"no", "n", "deny", "denied", "reject", "rejected", "false", "0"}
 
 
 class CommandQuestion(Struct, frozen=True):
-    """A question of a command; with `grants`, a request for permissions. `waits` is true if it waits in its
-    terminal.
+    """A question of a command; with `grants`, a request for permissions.
+
+    `waits` is true if it waits in its terminal.
     """
 
     text: str
@@ -215,7 +216,7 @@ class CommandTurn:
         return await self._start(await self._said(), session)
 
     async def _go_on(self, live: RunningCommand, reply: CommandReply) -> RunningCommand:
-        """Pass an answer to the same process, or to a new one that resumes its session."""
+        """Pass an answer to the same process, or to a new process that resumes its session."""
         if reply.question.waits and self._held() is live:
             return await self._type(live, reply)
         return await self._restart(reply)
@@ -231,7 +232,7 @@ class CommandTurn:
         return live
 
     async def _restart(self, reply: CommandReply) -> RunningCommand:
-        """Start a process for an answer, because the one that asked has ended."""
+        """Start a process for an answer, because the process that asked has ended."""
         session = await self._session()
         if session is not None:
             return await self._start(reply.told(), session)
@@ -351,7 +352,10 @@ class CommandTurn:
 
     @property
     def _artifact(self) -> str:
-        """Id of the answer's artifact; each question starts another one, which keeps earlier output unchanged."""
+        """Id of the answer's artifact.
+
+        Each question starts a new artifact, so that earlier output remains unchanged.
+        """
         return self._turn if not self._replies else f"{self._turn}-{len(self._replies) + 1}"
 
     @property

@@ -1,9 +1,9 @@
 """Directories in which commands work, and their incoming and outgoing files.
 
-A directory is given, new for each conversation, or a worktree for each task. Files are below `.accord` in it, in a
-folder for each task, invisible to git. Names from callers and links from commands are not trusted, and nothing is
-written or read outside of these folders. Folders are therefore opened step by step, and files by their names in an open
-folder.
+The directory comes from the settings, is new for each conversation, or is a worktree for each task. Files are below
+`.accord` in it, in a folder for each task, invisible to git. Names from callers and links from commands are not
+trusted, and nothing is written or read outside of these folders. Folders are therefore opened step by step, and files
+by their names in an open folder.
 """
 
 import asyncio

@@ -90,8 +90,9 @@ class RelayA2AAdapter:
         poll_interval: float = 2.0,
         timeout: float = 300.0,
     ) -> None:
-        """Ask in `channel`; with a `target_agent` only its messages are answers. The channel is read every
-        `poll_interval` seconds, and an answer may take `timeout` seconds.
+        """Ask in `channel`; with a `target_agent` only its messages are answers.
+
+        The channel is read every `poll_interval` seconds, and an answer may take `timeout` seconds.
         """
         self.api_key = relay_api_key
         self.channel = channel
@@ -170,8 +171,9 @@ class RelayA2AAdapter:
         await ctx.artifact(said, id=answer_id(ctx))
 
     async def _asked(self, ctx: Context) -> RelayRequest:
-        """Return the request of a task. It is stored before it is posted, so that a later execution can resume. The
-        channel shows whether it was posted.
+        """Return the request of a task.
+
+        It is stored before it is posted, so that a later execution can resume. The channel shows whether it was posted.
         """
         kept = ctx.kept("relay")
         if kept is None:
@@ -203,7 +205,7 @@ class RelayA2AAdapter:
         )
 
     async def ask(self, asked: RelayRequest) -> RelayRequest:
-        """Post a request. One that may have arrived is not posted again; the channel shows whether it did."""
+        """Post a request. A request that may have arrived is not posted again; the channel shows whether it did."""
         for tries in range(TRIES):
             try:
                 return replace(asked, id=await self.relay.post(asked.text))

@@ -219,7 +219,7 @@ class LocalRelay(RelayA2AAdapter):
             self._broker = None
 
     async def run(self, ctx: Context) -> None:
-        """Post the request and write the answer. If the execution is canceled or fails, the agent is told to stop."""
+        """Post the request and write the answer. If the execution is canceled or fails, post a CANCEL for the agent."""
         try:
             await super().run(ctx)
         except (asyncio.CancelledError, Failed):  # an agent that has already finished ignores it

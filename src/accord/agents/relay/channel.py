@@ -235,8 +235,9 @@ class AnswerSearch:
 
 
 def _in_order(new: list[ChannelMessage], is_new: Sequence[bool], is_own: Any) -> list[ChannelMessage]:
-    """Return new messages, oldest first: by number, else by their position relative to known messages or to the
-    request.
+    """Return new messages, oldest first.
+
+    They are ordered by number, or else by their position relative to known messages or to the request.
     """
     if all(entry.id is not None and entry.id.isdecimal() for entry in new):
         return sorted(new, key=lambda entry: int(entry.id or 0))
@@ -261,8 +262,9 @@ log = logging.getLogger("accord.relay")
 
 
 class RelayUnavailable(Exception):
-    """The relay cannot be used: `may_pass` if the error may be temporary, `was_posted` if a message may have
-    arrived.
+    """The relay cannot be used.
+
+    `may_pass` is true if the error may be temporary, and `was_posted` if a message may have arrived.
     """
 
     def __init__(self, reason: str, *, may_pass: bool, was_posted: bool = False) -> None:

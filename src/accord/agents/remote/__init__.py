@@ -36,13 +36,15 @@ class RemoteTerms(Struct, frozen=True, kw_only=True):
     webhook: str | None = None
 
     sla_seconds: float = 1800.0
-    """Maximum time without a new report before a task is given up as unknown, in seconds; half an hour, as chat users
-    are promised.
+    """Maximum time without a new report before a task is given up as unknown, in seconds.
+
+    It is half an hour, as chat users are promised.
     """
 
     sends: int = 10
-    """Maximum number of attempts to send an undelivered message; about four minutes, with delays that double from one
-    second.
+    """Maximum number of attempts to send an undelivered message.
+
+    They take about four minutes, with delays that double from one second.
     """
 
     first_poll: float = 1.0
@@ -50,16 +52,18 @@ class RemoteTerms(Struct, frozen=True, kw_only=True):
     """First and longest delay between two polls of a task, in seconds; the delay doubles."""
 
     answer_seconds: float = 300.0
-    """Maximum time for an answer to a message, in seconds. Most agents acknowledge at once, but some finish the task
-    first.
+    """Maximum time for an answer to a message, in seconds.
+
+    Most agents acknowledge at once, but some finish the task first.
     """
 
     streams: int = 32
     """Maximum number of open streams to one agent; further tasks are polled."""
 
     late_looks: int = 6
-    """Maximum number of polls of a task that was given up, with delays that double from the SLA; about a day and a
-    half.
+    """Maximum number of polls of a task that was given up.
+
+    They take about a day and a half, with delays that double from the SLA.
     """
 
     def __post_init__(self) -> None:

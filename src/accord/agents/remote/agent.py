@@ -87,7 +87,7 @@ class RemoteCancels:
         link = cancel.link
         about = {"task_id": link.task_id, "agent": self._agent, "remote_task_id": link.remote_id}
         try:
-            if link.remote_id is not None:  # otherwise it was never accepted, or has no known id yet
+            if link.remote_id is not None:  # otherwise it was never accepted, or its id is still missing
                 await (await self._peer()).cancel(CancelRequest(id=link.remote_id))
                 log.info("remote task cancelled", extra=about)
         except FINAL_ERRORS as error:

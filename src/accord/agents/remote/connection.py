@@ -101,8 +101,9 @@ LOOK_SECONDS = 10.0
 """Maximum time of a check whether an agent is available, in seconds."""
 
 DOUBT_SECONDS = 60.0
-"""Minimum age of a card before an error causes another read, in seconds. An agent that restarts is often back sooner,
-and the card of one that stays away need not be read all the time.
+"""Minimum age of a card before an error causes another read, in seconds.
+
+An agent that restarts is often back sooner. The card of an agent that stays away need not be read all the time.
 """
 
 NEEDS_OPERATOR = (NoWay, NoCredentials, KeyManagementError, NoSuchAgent, StoreRefused)
@@ -134,8 +135,9 @@ class RemoteConnection:
         now: Callable[[], float] = time.monotonic,
         now_ms: Callable[[], int] = SYSTEM.now_ms,
     ) -> None:
-        """Connect with `connect` on demand; `found` is called after each connection. Replaced connections linger for
-        replies.
+        """Connect with `connect` on demand; `found` is called after each connection.
+
+        Replaced connections linger for replies.
         """
         self._name = name
         self._connect = connect
@@ -158,7 +160,7 @@ class RemoteConnection:
         return self._peer is not None
 
     async def peer(self) -> RemotePeer:
-        """Return the agent; raises an error of `NO_ANSWER` if there is no connection."""
+        """Return the agent; raises an error of `NO_ANSWER` without a connection."""
         async with self._lock:
             if self._peer is not None and not self._is_due():
                 return self._peer

@@ -253,8 +253,9 @@ class RemoteExecution(TaskUpdates):
         return link, PushConfig(url=self._terms.webhook or "", token=token) if with_token else None
 
     async def _send(self, peer: RemotePeer, link: RemoteLink, request: SendRequest) -> None:
-        """Send, and store the answer even if this execution is stopped meanwhile, because it would be lost
-        otherwise.
+        """Send, and store the answer even if this execution is stopped meanwhile.
+
+        Otherwise the answer would be lost.
         """
         exchange = asyncio.create_task(self._exchange(peer, link, request), name=f"send {link.task_id}")
         self._means.sending.add(exchange)

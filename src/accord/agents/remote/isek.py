@@ -2,8 +2,8 @@
 
 A node with an address is an ordinary A2A 0.3 agent. A peer is named by its multiaddress, or by the ids that form one.
 It is reached through a bridge on this machine. `POST /call_peer?p2p_address=...` passes one JSON-RPC request on to a
-peer and returns its one answer. `GET /p2p_context` reports the bridge's state. There is no stream, no webhook and no
-card, so the card is made here. ISEK's own package is not needed.
+peer and returns its one answer. `GET /p2p_context` reports the bridge's state. A bridge has neither streams nor
+webhooks nor cards, so the card is made here. ISEK's own package is not needed.
 """
 
 import logging

@@ -26,12 +26,14 @@ from accord.storage.commands.remote_tasks import RemoteLink
 from accord.storage.store import BadValue
 
 PATIENCE = 3
-"""Number of attempts before an answer is believed: for content that a report left out, for a task that the agent does
-not find, and for a question that it repeats after the answer.
+"""Number of attempts before an answer is believed.
+
+It applies to content that a report left out, to a task that the agent does not find, and to a question that the agent
+repeats after the answer.
 """
 
 RETRY = "retry"
-"""Signal of a user who wants the task retried."""
+"""Signal of a user to retry the task."""
 
 NOT_OFFERED = (UnsupportedOperation, MethodNotFound)
 

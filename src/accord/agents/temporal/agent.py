@@ -61,7 +61,10 @@ class TemporalUnreachable(Exception):
 
 
 class TemporalService:
-    """The connection to a Temporal service; only cancels with its `name` apply to its workflows."""
+    """The connection to a Temporal service.
+
+    Cancels are stored under its `name`, because other services do not have its workflows.
+    """
 
     def __init__(self, name: str, options: TemporalOptions, connect: Callable[[], Awaitable[Client]] | None) -> None:
         """Connect by the options, or let `connect` make the client for the agent called `name`."""
@@ -100,7 +103,7 @@ NO_ANSWER = (RPCError, TemporalUnreachable)
 
 
 async def latest_heartbeat(client: Client, seen: WorkflowExecutionDescription) -> Any:
-    """Return the latest heartbeat of a workflow's activities, or None if there is none."""
+    """Return the latest heartbeat of a workflow's activities, or None."""
     said = [one for one in seen.raw_description.pending_activities if one.heartbeat_details.payloads]
     if not said:
         return None
@@ -166,7 +169,7 @@ class WorkflowCancels:
             await self._store.do(remote_tasks.clear_cancel, cancel.tenant, cancel.link.task_id)
 
     async def _cancelled(self, workflow_id: str) -> bool:
-        """Cancel a workflow, or terminate one that ignored its cancel; true if nothing is left to do."""
+        """Cancel a workflow, or terminate it if an earlier cancel had no effect; true if nothing is left to do."""
         handle = (await self._service.client()).get_workflow_handle(workflow_id)
         seen = await handle.describe(rpc_timeout=ANSWER)
         if seen.status is not WorkflowExecutionStatus.RUNNING:
@@ -182,7 +185,7 @@ class WorkflowCancels:
 
 
 QUERY = timedelta(seconds=5)
-"""Maximum time for a worker's answer to a query, in seconds; without a worker there is never one."""
+"""Maximum time for a worker's answer to a query; without a worker there is never one."""
 
 AGAIN_SECONDS = 5.0
 """Delay before the next attempt when Temporal is unreachable, in seconds."""
