@@ -64,7 +64,7 @@ class Options(Settings, frozen=True, kw_only=True):
     """Handling of a lost execution: `resume` after its last event, `restart` from the beginning, or `fail` the task."""
 
     attempts: Count | None = None
-    """Maximum number of executions before the task fails."""
+    """Maximum number of attempts before the task fails; each lost execution is retried."""
 
     timeout: Seconds | None = None
     """Maximum duration of a task in seconds; the task then fails."""

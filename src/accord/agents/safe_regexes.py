@@ -19,8 +19,9 @@ MEMORY = 2 * 1024 * 1024
 """Maximum memory of a compiled pattern and RE2's cache of its searches, in bytes."""
 
 PATTERN_BYTES = 4_000
-"""Maximum length of a pattern in bytes. RE2 compiles with the GIL held: up to 0.2 s for this length, and 7 s for 150
-KB.
+"""Maximum length of a pattern in bytes.
+
+RE2 compiles with the GIL held: up to 0.2 s for this length, and 7 s for 150 KB.
 """
 
 _NO_LEAST = re.compile(r"\{,\d+\}")

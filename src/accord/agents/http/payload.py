@@ -47,7 +47,7 @@ class HttpOptions(Options, frozen=True, kw_only=True):
     default_inputs: dict[str, Any] = field(default_factory=dict)
     input_mapper: str | None = None
     parse_json_input: bool = False
-    """Off by default, unlike in a2a-adapter.
+    """Use a text that is a JSON object as the flow's input. Off by default, unlike in a2a-adapter.
 
     A caller's text that happens to be JSON must not become the flow's input unless the operator allows it.
     """

@@ -54,9 +54,9 @@ The tasks so far:
 
 
 class PlannerOptions(Options, frozen=True, kw_only=True):
-    """Options of a planner; `agents` are the names of the agents that it plans for [default: all agents of this
-    server].
+    """Options of a planner.
 
+    `agents` are the names of the agents that it plans for [default: all agents of this server].
     `default` is the agent for tasks that match no other. With a `model`, the planner calls it at `base_url`, over
     OpenAI's API.
     """
