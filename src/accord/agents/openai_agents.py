@@ -110,7 +110,7 @@ class OpenAIAgent:
     def __init__(self, given: Given) -> None:
         """Wrap the agent in `given`."""
         try:
-            from agents import Agent, RunState  # noqa: F401  # a package called agents may be somebody else's
+            from agents import Agent, RunState  # noqa: F401  # another package may be called agents
         except ImportError as error:
             raise ImportError(NEEDED) from error
         self._options: OpenAIAgentsOptions = given.options

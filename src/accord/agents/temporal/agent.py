@@ -231,9 +231,7 @@ class TemporalAgent:
     async def start(self, node: Node) -> None:
         """Start to pass on cancels; Temporal may still be unreachable."""
         self._node = node
-        self._service = TemporalService(
-            self.profile.name, self._options, self._connect
-        )  # a client is bound to its loop
+        self._service = TemporalService(self.profile.name, self._options, self._connect)  # clients are per loop
         cancels = WorkflowCancels(node.store, self._service, self._options.grace_seconds)
         self._cancels = asyncio.create_task(cancels.keep(), name=f"cancels of {self.profile.name}")
 
