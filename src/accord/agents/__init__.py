@@ -1,1 +1,1 @@
-"""Agent types; each implements `engine.agent.Agent` and knows no other type."""
+"""Agent types; each implements `engine.agent.Agent` and is independent of the others."""

@@ -1,7 +1,7 @@
 """Agent types: the registry, common options and the profile of an agent.
 
-Each type is a row of `KINDS`, or an entry point of another package, and knows no other type. No framework is imported
-here, nor by a type until an agent of it is made.
+Each type is a row of `KINDS` or an entry point of another package, and is independent of other types. This module
+imports no framework. A type imports its own when an agent is made.
 """
 
 import inspect
@@ -27,59 +27,60 @@ log = logging.getLogger("accord.agents")
 
 
 class Options(Settings, frozen=True, kw_only=True):
-    """What may be said about an agent of any kind; each kind adds its own, and names in `SECRET` what is not shown.
+    """Options of an agent of any type; types add their own.
 
-    What is not said is the agent's own, where its framework knows it, or its kind's.
+    Names in `SECRET` are never shown. An option that is left out has the framework's value, or else the default of the
+    type.
     """
 
     type: str | None = None
-    """The kind; left out, that which recognises the target."""
+    """Agent type [default: the type that recognizes the target]."""
 
     target: str | None = None
-    """The thing that the agent is made of, `module:name` or `file.py:name`, where the kind has things."""
+    """Object that the agent is made from, as `module:name` or `file.py:name`, for types that wrap an object."""
 
     description: str | None = None
-    """What it does, for the card."""
+    """Description of the agent in its card."""
 
     version: str | None = None
-    """Its version, for the card."""
+    """Version of the agent in its card."""
 
     skills: tuple[str, ...] = ()
-    """The names of what it can do, for the card."""
+    """Names of the agent's skills in its card."""
 
     extended_skills: tuple[str, ...] = ()
-    """Names of skills that only the extended card has, for callers who have authenticated."""
+    """Names of skills that only the extended card contains, for authenticated callers."""
 
     answers_message: bool | None = None
     """Answer a message with a bare message instead of a task."""
 
     input_modes: tuple[str, ...] = ()
-    """The media types that it takes."""
+    """Media types that the agent accepts."""
 
     output_modes: tuple[str, ...] = ()
-    """The media types that it makes."""
+    """Media types that the agent produces."""
 
     on_crash: Literal["resume", "restart", "fail"] | None = None
-    """What becomes of a run whose process was lost: it goes on after what it has said, begins anew, or fails."""
+    """Handling of a lost execution: `resume` after its last event, `restart` from the beginning, or `fail` the task."""
 
     attempts: Count | None = None
-    """How often a run is begun before its task fails."""
+    """Maximum number of attempts before the task fails; each lost execution is retried."""
 
     timeout: Seconds | None = None
-    """Seconds that a task may take; it then fails."""
+    """Maximum duration of a task in seconds; the task then fails."""
 
     concurrency: Count | None = None
-    """Runs of this agent at a time on one node."""
+    """Maximum number of concurrent executions of this agent on one node."""
 
     max_tokens: Count | None = None
-    """Tokens that a task may use, with all that it calls."""
+    """Maximum number of tokens for a task and its child tasks."""
 
     max_cost: Annotated[float, Meta(gt=0)] | None = None
-    """What a task may cost, with all that it calls, in dollars."""
+    """Maximum cost of a task and its child tasks, in dollars."""
 
 
 class Given(Struct, frozen=True, kw_only=True):
-    """What an agent is made of: its name, if it is told one, the thing itself, if the kind has things, and options."""
+    """Input for making an agent: its options, name, target object and environment."""
 
     options: Any
     name: str | None = None
@@ -91,12 +92,12 @@ class Given(Struct, frozen=True, kw_only=True):
 
 
 class Kind(Struct, frozen=True, kw_only=True):
-    """A kind of agent.
+    """An agent type.
 
-    One that `recognises` things is chosen when a command names such a thing; the others are made by settings alone. Of
-    several that recognise the same thing, the one of the highest `precedence` is: what is built on something else is
-    often that as well. `options` is the kind's own subclass of `Options`, and its defaults must do for a thing that a
-    command names.
+    A type with `recognises` is chosen when a command names an object that it accepts. Other types are configured by
+    settings alone. Of several types that accept an object, the one with the highest `precedence` is chosen, because
+    objects of one framework are often objects of another as well. `options` is the type's subclass of `Options`. Its
+    defaults must work for an object that a command names.
     """
 
     name: str
@@ -132,16 +133,16 @@ KINDS = Group(
         "workflow": "accord.workflows.agent_type:KIND",
     },
 )
-"""All kinds, by their names."""
+"""All agent types by name."""
 
 
 def kind_of(thing: Any) -> Kind | None:
-    """Return the kind that recognises a thing, if one does."""
+    """Return the agent type that recognizes an object, or None."""
     found: Kind | None = None
     for entry in KINDS.entries():
         try:
             kind = KINDS.take(entry)
-        except Unusable:  # a package beside us is broken, which is no reason to serve nothing
+        except Unusable:  # another package is broken, which must not stop this server
             log.exception("kind of agent cannot be used", extra={"kind": entry.name, "entry_point": entry.value})
             continue
         if kind.recognises is not None and (found is None or kind.precedence > found.precedence):
@@ -150,20 +151,20 @@ def kind_of(thing: Any) -> Kind | None:
 
 
 def is_instance_of(thing: Any, *classes: str) -> bool:
-    """Whether a thing is an instance of a class, by the name `module:Class` that a framework defines it under.
+    """Whether an object is an instance of a class named as `module:Class`.
 
-    So nothing has to be imported to see what it is not.
+    The check imports no framework.
     """
     return is_subclass_of(type(thing), *classes)
 
 
 def is_subclass_of(kind: type, *classes: str) -> bool:
-    """Whether a class is one of those, or made of one."""
+    """Whether a class is one of the named classes or a subclass of one."""
     return any(f"{one.__module__}:{one.__qualname__}" in classes for one in kind.__mro__)
 
 
 class Framework(NamedTuple):
-    """The extra that serves what a framework makes, and what of that."""
+    """A framework's extra, and the objects of the framework that it serves."""
 
     extra: str
     serves: str
@@ -181,16 +182,16 @@ FRAMEWORKS: Mapping[str, Framework] = {
     "pydantic_ai": Framework("pydantic-ai", "an Agent"),
     "temporalio": Framework("temporal", "a workflow that settings name"),
 }
-"""Where a framework's classes are -> who serves them. OpenAI's package has a name that many have, so it is longer."""
+"""Module of a framework's classes -> its extra. The name of OpenAI's package is common, so its entry is longer."""
 
 
 def framework(module: str) -> Framework | None:
-    """Return the framework that a module belongs to, if we serve something of it."""
+    """Return the framework of a module, or None if it is not supported."""
     return next((one for name, one in FRAMEWORKS.items() if f"{module}.".startswith(f"{name}.")), None)
 
 
 def remedy(thing: Any) -> str | None:
-    """Return what would make an agent of a thing that no kind recognises; it is known by its classes' modules."""
+    """Return a fix for an object that no agent type recognizes, found by the modules of its classes, or None."""
     is_class = inspect.isclass(thing)
     for one in (thing if is_class else type(thing)).__mro__:
         if (found := framework(one.__module__)) is not None:
@@ -203,7 +204,7 @@ def remedy(thing: Any) -> str | None:
 
 
 def profile(given: Given, *, crash: Crash = Crash.RESTART, **own: Any) -> Profile:
-    """Return who an agent is: as its options say, else as it says itself (`own`, whose None says nothing).
+    """Return the profile of an agent: its options first, then its own values (`own`, where None means unset).
 
     `own` may have `name`, `description`, `version`, `skills` (names, or skills), `input_modes` and `output_modes`.
     """
@@ -222,7 +223,7 @@ def profile(given: Given, *, crash: Crash = Crash.RESTART, **own: Any) -> Profil
 
 
 def with_options(profile: Profile, given: Given) -> Profile:
-    """Return who an agent is that says so itself, with what its options say instead."""
+    """Return a profile with the values that the options override."""
     options: Options = given.options
     description = options.description or profile.description
     return replace(
@@ -247,7 +248,7 @@ def with_options(profile: Profile, given: Given) -> Profile:
 
 
 def skills_of(skills: Sequence[str | AgentSkill], description: str) -> tuple[AgentSkill, ...]:
-    """Return skills, of which some may be names only."""
+    """Return skills, made from names where only a name is given."""
     return tuple(_skill(skill, description) for skill in skills)
 
 

@@ -5,8 +5,8 @@
     base_url = "http://localhost:11434/v1"
     model = "llama3.2"
 
-It has no tools and asks nothing; an execution that is lost starts again. A call is repeated only while nothing of its
-answer has come. The wire formats are `chat_apis`.
+It has no tools and asks no questions. A lost execution restarts. A call is retried only before the first piece of its
+answer. `chat_apis` has the wire formats.
 """
 
 import asyncio
@@ -30,19 +30,19 @@ __all__ = ["KIND", "ChatAgent", "ChatOptions"]
 
 
 PASSING = frozenset({408, 429, 500, 502, 503, 504, 529})
-"""Statuses that may be gone a moment later; 529 is what some servers of models say when they have too much to do."""
+"""HTTP statuses that are retried; 529 is the "overloaded" status of some model servers."""
 
 UNTRUSTED = frozenset({401, 403})
 
 MAX_SENTENCE = 300
-"""Characters of what the server of a model says about an error."""
+"""Maximum number of characters of a model server's error message."""
 
 WHOLE = "application/json"
 STREAMED = frozenset({"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl"})
 ACCEPTED = f"text/event-stream, application/x-ndjson, {WHOLE}"
 
 UNSTATED = frozenset({"", "text/plain", "application/octet-stream"})
-"""What servers say of a stream whose type they do not know."""
+"""Media types that servers send for a stream of unstated type."""
 
 log = logging.getLogger("accord.agents.chat")
 
@@ -50,16 +50,16 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class UnexpectedContentType(Exception):
-    """What came is not even of a kind that the API sends: the page of a proxy, or of whoever else is at the address."""
+    """The reply has a media type that the API never sends, such as the error page of a proxy."""
 
 
 class ModelCall:
-    """Calls one model."""
+    """Client for one model."""
 
     def __init__(
         self, options: ChatOptions, transport: HttpTransport, about: Mapping[str, str], sleep: Sleep = asyncio.sleep
     ) -> None:
-        """Call the model of `options` over `transport`; `about` is what the log says of each call."""
+        """Call the model of `options` over `transport`; `about` is added to each log record."""
         self._options = options
         self._api = APIS[options.api]
         self._transport = transport
@@ -68,13 +68,13 @@ class ModelCall:
         self._retries = Retries(attempts=options.retries)
 
     async def pieces(self, said: Sequence[Message]) -> AsyncGenerator[AnswerPiece, None]:
-        """Yield the answer as it comes, or raise `Failed`; whoever leaves early closes the connection."""
+        """Yield the pieces of the answer, or raise `Failed`. Closing the generator closes the connection."""
         seconds = self._options.answer_seconds
         until = asyncio.get_running_loop().time() + seconds
         async with aclosing(self._tried(self._request(said))) as pieces:
             while True:
                 try:
-                    async with asyncio.timeout_at(until):  # while it is waited for, not while whoever waits is busy
+                    async with asyncio.timeout_at(until):  # while this waits, not while its consumer is busy
                         piece = await anext(pieces, None)
                 except TimeoutError as error:
                     self._note("not done in time", f"{seconds:g} seconds")
@@ -84,7 +84,7 @@ class ModelCall:
                 yield piece
 
     async def _tried(self, request: HttpRequest) -> AsyncGenerator[AnswerPiece, None]:
-        """Yield an answer, of which nothing has come when it is asked for again."""
+        """Yield an answer; retry until its first piece has arrived."""
         attempt, has_begun = 0, False
         while True:
             try:
@@ -113,7 +113,7 @@ class ModelCall:
         )
 
     async def _once(self, request: HttpRequest) -> AsyncGenerator[AnswerPiece, None]:
-        """Send a request and yield its answer; raises AgentUnavailable for what may be gone a moment later."""
+        """Send a request and yield its answer; raises AgentUnavailable for an error that may be temporary."""
         try:
             opened = await self._transport.open(request)
             if opened.status != 200:
@@ -155,7 +155,7 @@ class ModelCall:
             raise Unreachable("The stream ended before the answer did", was_sent=True)
 
     def _refusal(self, opened: OpenReply, body: bytes) -> Exception:
-        """Return what an answer says that is none."""
+        """Return the exception for a reply with an error status."""
         status = opened.status
         sentence = self._shown(self._sentence(body))
         self._note(f"HTTP {status}", sentence)
@@ -175,7 +175,7 @@ class ModelCall:
             return ""
 
     def _shown(self, text: str) -> str:
-        """Return a text of the server's that may be shown: not long, and without our secrets."""
+        """Return a text from the server, shortened and without our secrets."""
         for secret in self._options.secrets:
             text = text.replace(secret, "***")
         return text[:MAX_SENTENCE]
@@ -186,19 +186,19 @@ class ModelCall:
 
 
 INPUT_MODES = {"openai": (TEXT, JSON, "*/*"), "ollama": (TEXT, JSON, "text/*", "image/*")}
-"""API -> what its models may be sent; which of it a model takes, only its server knows."""
+"""API -> media types of its requests. Which of them a model accepts, only its server can determine."""
 
 CUT_OFF, WITHHELD = "length", "content_filter"
-"""Reasons for the end of an answer that its reader should know."""
+"""Finish reasons that are reported to the caller."""
 
 MILLION = 1_000_000
 
 
 class ChatAgent:
-    """A model behind an address."""
+    """A model server and one of its models."""
 
     def __init__(self, given: Given, *, sleep: Sleep = asyncio.sleep) -> None:
-        """Make an agent of the model that the options name; nothing is opened before it is first asked."""
+        """Make an agent of the model in the options; the first task opens the connection."""
         options: ChatOptions = given.options
         self.profile = profile(
             given,
@@ -212,14 +212,14 @@ class ChatAgent:
         self._sleep = sleep
 
     async def start(self, node: Node) -> None:
-        """Do nothing: connections are opened when they are needed."""
+        """Do nothing; connections are opened on demand."""
 
     async def stop(self) -> None:
         """Close all connections."""
         await self._transport.close()
 
     async def run(self, ctx: Context) -> None:
-        """Answer what was said last, knowing what was said before."""
+        """Answer the latest message, with the earlier messages as history."""
         said = await conversation_history(ctx, self._options.history + 1)
         has_said, refusal, last, used = False, "", AnswerPiece(), AnswerPiece()
         call = ModelCall(self._options, self._transport, {"task_id": ctx.task_id}, self._sleep)
@@ -237,7 +237,7 @@ class ChatAgent:
 
     async def _count(self, ctx: Context, used: AnswerPiece) -> None:
         if not (used.input_tokens or used.output_tokens):
-            return  # not every server tells
+            return  # not every server reports it
         options = self._options
         cost = (used.input_tokens * options.input_price + used.output_tokens * options.output_price) / MILLION
         await ctx.usage(
@@ -245,7 +245,7 @@ class ChatAgent:
         )
 
     async def _end(self, ctx: Context, ending: str | None, refusal: str, *, has_said: bool) -> None:
-        """Say how the answer ended, if it is no good end."""
+        """Raise or report an answer that did not end normally."""
         if ending == WITHHELD:
             raise Failed("The provider of the model withholds the rest of the answer")
         if refusal and not has_said:

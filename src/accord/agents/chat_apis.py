@@ -3,7 +3,8 @@
     OpenAI   POST /chat/completions   events, each with a piece of a choice, the last ones with a reason and the usage
     Ollama   POST /api/chat           lines of JSON, each with a piece of a message, the last one with both
 
-It reads and writes values and bytes, and sends nothing; a server that answers with one whole value is understood too.
+This module reads and writes values and bytes, and sends nothing. It also reads servers that answer with one whole
+value.
 """
 
 import base64
@@ -24,10 +25,10 @@ Price = Annotated[float, Meta(ge=0)]
 
 
 class ChatOptions(Options, frozen=True, kw_only=True):
-    """A model and the way to it; `base_url` is as OpenAI's own libraries take it.
+    """A model and its server; `base_url` has the form that OpenAI's libraries use.
 
-    `extra` are further members of each request, as the API names them. Of the conversation the model is reminded of
-    `history` earlier messages. `input_price` and `output_price` are for a million tokens, and make the cost.
+    `extra` contains further members of each request, as the API names them. Each request includes up to `history`
+    earlier messages. `input_price` and `output_price` are per million tokens, and determine the cost.
     """
 
     SECRET = frozenset({"api_key", "headers"})
@@ -47,14 +48,14 @@ class ChatOptions(Options, frozen=True, kw_only=True):
     output_price: Price = 0.0
     retries: Count = 3
     start_seconds: Seconds = 300.0
-    """Until the answer begins: a model that is not in memory yet is loaded first."""
+    """Maximum time until the answer starts, in seconds. A server may have to load the model first."""
     silent_seconds: Seconds = 120.0
-    """Between two pieces of it."""
+    """Maximum time between two pieces of the answer, in seconds."""
     answer_seconds: Seconds = 1800.0
-    """Until it is whole, with all repetitions: a slow machine that says the longest its model can is done by then."""
+    """Maximum time for the whole answer with all retries, in seconds. The longest answer of a slow machine fits."""
 
     def __post_init__(self) -> None:
-        """Refuse what would have no effect."""
+        """Reject options that are not valid or would have no effect."""
         if not self.base_url.startswith(("http://", "https://")):
             raise ValueError("`base_url` must begin with http:// or https://")
         if self.keep_alive is not None and self.api != "ollama":
@@ -62,12 +63,12 @@ class ChatOptions(Options, frozen=True, kw_only=True):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must never be shown."""
+        """Values that must never be shown."""
         return tuple(secret for secret in (self.api_key, *self.headers.values()) if secret)
 
 
 MAX_PIECE = 16 * 1024 * 1024
-"""Bytes of one piece of an answer: enough for a picture."""
+"""Maximum size of one piece of an answer, in bytes; a picture fits."""
 
 DONE = b"[DONE]"
 
@@ -77,7 +78,7 @@ T = TypeVar("T")
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
-    """What one piece says of the call of a tool, the one `at` a place: its name, and JSON of its arguments."""
+    """A piece of a tool call: its index `at`, its name, and a part of its arguments as JSON."""
 
     at: int
     name: str = ""
@@ -85,7 +86,10 @@ class ToolCall(Struct, frozen=True, kw_only=True):
 
 
 class AnswerPiece(Struct, frozen=True, kw_only=True):
-    """What one piece of an answer says; `ending` is why the model stopped. `calls` are for those who offer tools."""
+    """One piece of an answer.
+
+    `ending` is the model's finish reason. `calls` is used by agents that offer tools.
+    """
 
     text: str = ""
     refusal: str = ""
@@ -98,36 +102,36 @@ class AnswerPiece(Struct, frozen=True, kw_only=True):
 
 
 class MalformedAnswer(ValueError):
-    """What came is not what the API sends."""
+    """The reply does not have the format of the API."""
 
 
 class ModelApi(Protocol):
-    """One way to talk to a model."""
+    """The requests and replies of one chat API."""
 
     def address(self, base_url: str) -> str:
-        """Return where requests go."""
+        """Return the URL of requests."""
 
     def request(self, options: ChatOptions, said: Sequence[Message]) -> dict[str, Any]:
         """Return the body of a request."""
 
     def reader(self) -> "ChatStreamReader":
-        """Return what reads one streamed answer."""
+        """Return a reader for one streamed answer."""
 
     def read(self, value: bytes) -> AnswerPiece:
-        """Read a piece of an answer, or a whole one."""
+        """Parse a piece of an answer, or a whole one."""
 
 
 class ChatStreamReader:
-    """Reads a streamed answer, wherever its bytes were cut."""
+    """Reads a streamed answer from chunks of bytes, split at any place."""
 
     def __init__(self, split: Callable[[bytes], Iterable[bytes]], read: Callable[[bytes], AnswerPiece]) -> None:
-        """Cut bytes into values with `split`, and read each with `read`."""
+        """Split bytes into values with `split`, and parse each with `read`."""
         self.is_done = False
         self._split = split
         self._read = read
 
     def feed(self, chunk: bytes) -> Iterator[AnswerPiece]:
-        """Yield the pieces that some bytes complete."""
+        """Yield the pieces that a chunk completes."""
         for value in self._split(chunk):
             if value.strip() == DONE:
                 self.is_done = True
@@ -175,10 +179,10 @@ class _Completion(Struct):
 
 
 class OpenAI:
-    """OpenAI's chat API, which most servers of models have."""
+    """OpenAI's chat API, which most model servers implement."""
 
     def address(self, base_url: str) -> str:
-        """Return where requests go."""
+        """Return the URL of requests."""
         return f"{base_url.rstrip('/')}/chat/completions"
 
     def request(self, options: ChatOptions, said: Sequence[Message]) -> dict[str, Any]:
@@ -194,7 +198,7 @@ class OpenAI:
         return _merged(body | stated, options.extra)
 
     def reader(self) -> ChatStreamReader:
-        """Return what reads one streamed answer."""
+        """Return a reader for one streamed answer."""
         decoder = Decoder(max_bytes=MAX_PIECE)
 
         def events(chunk: bytes) -> list[bytes]:
@@ -206,7 +210,7 @@ class OpenAI:
         return ChatStreamReader(events, self.read)
 
     def read(self, value: bytes) -> AnswerPiece:
-        """Read a piece of an answer, or a whole one."""
+        """Parse a piece of an answer, or a whole one."""
         found = _decoded(value, _Completion)
         choice = found.choices[0] if found.choices else _Choice()
         said, usage = choice.delta or choice.message or _ApiMessage(), found.usage or _Usage()
@@ -223,7 +227,7 @@ class OpenAI:
 
 
 def _content(said: Message) -> str | list[dict[str, Any]]:
-    """Return what was said; models take files from their callers only."""
+    """Return the content of a message. Models accept files from callers only."""
     return openai_content(said.parts) if said.role is Role.USER else prompt(said.parts)
 
 
@@ -240,10 +244,10 @@ class _Line(Struct):
 
 
 class Ollama:
-    """Ollama's own chat API, which has more to set than its OpenAI one."""
+    """Ollama's own chat API, which has more settings than its OpenAI one."""
 
     def address(self, base_url: str) -> str:
-        """Return where requests go, also if the base is the one of Ollama's OpenAI API."""
+        """Return the URL of requests, also if the base URL is that of Ollama's OpenAI API."""
         return f"{base_url.rstrip('/').removesuffix('/v1').removesuffix('/api')}/api/chat"
 
     def request(self, options: ChatOptions, said: Sequence[Message]) -> dict[str, Any]:
@@ -257,11 +261,11 @@ class Ollama:
         return _merged(body | _without_none(options=settings or None, keep_alive=options.keep_alive), options.extra)
 
     def reader(self) -> ChatStreamReader:
-        """Return what reads one streamed answer."""
+        """Return a reader for one streamed answer."""
         return ChatStreamReader(LineSplitter(), self.read)
 
     def read(self, value: bytes) -> AnswerPiece:
-        """Read a piece of an answer, or a whole one."""
+        """Parse a piece of an answer, or a whole one."""
         found = _decoded(value, _Line)
         said = found.message or _ApiMessage()
         return AnswerPiece(
@@ -275,14 +279,14 @@ class Ollama:
 
 
 class LineSplitter:
-    """Cuts bytes into lines; one that the end cuts off is never given, and is no whole value either."""
+    """Splits bytes into lines. A line without its newline at the end of the stream is incomplete, and dropped."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start with an empty buffer."""
         self._rest = bytearray()
 
     def __call__(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that some bytes complete."""
+        """Return the lines that a chunk completes."""
         self._rest += chunk
         if len(self._rest) > MAX_PIECE:
             raise MalformedAnswer(f"a line exceeds the limit of {MAX_PIECE} bytes")
@@ -303,7 +307,7 @@ def _ollama_message(said: Message) -> dict[str, Any]:
 
 
 APIS: dict[str, ModelApi] = {"openai": OpenAI(), "ollama": Ollama()}
-"""The name that settings have for an API -> the API."""
+"""Name in settings -> API."""
 
 
 # --- both -----------------------------------------------------------------------------------------------------------
@@ -325,7 +329,7 @@ def _without_none(**members: Any) -> dict[str, Any]:
 
 
 def _merged(body: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
-    """Return a request with members in its API's own words; groups of members are put together."""
+    """Return a request with the API's own members added; objects of the same name are merged."""
     groups = {
         name: body[name] | extra[name]
         for name in body.keys() & extra.keys()
@@ -335,7 +339,7 @@ def _merged(body: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
 
 
 def _error(stated: Any) -> str | None:
-    """Return what went wrong, as a text or an object with one says it."""
+    """Return the error message from a text or an object with a `message`, or None."""
     if stated is None:
         return None
     said = stated.get("message") if isinstance(stated, dict) else stated
@@ -343,14 +347,14 @@ def _error(stated: Any) -> str | None:
 
 
 def _text(content: str | list[dict[str, Any]] | None) -> str:
-    """Return a text, which some servers send in pieces of their own."""
+    """Return a text, which some servers send as a list of pieces."""
     if isinstance(content, list):
         return "".join(str(piece.get("text") or "") for piece in content)
     return content or ""
 
 
 def _call(call: _ToolCall, at: int) -> ToolCall:
-    """Return a call, whose arguments some servers send as the JSON that they are."""
+    """Return a tool call. Some servers send its arguments as a JSON object instead of text."""
     said = call.function or _Function()
     given = said.arguments if said.arguments is not None else ""
     arguments = given if isinstance(given, str) else msgspec.json.encode(given).decode()

@@ -1,7 +1,7 @@
 """Check that values from outside are data, not code, to a program.
 
-A command is a list of words, and a word a list of pieces: literal text, values, and text that is not known. Nothing is
-started here. `workflows.shell_syntax` makes words of a shell command; `argv` and the commands of agents are words.
+A command is a list of words, and a word a list of pieces: literal text, values, and unknown text. Nothing is started
+here. `workflows.shell_syntax` makes words from a shell command; `argv` and the commands of agents are words already.
 """
 
 import re
@@ -16,33 +16,33 @@ FIXED_PROGRAM = "write the name of the program"
 
 
 class UnsafeCommand(ValueError):
-    """A value from outside would be code, or an option; `fix` is what to write instead."""
+    """A value from outside would be code or an option; `fix` is the remedy."""
 
     def __init__(self, problem: str, fix: str = USE_ARGV) -> None:
-        """Keep both."""
+        """Store both."""
         super().__init__(problem)
         self.fix = fix
 
 
 class Value(NamedTuple):
-    """A value from outside in a word: as it is written, and its place among the values of the command."""
+    """A value from outside in a word: its source text, and its index among the values of the command."""
 
     source: str
     place: int
 
 
 Word = tuple[str | Value | None, ...]
-"""Literal text, values, and None for text that is not known."""
+"""Literal text, values, and None for unknown text."""
 
 
 class Program(NamedTuple):
-    """A program that takes arguments for data."""
+    """A program that treats its arguments as data."""
 
     options: re.Pattern[str] | None = None
-    """The options that it may have beside a value; None for all, because none of them runs anything."""
+    """Options that it may have beside a value; None for all, because none of them runs code."""
 
     verbs: frozenset[str] = frozenset()
-    """The commands of its own that it may have, if it has some."""
+    """Subcommands that it may have, if it has any."""
 
     takes_values: bool = True
     """Whether a value may be an argument."""
@@ -103,10 +103,10 @@ PROGRAMS: Mapping[str, Program] = {
     "tee": Program(takes_values=False, is_sink=True),
     "uniq": Program(takes_values=False, is_sink=True),
 }
-"""What values may be given to in a shell command."""
+"""Programs that accept values as arguments in a shell command."""
 
 EVALUATING = _words("[ test printf")
-"""These have options that read variables by their names, which a value can be in."""
+"""Programs with options that read variables by name. A value can be in such a name."""
 
 INTERPRETERS = _words(
     # shells and languages
@@ -130,17 +130,17 @@ INTERPRETERS = _words(
     cmake java cargo gradle mvn bazel dotnet xterm logrotate -exec -execdir -ok -okdir
     """
 )
-"""What runs its arguments, or may: a value among them needs `allowInterpreter`. No such list is complete."""
+"""Programs that run their arguments, or may: a value among them needs `allowInterpreter`. No such list is complete."""
 
 SCRIPTED = _words("sh bash dash ash ksh mksh zsh python pypy node perl ruby php lua Rscript")
-"""Those that run the file that their first argument names."""
+"""Interpreters that run the file in their first argument."""
 
 _CODE_OPTION = re.compile(
     r"-c|-e|-E|-eval|--(checkpoint-action|command|compress-program|config-env|diff-cmd|editor|editor-cmd|eval|exec|exec-path|execute|"
     r"hostname-bin|import|info-script|init-file|loader|pager|password-command|post-renderer|pre|preview|rcfile|receive-pack|require|rsh|"
     r"shell|strip-program|to-command|upload-pack|use-askpass|use-compress-program)"
 )
-"""Options whose argument is run, whatever the program."""
+"""Options whose argument is run by any program that has them."""
 
 _PYTHON_FLAGS = re.compile(r"-[BEIOSqsu]+")
 _SYSTEM = re.compile(r"^(/usr)?/bin/(?=[^/]+$)")
@@ -148,9 +148,9 @@ _VERSION = re.compile(r"(?<=[a-z])[\d.]+$")
 
 
 def check_arguments(words: Sequence[Word], *, options: bool = False, interpreter: bool = False) -> None:
-    """Raise UnsafeCommand if a value among the arguments of a program would be code, as far as the program is known.
+    """Raise UnsafeCommand if a value among a program's arguments may be code.
 
-    `options` and `interpreter` are what the step allows.
+    `options` and `interpreter` are the permissions of the step.
     """
     first = _first(words)
     if first is None:
@@ -177,9 +177,9 @@ def check_arguments(words: Sequence[Word], *, options: bool = False, interpreter
 
 
 def placeholder_problem(command: Sequence[str], placeholder: str, *, is_allowed: bool = False) -> str | None:
-    """Return why what takes the place of `placeholder` in an agent's command would be code to its program, if it would.
+    """Return why the value of `placeholder` in an agent's command would be code to its program, or None.
 
-    `is_allowed` is the `allow_interpreter` of its settings.
+    `is_allowed` is `allow_interpreter` of the agent's settings.
     """
     words: list[Word] = []
     for text in command:
@@ -195,9 +195,9 @@ def placeholder_problem(command: Sequence[str], placeholder: str, *, is_allowed:
 
 
 def check_simple_command(words: Sequence[Word], *, is_sink: bool, options: bool = False) -> None:
-    """Raise UnsafeCommand if a value could be code to one command of a shell.
+    """Raise UnsafeCommand if a value may be code to one simple command of a shell.
 
-    `is_sink` if something is piped into it.
+    `is_sink` is true if a value is piped into the command.
     """
     first = _first(words)
     if first is not None and _values(words[0]):
@@ -218,7 +218,7 @@ def check_simple_command(words: Sequence[Word], *, is_sink: bool, options: bool 
 
 
 def option_value(words: Sequence[Word], values: Sequence[str]) -> Value | None:
-    """Return the value that a program would read as an option, if there is one."""
+    """Return the first value that a program would read as an option, or None."""
     for word in words[1 : _operands(words)]:
         text, first = "", None
         for piece in word:
@@ -236,14 +236,14 @@ def option_value(words: Sequence[Word], values: Sequence[str]) -> Value | None:
 
 
 def name_of(words: Sequence[Word]) -> str:
-    """Return which program it is: python3.11 is python, /usr/bin/git is git, and ./git is not."""
+    """Return the name of a program: python3.11 is python, /usr/bin/git is git, and ./git is not."""
     name = (_text(words[0]) or "") if words else ""
     base = _base(name)
     return base if base in INTERPRETERS else _SYSTEM.sub("", name)
 
 
 def _runs_file(name: str, words: Sequence[Word]) -> bool:
-    """Whether it is an interpreter that runs a fixed file, to which all that follows is data."""
+    """Whether an interpreter runs a fixed file, so that all later arguments are data."""
     texts = [_text(word) or "" for word in words[1:]]
     while name == "python" and texts and _PYTHON_FLAGS.fullmatch(texts[0]):
         del texts[0]
@@ -257,7 +257,7 @@ def _base(name: str) -> str:
 
 
 def _check_program(name: str, words: Sequence[Word], first: Value | None) -> None:
-    """Raise unless a program that is known has only options and commands of its own that run nothing."""
+    """Raise unless a listed program has only harmless options and subcommands."""
     row, what = PROGRAMS[name], first.source if first is not None else "what it reads"
     verb = (_text(words[1]) or "") if len(words) > 1 else ""
     if row.verbs and verb not in row.verbs:
@@ -277,9 +277,9 @@ def _check_program(name: str, words: Sequence[Word], first: Value | None) -> Non
 
 
 def _check_options(words: Sequence[Word]) -> None:
-    """Raise if a value is a part of an option that is written before it.
+    """Raise if a value is part of an option that starts with literal text.
 
-    Text that is not known may be empty: then it matters to programs that have options which run something.
+    Unknown text may be empty, which matters for programs with options that run code.
     """
     row = PROGRAMS.get(name_of(words))
     may_be_empty = row is None or row.options is not None
@@ -291,7 +291,7 @@ def _check_options(words: Sequence[Word]) -> None:
 
 
 def _operands(words: Sequence[Word]) -> int:
-    """Return the place from which no word is read as an option: those of `echo` and of a comparison run nothing."""
+    """Return the index from which no word is an option. Options of `echo` and of comparisons run nothing."""
     texts = [_text(word) for word in words]
     match texts:
         case ["echo", *_]:
@@ -304,12 +304,12 @@ def _operands(words: Sequence[Word]) -> int:
 
 
 def _text(word: Word) -> str | None:
-    """Return what a word says, or None if that is not known."""
+    """Return the text of a word, or None if a piece is not known."""
     return "".join(map(str, word)) if all(isinstance(piece, str) for piece in word) else None
 
 
 def _lead(word: Word) -> str:
-    """Return the text that a word begins with."""
+    """Return the literal text at the start of a word."""
     lead = ""
     for piece in word:
         if not isinstance(piece, str):

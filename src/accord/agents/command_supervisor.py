@@ -1,9 +1,9 @@
 """A process that supervises one command, so that nothing outlives its task.
 
-It is run by its path, as a process of its own, and imports nothing but the standard library. It starts the command in a
-new session and is the subreaper of all its descendants, also of those that left its process group. When the command has
-ended, or the server closes its end of the socket, by dying if need be, all of them are ended too. The process that
-starts it (`process.subprocesses`, `relay.runner`) reads lines: `started PID`, `refused ERRNO` or `exited STATUS`.
+It is run by its path as a separate process, and imports only the standard library. It starts the command in a new
+session and is the subreaper of all its descendants, even those that left its process group. All of them are ended when
+the command ends or the server closes its end of the socket, for example by dying. The process that starts it
+(`process.subprocesses`, `relay.runner`) reads lines: `started PID`, `refused ERRNO` or `exited STATUS`.
 """
 
 import contextlib
@@ -19,18 +19,18 @@ import time
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 
 LOOK_SECONDS = 1.0
-"""How often to look whether the server is still the parent: a socket that something else holds open does not say so."""
+"""Interval of checks that the server is still the parent. A socket that another process holds open does not show it."""
 
 AGAIN_SECONDS = 0.05
-"""How long to wait before killing again what was started while the others were killed."""
+"""Delay before killing again, for processes that were started while the others were killed."""
 
 
 class CommandSupervisor:
-    """One command and everything that comes of it."""
+    """One command and all its descendants."""
 
     def __init__(self, control: int, grace: float) -> None:
-        """Answer to the server at the other end of `control`; what is to end has `grace` seconds for it."""
-        os.set_inheritable(control, False)  # the command has no business with it
+        """Report to the server over `control`; descendants have `grace` seconds to end after SIGTERM."""
+        os.set_inheritable(control, False)  # the command must not inherit it
         self._control = control
         self._grace = grace
         self._server = os.getppid()
@@ -46,7 +46,7 @@ class CommandSupervisor:
             signal.signal(number, lambda *_: self._end())
 
     def keep(self, argv: list[str], has_terminal: bool) -> None:
-        """Run a command until nothing of it is left."""
+        """Run a command until it and its descendants have ended."""
         _prctl(PR_SET_CHILD_SUBREAPER, 1)
         if not self._start(argv, has_terminal):
             return
@@ -56,7 +56,7 @@ class CommandSupervisor:
             self._wait()
 
     def _start(self, argv: list[str], has_terminal: bool) -> bool:
-        """Start the command, and say so, or why not."""
+        """Start the command, and report its PID or the error."""
         refusal, refusing = os.pipe()  # closed by a successful exec
         self._command = os.fork()
         if self._command == 0:
@@ -75,7 +75,7 @@ class CommandSupervisor:
         return True
 
     def _reap(self) -> bool:
-        """Bury the dead, and return whether anybody is left."""
+        """Reap ended processes, and return whether any descendant is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -86,7 +86,7 @@ class CommandSupervisor:
             if pid == self._command:
                 self._has_exited = True
                 self._say(f"exited {os.waitstatus_to_exitcode(status)}")
-                self._end()  # what it has left behind as well
+                self._end()  # with the processes that it has left behind
 
     def _wait(self) -> None:
         """Wait until something may have happened."""
@@ -101,11 +101,11 @@ class CommandSupervisor:
             self._end()
 
     def _end(self) -> None:
-        """Begin to end everything."""
+        """Send SIGTERM to all descendants, and schedule SIGKILL."""
         if self._kill_at is None:
             self._kill_at = time.monotonic() + self._grace
             self._signal(signal.SIGTERM)
-            self._signal(signal.SIGCONT)  # or whoever is stopped would not hear it
+            self._signal(signal.SIGCONT)  # a stopped process would not receive SIGTERM
 
     def _signal(self, number: int) -> None:
         for pid in descendants(os.getpid()):
@@ -116,12 +116,12 @@ class CommandSupervisor:
                 os.killpg(self._command, number)
 
     def _say(self, line: str) -> None:
-        with contextlib.suppress(OSError):  # the server is gone, which is looked for elsewhere
+        with contextlib.suppress(OSError):  # the server is gone, which `_wait` detects
             os.write(self._control, line.encode() + b"\n")
 
 
 def descendants(ancestor: int) -> list[int]:
-    """Return every process below another one."""
+    """Return all descendants of a process."""
     children: dict[int, list[int]] = {}
     for pid, parent in _parents():
         children.setdefault(parent, []).append(pid)
@@ -134,7 +134,7 @@ def descendants(ancestor: int) -> list[int]:
 
 
 def _parents() -> list[tuple[int, int]]:
-    """Return every process with its parent."""
+    """Return all processes, each with its parent."""
     if not os.path.isdir("/proc/self"):
         listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False)
         pairs = (line.split() for line in listed.stdout.splitlines())
@@ -148,15 +148,15 @@ def _parents() -> list[tuple[int, int]]:
 
 
 def _become(argv: list[str], has_terminal: bool, refusing: int) -> None:
-    """Become the command, in a session of its own; never returns."""
+    """Become the command in a new session; never returns."""
     try:
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what is ignored stays so
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and exec keeps ignored signals ignored
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         if has_terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # should the keeper be killed itself
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # in case the supervisor itself is killed
         os.execvp(argv[0], argv)
     except OSError as error:
         os.write(refusing, str(error.errno or 1).encode())
@@ -165,7 +165,7 @@ def _become(argv: list[str], has_terminal: bool, refusing: int) -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    """Ask Linux for something; other systems have it not."""
+    """Call `prctl` on Linux; other systems lack it."""
     if sys.platform == "linux":
         import ctypes
 

@@ -11,7 +11,7 @@ from accord.engine.context import Context
 from accord.model import Part
 
 MAX_CHUNKS = 1000
-"""A long text comes back in larger pieces than words: nobody watches a novel being typed."""
+"""Maximum number of chunks; a long text is repeated in pieces larger than words."""
 
 
 @agent(name="Echo", description="Says back what it is told, word by word.", input_modes=["*/*"])

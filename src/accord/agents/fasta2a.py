@@ -1,8 +1,8 @@
 """A fasta2a `Worker` as an agent.
 
-Its storage and its broker are the task's log. The worker is taken as it is and given both when the agent is made;
-`run_task` does a turn. The broker starts nothing: tasks, streams and webhooks are the engine's, and what the worker
-keeps of a conversation is durable.
+Its storage and its broker are the task's event log. The worker is unchanged except that it receives both when the agent
+is made. `run_task` executes a turn. The broker starts nothing, because the engine has tasks, streams and webhooks. The
+worker's state of a conversation is durable.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ from accord.protocol.sse import Frame
 from accord.protocol.states import LOWER
 
 KEY = "fasta2a/context"
-"""What a worker keeps of a conversation."""
+"""Key of a worker's state of a conversation."""
 
 ANY_MEDIA = ("text/plain", "application/json", "*/*")
 
@@ -34,10 +34,10 @@ _STATES = {name: state for state, name in LOWER.items()}
 
 
 class WorkerAgent:
-    """An agent made of one worker."""
+    """An agent made from a worker."""
 
     def __init__(self, worker: Any, profile: Profile) -> None:
-        """Run `worker`, whose storage and broker are ours from now on."""
+        """Run `worker`, and replace its storage and broker."""
         self.profile = profile
         self._worker = worker
         self._hosted: ContextVar[_Hosted] = ContextVar("hosted")
@@ -45,7 +45,7 @@ class WorkerAgent:
         worker.storage, worker.broker = _Storage(self._hosted.get), _Broker(self._hosted.get)
 
     async def run(self, ctx: Context) -> None:
-        """Have the worker run the task, once for each message of its caller that it waits for."""
+        """Run the worker once for the task's message, and once for each answer."""
 
         async def turn(message: Message, record: EventRecord) -> None:
             hosted = _Hosted(ctx, record, self._conversation)
@@ -69,7 +69,7 @@ class _Hosted:
     def __init__(self, ctx: Context, record: EventRecord, conversation: Any) -> None:
         self.ctx = ctx
         self.context_id = external_context(ctx)
-        self.state = TaskState.SUBMITTED  # workers refuse what is not: whoever claimed the task is unknown to them
+        self.state = TaskState.SUBMITTED  # workers refuse others: Accord's claim is unknown to them
         self._conversation = conversation
         self._record = record
         self._last: StatusUpdate | None = None
@@ -85,7 +85,7 @@ class _Hosted:
         return _task(with_context_id(shown, self.context_id))
 
     async def update(self, state: TaskState, artifacts: Sequence[Any], messages: Sequence[Any]) -> None:
-        """Take what a worker stores."""
+        """Write the artifacts, messages and state that a worker stores."""
         ids = {"task_id": self.ctx.task_id, "context_id": self.ctx.context_id}
         for artifact in artifacts:
             await self.put(_body({"artifact_update": {**ids, "artifact": artifact, "last_chunk": True}}))
@@ -98,7 +98,7 @@ class _Hosted:
         await self.put(StatusUpdate(task_id=self.ctx.task_id, context_id=self.ctx.context_id, status=status))
 
     async def put(self, body: EventBody) -> None:
-        """Take what a worker reports; how the task ends is told when it has returned."""
+        """Write an event of a worker. A terminal state is held back until the worker has returned."""
         news: EventBody | None = body
         if isinstance(body, StatusUpdate):
             self.state = body.status.state
@@ -111,17 +111,17 @@ class _Hosted:
             await self._record.put(news)
 
     async def end(self) -> None:
-        """Tell how the task ended."""
+        """Write the terminal state, if there is one."""
         if self._last is not None:
             await self._record.put(self._last)
 
     async def recall(self) -> Any:
-        """Return what the worker keeps of the conversation."""
+        """Return the worker's state of the conversation."""
         kept = await self.ctx.recall_context(KEY)
         return None if kept is None else self._conversation.validate_json(kept)
 
     async def remember(self, context: Any) -> None:
-        """Keep what the worker wants to of the conversation."""
+        """Store the worker's state of the conversation."""
         try:
             kept = self._conversation.dump_json(context).decode()
         except ValueError as error:  # pydantic's errors are
@@ -129,7 +129,7 @@ class _Hosted:
         await self.ctx.remember_context(KEY, kept)
 
     def _news(self, update: ArtifactUpdate) -> ArtifactUpdate | None:
-        """Return what an artifact says that was not said: workers stream it, then store it, then publish it whole."""
+        """Return the new content of an artifact. Workers stream it, then store it, then publish it whole."""
         artifact = update.artifact
         key, text = artifact.artifact_id, "".join(part.text or "" for part in artifact.parts)
         if update.append:
@@ -144,7 +144,7 @@ class _Hosted:
 
 
 class _Storage:
-    """What a worker reads and writes the task it runs with; it sees no other."""
+    """A worker's storage, which contains only the current task."""
 
     def __init__(self, hosted: Callable[[], _Hosted]) -> None:
         self._hosted = hosted
@@ -177,7 +177,7 @@ class _Storage:
 
 
 class _Broker:
-    """What a worker publishes with; what it would be told by it comes from the engine."""
+    """A worker's broker: publishes events; the engine starts and cancels tasks instead."""
 
     def __init__(self, hosted: Callable[[], _Hosted]) -> None:
         self._hosted = hosted
@@ -190,14 +190,14 @@ class _Broker:
         await self._hosted().put(_body(event))
 
     async def close(self, task_id: str) -> None:
-        """Streams end when the task does."""
+        """Do nothing; streams end when the task does."""
 
 
 # --- its types ------------------------------------------------------------------------------------------------------
 
 
 def _conversation(worker: type) -> Any:
-    """Return how the conversation is written as JSON: as the type that the worker's class says it has."""
+    """Return the JSON adapter for the conversation, of the type that the worker's class declares."""
     from pydantic import TypeAdapter
 
     for one in worker.__mro__:
@@ -209,7 +209,7 @@ def _conversation(worker: type) -> Any:
 
 @cache
 def _type(name: str) -> Any:
-    """Return how one of its types is checked and written: its members have our names, in snake case."""
+    """Return the adapter for one of fasta2a's types; members have our names, in snake case."""
     from fasta2a import schema
     from pydantic import TypeAdapter
 
@@ -217,12 +217,12 @@ def _type(name: str) -> Any:
 
 
 def _message(message: Message) -> Any:
-    """Return a message as a worker has it."""
+    """Return a message in the worker's type."""
     return _type("Message").validate_python(_plain_message(message))
 
 
 def _task(task: Task) -> Any:
-    """Return a task as a worker has it."""
+    """Return a task in the worker's type."""
     plain = _plain(task)
     plain["status"] = {"state": LOWER[task.status.state], "timestamp": task.status.timestamp}
     plain["history"] = [_plain_message(message) for message in task.history]
@@ -239,7 +239,7 @@ def _plain(value: Message | Task) -> dict[str, Any]:
 
 
 def _body(event: Any) -> EventBody:
-    """Return what a worker reports: A2A 1.0, but for the names of states and roles."""
+    """Return a worker's event: A2A 1.0 except for the names of states and roles."""
     from fasta2a.jsonrpc_v1 import to_v1
 
     plain = to_v1(_type("StreamResponse").dump_python(event, mode="json", by_alias=True))
@@ -247,7 +247,7 @@ def _body(event: Any) -> EventBody:
 
 
 def make(given: Given) -> WorkerAgent:
-    """Return a worker as an agent."""
+    """Make an agent from a worker."""
     try:
         import fasta2a.jsonrpc_v1  # noqa: F401  # the types of A2A 1.0
     except ImportError as error:
@@ -255,7 +255,7 @@ def make(given: Given) -> WorkerAgent:
     worker = given.target
     described = (type(worker).__doc__ or "").strip().partition("\n")[0]
     if described.startswith(f"{type(worker).__name__}("):
-        described = ""  # which is what a dataclass says of itself
+        described = ""  # which is a dataclass's default docstring
     name, media = type(worker).__name__, ANY_MEDIA
     who = profile(given, name=name, description=described, input_modes=media, output_modes=media)
     return WorkerAgent(worker, who)

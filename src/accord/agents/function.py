@@ -4,7 +4,8 @@
     async def echo(ctx: Context):
         yield f"you said {ctx.text}"
 
-What a generator yields is one streamed artifact; what a function returns is its result. Plain functions run in threads.
+Values that a generator yields are one streamed artifact. A function's return value is its result. Plain functions run
+in threads.
 """
 
 import inspect
@@ -51,12 +52,12 @@ class FunctionAgent:
         await (self._stream(ctx, value) if inspect.isasyncgen(value) else _give(ctx, value))
 
     async def _stream(self, ctx: Context, values: AsyncGenerator[Any, Any]) -> None:
-        """Put what is yielded into one artifact, whole artifacts beside it."""
+        """Stream yielded values as one artifact, and write whole artifacts separately."""
         artifact = answer_id(ctx)
         async with aclosing(values) as given:
             async for value in given:
                 if isinstance(value, Message):
-                    await ctx.finish(artifact)  # nothing can be said after it
+                    await ctx.finish(artifact)  # nothing can follow it
                 if isinstance(value, Artifact | Message):
                     await _give(ctx, value)
                 else:
@@ -98,14 +99,14 @@ def agent(
 
 
 def agent(do: Function | None = None, /, **options: Any) -> FunctionAgent | Callable[[Function], FunctionAgent]:
-    """Make a function an agent; its name and docstring are the agent's unless stated otherwise."""
+    """Make an agent from a function. Its name and docstring are the agent's unless stated otherwise."""
     if do is not None:
         return FunctionAgent(do, _profile(do, {}))
     return lambda function: FunctionAgent(function, _profile(function, options))
 
 
 async def _give(ctx: Context, value: Any) -> None:
-    """Say what a function returned."""
+    """Write a function's result."""
     if isinstance(value, Message):
         await ctx.complete(value)
     elif isinstance(value, Artifact):
@@ -115,13 +116,13 @@ async def _give(ctx: Context, value: Any) -> None:
 
 
 async def _walked(values: Generator[Any, Any, Any]) -> AsyncGenerator[Any, None]:
-    """Walk a plain generator without holding up the loop."""
+    """Iterate over a plain generator without blocking the event loop."""
     end = object()
     try:
         while (value := await in_thread(next, values, end)) is not end:
             yield value
     finally:
-        with suppress(ValueError):  # a thread is still in it, and cannot be stopped
+        with suppress(ValueError):  # a thread still runs it, and cannot be stopped
             values.close()
 
 
@@ -143,11 +144,11 @@ def _profile(do: Function, options: dict[str, Any]) -> Profile:
 
 
 def _taken(do: Function) -> str:
-    """Return what a function wants to be given, by its first parameter."""
+    """Return which argument a function takes, by the annotation of its first parameter."""
     try:
         parameters = list(_signature(do).parameters.values())
     except (TypeError, ValueError):
-        return "context"  # built in, and not to be looked into
+        return "context"  # built in, and without a signature
     if not parameters:
         return "nothing"
     wanted = parameters[0].annotation
@@ -157,14 +158,14 @@ def _taken(do: Function) -> str:
 
 
 def _signature(do: Function) -> inspect.Signature:
-    """Return a signature, with annotations as they are written if one of them cannot be looked up."""
+    """Return a signature; annotations remain text if one of them cannot be resolved."""
     try:
         return inspect.signature(do, eval_str=True)
     except (NameError, AttributeError, SyntaxError):
         return inspect.signature(do)
 
 
-# --- as a kind ------------------------------------------------------------------------------------------------------
+# --- as an agent type -----------------------------------------------------------------------------------------------
 
 
 def _is_function(thing: Any) -> bool:
@@ -179,5 +180,5 @@ KIND = Kind(
     name="function",
     make=_make,
     recognises=_is_function,
-    precedence=-1,  # much of what is something else can be called, too
+    precedence=-1,  # objects of other types may be callable, too
 )

@@ -22,28 +22,28 @@ from accord.agents.agent_types import KINDS, Given, Kind
 from accord.engine.agent import Agent, Profile
 
 HIDDEN_FRAMES = str(Path(__file__).parents[1]), str(Path(importlib.__file__).parent), "<frozen importlib"
-"""How the names of files begin that whoever wrote a module knows nothing of: what serves it, and what imports it."""
+"""Path prefixes of stack frames that are hidden in errors: Accord's own and the import system's."""
 
 
 _importing: dict[Path, RLock] = {}
-"""Files that are imported by one thread at a time: another would be given half of a module."""
+"""Locks of files that are being imported; without one, a second thread would receive an incomplete module."""
 
 
 class ObjectNotFound(ValueError):
-    """A name that names nothing, and why."""
+    """A name that does not resolve to an object, with the reason."""
 
 
 class BrokenModule(ObjectNotFound):
-    """A module that cannot be imported because of what is in it; `lines` shows where, as Python does."""
+    """A module that cannot be imported because of its content; `lines` is its traceback."""
 
     def __init__(self, where: str, error: BaseException) -> None:
-        """Say in one line what went wrong in `where`."""
+        """Describe the error of `where` in one line."""
         super().__init__(f"{where} cannot be imported: {_reason(error)}")
         self.lines = _traceback_lines(error)
 
 
 def import_object(spec: str) -> Any:
-    """Return whatever `module:name` or `file.py:name` names."""
+    """Return the object named as `module:name` or `file.py:name`."""
     where, separator, name = spec.rpartition(":")
     if not separator or not where or not name:
         raise ObjectNotFound(f"{spec!r} names nothing: write module:name or path/to/file.py:name")
@@ -56,19 +56,19 @@ def import_object(spec: str) -> Any:
 
 
 def public_members(path: str) -> dict[str, Any]:
-    """Return what is in a Python file, by the names that others may use."""
+    """Return the public members of a Python file by name."""
     return {name: value for name, value in vars(_import_source(path)).items() if not name.startswith("_")}
 
 
 def traceback_of(error: BaseException | None) -> str | None:
-    """Return where a module is broken, if that is what led to an error."""
+    """Return the traceback of a broken module that caused an error, or None."""
     while error is not None and not isinstance(error, BrokenModule):
         error = error.__cause__
     return None if error is None else error.lines
 
 
 def import_function(spec: str, option: str) -> Callable[..., Any]:
-    """Return the function that an option of an agent names."""
+    """Return the function that an agent's option refers to."""
     try:
         found: Any = import_object(spec)
     except ObjectNotFound as error:
@@ -84,18 +84,18 @@ def _import_source(where: str) -> ModuleType:
         return _import_file(Path(where)) if where.endswith(".py") else _import_module(where)
     except ObjectNotFound:
         raise
-    except (Exception, SystemExit) as error:  # a module may raise anything
+    except (Exception, SystemExit) as error:  # a module may raise any exception
         raise BrokenModule(where, error) from error
 
 
 def _import_module(name: str) -> ModuleType:
     if "" not in sys.path:
-        sys.path.insert(0, "")  # the directory where the command was typed
+        sys.path.insert(0, "")  # the working directory of the command
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # something that the module itself needs
+            raise  # a module that this one imports
         raise ObjectNotFound(f"There is no module called {name!r}") from None
 
 
@@ -110,7 +110,7 @@ def _execute_file(path: Path) -> ModuleType:
     known = sys.modules.get(path.stem)
     source = getattr(known, "__file__", None)
     if known is not None and source is not None and Path(source).resolve() == path.resolve():
-        return known  # several things of one file are of one module
+        return known  # several objects of one file share one module
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise ObjectNotFound(f"{path} is no Python file")
@@ -120,19 +120,19 @@ def _execute_file(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[path.stem]  # half of a module is none
+        del sys.modules[path.stem]  # an incomplete module must not remain
         raise
     return module
 
 
-# --- what is wrong with a module --------------------------------------------------------------------------------------
+# --- errors of modules ------------------------------------------------------------------------------------------------
 
 
 def _reason(error: BaseException) -> str:
     kind, said = type(error).__name__, " ".join(str(error).split())
     match error:
         case ImportError():
-            return said or kind  # which says what is missing
+            return said or kind  # which names the missing module
         case SyntaxError():
             return f"{kind}: {error.msg}"
         case SystemExit():
@@ -141,34 +141,34 @@ def _reason(error: BaseException) -> str:
 
 
 def _traceback_lines(error: BaseException) -> str:
-    """Return where an error was raised, without those lines that import modules or are ours."""
+    """Return the traceback of an error without frames of Accord and the import system."""
     found = traceback.TracebackException.from_exception(error)
     frames = [frame for frame in found.stack if not frame.filename.startswith(HIDDEN_FRAMES)]
     lines = traceback.StackSummary.from_list(frames).format()
     if isinstance(error, SyntaxError):
-        lines += list(found.format_exception_only())[:-1]  # the last one is the reason
+        lines += list(found.format_exception_only())[:-1]  # without the last line, which is the reason
     return "".join(lines).rstrip("\n")
 
 
 NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 
 FILE_SUFFIXES = frozenset({".yaml", ".yml"})
-"""How the names of files end that are things by themselves."""
+"""Suffixes of files that are objects by themselves."""
 
 
 class NotAnAgent(ValueError):
-    """There is nothing of that name, or it is no agent, or cannot be made one."""
+    """An object of that name is missing, is not an agent, or cannot become one."""
 
 
 def load(spec: str, env: Mapping[str, str] = NO_ENVIRONMENT) -> Agent:
-    """Return the agent that `module:name`, `file.py:name` or a file names."""
+    """Return the agent named as `module:name`, `file.py:name` or a file."""
     return as_agent(load_object(spec), spec, env)
 
 
 def load_object(spec: str) -> Any:
-    """Return what a name names; if a framework is missing that we serve, what brings it is said.
+    """Return the object of a name; if a supported framework is missing, the error names its extra.
 
-    A file that is no Python is a thing by itself, for the kind that recognises it.
+    A file that is not Python becomes a `Path`, for the agent type that recognizes it.
     """
     if ":" not in spec and Path(spec).suffix in FILE_SUFFIXES:
         if not Path(spec).is_file():
@@ -184,17 +184,17 @@ def load_object(spec: str) -> Any:
 
 
 def _refuse_bare_path(file: str) -> NoReturn:
-    """Refuse a Python file without a name, and say which agents are in it."""
+    """Reject a Python file without a name, and list the agents that it contains."""
     found = [f"{file}:{name}" for name, value in public_members(file).items() if is_agent(value)]
     which = f"which of {', '.join(found)}" if len(found) > 1 else found[0] if found else f"{file}:name"
     raise ObjectNotFound(f"{file} alone names nothing: write {which}")
 
 
 def as_agent(found: Any, name: str | None = None, env: Mapping[str, str] = NO_ENVIRONMENT, **options: Any) -> Agent:
-    """Return an agent as it is, and anything that an agent type recognizes as one of that type.
+    """Return an agent unchanged, and any object that an agent type recognizes as an agent of that type.
 
     `options` are those of the type, as in `[agents.NAME]`: `as_agent(graph, extended_skills=["book"])`. `name` is the
-    name of the thing in errors.
+    object's name in errors.
     """
     name = name or str(getattr(found, "__name__", type(found).__name__))
     if is_agent(found):
@@ -209,15 +209,13 @@ def as_agent(found: Any, name: str | None = None, env: Mapping[str, str] = NO_EN
 
 
 def is_agent(found: Any) -> TypeGuard[Agent]:
-    """Whether something is an agent already."""
+    """Whether an object is already an agent."""
     return isinstance(getattr(found, "profile", None), Profile)
 
 
 def find_type(found: Any, name: str) -> Kind:
-    """Return the kind of agent that something can be made."""
-    kind = (
-        KINDS.load("function") if inspect.isroutine(found) else agent_types.kind_of(found)
-    )  # which looks at all of them
+    """Return the agent type for an object."""
+    kind = KINDS.load("function") if inspect.isroutine(found) else agent_types.kind_of(found)  # which checks every type
     if kind is None:
         what = f"the class {found.__name__}" if inspect.isclass(found) else type(found).__name__
         raise NotAnAgent(
@@ -227,7 +225,7 @@ def find_type(found: Any, name: str) -> Kind:
 
 
 def make_agent(kind: Kind, given: Given) -> Agent:
-    """Return an agent of a kind, unless its framework is not installed or it cannot work with what it is given."""
+    """Make an agent of a type; raises NotAnAgent if its framework is missing or its input is not valid."""
     try:
         return kind.make(given)
     except (ImportError, ValueError) as error:

@@ -1,6 +1,6 @@
 """Message parts as model input, and agent output as one streamed answer.
 
-It converts values and keeps nothing. What an agent may do is `engine.context`; the agent types stand above.
+It converts values and stores nothing. `engine.context` has the operations of an agent, and agent types use this module.
 """
 
 import base64
@@ -15,57 +15,57 @@ from accord.engine.messages import parts_of, text_of
 from accord.model import Message, Part, Role, Task, TaskState
 
 CONVERSATION_MESSAGES = 100
-"""Messages of a conversation that a model is reminded of; its window is the user's to know."""
+"""Maximum number of earlier messages for a model; the user must choose a value that fits its context window."""
 
 READABLE = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml"})
 """Media types beside text/* that a model reads as text."""
 
 AUDIO = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav"}
-"""Media type -> the name that OpenAI's API has for a sound."""
+"""Media type -> its name in OpenAI's API."""
 
 OCTETS = "application/octet-stream"
 
 MediaKind = Literal["image", "audio", "text", "other"]
 
 
-# --- what an agent says ---------------------------------------------------------------------------------------------
+# --- output of an agent ---------------------------------------------------------------------------------------------
 
 
 def answer_id(ctx: Context) -> str:
-    """Return the id of the artifact that answers this turn: the same in every run of the turn, another in the next."""
+    """Return the id of this turn's answer: the same in every execution of the turn, another in the next turn."""
     return f"answer-{ctx.place}"
 
 
 async def say(ctx: Context, chunk: Any) -> None:
-    """Add a chunk to the answer of this turn; an empty text says nothing."""
+    """Append a chunk to the answer of this turn; an empty text adds nothing."""
     if chunk != "":
         await ctx.artifact(chunk, id=answer_id(ctx), append=True, last_chunk=False)
 
 
 async def finish_answer(ctx: Context) -> None:
-    """Say that the answer of this turn is whole."""
+    """Mark the answer of this turn as complete."""
     await ctx.finish(answer_id(ctx))
 
 
 class StreamedAnswer:
-    """The answer of a turn that is made in several runs: what was said before is there, and nothing is said twice.
+    """The answer of a turn that takes several executions; earlier output is kept, and nothing is written twice.
 
-    It is for agents that keep checkpoints of their own, with `said` in each of them.
+    It is for agents with checkpoints of their own, which contain `said`.
     """
 
     def __init__(self, ctx: Context, said: Sequence[Part] = (), *, resumes: bool = True) -> None:
-        """Go on after `said`; an agent that does not resume after a crash says it again."""
+        """Resume after `said`; an agent that does not resume after a crash writes it again."""
         self.said = list(said)
         self._ctx = ctx
         self._resumes = resumes
 
     @property
     def text(self) -> str:
-        """What was said in words."""
+        """Text of the answer."""
         return text_of(self.said)
 
     async def restore(self) -> None:
-        """Take back what a lost run said after its last checkpoint."""
+        """Remove the output of a lost execution after its last checkpoint."""
         now = next((one.parts for one in self._ctx.task.artifacts if one.artifact_id == answer_id(self._ctx)), ())
         if self.said and (not self._resumes or _merge_texts(now) != _merge_texts(self.said)):
             await self.replace(*self.said)
@@ -73,35 +73,35 @@ class StreamedAnswer:
             await self.replace(Part(text=""))
 
     async def say(self, chunk: Any) -> None:
-        """Add a chunk."""
+        """Append a chunk."""
         if chunk != "":
             self.said += parts_of(chunk)
             await say(self._ctx, chunk)
 
     async def replace(self, *parts: Part) -> None:
-        """Say this in place of everything."""
+        """Replace the whole answer."""
         self.said = list(parts)
         await self._ctx.artifact(parts, id=answer_id(self._ctx), last_chunk=False)
 
     async def conclude(self, text: str, *, exactly: bool = False) -> None:
-        """Let the answer end with a text, of which most has been said as it came, or be just that."""
+        """End the answer with a text that is mostly streamed already; with `exactly`, the answer is only that text."""
         if self.text == text or (self.text.endswith(text) and not exactly):
             return
         await self.replace(*(part for part in self.said if part.text is None), Part(text=text))
 
     async def take_back(self) -> None:
-        """Leave nothing of what was said."""
+        """Remove the whole answer."""
         if self.said:
             await self.replace(Part(text=""))
 
     def noted(self) -> list[Part]:
-        """Return what was said, as a checkpoint keeps it."""
+        """Return the answer in the form for a checkpoint."""
         self.said = _merge_texts(self.said)
         return self.said
 
 
 def _merge_texts(parts: Sequence[Part]) -> list[Part]:
-    """Return parts in which texts that follow each other are one."""
+    """Return parts with adjacent texts merged."""
     found: list[Part] = []
     for is_text, group in groupby(parts, key=lambda part: part.text is not None):
         same = list(group)
@@ -109,11 +109,11 @@ def _merge_texts(parts: Sequence[Part]) -> list[Part]:
     return found
 
 
-# --- what a caller says ---------------------------------------------------------------------------------------------
+# --- input from a caller --------------------------------------------------------------------------------------------
 
 
 def prompt(parts: Iterable[Part]) -> str:
-    """Return parts as one text: data as JSON, files that are text with what is in them, other files by name."""
+    """Return parts as one text: data as JSON, text files with their content, other files by name."""
     lines: list[str] = []
     is_text = False
     for part in parts:
@@ -126,7 +126,7 @@ def prompt(parts: Iterable[Part]) -> str:
 
 
 def describe_part(part: Part) -> str:
-    """Return a part that is no text in words."""
+    """Return a part that is not text as text."""
     if part.data is not msgspec.UNSET:
         return msgspec.json.encode(part.data).decode()
     name = part.filename or "unnamed"
@@ -138,7 +138,7 @@ def describe_part(part: Part) -> str:
 
 
 def readable_text(part: Part) -> str | None:
-    """Return the text of a file that is one."""
+    """Return the text of a text file, or None."""
     if part.raw is None or media_kind(part) != "text":
         return None
     try:
@@ -153,12 +153,15 @@ def file_parts(parts: Iterable[Part]) -> tuple[Part, ...]:
 
 
 def is_linked(part: Part) -> bool:
-    """Whether a part links to a file on the web; whoever fetches others, such as file:, may show what is their own."""
+    """Whether a part links to a file on the web.
+
+    A client that fetched other URLs, such as file:, could reveal its own files.
+    """
     return part.url is not None and not part.is_reference and part.url.lower().startswith(("https://", "http://"))
 
 
 def media_kind(part: Part) -> MediaKind:
-    """Return what a model makes of a file, by its media type."""
+    """Return the kind of input that a file is for a model, by its media type."""
     kind = (part.media_type or "").partition(";")[0].strip().lower()
     if kind.startswith("image/"):
         return "image"
@@ -170,7 +173,7 @@ def media_kind(part: Part) -> MediaKind:
 
 
 def data_url(part: Part) -> str:
-    """Return a file's address: its own, or one that carries its bytes."""
+    """Return a file's URL, or a data URL with its bytes."""
     if part.url is not None:
         return part.url
     return f"data:{part.media_type or OCTETS};base64,{base64_of(part)}"
@@ -182,7 +185,7 @@ def base64_of(part: Part) -> str:
 
 
 def openai_content(parts: Iterable[Part]) -> str | list[dict[str, Any]]:
-    """Return parts as the content of a message of OpenAI's chat API, which many others speak: a text if it is one."""
+    """Return parts as message content of OpenAI's chat API, which many servers use: a text if all parts are text."""
     pieces: list[dict[str, Any]] = []
     for part in parts:
         piece = _openai_piece(part)
@@ -208,23 +211,23 @@ def _openai_piece(part: Part) -> dict[str, Any]:
     return {"type": "text", "text": part.text if part.text is not None else describe_part(part)}
 
 
-# --- what was said before -------------------------------------------------------------------------------------------
+# --- history --------------------------------------------------------------------------------------------------------
 
 
 async def conversation_history(ctx: Context, limit: int = CONVERSATION_MESSAGES) -> list[Message]:
-    """Return what was said in this conversation, oldest first, ending with this task's own messages.
+    """Return the messages of this conversation, oldest first, ending with this task's own.
 
-    Earlier tasks count if they have ended and were not refused: what their callers said, what they asked, and their
-    answers. Progress reports are no part of it.
+    Earlier tasks are included if they ended and were not rejected: their callers' messages, their questions and their
+    answers. Progress reports are left out.
     """
     said = [message for task in await ctx.conversation() for message in _ended_task_messages(task)]
     said = [*said, *_questions_and_answers(ctx.history)][-limit:]
     first = next((at for at, message in enumerate(said) if message.role is Role.USER), 0)
-    return said[first:]  # many models want their caller to begin
+    return said[first:]  # many models require the user's message first
 
 
 def _ended_task_messages(task: Task) -> list[Message]:
-    """Return what was said in a task that has ended."""
+    """Return the messages of a task that has ended, with its answer."""
     if task.status.state is TaskState.REJECTED:
         return []
     parts = tuple(part for artifact in task.artifacts for part in artifact.parts)
@@ -237,7 +240,7 @@ def _ended_task_messages(task: Task) -> list[Message]:
 
 
 def _questions_and_answers(history: tuple[Message, ...]) -> list[Message]:
-    """Return the caller's messages and the questions that they answer; whatever else an agent says is progress."""
+    """Return the caller's messages and the questions that they answer; other messages of an agent are progress."""
     following = (*history[1:], None)
     return [
         said

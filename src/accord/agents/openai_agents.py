@@ -1,8 +1,7 @@
 """OpenAI Agents SDK: streamed text, structured output, approvals as questions.
 
-The agent is used as it is, with its own model, tools, handoffs and guardrails. The SDK's state is stored after every
-turn of the SDK, so that an execution that was lost or suspended resumes from there. The SDK is imported when an agent
-is made.
+The agent has its own model, tools, handoffs and guardrails. The SDK's state is stored after every turn of the SDK. An
+execution that was lost or suspended resumes from there. The SDK is imported when an agent is made.
 """
 
 import asyncio
@@ -41,7 +40,7 @@ __all__ = ["KIND", "OpenAIAgent", "OpenAIAgentsOptions"]
 
 
 def user_item(parts: Iterable[Part]) -> dict[str, Any]:
-    """Return what a caller says, as an item of a session."""
+    """Return a caller's message as an item of a session."""
     return {"role": "user", "content": [_input_content(part) for part in parts]}
 
 
@@ -66,7 +65,7 @@ def output_parts(output: Any) -> tuple[Part, ...]:
 
 
 def picture_part(item: Any) -> Part | None:
-    """Return the picture that an item of a response carries, if it does."""
+    """Return the picture in a response item, or None."""
     if getattr(item, "type", None) != "image_generation_call" or not item.result:
         return None
     kind = getattr(item, "output_format", None) or "png"
@@ -76,19 +75,19 @@ def picture_part(item: Any) -> Part | None:
 NEEDED = "Agents of the OpenAI Agents SDK need openai-agents: pip install 'accord[openai-agents]'"
 
 AGENT = "agents.agent:AgentBase"
-"""The class of agents; other packages called `agents` have an Agent as well, but hardly this."""
+"""Base class of agents; other packages called `agents` also have an `Agent`, but hardly this one."""
 
 COMPLETED = frozenset({"response.completed", "response.incomplete"})
-"""Events with which a response of a model ends; they tell what it has used."""
+"""Events that end a response of a model; they contain its usage."""
 
 log = logging.getLogger("accord.agents.openai_agents")
 
 
 class OpenAIAgentsOptions(Options, frozen=True, kw_only=True):
-    """How an agent is run: `context` is a `module:function` that makes what its tools get, in place of our own context.
+    """Options of an agent; `context` is a `module:function` that makes the tools' context in place of Accord's own.
 
-    Of a conversation the agent is reminded of `history` turns. With `tracing`, runs are reported to OpenAI as the SDK
-    does by itself.
+    A run includes the last `history` turns of the conversation. With `tracing`, runs are reported to OpenAI, which is
+    the SDK's own default.
     """
 
     context: str | None = None
@@ -98,7 +97,7 @@ class OpenAIAgentsOptions(Options, frozen=True, kw_only=True):
 
 
 class OpenAIMark(Struct, frozen=True, kw_only=True):
-    """How far a turn has come: the SDK's state, what was said, and how many items the conversation had before."""
+    """The progress of a turn: the SDK's state, the output so far, and the number of earlier items."""
 
     state: Raw
     said: tuple[Part, ...]
@@ -106,12 +105,12 @@ class OpenAIMark(Struct, frozen=True, kw_only=True):
 
 
 class OpenAIAgent:
-    """An agent of the OpenAI Agents SDK, hosted."""
+    """A hosted agent of the OpenAI Agents SDK."""
 
     def __init__(self, given: Given) -> None:
-        """Host the agent that is given."""
+        """Wrap the agent in `given`."""
         try:
-            from agents import Agent, RunState  # noqa: F401  # a package called agents may be somebody else's
+            from agents import Agent, RunState  # noqa: F401  # another package may be called agents
         except ImportError as error:
             raise ImportError(NEEDED) from error
         self._options: OpenAIAgentsOptions = given.options
@@ -129,7 +128,7 @@ class OpenAIAgent:
         )
 
     async def start(self, node: Node) -> None:
-        """Connect to the MCP servers of the agent, and of those that it hands over to, for as long as the node runs."""
+        """Connect to the MCP servers of the agent and its handoffs for as long as the node runs."""
         servers = _mcp_servers(self._agent)
         if not servers:
             return
@@ -142,12 +141,12 @@ class OpenAIAgent:
             raise ValueError(f"an MCP server cannot be reached: {error}") from error
 
     async def stop(self) -> None:
-        """Let go of the MCP servers."""
+        """Disconnect from the MCP servers."""
         if self._servers is not None:
             await self._servers.cleanup_all()
 
     async def run(self, ctx: Context) -> None:
-        """Do the work of one turn, from where it is."""
+        """Execute one turn from its present state."""
         memory = TurnMemory(ctx, "openai_agents")
         mark, is_done = await memory.noted(OpenAIMark)
         if is_done:
@@ -169,7 +168,7 @@ class OpenAIAgent:
         await memory.close(items, lambda turns: turns[-self._options.history :])
 
     async def _begin(self, ctx: Context, memory: TurnMemory, mark: OpenAIMark | None, context: Any) -> tuple[int, Any]:
-        """Return how many items the conversation has, and what to run: all of it, or a state that was noted."""
+        """Return the number of earlier items, and the input: all items, or a stored state."""
         from agents import RunState
 
         if mark is None:
@@ -181,7 +180,7 @@ class OpenAIAgent:
         return mark.before, state
 
     async def _go_on(self, ctx: Context, given: Any, context: Any, answer: StreamedAnswer) -> Any:
-        """Let the agent do one turn of its own."""
+        """Run one turn of the SDK."""
         from agents import RunConfig, Runner
 
         options = self._options
@@ -193,7 +192,7 @@ class OpenAIAgent:
                 self._agent, given, context=context, max_turns=options.max_turns, run_config=config
             )
             if not isinstance(given, list) and given.get_interruptions():
-                result.cancel(mode="after_turn")  # what was approved is done, and noted before the model goes on
+                result.cancel(mode="after_turn")  # approved calls are executed and stored before the model continues
             try:
                 async with aclosing(result.stream_events()) as events:  # type: ignore[type-var]  # a generator
                     await self._show(ctx, result, events, answer)
@@ -201,11 +200,11 @@ class OpenAIAgent:
                 await _stop(result)
                 raise
             if result.run_loop_exception is not None:
-                raise result.run_loop_exception  # which the stream does not always tell
+                raise result.run_loop_exception  # which the stream does not always raise
         return result
 
     async def _show(self, ctx: Context, result: Any, events: AsyncIterator[Any], answer: StreamedAnswer) -> None:
-        """Say what the model says, as it comes, and what else happens; let the run end after this turn."""
+        """Stream the model's text and report other events; end the run after this turn."""
         gives_text, has_text = _gives_text(self._agent), False
         async for event in events:
             if event.type == "agent_updated_stream_event":
@@ -220,7 +219,7 @@ class OpenAIAgent:
                 has_text = True
 
     async def _context(self, ctx: Context) -> Any:
-        """Make what tools and guardrails get; by default that is our context."""
+        """Make the context of tools and guardrails, by default Accord's own."""
         if self._make_context is None:
             return ctx
         made = self._make_context(ctx) if inspect.signature(self._make_context).parameters else self._make_context()
@@ -228,7 +227,7 @@ class OpenAIAgent:
 
 
 def _mcp_servers(agent: Any) -> list[Any]:
-    """Return the MCP servers of an agent and of all that it may hand over to."""
+    """Return the MCP servers of an agent and of all its handoffs."""
     found, left = {id(agent): agent}, [agent]
     while left:
         for other in left.pop().handoffs:
@@ -239,7 +238,7 @@ def _mcp_servers(agent: Any) -> list[Any]:
 
 
 async def _give(answer: StreamedAnswer, output: Any) -> None:
-    """Say what the output is, unless it has been said."""
+    """Write the output, unless it has been streamed."""
     if isinstance(output, str):
         await answer.conclude(output)
     else:
@@ -248,12 +247,12 @@ async def _give(answer: StreamedAnswer, output: Any) -> None:
 
 
 def _gives_text(agent: Any) -> bool:
-    """Whether words of an agent's model are its output as they are."""
+    """Whether an agent's output is plain text."""
     return agent.output_type in (None, str)
 
 
 async def _decide(ctx: Context, state: Any) -> None:
-    """Ask for each tool call that waits for an approval: yes or no."""
+    """Ask for approval of each pending tool call."""
     for item in state.get_interruptions():
         arguments = item.arguments or ""
         about = {"toolCallId": item.call_id, "tool": item.name, "args": arguments}
@@ -265,7 +264,7 @@ async def _decide(ctx: Context, state: Any) -> None:
 
 
 async def _report(ctx: Context, name: str, item: Any, answer: StreamedAnswer) -> None:
-    """Say what happens beside words: tools, handoffs, pictures."""
+    """Report events beside text: tools, handoffs, pictures."""
     if (made := picture_part(item.raw_item)) is not None:
         await answer.say(made)
     elif name == "tool_called":
@@ -283,7 +282,7 @@ async def _count(ctx: Context, response: Any) -> None:
 
 
 async def _stop(result: Any) -> None:
-    """Let nothing of a run go on; one that has ended is left alone."""
+    """Cancel a run that has not ended, and wait for its end."""
     task = result.run_loop_task
     if task is not None and not task.done():
         result.cancel()
@@ -292,7 +291,7 @@ async def _stop(result: Any) -> None:
 
 @asynccontextmanager
 async def _translate_errors(answer: StreamedAnswer, max_turns: int | None) -> AsyncIterator[None]:
-    """Say what went wrong in a sentence for the caller; the log has all of it."""
+    """Translate errors into one sentence for the caller; the log has the details."""
     from agents import exceptions as errors
     from openai import APIConnectionError, APIStatusError
 
@@ -307,7 +306,7 @@ async def _translate_errors(answer: StreamedAnswer, max_turns: int | None) -> As
         raise Rejected(error.refusal) from error
     except errors.UserError as error:
         if isinstance(error.__cause__, Failed | Rejected):
-            raise error.__cause__ from error  # which a tool has raised for the caller to see
+            raise error.__cause__ from error  # which a tool has raised for the caller
         raise
     except errors.MaxTurnsExceeded as error:
         raise Failed(f"The agent was not done after {max_turns} turns") from error

@@ -1,8 +1,7 @@
 """Pydantic AI agents: streamed text, structured output, deferred calls as questions.
 
-The agent is used as it is, with its own model, tools and settings. A turn is stored after every call of the model and
-after its tools, so that an execution that was lost or suspended resumes from there on any node. The framework is
-imported when an agent is made.
+The agent has its own model, tools and settings. A turn is stored after every call of the model and after its tools. An
+execution that was lost or suspended resumes from there on any node. The framework is imported when an agent is made.
 """
 
 import dataclasses
@@ -27,7 +26,7 @@ __all__ = ["KIND", "PydanticAIAgent", "PydanticAIOptions"]
 
 
 def user_content(parts: Iterable[Part]) -> str | Sequence[Any]:
-    """Return what a caller says, as the prompt of an agent."""
+    """Return a caller's message as the prompt of an agent."""
     found: list[Any] = []
     for part in parts:
         piece = _content(part)
@@ -53,7 +52,7 @@ def _content(part: Part) -> Any:
 
 
 def output_parts(output: Any) -> tuple[Part, ...]:
-    """Return what an agent gave: text, a file, or data."""
+    """Return an agent's output as text, a file, or data."""
     import pydantic_core
 
     if output is None or isinstance(output, str):
@@ -71,7 +70,7 @@ def is_file(value: Any) -> bool:
 
 
 def file_part(content: Any) -> Part:
-    """Return one of the framework's files."""
+    """Return one of the framework's files as a part."""
     return Part(raw=content.data, media_type=content.media_type)
 
 
@@ -79,7 +78,7 @@ NOTHING = Raw(b"[]")
 
 
 class DeferredCall(Struct, frozen=True, kw_only=True):
-    """A tool call that waits for a person's approval, or for a result that comes from elsewhere."""
+    """A tool call that waits for a person's approval, or for a result from the caller."""
 
     id: str
     tool: str
@@ -89,7 +88,7 @@ class DeferredCall(Struct, frozen=True, kw_only=True):
 
 
 class PydanticAIMark(Struct, frozen=True, kw_only=True):
-    """How far a turn has come; `replaces` are earlier turns that its messages have in them, which were made shorter."""
+    """The progress of a turn; `replaces` are earlier turns whose messages were compacted into its own."""
 
     messages: Raw = NOTHING
     said: tuple[Part, ...] = ()
@@ -98,12 +97,12 @@ class PydanticAIMark(Struct, frozen=True, kw_only=True):
 
 
 class TurnProgress:
-    """The messages of a turn that is under way, and those before it."""
+    """The messages of the current turn, and those before it."""
 
     def __init__(
         self, memory: TurnMemory, mark: PydanticAIMark, turns: Sequence[StoredTurn], *, is_done: bool, most: int
     ) -> None:
-        """Use `load`."""
+        """Use `load` instead."""
         self.mark = mark
         self.is_done = is_done
         self.earlier = [message for turn in turns for message in _decoded(turn.messages)]
@@ -115,7 +114,7 @@ class TurnProgress:
 
     @classmethod
     async def load(cls, ctx: Context, most: int) -> "TurnProgress":
-        """Read how far this turn has come, and at most so many turns before it."""
+        """Load the progress of this turn, and up to `most` turns before it."""
         memory = TurnMemory(ctx, "pydantic_ai")
         found, is_done = await memory.noted(PydanticAIMark)
         mark = found or PydanticAIMark()
@@ -123,14 +122,14 @@ class TurnProgress:
         return cls(memory, mark, turns, is_done=is_done, most=most)
 
     def reached(self, messages: Sequence[Any]) -> None:
-        """Take in all messages of a run, which begin with those that it was given, unless it made them shorter."""
+        """Record all messages of a run. They start with the messages it was given, unless it compacted them."""
         before = len(self.earlier)
         if len(messages) < before or any(new is not old for new, old in zip(messages, self.earlier, strict=False)):
             self.earlier, before, self._replaces = [], 0, self._known
         self.messages = list(messages[before:])
 
     async def note(self, said: Sequence[Part], wanted: Sequence[DeferredCall] = ()) -> None:
-        """Keep how far it has come."""
+        """Store the progress."""
         self.mark = PydanticAIMark(
             messages=_encoded(self.messages), said=tuple(said), wanted=tuple(wanted), replaces=self._replaces
         )
@@ -140,7 +139,7 @@ class TurnProgress:
         """Add the turn to the conversation."""
 
         def keep(turns: list[StoredTurn]) -> list[StoredTurn]:
-            if self._replaces:  # it begins with what they said, before what another task has added meanwhile
+            if self._replaces:  # its messages include theirs; turns of other tasks meanwhile come after it
                 *others, own = turns
                 turns = [own, *(turn for turn in others if turn.id not in self._replaces)]
             return _latest(turns, self._most)
@@ -149,7 +148,7 @@ class TurnProgress:
 
 
 def _latest(turns: list[StoredTurn], most: int) -> list[StoredTurn]:
-    """Return the latest turns; what the system prompt said in the first one is never left out."""
+    """Return the latest turns, with the system prompt of the first turn."""
     if len(turns) <= most:
         return turns
     kept = turns[len(turns) - most :]
@@ -174,15 +173,15 @@ def _encoded(messages: Sequence[Any]) -> Raw:
 NEEDED = "Pydantic AI agents need pydantic-ai: pip install 'accord[pydantic-ai]'"
 
 RETRIES = frozenset({"retry-feedback", "retry-prompt"})
-"""Parts with which the model is told that its answer will not do."""
+"""Parts that ask the model to try again."""
 
 log = logging.getLogger("accord.agents.pydantic_ai")
 
 
 class PydanticAIOptions(Options, frozen=True, kw_only=True):
-    """How an agent is run: `deps` is a `module:function` that makes its dependencies, from the context if it takes one.
+    """Options of an agent; `deps` is a `module:function` that makes its dependencies, from the context if it takes one.
 
-    Of a conversation the agent is reminded of `history` turns.
+    A run includes the last `history` turns of the conversation.
     """
 
     deps: str | None = None
@@ -192,7 +191,7 @@ class PydanticAIOptions(Options, frozen=True, kw_only=True):
 
 
 class CountedUsage(Struct):
-    """What of a run's usage has been counted."""
+    """Usage of a run that is already reported."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -200,10 +199,10 @@ class CountedUsage(Struct):
 
 
 class PydanticAIAgent:
-    """A Pydantic AI agent, hosted."""
+    """A hosted Pydantic AI agent."""
 
     def __init__(self, given: Given) -> None:
-        """Host the agent that is given."""
+        """Wrap the agent in `given`."""
         try:
             import pydantic_ai
         except ImportError as error:
@@ -223,7 +222,7 @@ class PydanticAIAgent:
         )
 
     async def run(self, ctx: Context) -> None:
-        """Do the work of one turn, from where it is."""
+        """Execute one turn from its present state."""
         progress = await TurnProgress.load(ctx, self._options.history)
         if progress.is_done:
             return
@@ -238,7 +237,7 @@ class PydanticAIAgent:
         await progress.done()
 
     async def _output(self, ctx: Context, progress: TurnProgress, answer: StreamedAnswer) -> Any:
-        """Let the agent go on until it has an output, or tool calls that wait for somebody."""
+        """Run the agent until it has an output or deferred tool calls."""
         results = await _results(ctx, progress.mark.wanted) if progress.mark.wanted else None
         agent, used = self._agent, CountedUsage()
         prompt = None if progress.messages else user_content(ctx.message.parts)
@@ -266,13 +265,13 @@ class PydanticAIAgent:
                 await _count(ctx, run, used)
                 asked = [node.request] if agent.is_model_request_node(node) else []
                 progress.reached([*run.all_messages(), *asked])
-                if len(progress.messages) > 1 and not agent.is_end_node(node):  # the prompt alone is nothing to lose
+                if len(progress.messages) > 1 and not agent.is_end_node(node):  # the prompt alone need not be stored
                     await progress.note(answer.noted())
         assert run.result is not None
         return run.result.output
 
     async def _show_response(self, events: AsyncIterable[Any], answer: StreamedAnswer) -> None:
-        """Say what the model says, as it comes; words that are no answer yet are only shown if words may be one."""
+        """Stream the model's text, unless the output type excludes text."""
         has_text = False
         async for event in events:
             if event.event_kind == "part_start" and event.part.part_kind == "file":
@@ -283,7 +282,7 @@ class PydanticAIAgent:
                 has_text = True
 
     async def _give(self, answer: StreamedAnswer, output: Any, messages: list[Any]) -> None:
-        """Say what the output is, unless it has been said."""
+        """Write the output, unless it has been streamed."""
         if not isinstance(output, str):
             is_said = is_file(output) and any(part.raw == output.data for part in answer.said)
             for part in () if is_said else output_parts(output):
@@ -293,7 +292,7 @@ class PydanticAIAgent:
         await answer.conclude(output, exactly=was_retried)
 
     async def _deps(self, ctx: Context) -> Any:
-        """Make the dependencies of a run; an agent whose dependencies are our context gets that."""
+        """Make the dependencies of a run, or return the context if the agent's dependencies are Accord's context."""
         if self._make_deps is None:
             return ctx if self._agent.deps_type is Context else None
         made = self._make_deps(ctx) if inspect.signature(self._make_deps).parameters else self._make_deps()
@@ -310,11 +309,11 @@ class PydanticAIAgent:
         )
 
 
-# --- tool calls that wait -------------------------------------------------------------------------------------------
+# --- deferred tool calls --------------------------------------------------------------------------------------------
 
 
 def _deferred_calls(output: Any) -> list[DeferredCall] | None:
-    """Return the tool calls that an agent waits for, if that is its output."""
+    """Return the tool calls that an agent waits for, or None if its output is final."""
     from pydantic_ai import DeferredToolRequests
 
     if not isinstance(output, DeferredToolRequests):
@@ -333,7 +332,7 @@ def _deferred_calls(output: Any) -> list[DeferredCall] | None:
 
 
 async def _results(ctx: Context, wanted: Sequence[DeferredCall]) -> Any:
-    """Ask for each tool call: yes or no, or its result as data or in words."""
+    """Ask about each tool call: for approval, or for its result as data or text."""
     from pydantic_ai import DeferredToolResults, ToolApproved, ToolDenied, ToolReturn
 
     results = DeferredToolResults()
@@ -349,7 +348,7 @@ async def _results(ctx: Context, wanted: Sequence[DeferredCall]) -> Any:
 
 
 def _question(call: DeferredCall) -> tuple[Part, ...]:
-    """Return what is asked about a tool call: in words, and as data for those who answer by program."""
+    """Return the question about a tool call as text, and as data for clients that are programs."""
     arguments = ", ".join(f"{name}={value!r}" for name, value in call.args.items())
     usual = "May {} be called?" if call.is_approval else "What is the result of {}?"
     text = call.metadata.get("question") or usual.format(f"{call.tool}({arguments})")
@@ -357,11 +356,11 @@ def _question(call: DeferredCall) -> tuple[Part, ...]:
     return Part(text=str(text)), Part(data=about, media_type=JSON)
 
 
-# --- what happens meanwhile -----------------------------------------------------------------------------------------
+# --- progress -------------------------------------------------------------------------------------------------------
 
 
 def _text(event: Any) -> str:
-    """Return the words that an event of a model's response adds."""
+    """Return the text that an event of a model's response adds."""
     if event.event_kind == "part_start" and event.part.part_kind == "text":
         return str(event.part.content)
     if event.event_kind == "part_delta" and event.delta.part_delta_kind == "text":
@@ -377,7 +376,7 @@ async def _show_tools(ctx: Context, events: AsyncIterable[Any]) -> None:
 
 
 async def _count(ctx: Context, run: Any, used: CountedUsage) -> None:
-    """Count what the model has used since the last time, also if its answer was of no use."""
+    """Report the usage since the last report, also for answers that could not be used."""
     now = run.usage
     tokens, answers = now.input_tokens - used.input_tokens, now.output_tokens - used.output_tokens
     cost = float(now.cost or 0) - used.cost
@@ -390,7 +389,7 @@ async def _count(ctx: Context, run: Any, used: CountedUsage) -> None:
 
 @asynccontextmanager
 async def _translate_errors() -> AsyncIterator[None]:
-    """Say what went wrong in a sentence for the caller; the log has all of it."""
+    """Translate errors into one sentence for the caller; the log has the details."""
     from pydantic_ai import ModelAPIError, ModelHTTPError, UnexpectedModelBehavior, UsageLimitExceeded
 
     try:
@@ -408,11 +407,11 @@ async def _translate_errors() -> AsyncIterator[None]:
         raise Failed(f"The model gave no answer of use: {error.message}") from error
 
 
-# --- what an agent is made of ---------------------------------------------------------------------------------------
+# --- inspection of an agent -----------------------------------------------------------------------------------------
 
 
 def _gives_text(output_type: Any) -> bool:
-    """Whether words of the model may be the output as they are."""
+    """Whether the model's text may be the output."""
     given = output_type if isinstance(output_type, list | tuple) else (output_type,)
     return any(one is str for one in given) or str in getattr(output_type, "__args__", ())
 

@@ -1,7 +1,8 @@
 """Regular expressions of users, matched in linear time.
 
 Texts come from agents and callers, and Python's own engine takes exponential time for some pairs of text and pattern.
-RE2 never does, releases the GIL while it searches, and refuses what cannot be linear: lookaround and backreferences.
+RE2 never does. It releases the GIL while it searches, and rejects patterns that cannot be linear: lookaround and
+backreferences.
 """
 
 import asyncio
@@ -15,13 +16,16 @@ STEPS = 1_000_000_000
 """Steps of a search in a thread: 5 s in the worst case. A usual pattern has 50 steps per byte: 20 MB of text."""
 
 MEMORY = 2 * 1024 * 1024
-"""Bytes that a compiled pattern and what RE2 remembers of its searches may take."""
+"""Maximum memory of a compiled pattern and RE2's cache of its searches, in bytes."""
 
 PATTERN_BYTES = 4_000
-"""Length of a pattern at most. RE2 compiles with the GIL held: up to 0.2 s for this length, and 7 s for 150 KB."""
+"""Maximum length of a pattern in bytes.
+
+RE2 compiles with the GIL held: up to 0.2 s for this length, and 7 s for 150 KB.
+"""
 
 _NO_LEAST = re.compile(r"\{,\d+\}")
-"""`a{,3}`, in which RE2 would read the braces as text."""
+"""Matches `a{,3}`, whose braces RE2 would read as text."""
 
 _FIXES = {
     "(?=": "lookahead is not supported: use two checks",
@@ -35,11 +39,11 @@ _FIXES = {
     r"\Z": r"write \z for the end of the text",
     r"\u": r"write \x{...} for a character by its number",
 }
-"""What Python knows and RE2 does not -> what to write instead."""
+"""Syntax that Python supports and RE2 does not -> the replacement."""
 
 
 class BadRegex(ValueError):
-    """A pattern that RE2 does not accept, or a text too long to search for it."""
+    """A pattern that RE2 does not accept, or a text that is too long to search."""
 
 
 class Regex:
@@ -64,9 +68,9 @@ class Regex:
         self._pattern = pattern
 
     def search(self, text: str) -> bool:
-        """Whether the text has a match; raises BadRegex for a text too long to be searched here.
+        """Whether the text has a match; raises BadRegex if the text is too long.
 
-        On an event loop only short searches are allowed: longer ones belong in a thread.
+        On an event loop only short searches are allowed. Longer ones belong in a thread.
         """
         data = text.encode(errors="replace")
         steps = len(data) * self._compiled.programsize
@@ -77,12 +81,12 @@ class Regex:
 
 @lru_cache(maxsize=256)
 def compile_regex(pattern: str) -> Regex:
-    """Return a pattern, compiled; raises BadRegex."""
+    """Return a compiled pattern; raises BadRegex."""
     return Regex(pattern)
 
 
 def escape_text(text: str) -> str:
-    """Return a pattern that matches just this text."""
+    """Return a pattern that matches exactly this text."""
     import re2
 
     return str(re2.escape(text.encode(errors="replace").decode()))

@@ -1,8 +1,8 @@
 """Turns of hosted agents: context ids, stored progress and reported events.
 
 A framework that keys its memory by context id gets an id per caller (`external_context`), because callers choose their
-`contextId`s. `TurnMemory` stores how far a turn has come and the turns before it. `EventRecord` writes the events that
-an executor or worker reports into the task's log; a question that ends a turn suspends the task.
+`contextId`s. `TurnMemory` stores the progress of a turn and the turns before it. `EventRecord` writes the events of an
+executor or worker into the task's event log. A question that ends a turn suspends the task.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ T = TypeVar("T", bound=EventBody)
 
 
 def external_context(ctx: Context, *place: str) -> str:
-    """Return what others call the conversation of a task, always the same for the same caller; `place` is who they are.
+    """Return the id of a task's conversation for external services, stable for each caller; `place` names the service.
 
-    Callers must not get into each other's by choosing the same name, so theirs is passed on only where nobody is asked
-    who they are.
+    Callers must not enter each other's conversations by choosing the same name. Their own name is passed on only if
+    callers are not authenticated.
     """
     if not ctx.caller.owner and not ctx.tenant:
         return ctx.context_id
@@ -36,7 +36,7 @@ def external_context(ctx: Context, *place: str) -> str:
 
 
 def with_context_id(value: T, context_id: str) -> T:
-    """Return a task, message or event with this name for its conversation, wherever it says one."""
+    """Return a task, message or event with this context id in place of any other."""
     return replace(value, **_renamed(value, context_id))
 
 
@@ -57,7 +57,7 @@ Form = TypeVar("Form")
 
 
 class StoredTurn(Struct, frozen=True):
-    """What one turn has added to a conversation."""
+    """The id of a turn, and its messages in a conversation."""
 
     id: str
     messages: Raw
@@ -70,17 +70,17 @@ class _TurnNote(Struct, frozen=True):
 
 
 class TurnMemory:
-    """The memory of one turn."""
+    """The stored state of one turn."""
 
     def __init__(self, ctx: Context, kind: str) -> None:
-        """Remember what agents of a kind need; their keys begin with its name."""
+        """Store the state of an agent type; keys start with its name."""
         self.turn = f"{ctx.task_id}/{ctx.message.message_id}"
         self._ctx = ctx
         self._history = f"{kind}/history"
         self._note = f"{kind}/turn/{ctx.task_id}"
 
     async def noted(self, form: type[Form]) -> tuple[Form | None, bool]:
-        """Return what this turn noted last, and whether it is done."""
+        """Return the latest note of this turn, and whether the turn is done."""
         found = await self._ctx.recall_context(self._note)
         note = None if found is None else msgspec.json.decode(found, type=_TurnNote)
         if note is None or note.turn != self.turn:
@@ -88,7 +88,7 @@ class TurnMemory:
         return msgspec.json.decode(note.value, type=form | None), note.is_done
 
     async def note(self, value: Struct) -> None:
-        """Keep how far the turn has come; everything said is committed before."""
+        """Store the progress of the turn, after all of its output is committed."""
         await self._keep(_TurnNote(self.turn, Raw(msgspec.json.encode(value))))
 
     async def earlier(self) -> list[StoredTurn]:
@@ -96,9 +96,10 @@ class TurnMemory:
         return self._others(await self._ctx.recall_context(self._history))
 
     async def close(self, messages: Raw, keep: Callable[[list[StoredTurn]], list[StoredTurn]]) -> None:
-        """Add what this turn has said to the conversation; running it again does nothing from now on.
+        """Add this turn's messages to the conversation; another execution of the turn then does nothing.
 
-        `keep` says what is kept of all turns, of which this is the last: another task may have added one meanwhile.
+        `keep` selects the turns to store from all turns. This turn is the last one, after those that other tasks have
+        added meanwhile.
         """
         await self._ctx.flush()
         turn = StoredTurn(self.turn, messages)
@@ -110,7 +111,7 @@ class TurnMemory:
         await self._keep(_TurnNote(self.turn, is_done=True))
 
     def _others(self, found: str | None) -> list[StoredTurn]:
-        """Return the turns of a history but this one."""
+        """Return the turns of a history without this one."""
         turns = [] if found is None else msgspec.json.decode(found, type=list[StoredTurn])
         return [turn for turn in turns if turn.id != self.turn]
 
@@ -120,22 +121,24 @@ class TurnMemory:
 
 
 SHOW_QUESTION_SECONDS = 0.2
-"""How long a question waits for its turn to end, which parks the task with it. Who asks and goes on waits for somebody
-else, out of band, and the caller has to see it."""
+"""Time that a question waits for the end of its turn, which suspends the task, in seconds.
+
+An agent that continues after its question waits for an answer out of band, and the caller must see the question.
+"""
 
 OWN_CANCEL_SECONDS = 0.5
-"""How long an agent's own way to cancel goes first; what still runs then is stopped."""
+"""Time for an agent's own cancel, in seconds, before it is stopped."""
 
 STOP_SECONDS = 5.0
-"""How long what was cancelled, and its own way to cancel, may take to clean up."""
+"""Time for canceled work and an agent's own cancel to clean up, in seconds."""
 
 log = logging.getLogger("accord.agents")
 
 
 class QuestionTurn(Struct, frozen=True, kw_only=True):
-    """A turn that ended with a question, which is in the log if it `is_shown`.
+    """A turn that ended with a question, which is in the event log if it `is_shown`.
 
-    `parts` is how many parts each artifact had then.
+    `parts` contains the number of parts of each artifact at that time.
     """
 
     question: StatusUpdate
@@ -159,10 +162,10 @@ class EventRecord:
         self._showing: asyncio.Task[None] | None = None
 
     async def turn(self) -> QuestionTurn | None:
-        """Return the turn, if it ended with a question."""
+        """Return the turn if it ended with a question, else None."""
         if self._question is None:
             return None
-        await self._ctx.flush()  # what is being committed is not in the task meanwhile
+        await self._ctx.flush()  # the task does not contain pending commits
         parts = {artifact.artifact_id: len(artifact.parts) for artifact in self._ctx.task.artifacts}
         return QuestionTurn(question=self._question, is_shown=self._is_shown, parts=parts)
 
@@ -171,7 +174,7 @@ class EventRecord:
         if self._has_ended:
             log.warning("reported after the end", extra={"task_id": self._ctx.task_id, "said": type(body).__name__})
             return
-        body = with_context_id(body, self._ctx.context_id)  # the agent may know it by another name
+        body = with_context_id(body, self._ctx.context_id)  # the agent may have another id for it
         match body:
             case StatusUpdate():
                 self._check(body.task_id)
@@ -186,7 +189,7 @@ class EventRecord:
                 await self._end(TaskState.COMPLETED, body)
 
     async def close(self) -> None:
-        """End the turn: nothing is shown any more that waits for a moment."""
+        """End the turn, and cancel a question that is not shown yet."""
         showing, self._showing = self._showing, None
         if showing is not None:
             showing.cancel()
@@ -209,7 +212,7 @@ class EventRecord:
         elif state in TERMINAL:
             await self._end(state, message, update)
         elif message is not None or update.metadata or self._state is not TaskState.WORKING:
-            self._state = TaskState.WORKING  # whoever says that it is submitted has begun
+            self._state = TaskState.WORKING  # an agent that reports SUBMITTED has started
             await self._ctx.enter(TaskState.WORKING, message, metadata=update.metadata)
 
     async def _end(self, state: TaskState, message: Message | None, update: StatusUpdate | None = None) -> None:
@@ -222,12 +225,12 @@ class EventRecord:
         artifact, append = update.artifact, bool(update.append)
         (self._open.discard if update.last_chunk else self._open.add)(artifact.artifact_id)
         earlier = self._before.pop(artifact.artifact_id, None)
-        if append and earlier is not None:  # the first chunk of a run replaces, and this one extends an earlier turn's
+        if append and earlier is not None:  # else the first chunk would replace the earlier parts
             artifact, append = replace(earlier, parts=earlier.parts + artifact.parts), False
         await self._ctx.artifact(artifact, append=append, last_chunk=bool(update.last_chunk))
 
     async def _task(self, task: Task) -> None:
-        """Write what a whole task says that is not in the log."""
+        """Write the parts of a whole task that are not in the event log."""
         await self._ctx.flush()
         context_id = self._ctx.context_id
         known = {message.message_id for message in self._ctx.history}
@@ -246,7 +249,7 @@ class EventRecord:
         await self._show()
 
     async def _show(self) -> None:
-        """Tell followers of a question, although nobody waits for its answer."""
+        """Show a question to subscribers while the turn continues."""
         asked = self._question
         if asked is not None and not self._is_shown:
             self._is_shown, self._state = True, asked.status.state
@@ -257,9 +260,9 @@ TakeTurn = Callable[[Message, EventRecord], Awaitable[None]]
 
 
 async def take_turns(ctx: Context, take: TakeTurn) -> None:
-    """Take the turns of a task: one for its message, and one for each answer to a question that ended the one before.
+    """Execute the turns of a task: one for its message, and one for each answer to a question that ended a turn.
 
-    A turn that ended is not taken again, whatever was lost since.
+    A finished turn is not executed again, even after a crash.
     """
     message, number = ctx.message, 0
     before: QuestionTurn | None = None
@@ -294,9 +297,9 @@ async def _wait_for_answer(ctx: Context, turn: QuestionTurn, key: str) -> Incomi
 
 
 async def run_cancelable(ctx: Context, doing: Coroutine[Any, Any, None], cancel: Callable[[], Awaitable[None]]) -> None:
-    """Do something that has its own way to cancel, which goes first when the task was ended from outside.
+    """Run work with its own way to cancel, which is called first if the task was ended from outside.
 
-    When the run goes on elsewhere it is only stopped.
+    If another node continues the task, the work is only stopped.
     """
     work = asyncio.create_task(doing, name=f"work {ctx.task_id}")
     try:
@@ -323,7 +326,7 @@ async def _stop(ctx: Context, work: asyncio.Task[None], cancel: Callable[[], Awa
 
 
 async def _has_ended(ctx: Context) -> bool:
-    """Whether the task has ended; a store that cannot be asked in time must not keep the work going."""
+    """Whether the task has ended; false if the store does not answer in time, so that the work is stopped."""
     try:
         async with asyncio.timeout(OWN_CANCEL_SECONDS):
             return await ctx.has_ended()
@@ -334,12 +337,12 @@ async def _has_ended(ctx: Context) -> bool:
 async def _run_cancel(ctx: Context, cancel: Callable[[], Awaitable[None]]) -> None:
     try:
         await cancel()
-    except Exception:  # the task has ended: there is nobody to tell
+    except Exception:  # the task has ended, so there is no client to report to
         log.exception("agent could not cancel", extra={"task_id": ctx.task_id})
 
 
 def _earlier_artifacts(task: Task, before: QuestionTurn | None) -> dict[str, Artifact]:
-    """Return the artifacts of earlier turns as they were: a run that was lost may have added to them since."""
+    """Return the artifacts at the end of earlier turns, since a lost execution may have added to them."""
     if before is None:
         return {}
     return {

@@ -1,7 +1,7 @@
 """Official A2A SDK: an `AgentExecutor`, hosted unchanged.
 
-A turn is a call of `execute`, a question ends it. `v1` and `v03` have one version of the SDK's types each. Nothing of
-the SDK is imported before an agent is made. Streams, webhooks, subscriptions and the store are Accord's, not the SDK's.
+A turn is a call of `execute`, and a question ends it. `v1` and `v03` each contain the types of one SDK version. The SDK
+is imported when an agent is made. Streams, webhooks, subscriptions and the store are Accord's, not the SDK's.
 """
 
 import importlib
@@ -21,7 +21,10 @@ __all__ = ["KIND"]
 
 
 ANY_MEDIA = ("text/plain", "application/json", "*/*")
-"""Executors say in their card what they take, which we do not see; the options may say it."""
+"""Default input and output media types.
+
+The executor's own card is not visible here, and the options may narrow them.
+"""
 
 log = logging.getLogger("accord.agents.a2a_sdk")
 
@@ -29,9 +32,9 @@ PutEvent = Callable[[EventBody], Awaitable[None]]
 
 
 class ExecutorOptions(Options, frozen=True, kw_only=True):
-    """What may be said about an executor.
+    """Options of an executor.
 
-    One with `answers_message` enqueues messages for tasks that take one turn; their callers get just that.
+    An executor with `answers_message` enqueues messages for tasks of one turn. Their callers receive only the message.
     """
 
     answers_message: bool = False
@@ -41,13 +44,13 @@ class SdkTypes(Protocol):
     """One version of the SDK's types."""
 
     def request(self, ctx: Context, context_id: str, message: Message | None, task: Task | None) -> Any:
-        """Return the `RequestContext` of a call, in a conversation of that name."""
+        """Return the `RequestContext` of a call in the context `context_id`."""
 
     def queue(self, put: PutEvent) -> Any:
-        """Return the `EventQueue` whose events are put there."""
+        """Return an `EventQueue` that passes its events to `put`."""
 
     def told(self, error: Exception) -> str | None:
-        """Return what an error says to the caller, if it is one of those that are meant for callers."""
+        """Return the message of an error that is meant for callers, or None."""
 
 
 class ExecutorAgent:
@@ -60,7 +63,7 @@ class ExecutorAgent:
         self._version = version
 
     async def run(self, ctx: Context) -> None:
-        """Execute the turns of the task, as many as its caller has answered questions."""
+        """Execute the turns of the task: one, and one for each question that the caller has answered."""
 
         async def turn(message: Message, record: EventRecord) -> None:
             request = self._request(ctx, message, None if record.is_first else ctx.task)
@@ -78,18 +81,21 @@ class ExecutorAgent:
             raise Failed(told) from error
 
     def _request(self, ctx: Context, message: Message | None, task: Task | None) -> Any:
-        """Return the context of a call: executors keep by `context_id` what they remember, and few ask whose it is."""
+        """Return the context of a call.
+
+        Executors store state by `context_id`, and few check its owner. The id is therefore unique for each caller.
+        """
         name = external_context(ctx)
         said = None if message is None else with_context_id(message, name)
         return self._version.request(ctx, name, said, None if task is None else with_context_id(task, name))
 
 
 async def _discard(_body: EventBody) -> None:
-    """Take what an executor reports of a task that has ended."""
+    """Ignore events of a task that has ended."""
 
 
 def make(given: Given) -> ExecutorAgent:
-    """Return an executor as an agent."""
+    """Make an agent from an executor."""
     executor, options = given.target, given.options
     name = type(executor).__name__
     who = profile(
@@ -105,7 +111,7 @@ def make(given: Given) -> ExecutorAgent:
 
 
 def _installed_types() -> SdkTypes:
-    """Return the types of the SDK that is installed: protobuf's from 1.0 on, pydantic's before."""
+    """Return the types of the installed SDK: protobuf from 1.0 on, pydantic before."""
     try:
         types = importlib.import_module("a2a.types")
     except ImportError as error:

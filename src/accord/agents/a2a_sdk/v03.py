@@ -13,7 +13,7 @@ from accord.protocol.dialects.v03 import V03
 from accord.protocol.operations import Operation
 from accord.protocol.sse import Frame
 
-# This version and 1.x, which is what types are checked with, have the same modules with other names in them.
+# This version and 1.x, which is used for type checks, have the same modules with other names in them.
 _types: Any = import_module("a2a.types")
 _server: Any = import_module("a2a.server.context")
 _execution: Any = import_module("a2a.server.agent_execution")
@@ -44,18 +44,18 @@ class V03SdkTypes:
         )
 
     def queue(self, put: Callable[[EventBody], Awaitable[None]]) -> Any:
-        """Return a queue whose events are put there."""
+        """Return a queue that passes its events to `put`."""
         return _V03EventQueue(put)
 
     def told(self, error: Exception) -> str | None:
-        """Return what an error of A2A says."""
+        """Return the message of an A2A error, or None."""
         if isinstance(error, _errors.ServerError):
             return getattr(error.error, "message", None) or str(error)
         return str(error) if isinstance(error, _errors.A2AServerError) else None
 
 
 class _V03EventQueue(_events.EventQueue):  # type: ignore[misc]  # see above: it is Any here
-    """What an executor reports to."""
+    """An event queue that passes each event to `put`."""
 
     def __init__(self, put: Callable[[EventBody], Awaitable[None]]) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class _V03EventQueue(_events.EventQueue):  # type: ignore[misc]  # see above: it
 
 
 class _V03User(_users.User):  # type: ignore[misc]  # see above: it is Any here
-    """Who asked."""
+    """The caller as the SDK's user."""
 
     def __init__(self, owner: str) -> None:
         self._owner = owner

@@ -44,16 +44,16 @@ class V1SdkTypes:
         return RequestContext(call, request, task_id=ctx.task_id, context_id=context_id, task=found)
 
     def queue(self, put: Callable[[EventBody], Awaitable[None]]) -> EventQueue:
-        """Return a queue whose events are put there."""
+        """Return a queue that passes its events to `put`."""
         return _V1EventQueue(put)
 
     def told(self, error: Exception) -> str | None:
-        """Return what an error of A2A says."""
+        """Return the message of an A2A error, or None."""
         return error.message if isinstance(error, A2AError) else None
 
 
 class _V1EventQueue(EventQueue):
-    """What an executor reports to."""
+    """An event queue that passes each event to `put`."""
 
     def __init__(self, put: Callable[[EventBody], Awaitable[None]]) -> None:
         self._put = put
@@ -67,7 +67,7 @@ class _V1EventQueue(EventQueue):
 
 
 class _V1User(User):
-    """Who asked."""
+    """The caller as the SDK's user."""
 
     def __init__(self, owner: str) -> None:
         self._owner = owner

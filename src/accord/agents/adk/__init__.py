@@ -1,8 +1,8 @@
 """Google's Agent Development Kit: an agent, app or runner.
 
-A turn is an invocation in the conversation's session. The session is durable, unless a runner is given: its services
-are its own then. Pending calls (long-running tools, confirmations, credentials) are questions of the task. Tools that
-are plain functions are called in threads. Google's types are in `events` and `sessions`, imported when an agent is
+A turn is an invocation in the conversation's session. The session is durable, unless a runner is given, which has its
+own services. Pending calls (long-running tools, confirmations, credentials) are questions of the task. Tools that are
+plain functions are called in threads. Modules with Google's types (`events`, `sessions`) are imported when an agent is
 made.
 """
 
@@ -26,11 +26,11 @@ __all__ = ["KIND"]
 
 CONFIRM = "adk_request_confirmation"
 CREDENTIAL = "adk_request_credential"
-"""What the framework calls its own questions."""
+"""Function names of the framework's own questions."""
 
 
 class PendingCall(Struct, frozen=True, kw_only=True):
-    """A call that waits for somebody."""
+    """A call that waits for a response."""
 
     id: str
     name: str
@@ -40,7 +40,7 @@ class PendingCall(Struct, frozen=True, kw_only=True):
 async def ask_for_responses(
     ctx: Context, calls: list[PendingCall], key: str
 ) -> list[tuple[PendingCall, dict[str, Any]]]:
-    """Ask for what calls wait for, one after the other, and return what each gave."""
+    """Ask for the response to each call in turn, and return the calls with their responses."""
     found = []
     for call in calls:
         asking = ctx.require_auth if call.name == CREDENTIAL else ctx.ask
@@ -49,7 +49,7 @@ async def ask_for_responses(
 
 
 def _question(call: PendingCall) -> tuple[Part, ...]:
-    """Return the question in words, and the call as data for those who can do more with it."""
+    """Return the question as text, and the call as data for clients that are programs."""
     plain = {"id": call.id, "name": call.name, "args": call.args}
     return (Part(text=_question_text(call)), Part(data=plain, media_type="application/json"))
 
@@ -62,7 +62,7 @@ def _question_text(call: PendingCall) -> str:
     if call.name == CREDENTIAL:
         return "The agent needs credentials"
     texts = [value for value in call.args.values() if isinstance(value, str)]
-    if len(texts) == 1:  # a tool that asks something is told what
+    if len(texts) == 1:  # the only text argument of a tool is its question
         return texts[0]
     return f"{call.name} waits for an answer: {msgspec.json.encode(call.args).decode()}"
 
@@ -78,22 +78,22 @@ def _response(call: PendingCall, said: IncomingMessage) -> dict[str, Any]:
 ANY_MEDIA = ("text/plain", "application/json", "*/*")
 
 ANONYMOUS_USER = "anybody"
-"""Who asks, where callers do not say who they are."""
+"""User ID where callers are not authenticated."""
 
 TOOL_THREADS = 32
-"""As many as the loop has for work of its own: threads that wait cost little."""
+"""As many as the event loop has for its own work. Threads that wait cost little."""
 
 NEEDED = "ADK agents need google-adk: pip install 'accord[adk]'"
 
 
 class AdkOptions(Options, frozen=True, kw_only=True):
-    """What may be said about an agent of ADK: `tool_threads` calls of plain functions may be under way at a time."""
+    """Options of an ADK agent. At most `tool_threads` calls of plain functions are under way at a time."""
 
     tool_threads: Count = TOOL_THREADS
 
 
 class AdkAgent:
-    """An agent made of one of ADK's."""
+    """An agent made from an ADK agent, app or runner."""
 
     def __init__(self, thing: Any, profile: Profile, options: AdkOptions) -> None:
         """Run `thing`: an agent, an app or a runner."""
@@ -103,7 +103,7 @@ class AdkAgent:
         self._is_runner = _is_runner(thing)
 
     async def run(self, ctx: Context) -> None:
-        """Take the turns of the task: one for its message, and one whenever what was waited for is there."""
+        """Execute the turns of the task: one for its message, and one for each round of responses."""
         from accord.agents.adk import events
 
         content, turn = events.user_content(ctx.message.parts), 0
@@ -120,7 +120,7 @@ class AdkAgent:
             turn += 1
 
     async def _turn(self, ctx: Context, content: Any, turn: int) -> list[PendingCall]:
-        """Take a turn, unless it was taken, and return what it waits for."""
+        """Execute a turn unless it is finished, and return its pending calls."""
         if self._is_runner:
             return await self._invoke(ctx, self._thing, content, turn)
         from accord.agents.adk.sessions import AdkSessions
@@ -157,7 +157,7 @@ class AdkAgent:
 
 
 def _runner(thing: Any, sessions: Any) -> Any:
-    """Return a runner for one turn: it holds nothing but its services."""
+    """Return a runner for one turn, which contains only its services."""
     from google.adk.artifacts import InMemoryArtifactService
     from google.adk.memory import InMemoryMemoryService
     from google.adk.runners import Runner
@@ -173,9 +173,9 @@ def _runner(thing: Any, sessions: Any) -> Any:
 
 
 def runner_ids(ctx: Context) -> tuple[str, str]:
-    """Return user and session for a runner whose services remember by them, for all callers and tenants alike.
+    """Return user and session IDs for a runner whose services are shared by all callers and tenants.
 
-    A user is `tenant/owner`, or the owner alone where there is no tenant.
+    A user is `tenant/owner`, or the owner alone without a tenant.
     """
     user = "/".join(quote(one, safe="@:") for one in (ctx.tenant, ctx.caller.owner or ANONYMOUS_USER) if one)
     return user, external_context(ctx)
@@ -194,7 +194,7 @@ def _is_agent(thing: Any) -> bool:
 
 
 def make(given: Given) -> AdkAgent:
-    """Return an agent of ADK as an agent."""
+    """Make an agent from an ADK agent, app or runner."""
     try:
         import_module("google.adk.runners")
         import_module("accord.agents.adk.events")
@@ -210,7 +210,7 @@ def make(given: Given) -> AdkAgent:
         output_modes=ANY_MEDIA,
     )
     if _is_runner(thing):
-        thing.auto_create_session = True  # a conversation begins with its first message
+        thing.auto_create_session = True  # create the session of a new conversation
     return AdkAgent(thing, who, given.options)
 
 

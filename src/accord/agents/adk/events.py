@@ -1,6 +1,6 @@
 """Events and contents of an ADK runner as artifacts and status updates.
 
-Text is streamed, files are artifacts, calls of tools are progress; data is text to a model.
+Text is streamed, files are artifacts, tool calls are progress, and data is text to a model.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -16,23 +16,23 @@ from accord.model import Part
 
 
 def user_content(parts: Iterable[Part]) -> types.Content:
-    """Return what a caller says."""
+    """Return the caller's message as content of the user."""
     return types.Content(role="user", parts=[_adk_part(part) for part in parts])
 
 
 def function_responses(given: Iterable[tuple[PendingCall, dict[str, Any]]]) -> types.Content:
-    """Return what calls gave."""
+    """Return the responses to pending calls as content."""
     made = [types.FunctionResponse(id=call.id, name=call.name, response=response) for call, response in given]
     return types.Content(role="user", parts=[types.Part(function_response=one) for one in made])
 
 
 def pending_call(made: types.FunctionCall) -> PendingCall:
-    """Return a call as it is kept."""
+    """Return a call in its stored form."""
     return PendingCall(id=made.id or "", name=made.name or "", args=msgspec.to_builtins(made.args or {}))
 
 
 def file_part(part: types.Part) -> Part | None:
-    """Return the file that a part has, if it has one."""
+    """Return the file in a part, or None."""
     if part.inline_data is not None:
         blob = part.inline_data
         return Part(raw=blob.data or b"", media_type=blob.mime_type or OCTETS, filename=blob.display_name)
@@ -57,12 +57,13 @@ LoadArtifact = Callable[[str, int], Awaitable[Any]]
 
 
 class AdkEventHandler:
-    """One turn, as it is heard."""
+    """Handler for the events of one turn."""
 
     def __init__(self, ctx: Context, load: LoadArtifact, turn: int, *, is_structured: bool) -> None:
-        """Say to `ctx` what is heard; `load` gives files that were saved, and a structured answer is data.
+        """Write events to `ctx`. `load` returns saved files, and a structured answer becomes data.
 
-        Each turn has an artifact: a run that takes a later one leaves what was said before it asked.
+        Each turn has its own artifact. An execution that resumes with a later turn keeps the artifacts of the earlier
+        ones.
         """
         self._ctx = ctx
         self._id = f"{answer_id(ctx)}-{turn + 1}" if turn else answer_id(ctx)
@@ -74,7 +75,7 @@ class AdkEventHandler:
         self.calls: list[PendingCall] = []
 
     async def hear(self, event: Any) -> None:
-        """Say what an event says."""
+        """Write an event to the task."""
         if event.author == "user":
             return
         if not event.partial:
@@ -92,7 +93,7 @@ class AdkEventHandler:
                 await self._ctx.artifact(made, id=name, name=name)
 
     async def end(self) -> None:
-        """Say that the turn is over; one that ended with an error of the model has failed."""
+        """Finish the turn; raises Failed if it ended with an error of the model."""
         if self._error is not None:
             raise Failed(f"The model failed: {self._error}")
         if self._is_structured and self._answer:
@@ -114,7 +115,7 @@ class AdkEventHandler:
             await self._say(given)
 
     async def _text(self, text: str, *, is_partial: bool) -> None:
-        """Say a text once: whole it comes again after its pieces."""
+        """Write a text once. The framework sends it again as a whole after its pieces."""
         if is_partial:
             self._streamed += text
         elif self._streamed.startswith(text):
@@ -138,7 +139,7 @@ class AdkEventHandler:
 
 
 def _data(text: str) -> Any:
-    """Return what an agent with a schema says; a model may not keep to it."""
+    """Return a structured answer as data, or as text if the model did not return valid JSON."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:

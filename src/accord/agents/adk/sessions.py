@@ -1,8 +1,8 @@
 """Session service of ADK over the conversation's stored state.
 
-The session is stored when a turn is over, together with its pending calls, so a turn that was lost begins with the
-session as it was before; what another task has added meanwhile stays. State of a user or an app (`user:`, `app:`) is
-that of this conversation.
+The session is stored when a turn ends, together with its pending calls. A turn that was lost starts again with the
+earlier session, and events that another task has added meanwhile remain. State of a user or an app (`user:`, `app:`)
+belongs to this conversation.
 """
 
 from typing import Any
@@ -18,11 +18,11 @@ from accord.engine.context import Context
 KEY = "adk/session"
 
 MAX_ENDED_TURNS = 32
-"""Tasks whose last turns are known to be over: more than end between two steps of one."""
+"""Maximum number of tasks whose last turn is stored; fewer end between two steps of one task."""
 
 
 class EndedTurn(Struct, frozen=True):
-    """A turn that is over, and the calls that it waits for."""
+    """A finished turn and its pending calls."""
 
     turn: int
     calls: list[PendingCall]
@@ -36,17 +36,17 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
 
 
 class AdkSessions(BaseSessionService):  # type: ignore[misc]  # it is Any where the framework is not installed
-    """The one session of a run."""
+    """The one session of an execution."""
 
     def __init__(self, ctx: Context) -> None:
-        """Keep it in the context's conversation."""
+        """Store it in the context's conversation."""
         self._ctx = ctx
         self._session: Session | None = None
         self._found: str | None = None
         self._known: set[str] = set()
 
     async def begin(self, turn: int) -> list[PendingCall] | None:
-        """Read the session; if the turn was over already, return what it waits for."""
+        """Read the session. Return the pending calls if this turn has already finished, else None."""
         self._found = await self._ctx.recall_context(KEY)
         if self._found is None:
             return None
@@ -57,12 +57,12 @@ class AdkSessions(BaseSessionService):  # type: ignore[misc]  # it is Any where 
         return done.calls if done is not None and done.turn == turn else None
 
     async def end(self, turn: int, calls: list[PendingCall]) -> None:
-        """Keep the session after a turn."""
+        """Store the session after a turn."""
         if (own := self._session) is not None:
             await self._ctx.remember_context(KEY, lambda found: self._joined(found, own, EndedTurn(turn, calls)))
 
     def _joined(self, found: str | None, own: Session, done: EndedTurn) -> str:
-        """Return a session with this turn in it; what is found may be by another task, that ended meanwhile."""
+        """Return the session with this turn merged in. Another task may have stored a session meanwhile."""
         kept = None if found is None else msgspec.json.decode(found, type=SessionRecord)
         before = {} if kept is None else {task: one for task, one in kept.done.items() if task != self._ctx.task_id}
         others = dict(list(before.items())[1 - MAX_ENDED_TURNS :])
@@ -71,7 +71,7 @@ class AdkSessions(BaseSessionService):  # type: ignore[misc]  # it is Any where 
         return msgspec.json.encode(SessionRecord(session=session, done={**others, self._ctx.task_id: done})).decode()
 
     def _added(self, found: bytes, own: Session) -> Session:
-        """Return a session that was found, with the events of this turn."""
+        """Return a stored session with the events of this turn added."""
         session = Session.model_validate_json(found)
         there = self._known | {event.id for event in session.events}
         for event in own.events:
@@ -85,13 +85,13 @@ class AdkSessions(BaseSessionService):  # type: ignore[misc]  # it is Any where 
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
-        """Begin the conversation's session."""
+        """Create the conversation's session."""
         identifier = session_id or self._ctx.context_id
         self._session = Session(id=identifier, app_name=app_name, user_id=user_id, state=dict(state or {}))
         return self._session
 
     async def get_session(self, *, app_name: str, user_id: str, session_id: str, config: Any = None) -> Session | None:
-        """Return the session; how much of it is read does not matter."""
+        """Return the session with all its events; `config` is ignored."""
         found = self._session
         return found if found is not None and found.id == session_id else None
 
@@ -100,5 +100,5 @@ class AdkSessions(BaseSessionService):  # type: ignore[misc]  # it is Any where 
         return ListSessionsResponse(sessions=[] if self._session is None else [self._session])
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Forget the session."""
+        """Delete the session from memory."""
         self._session = None

@@ -1,8 +1,8 @@
 """CrewAI: a crew, one of its agents alone, or a flow.
 
 The task of a crew is a kickoff, with the caller's message as values of the crew's variables. Outputs of crew tasks are
-stored, so an execution that was lost, or waited for a person's feedback, resumes with the next crew task. Flows are in
-`flows`. Nothing of the framework is imported before an agent is made.
+stored, so an execution that was lost, or waited for feedback, resumes with the next crew task. Flows are in `flows`.
+The framework is imported when an agent is made.
 """
 
 import inspect
@@ -28,7 +28,7 @@ __all__ = ["KIND"]
 
 
 class FeedbackRequest(Struct, frozen=True, kw_only=True):
-    """An answer that a person is to look at: of which crew task, and what was said to the model until then."""
+    """An answer for a person to review, with its crew task and the model's messages so far."""
 
     task: int
     answer: str
@@ -36,30 +36,30 @@ class FeedbackRequest(Struct, frozen=True, kw_only=True):
 
 
 class FeedbackNeeded(BaseException):
-    """A crew task wants feedback."""
+    """A crew task needs feedback."""
 
     def __init__(self, asked: FeedbackRequest) -> None:
-        """Keep what is asked."""
+        """Store the request."""
         self.asked = asked
 
 
 class Feedback(Struct, frozen=True):
-    """What was asked, and what is to be done better; None if nothing is."""
+    """A request and the person's change request, or None if the answer is accepted."""
 
     asked: FeedbackRequest
     wish: str | None
 
 
 class FeedbackProvider:
-    """What CrewAI asks for feedback."""
+    """CrewAI's feedback provider: raises `FeedbackNeeded` instead of asking."""
 
     def __init__(self, feedback: Feedback | None, index: Callable[[Any], int]) -> None:
-        """Go on with `feedback`; `index` says where in the crew a task is."""
+        """Resume with `feedback`; `index` returns the index of a crew task."""
         self._feedback = feedback
         self._index = index
 
     def setup_messages(self, context: Any) -> bool:
-        """Let the model go on where it was asked about."""
+        """Give the model the messages and feedback of the crew task that was reviewed."""
         given = self._feedback
         if given is None or given.wish is None or self._index(context.task) != given.asked.task:
             return False
@@ -70,18 +70,18 @@ class FeedbackProvider:
         """Leave the messages as they are."""
 
     def handle_feedback(self, answer: Any, context: Any) -> Any:
-        """Ask for feedback: the kickoff ends here."""
+        """Request feedback, which ends the kickoff."""
         said = [*context.messages, {"role": "assistant", "content": str(answer.output)}]
         plain = [{"role": str(one["role"]), "content": one.get("content")} for one in said]
         raise FeedbackNeeded(FeedbackRequest(task=self._index(context.task), answer=str(answer.output), messages=plain))
 
     async def handle_feedback_async(self, answer: Any, context: Any) -> Any:
-        """Ask for feedback."""
+        """Request feedback."""
         return self.handle_feedback(answer, context)
 
 
 def parse_feedback(said: IncomingMessage) -> str | None:
-    """Return what a person wants to have done better, or None if that is nothing."""
+    """Return the changes that a person requests, or None if the answer is accepted."""
     if isinstance(said.data, dict) and said.data.get("approved") is True:
         return None
     text = said.text.strip()
@@ -89,7 +89,7 @@ def parse_feedback(said: IncomingMessage) -> str | None:
 
 
 class StoredOutput(Struct, frozen=True, kw_only=True):
-    """What a crew task gave."""
+    """The stored output of a crew task."""
 
     agent: str
     raw: str
@@ -98,19 +98,19 @@ class StoredOutput(Struct, frozen=True, kw_only=True):
 
 
 def stored_output(output: Any) -> StoredOutput:
-    """Return what is kept of a crew task's output."""
+    """Return a crew task's output in its stored form."""
     data = output.json_dict if output.pydantic is None else output.pydantic.model_dump(mode="json")
     return StoredOutput(agent=output.agent, raw=output.raw, data=data, is_pydantic=output.pydantic is not None)
 
 
 def restore_output(task: Any, output: StoredOutput) -> Any:
-    """Return the output of a task that was done in an earlier run."""
+    """Return the output of a crew task that finished in an earlier execution."""
     model = task.output_pydantic if output.is_pydantic else None
     return _output(task, output, None if model is None else model.model_validate(output.data))
 
 
 def accept_answer(task: Any, answer: str) -> Any:
-    """Return the output of a task whose answer a person has accepted."""
+    """Return the output of a crew task whose answer a person has accepted."""
     pydantic, data = task._export_output(answer)
     role = task.agent.role if task.agent is not None else ""
     return _output(task, StoredOutput(agent=role, raw=answer, data=data), pydantic)
@@ -132,7 +132,7 @@ def _output(task: Any, output: StoredOutput, pydantic: Any) -> Any:
 
 
 class Kickoff:
-    """One kickoff. What is said to the context goes over to its loop and is waited for; the thread is its own."""
+    """One kickoff in its own thread. Calls of the context run in the event loop, and the thread waits for them."""
 
     def __init__(
         self, ctx: Context, crew: Any, feedback: Feedback | None, *, task_artifacts: bool, max_file_bytes: int
@@ -149,7 +149,7 @@ class Kickoff:
         self._used = (0, 0)
 
     async def done(self, inputs: dict[str, Any], files: dict[str, Any]) -> None:
-        """Run the crew, and say what it gave."""
+        """Run the crew, and write its output to the task."""
         try:
             output, made, left = await run_in_thread(lambda: self._kickoff(inputs, files))
         finally:
@@ -174,10 +174,10 @@ class Kickoff:
             return output, *self._written.taken(self._crew.tasks, self._max_file_bytes)
 
     def _restore(self) -> None:
-        """Make the copy this run's own: its outputs so far, its callbacks, its count of tokens."""
+        """Prepare the copy for this execution: earlier outputs, callbacks, and token counts of zero."""
         crew = self._crew
         if crew.tracing is None:
-            crew.tracing = False  # which asks whoever sits at the terminal
+            crew.tracing = False  # or CrewAI would ask at the server's terminal
         for at, task in enumerate(crew.tasks):
             if (found := self._ctx.kept(f"crewai/task/{at}")) is not None:
                 self._skip(task, restore_output(task, msgspec.json.decode(found, type=StoredOutput)))
@@ -193,7 +193,7 @@ class Kickoff:
 
     def _skip(self, task: Any, output: Any) -> None:
         task.output = output
-        self._crew.checkpoint_kickoff_event_id = self._ctx.task_id  # so it begins with the first that has no output
+        self._crew.checkpoint_kickoff_event_id = self._ctx.task_id  # so it starts with the first task without an output
 
     def _then(self, at: int, callback: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
         def then(output: Any) -> Any:
@@ -205,14 +205,14 @@ class Kickoff:
         return then
 
     def _done(self, at: int, output: Any) -> None:
-        """Keep what a crew task gave."""
+        """Store the output of a crew task."""
         self._bridge.do(self._keep(at, stored_output(output)))
 
     def _index(self, task: Any) -> int:
         return next(at for at, one in enumerate(self._crew.tasks) if one.id == task.id)
 
     def chunk(self, task_id: str | None, text: str) -> None:
-        """Say what a model says, if that is the answer: what earlier crew tasks say is not."""
+        """Stream a chunk of the model's text if it belongs to the last crew task."""
         if task_id in (None, str(self._crew.tasks[-1].id)):
             self._bridge.do(self._stream(text))
 
@@ -233,7 +233,7 @@ class Kickoff:
         await self._count()
 
     async def _count(self) -> None:
-        """Count what the models have used since the last time."""
+        """Report the tokens used since the last report."""
         used = self._crew.calculate_usage_metrics()
         now = (used.prompt_tokens, used.completion_tokens)
         before, self._used = self._used, now
@@ -241,14 +241,14 @@ class Kickoff:
             await self._ctx.usage(input_tokens=now[0] - before[0], output_tokens=now[1] - before[1])
 
     async def _hand_in(self, made: dict[str, Part], left: list[str]) -> None:
-        """Give the files that the crew has written."""
+        """Write the crew's files as artifacts."""
         for name, part in made.items():
             await self._ctx.artifact(part, id=f"file/{name}", name=name)
         if left:
             await self._ctx.status(f"These files are too large and stay behind: {', '.join(left)}")
 
     async def _answer(self, output: Any) -> None:
-        """Say what the crew gave, unless that has been streamed."""
+        """Write the crew's output, unless it has been streamed."""
         answer = answer_id(self._ctx)
         data = output.json_dict if output.pydantic is None else output.pydantic
         if data is not None:
@@ -260,12 +260,12 @@ class Kickoff:
 
 
 _RUN: ContextVar[Kickoff | None] = ContextVar("kickoff", default=None)
-"""The run of this thread, and of those that the crew starts from it."""
+"""The kickoff of this thread, and of threads that the crew starts from it."""
 
 
 @cache
 def _subscribe_to_models() -> None:
-    """Hear what models say as they say it, once for all crews."""
+    """Subscribe to the chunks of all models, once for all crews."""
     from crewai.events import LLMStreamChunkEvent, crewai_event_bus
 
     def heard(_source: Any, event: Any) -> None:
@@ -276,13 +276,13 @@ def _subscribe_to_models() -> None:
 
 
 TEXT_KEY = "input"
-"""What the text is called if the crew has no variable that it could be."""
+"""Variable for the text if no variable of the crew is the obvious one."""
 
 CHAT_KEY = "crew_chat_messages"
-"""What crews call the conversation so far, and add to their tasks."""
+"""Variable of crews for the conversation so far; they add it to their tasks."""
 
 CHAT_MESSAGES = 20
-"""How much of it they are reminded of."""
+"""Maximum number of earlier messages in it."""
 
 FLOW = "crewai.flow.flow:Flow"
 
@@ -290,11 +290,11 @@ NEEDED = "CrewAI crews need crewai: pip install 'accord[crewai]'"
 
 
 class CrewOptions(Options, frozen=True, kw_only=True):
-    """What may be said about a crew.
+    """Options of a crew.
 
-    The caller's text is the variable `inputs_key`; with `task_artifacts` each crew task's output is an artifact, and
-    not the last one's alone. Files that tasks write are artifacts up to `max_file_bytes`. A flow begins with the state
-    in which it ended the last time in a conversation, with `keep_state`.
+    The caller's text is the variable `inputs_key`. With `task_artifacts`, each crew task's output is an artifact, not
+    only the last one's. Files that tasks write are artifacts up to `max_file_bytes`. With `keep_state`, a flow starts
+    with its last state in the conversation.
     """
 
     inputs_key: str | None = None
@@ -304,16 +304,16 @@ class CrewOptions(Options, frozen=True, kw_only=True):
 
 
 class CrewAgent:
-    """An agent made of one crew."""
+    """An agent made from a crew."""
 
     def __init__(self, crew: Any, profile: Profile, options: CrewOptions) -> None:
-        """Kick copies of `crew` off."""
+        """Kick off copies of `crew`."""
         self.profile = profile
         self._crew = crew
         self._options = options
 
     async def run(self, ctx: Context) -> None:
-        """Kick the crew off, and again with each feedback that it is given."""
+        """Kick off the crew, and again after each feedback."""
         inputs, files = await self._inputs(ctx), input_files(ctx.message.parts)
         options = self._options
         feedback: Feedback | None = None
@@ -339,7 +339,7 @@ class CrewAgent:
             number += 1
 
     async def _inputs(self, ctx: Context) -> dict[str, Any]:
-        """Return the values of the crew's variables: the data that was sent, and the text as the one that is left."""
+        """Return the values of the crew's variables: the data, and the text for the only missing one."""
         inputs = dict(ctx.data) if isinstance(ctx.data, dict) else {}
         text = prompt(part for part in ctx.message.parts if part.data is msgspec.UNSET or not inputs)
         missing = sorted(self._crew.fetch_inputs() - inputs.keys())
@@ -358,7 +358,7 @@ def _chat(message: Message) -> dict[str, str]:
 
 
 def make(given: Given) -> CrewAgent | FlowAgent:
-    """Return a crew, an agent of its or a flow as an agent."""
+    """Make an agent from a crew, a single CrewAI agent, or a flow."""
     try:
         from crewai import Agent, Crew, Task
     except ImportError as error:

@@ -1,6 +1,7 @@
 """Files that a crew receives, and files that its tasks write.
 
-Crews write below the server's working directory, where two executions may write the same file: each delivers its own.
+Crews write below the server's working directory, where two executions may write the same file. Each execution delivers
+its own version.
 """
 
 import json
@@ -25,16 +26,16 @@ NEEDED = "pip install 'crewai[file-processing]'"
 log = logging.getLogger("accord.agents.crewai")
 
 
-# --- what is sent -----------------------------------------------------------------------------------------------------
+# --- input ------------------------------------------------------------------------------------------------------------
 
 
 def takes_files() -> bool:
-    """Whether crews can be given files: that is a package of CrewAI's own."""
+    """Whether crews can receive files, which needs an optional package of CrewAI."""
     return find_spec(PACKAGE) is not None
 
 
 def input_files(parts: Iterable[Part]) -> dict[str, Any]:
-    """Return files as CrewAI takes them, by name; those that are text are read out to the model, and are none."""
+    """Return files as CrewAI takes them, by name, without text files, which are part of the prompt."""
     sent = [part for part in parts if part.raw is not None and readable_text(part) is None]
     if not sent:
         return {}
@@ -51,17 +52,17 @@ def input_files(parts: Iterable[Part]) -> dict[str, Any]:
     return found
 
 
-# --- what is written --------------------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------------------------
 
 
 class WrittenFiles:
-    """The files of one kickoff, from the first that is written until they are taken."""
+    """The files of one kickoff, from the first write until `taken` is called."""
 
     _live: "set[WrittenFiles]" = set()  # noqa: RUF012  # shared on purpose
     _lock = threading.Lock()
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start with no files."""
         self._paths: set[Path] = set()
         self._shared: set[Path] = set()
 
@@ -77,7 +78,7 @@ class WrittenFiles:
             self._live.discard(self)
 
     def expect(self, name: str) -> None:
-        """Note a file that is about to be written; callers choose the values of variables that it may have."""
+        """Record a file that is about to be written. Callers may choose parts of its name, as values of variables."""
         path = _path_below(name)
         if path is None:
             raise Failed("The crew would write a file outside of its working directory")
@@ -89,9 +90,10 @@ class WrittenFiles:
                     one._shared.add(path)
 
     def taken(self, tasks: Iterable[Any], most: int) -> tuple[dict[str, Part], list[str]]:
-        """Return the files of crew tasks that are done, by path, and the paths of those that are too large.
+        """Return files of finished crew tasks by path, and paths of files that are too large.
 
-        One that was not written by this run alone, or in an earlier one, is what CrewAI writes: the task's output.
+        A file that this execution did not write, or that another one wrote too, is replaced by the task's output, as
+        CrewAI writes it.
         """
         found: dict[str, Part] = {}
         left: list[str] = []
@@ -113,7 +115,7 @@ class WrittenFiles:
 
 
 def _path_below(name: str) -> Path | None:
-    """Return a file's place, if that is below the working directory, whatever links are on the way."""
+    """Return a file's path with links resolved, or None if it is outside of the working directory."""
     path = Path(name).expanduser().resolve()
     return path if path.is_relative_to(Path.cwd().resolve()) else None
 

@@ -1,8 +1,8 @@
 """CrewAI flows: a kickoff for each task, resumed after its finished methods.
 
-A flow has the state in which the conversation left it, and asks its caller what it would ask at a terminal. The result
-of each method is stored with the flow's state, if it can be written as JSON and read again; otherwise the method runs
-again.
+A flow starts with its last state in the conversation. It asks its caller the questions that it would ask at a terminal.
+Each method's result is stored with the flow's state if both survive a round trip through JSON. Otherwise the method
+runs again.
 """
 
 import asyncio
@@ -28,30 +28,30 @@ from accord.engine.context import Context, Failed, Rejected
 from accord.engine.messages import IncomingMessage
 
 PLACE: ContextVar[str | None] = ContextVar("place", default=None)
-"""The method that runs, and which time it is."""
+"""The running method and the number of its call."""
 
 log = logging.getLogger("accord.agents.crewai")
 
 
 class StoredValue(Struct, frozen=True):
-    """Something as JSON; a model of pydantic's has the name of its class."""
+    """A value as JSON, with the name of its class if that is a pydantic model."""
 
     json: Any
     model: str | None = None
 
 
 class FinishedMethod(Struct, frozen=True):
-    """What a method gave, and the state of the flow after it."""
+    """The result of a method, and the flow's state after it."""
 
     result: StoredValue
     state: dict[str, Any]
 
 
 class FlowMethods:
-    """The methods of one flow in one run."""
+    """The methods of one flow in one execution."""
 
     def __init__(self, ctx: Context, flow: Any, bridge: LoopBridge) -> None:
-        """Have every method of `flow` done at most once for the task."""
+        """Run every method of `flow` at most once for the task."""
         self.times = Counter[str]()
         self._ctx = ctx
         self._flow = flow
@@ -67,7 +67,7 @@ class FlowMethods:
                 self._flow._restore_state(done.state)
                 return _restored_value(done.result)
             result = method(*args, **named)
-            if inspect.isawaitable(result):  # a flow awaits what its methods give
+            if inspect.isawaitable(result):  # a flow awaits the results of its methods
                 return self._awaited(name, place, result)
             self._bridge.do(self._finish(name, place, result))
             return result
@@ -92,7 +92,7 @@ class FlowMethods:
         return None if kept is None else msgspec.json.decode(kept, type=FinishedMethod)
 
     async def _finish(self, name: str, place: str, result: Any) -> None:
-        """Say that a method is done, and keep what it gave."""
+        """Report that a method has finished, and store its result."""
         await self._ctx.status(f"{name} is done")
         written, state = _stored_value(result), stored_state(self._flow.state)
         if written is None or state is None:
@@ -102,7 +102,7 @@ class FlowMethods:
 
 
 def stored_state(state: Any) -> dict[str, Any] | None:
-    """Return the state of a flow as JSON, if it is the same when it is read again; its class the flow knows itself."""
+    """Return the state of a flow as JSON without its class, or None if it does not survive a round trip."""
     try:
         json = _json(state)
         is_same = (type(state).model_validate(json) if _is_model(state) else json) == state
@@ -112,7 +112,7 @@ def stored_state(state: Any) -> dict[str, Any] | None:
 
 
 def _stored_value(value: Any) -> StoredValue | None:
-    """Return something as JSON, if it is the same when it is read again."""
+    """Return a value as JSON, or None if it does not survive a round trip."""
     kind = f"{type(value).__module__}:{type(value).__qualname__}" if _is_model(value) else None
     try:
         found = StoredValue(_json(value), kind)
@@ -134,41 +134,41 @@ def _is_model(value: Any) -> bool:
 
 
 TEXT_KEY = "input"
-"""What the text is called in a state that has no better place for it."""
+"""Field for the text in a state that has no obvious one."""
 
 STATE = "crewai/state"
 
 RUN_FIELDS = frozenset({"human_feedback_history", "last_human_feedback", "execution_context"})
-"""What a flow notes about its own run, and another one begins without."""
+"""Fields about a single run of a flow, which other runs do not inherit."""
 
 
 class FlowQuestion(Struct, frozen=True):
-    """What a flow asks, and where."""
+    """A question of a flow and its place."""
 
     place: str
     text: str
 
 
 class FlowInputNeeded(BaseException):
-    """A flow asks something. It is no `Exception`: flows take those for no answer."""
+    """A flow asks a question. It is not an `Exception`, because flows treat those as a missing answer."""
 
     def __init__(self, asked: FlowQuestion) -> None:
-        """Keep what is asked."""
+        """Store the question."""
         self.asked = asked
 
 
 class FlowAgent:
-    """An agent made of a flow."""
+    """An agent made from a flow."""
 
     def __init__(self, thing: Any, profile: Profile, *, inputs_key: str | None, keep_state: bool) -> None:
-        """Kick off flows like `thing`, which is one or the class of some."""
+        """Kick off flows like `thing`, which is a flow or a class of flows."""
         self.profile = profile
         self._thing = thing
         self._inputs_key = inputs_key
         self._keep_state = keep_state
 
     async def run(self, ctx: Context) -> None:
-        """Kick a flow off, and again with each answer to what it asks."""
+        """Kick off a flow, and again after each answer."""
         answers: dict[str, str] = {}
         number = 0
         while True:
@@ -195,14 +195,14 @@ class FlowAgent:
         await _give(ctx, output)
 
     def _id(self, ctx: Context) -> str:
-        """Return the id of the state: the caller's own, and no other that a caller may know."""
+        """Return the id of the state, which is unique to the caller. Callers cannot choose it."""
         whose = (ctx.tenant, ctx.caller.owner, ctx.context_id) if self._keep_state else (ctx.tenant, ctx.task_id)
         return str(uuid5(NAMESPACE_OID, "\0".join((self.profile.name, *whose))))
 
     async def _begin(self, ctx: Context, flow: Any) -> None:
-        """Give a flow the state of the conversation: in every run of the task the same."""
+        """Restore the state of the conversation, the same in every execution of the task."""
         if not self._keep_state or flow.persistence is not None:
-            return  # which it restores itself, by the id
+            return  # a flow with persistence restores its own state, by the id
         found = await ctx.keep(STATE, await ctx.recall_context(STATE) or "null")
         if (state := msgspec.json.decode(found)) is not None:
             flow._restore_state(state)
@@ -215,9 +215,9 @@ class FlowAgent:
         await ctx.remember_context(STATE, msgspec.json.encode(state).decode())
 
     def _inputs(self, ctx: Context, flow: Any) -> dict[str, Any]:
-        """Return what goes into the state: the data that was sent, and the text where it has a place."""
+        """Return the flow's inputs: the data, and the text in its field."""
         inputs = dict(ctx.data) if isinstance(ctx.data, dict) else {}
-        inputs.pop("id", None)  # or a caller would have the state of another
+        inputs.pop("id", None)  # or a caller could load the state of another
         text = prompt(part for part in ctx.message.parts if part.data is msgspec.UNSET or not inputs)
         if text:
             inputs.setdefault(self._inputs_key or _text_field(flow.state, inputs), text)
@@ -229,10 +229,13 @@ class FlowAgent:
 
 
 class FlowKickoff:
-    """One kickoff of a flow, in a thread and a loop of its own: methods may block, and the flow waits in its loop."""
+    """One kickoff of a flow in its own thread and event loop.
+
+    Methods may block, and the flow waits in its loop.
+    """
 
     def __init__(self, ctx: Context, flow: Any, answers: dict[str, str]) -> None:
-        """Answer what it asks with `answers`, by place."""
+        """Answer the flow's questions with `answers`, by place."""
         self._ctx = ctx
         self._flow = flow
         self._answers = answers
@@ -246,7 +249,7 @@ class FlowKickoff:
         object.__setattr__(flow, "_request_human_feedback", self._feedback)  # which would read the server's terminal
 
     async def done(self, inputs: dict[str, Any], files: dict[str, Any]) -> Any:
-        """Run the flow, and return what it gave."""
+        """Run the flow, and return its output."""
         try:
             output = await run_in_thread(lambda: asyncio.run(self._kickoff(inputs, files)))
         finally:
@@ -272,7 +275,7 @@ class FlowKickoff:
             self._cancel = None
 
     def request_input(self, message: str, flow: Any, metadata: dict[str, Any] | None = None) -> str:
-        """Answer what a method asks (`ask`), or end the kickoff with the question."""
+        """Return the answer to a method's question (`ask`), or end the kickoff with the question."""
         return self._asked(PLACE.get() or "flow", message)
 
     def _feedback(self, message: str, output: Any, method_name: str = "", **_: Any) -> str:
@@ -286,10 +289,10 @@ class FlowKickoff:
             raise FlowInputNeeded(FlowQuestion(place, text))
         return self._answers[place]
 
-    # --- in the run's loop ---
+    # --- in the execution's loop ---
 
     async def _count(self) -> None:
-        """Count what the models have used since the last time."""
+        """Report the tokens used since the last report."""
         used = self._flow.usage_metrics
         now = (used.prompt_tokens, used.completion_tokens)
         before, self._used = self._used, now
@@ -297,22 +300,22 @@ class FlowKickoff:
             await self._ctx.usage(input_tokens=now[0] - before[0], output_tokens=now[1] - before[1])
 
 
-# --- what goes in and out ---------------------------------------------------------------------------------------------
+# --- input and output -------------------------------------------------------------------------------------------------
 
 
 def new_flow(thing: Any) -> Any:
-    """Return a flow of its own for each run: a flow is its state."""
+    """Return a new flow for each execution, since a flow is its state."""
     if inspect.isclass(thing):
         return thing()
     given = {name: getattr(thing, name) for name in thing.model_fields_set - RUN_FIELDS}
     kind = type(thing)
-    if kind.__module__ == "crewai.flow.flow":  # it is made of a declaration, which is no class
+    if kind.__module__ == "crewai.flow.flow":  # it is made from a declaration, not a class
         return kind.model_validate(given, context={"flow_definition": thing._definition})
     return kind(**given)
 
 
 def _text_field(state: Any, inputs: dict[str, Any]) -> str:
-    """Return where a text goes: a state with fields has one for it, if only one is left."""
+    """Return the field for the text: `input`, or the only text field that is left."""
     fields = getattr(type(state), "model_fields", None)
     if fields is None or TEXT_KEY in fields:
         return TEXT_KEY
@@ -329,8 +332,8 @@ def _answer(said: IncomingMessage) -> str:
 
 
 async def _give(ctx: Context, output: Any) -> None:
-    """Say what a flow gave, which may be what a crew of its gave."""
-    if isinstance(output, BaseException):  # which flows return, and do not raise
+    """Write a flow's output, which may be the output of a crew."""
+    if isinstance(output, BaseException):  # which flows return instead of raising
         raise Failed("The flow waits for the feedback of somebody whom only it knows")
     if hasattr(output, "json_dict") and hasattr(output, "raw"):
         data = output.json_dict if output.pydantic is None else output.pydantic

@@ -1,7 +1,7 @@
 """Threads of CrewAI, and calls from there into the execution's event loop.
 
-A thread cannot be stopped from outside: one whose execution is over ends before its next call of a model or tool, and
-what it reports meanwhile is refused.
+A thread cannot be stopped from outside. After its execution has ended, its next call of a model or tool raises, and its
+reports are refused.
 """
 
 import asyncio
@@ -20,29 +20,29 @@ T = TypeVar("T")
 
 
 class ExecutionOver(BaseException):
-    """The run is over. It is no `Exception`: crews try again after those."""
+    """The execution has ended. It is not an `Exception`, because crews retry those."""
 
 
 class LoopBridge:
-    """The way from a thread to the loop of its run: what is said over it is waited for."""
+    """A bridge from a thread to its execution's event loop; the thread waits for each call."""
 
     def __init__(self, ctx: Context) -> None:
-        """Lead to the loop that runs."""
+        """Bridge to the running event loop."""
         self.is_over = False
         self._ctx = ctx
         self._loop = asyncio.get_running_loop()
 
     def check(self) -> None:
-        """End the thread if its run is over."""
+        """Raise `ExecutionOver` if the execution has ended."""
         if self.is_over or self._ctx.cancelled:
             raise ExecutionOver
 
     def do(self, doing: Coroutine[Any, Any, T]) -> T:
-        """Do something in the run's loop, and wait for it."""
+        """Run a coroutine in the execution's loop, and wait for its result."""
         return asyncio.run_coroutine_threadsafe(self._checked(doing), self._loop).result()
 
     async def done(self, doing: Coroutine[Any, Any, T]) -> T:
-        """Do the same from a loop of the thread's own, which goes on meanwhile."""
+        """Run a coroutine in the execution's loop, and await it in the thread's own loop."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._checked(doing), self._loop))
 
     async def _checked(self, doing: Coroutine[Any, Any, T]) -> T:
@@ -54,7 +54,7 @@ class LoopBridge:
         return await doing
 
     def hooks(self, count: Callable[[], Coroutine[Any, Any, None]]) -> AbstractContextManager[Any]:
-        """Return what lets calls of models and tools end with the run, and counts what they used."""
+        """Return hooks that end calls of models and tools with the execution, and count their usage."""
         from crewai.hooks.dispatch import InterceptionPoint, scoped_hooks
 
         check = [lambda _context: self.check()]
@@ -68,12 +68,12 @@ class LoopBridge:
 
 
 async def run_in_thread(do: Callable[[], T]) -> T:
-    """Do something in a thread of its own, which nobody waits for when the program ends."""
+    """Run a function in its own daemon thread, which does not delay the program's exit."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
     def finish(result: T | None, error: BaseException | None) -> None:
-        if done.done():  # nobody waits any more
+        if done.done():  # the coroutine no longer waits
             if error is not None and not isinstance(error, ExecutionOver | asyncio.CancelledError):
                 log.info("crew ended after its run", exc_info=error)
             return
@@ -86,9 +86,9 @@ async def run_in_thread(do: Callable[[], T]) -> T:
         result, error = None, None
         try:
             result = do()
-        except BaseException as raised:  # handed to whoever waits
+        except BaseException as raised:  # raised in the coroutine that waits
             error = raised
-        with suppress(RuntimeError):  # the loop is gone, and so is whoever waited
+        with suppress(RuntimeError):  # the loop is gone, and so is the coroutine
             loop.call_soon_threadsafe(finish, result, error)
 
     threading.Thread(target=copy_context().run, args=(work,), name="crew", daemon=True).start()

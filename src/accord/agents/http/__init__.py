@@ -1,8 +1,8 @@
 """Flows behind a webhook, such as n8n's, as agents.
 
-A message of the caller is posted, and the flow's answer is the agent's. A flow may ask the caller something, take and
-return files. A flow that takes long acknowledges the message and reports to an address of its task
-(`remote.flow_reports`); such a task is suspended meanwhile.
+The caller's message is posted, and the flow's answer is the agent's. A flow may ask the caller a question, and accept
+and return files. A long flow acknowledges the message and reports to a webhook endpoint of its task
+(`remote.flow_reports`). Such a task is suspended meanwhile.
 """
 
 import logging
@@ -33,7 +33,7 @@ USAGE = {
     "output_tokens": ("outputTokens", "output_tokens", "completion_tokens", "completionTokens"),
     "cost": ("cost",),
 }
-"""What a flow has used, and what it may call that."""
+"""Fields of usage, with the names that flows use for them."""
 
 SPOKEN, ANY = (TEXT, agent_types.JSON), "*/*"
 
@@ -41,14 +41,16 @@ log = logging.getLogger("accord.http")
 
 
 class HttpAgent:
-    """A flow that answers."""
+    """A flow that answers in its response."""
 
     crash = Crash.FAIL
-    """Nobody knows whether a flow that was posted to may be posted to again; `on_crash` says so for one that tells by
-    its Idempotency-Key that it has a message already."""
+    """A flow may not be safe to post to twice.
+
+    `on_crash` states otherwise for flows that detect duplicates by their Idempotency-Key.
+    """
 
     def __init__(self, given: Given) -> None:
-        """Serve the flow of the options."""
+        """Serve the flow in the options."""
         self.options: HttpOptions = given.options
         payload.check_template(self.options.payload_template)
         spec = self.options.input_mapper
@@ -59,14 +61,14 @@ class HttpAgent:
         self.profile = replace(own, timeout=self.options.task_timeout)
 
     async def start(self, node: Node) -> None:
-        """Begin; connections are made when they are needed."""
+        """Do nothing; connections are opened on demand."""
 
     async def stop(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         await self._flow.close()
 
     async def run(self, ctx: Context) -> None:
-        """Post what was said; if the flow asks something, post the answer, until it is done."""
+        """Post the message, and then each answer to the flow's questions until it is done."""
         said, number = ctx.message, 1
         while True:
             question = ctx.kept(f"asked:{number}")
@@ -79,9 +81,9 @@ class HttpAgent:
             number += 1
 
     async def _turn(self, ctx: Context, said: Message, number: int) -> str | None:
-        """Post one message and say what is answered; return what the flow asks, if it does."""
+        """Post one message, write the flow's answer, and return its question or None."""
         body = self.body(ctx, said)
-        await ctx.flush()  # whoever follows the task sees that it works
+        await ctx.flush()  # subscribers see that the task works
         async with self._flow.post(body, PostedMessage(ctx.task_id, number)) as answer:
             question = await self._say(ctx, answer)
         if question is None:
@@ -103,7 +105,7 @@ class HttpAgent:
         return None
 
     def body(self, ctx: Context, said: Message, callback_url: str | None = None) -> RequestBody:
-        """Return a message as the flow is sent it."""
+        """Return the request body for a message."""
         self._check(said.parts)
         told = FlowMessage(
             parts=said.parts,
@@ -126,7 +128,7 @@ class HttpAgent:
 
 
 def reported_usage(usage: Any) -> dict[str, Any]:
-    """Return what a flow says that it has used, as it is counted here; what is no number is not counted."""
+    """Return a flow's reported usage in our names; values that are not valid numbers are left out."""
     found: dict[str, Any] = {}
     for name, spellings in USAGE.items():
         value = next((usage[one] for one in spellings if isinstance(usage.get(one), int | float)), None)
@@ -138,21 +140,21 @@ def reported_usage(usage: Any) -> dict[str, Any]:
 
 
 ATTEMPTS = 20
-"""How often a run may be lost: it posts nothing twice, so that beginning again does no harm."""
+"""Maximum number of lost executions. A restart is harmless, because nothing is posted twice."""
 
 NO_ADDRESS = "This server has no address that a flow may call back: set receiver.url, or callback_url"
 
 RETRY = "retry"
-"""What a task is told whose user wants it tried again."""
+"""Signal of a user to post the last message again."""
 
 
 class CallbackAgent(HttpAgent):
-    """A flow that calls back."""
+    """A flow that reports later, over a callback."""
 
     crash = Crash.RESUME
 
     def __init__(self, given: Given) -> None:
-        """Serve the flow of the options."""
+        """Serve the flow in the options."""
         super().__init__(given)
         if self.options.callback_url is not None and not urls.is_http_url(self.options.callback_url):
             raise ValueError("callback_url: The address of this server begins with http:// or https://, and has a host")
@@ -161,13 +163,13 @@ class CallbackAgent(HttpAgent):
         self._remotes: RemoteTasks | None = None
         self._address: str | None = None
 
-    # --- as whoever composes a node knows it ------------------------------------------------------------------------
+    # --- for the composition of a node ------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Begin; a flow says nothing about itself."""
+        """Do nothing; a flow has no card."""
 
     async def join(self, remotes: RemoteTasks, webhook: str | None = None) -> None:
-        """Begin to work, with the links of a node's store; `webhook` is where agents elsewhere report."""
+        """Start, with the remote links of a node's store; `webhook` is the node's URL for reports."""
         self._remotes = remotes
         self._address = self.options.callback_url or flow_report_url(webhook)
         if self._address is None:
@@ -178,20 +180,20 @@ class CallbackAgent(HttpAgent):
             log.warning("flow is told to call back to %s, which is this machine", self._address.partition(PATH)[0])
 
     async def leave(self) -> None:
-        """Stop; whoever goes on finds what there is to do in the store."""
+        """Stop; the next node finds the pending work in the store."""
         self._remotes = None
 
-    # --- one run ----------------------------------------------------------------------------------------------------
+    # --- one execution ----------------------------------------------------------------------------------------------
 
     async def run(self, ctx: Context) -> None:
-        """Post what the flow was not told yet, and wait; the task ends by a report, never by returning from here."""
+        """Post unsent messages and suspend. A report ends the task; this method never returns normally."""
         if self._remotes is None:
             raise RuntimeError("A flow that calls back is run by a host that it has joined")
-        await ctx.usage(key="elsewhere")  # nothing yet: its budget is known to whoever hears what it uses
+        await ctx.usage(key="elsewhere")  # nothing yet: the endpoint that receives reports accounts for usage
         await CallbackExecution(self, ctx, self._remotes).go_on()
 
     async def tell(self, ctx: Context, said: Message, number: int, token: str) -> None:
-        """Post a message, for whose reports there is a token; raises Failed, which is InDoubt if it may be there."""
+        """Post a message with a token for its reports; raises Failed, or DeliveryUnknown if it may have arrived."""
         if self._address is None:
             raise Failed(NO_ADDRESS)
         body = self.body(ctx, said, f"{self._address}?token={token}")
@@ -199,17 +201,17 @@ class CallbackAgent(HttpAgent):
 
     @property
     def sla_seconds(self) -> float:
-        """How long the flow may report nothing."""
+        """Maximum time without a report from the flow, in seconds."""
         return self.options.sla_seconds
 
     @property
     def repeats(self) -> bool:
-        """Whether a message may be posted again of which nobody knows whether it was."""
+        """Whether a message of unknown delivery may be posted again."""
         return self.profile.crash is Crash.RESTART
 
 
 class CallbackExecution:
-    """One run of a task that a flow does; nothing is remembered here but in its link."""
+    """One execution of a task by a callback flow; its state is only in the link."""
 
     def __init__(self, agent: CallbackAgent, ctx: Context, remotes: RemoteTasks) -> None:
         self._agent = agent
@@ -217,7 +219,7 @@ class CallbackExecution:
         self._remotes = remotes
 
     async def go_on(self) -> NoReturn:
-        """Do what there is to do, and wait."""
+        """Handle the state of the link until the task is suspended."""
         while True:
             link, state = await self._look()
             if state in lifecycle.TERMINAL:
@@ -242,7 +244,7 @@ class CallbackExecution:
         return blank, ctx.task.status.state
 
     async def _say(self, link: RemoteLink, said: Message) -> None:
-        """Post a message, unless an earlier run may have done so; then only what the flow reports can tell."""
+        """Post a message. If an earlier execution may have posted it, wait for the flow's report instead."""
         ctx, number = self._ctx, link.sent + 1
         attempt = f"posted:{number}:{link.tries}"
         is_new = ctx.kept(attempt) is None
@@ -260,13 +262,16 @@ class CallbackExecution:
         await self._said(number)
 
     async def _said(self, number: int) -> None:
-        """Note that a message was said, whatever was reported meanwhile; the same question may now be asked again."""
+        """Record that a message was sent, and retry if a report changed the link.
+
+        The same question may then be asked again.
+        """
         while (link := (await self._look())[0]).sent < number:
             said = replace(link, sent=number, mark=None, heard_at=self._remotes.now_ms())
             await self._note(said)
 
     async def _asked(self, link: RemoteLink) -> None:
-        """Post the last message again if a person wants that; a flow cannot be asked for anything else."""
+        """Post the last message again if a person asks for it; a flow has no other query."""
         if self._ctx.handed_in(poll_signal(link.asks)) != RETRY:
             await self._note(replace(link, looked=link.asks))
             return
@@ -275,7 +280,7 @@ class CallbackExecution:
         await self._note(again)
 
     async def _note(self, link: RemoteLink) -> None:
-        """Write a link; if somebody was faster, the next look shows what there is to do."""
+        """Write a link. If it changed meanwhile, the next look shows the present state."""
         await patiently(lambda: self._remotes.note(self._ctx.tenant, link))
 
     async def _rest(self, link: RemoteLink, seconds: float | None = None) -> None:
@@ -292,7 +297,7 @@ class CallbackExecution:
 
 
 def make(given: Given) -> Agent:
-    """Make an agent as its options say."""
+    """Make an agent from its options."""
     return CallbackAgent(given) if given.options.mode == "callback" else HttpAgent(given)
 
 

@@ -1,7 +1,8 @@
 """Options of HTTP agents, and the body of their requests.
 
-Names, defaults and the order of precedence are those of a2a-adapter's n8n adapter, so that its settings can be reused:
-a mapper decides alone, then a text that is a JSON object if that is wanted, else the text goes into one field.
+Names, defaults and precedence are those of a2a-adapter's n8n adapter, so that its settings can be reused. A mapper
+overrides everything else. Next comes a text that is a JSON object, if `parse_json_input` is set. Otherwise the text is
+put into one field.
 """
 
 import base64
@@ -22,16 +23,16 @@ from accord.protocol import urls
 
 
 class HttpOptions(Options, frozen=True, kw_only=True):
-    """A flow: where it is, how it is told what a caller says, and how it answers.
+    """A flow: its URL, its requests and its way of answering.
 
-    With the mode `callback` it only acknowledges, and reports to the `callbackUrl` that it is given; its task waits
-    without holding anything. `timeout` is for one answer of the flow, or in a stream for its next word; `task_timeout`
-    for the whole task.
+    In the mode `callback`, the flow only acknowledges a message and reports to its `callbackUrl`; the task is suspended
+    meanwhile. `timeout` limits one answer of the flow, or the time between two pieces of a stream. `task_timeout`
+    limits the whole task.
     """
 
     url: str | None = None
     webhook_url: str | None = None
-    """Another name for `url`."""
+    """Alias of `url`."""
 
     mode: Literal["answer", "callback"] = "answer"
     timeout: Seconds | None = 30.0
@@ -46,8 +47,10 @@ class HttpOptions(Options, frozen=True, kw_only=True):
     default_inputs: dict[str, Any] = field(default_factory=dict)
     input_mapper: str | None = None
     parse_json_input: bool = False
-    """Off, unlike there: a caller's text that happens to be JSON must not become the flow's input unless that is
-    wanted."""
+    """Use a text that is a JSON object as the flow's input. Off by default, unlike in a2a-adapter.
+
+    A caller's text that happens to be JSON must not become the flow's input unless the operator allows it.
+    """
 
     multimodal_mode: bool = False
     file_field: str = "files"
@@ -56,14 +59,14 @@ class HttpOptions(Options, frozen=True, kw_only=True):
 
     callback_field: str = "callbackUrl"
     callback_url: str | None = None
-    """Where the flow reaches this server's `/api/callbacks`, where that is not the server's own address."""
+    """URL where the flow reaches this server's `/api/callbacks`, if it differs from the server's own address."""
 
     sla_seconds: Annotated[float, Meta(gt=0)] = 1800.0
-    """How long a flow may report nothing before its task is given up as unknown: as for agents elsewhere."""
+    """Maximum time without a report before the task is given up as unknown, in seconds, as for remote agents."""
 
     @property
     def address(self) -> str:
-        """Where the flow is."""
+        """URL of the flow."""
         if bool(self.url) == bool(self.webhook_url):
             raise ValueError("url: An HTTP agent needs the address of its webhook, as url or as webhook_url")
         address = self.url or self.webhook_url or ""
@@ -78,14 +81,14 @@ class HttpOptions(Options, frozen=True, kw_only=True):
 PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z]+)\s*\}\}")
 
 NAMES = frozenset({"text", "message", "data", "files", "images", "contextId", "taskId", "messageId", "callbackUrl"})
-"""What a template may have in double braces; `text` and `message` are the same."""
+"""Names that a template may have in double braces; `text` and `message` are the same."""
 
 Mapper = Callable[[str, str | None], Mapping[str, Any]]
-"""Makes the payload from a caller's text and the id of the conversation."""
+"""Makes the payload from a caller's text and the conversation's id."""
 
 
 class FlowMessage(Struct, frozen=True, kw_only=True):
-    """What a caller said, and where."""
+    """A caller's message with the ids of its conversation and task."""
 
     parts: tuple[Part, ...]
     context_id: str
@@ -95,31 +98,31 @@ class FlowMessage(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Its text."""
+        """Text of the message."""
         return text_of(self.parts)
 
     @property
     def data(self) -> Any:
-        """Its first data, or None."""
+        """First data of the message, or None."""
         return next((part.data for part in self.parts if part.data is not UNSET), None)
 
 
 class RequestBody(Struct, frozen=True):
-    """A request's body and what it is."""
+    """A request's body and its media type."""
 
     content: bytes
     media_type: str
 
 
 def check_template(template: Any) -> None:
-    """Refuse a template with a placeholder that means nothing."""
+    """Raise ValueError for a template with an unknown placeholder."""
     unknown = sorted({name for name in _placeholders(template) if name not in NAMES})
     if unknown:
         raise ValueError(f"payload_template: There is no {{{{{unknown[0]}}}}}; there are {', '.join(sorted(NAMES))}")
 
 
 def build_body(options: HttpOptions, said: FlowMessage, mapper: Mapper | None = None) -> RequestBody:
-    """Return what is sent: JSON, or a form with files as they are where those are not to be base64."""
+    """Return the body: JSON, or a multipart form if files are not sent as base64."""
     payload = _payload(options, said, mapper)
     if file_parts(said.parts) and options.multimodal_mode and not options.encode_files_base64:
         return _form(payload, _grouped(options, said.parts))
@@ -147,7 +150,7 @@ def _payload(options: HttpOptions, said: FlowMessage, mapper: Mapper | None) -> 
 
 
 def _add_message(made: dict[str, Any], options: HttpOptions, said: FlowMessage) -> None:
-    """Put the text into its field, the data beside it, and say which conversation it is, unless a template does."""
+    """Add the text, the data and the conversation's id, unless a template contains them."""
     used = set(_placeholders(options.payload_template))
     if not used & {"text", "message"}:
         made[options.message_field] = said.text
@@ -175,7 +178,7 @@ def _values(options: HttpOptions, said: FlowMessage) -> dict[str, Any]:
 
 
 def _grouped(options: HttpOptions, parts: Iterable[Part]) -> dict[str, list[Part]]:
-    """Return files by the field that they go into."""
+    """Return files by the name of their field."""
     found: dict[str, list[Part]] = {}
     for part in file_parts(parts):
         found.setdefault(options.image_field if media_kind(part) == "image" else options.file_field, []).append(part)
@@ -183,7 +186,7 @@ def _grouped(options: HttpOptions, parts: Iterable[Part]) -> dict[str, list[Part
 
 
 def _file(part: Part) -> dict[str, Any]:
-    """Return a file as a flow is told of it; one that is only linked to is the flow's to fetch."""
+    """Return a file as JSON; a link is passed on for the flow to fetch."""
     about = {"name": part.filename or "file", "mime_type": part.media_type or OCTETS}
     if part.url is not None:
         return about | {"uri": part.url}
@@ -191,7 +194,7 @@ def _file(part: Part) -> dict[str, Any]:
 
 
 def _parsed(text: str) -> dict[str, Any] | None:
-    """Return the JSON object that a text is, if it is one."""
+    """Return a text as a JSON object, or None."""
     if not text.lstrip().startswith("{"):
         return None
     try:
@@ -215,11 +218,11 @@ def _placeholders(template: Any) -> Iterable[str]:
 
 
 def _filled(template: Any, values: Mapping[str, Any]) -> Any:
-    """Return a template with its placeholders filled in; what was filled in is not looked at again."""
+    """Return a template with its placeholders replaced; replacements are not expanded again."""
     if isinstance(template, str):
         whole = PLACEHOLDER.fullmatch(template)
         if whole is not None:
-            return values[whole[1]]  # as what it is, and not as its text
+            return values[whole[1]]  # as a JSON value, not as text
         return PLACEHOLDER.sub(lambda found: _written(values[found[1]]), template)
     if isinstance(template, Mapping):
         return {name: _filled(value, values) for name, value in template.items()}
@@ -238,7 +241,7 @@ def _written(value: Any) -> str:
 
 
 def _form(payload: Mapping[str, Any], files: Mapping[str, list[Part]]) -> RequestBody:
-    """Return a form (RFC 7578): a field for each key of the payload, and the files as they are."""
+    """Return a multipart form (RFC 7578): a field for each key of the payload, and the files unencoded."""
     boundary = uuid4().hex
     pieces: list[bytes] = []
     for name, value in payload.items():
@@ -263,7 +266,7 @@ def _head(boundary: str, name: str, filename: str | None = None, media_type: str
 
 
 def _quoted(text: str) -> str:
-    """Return a name as browsers write it (WHATWG HTML, multipart/form-data encoding)."""
+    """Return a name as browsers encode it (WHATWG HTML, multipart/form-data encoding)."""
     return text.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
 
 

@@ -1,8 +1,8 @@
 """Responses of a flow: JSON, events, text or a file.
 
-Each reader takes pieces of bytes, wherever they were cut, and returns what they complete. A JSON value holds text,
-files, other data, a question or a failure, whether it is a whole answer, one event of a stream or a list of n8n's
-items.
+Each reader takes chunks of bytes, split at any place, and returns the responses that they complete. A JSON value
+contains text, files, other data, a question or a failure. It may be a whole answer, one event of a stream or a list of
+n8n's items.
 """
 
 import base64
@@ -20,25 +20,28 @@ from accord.model import Part
 from accord.protocol.sse import Decoder, Frame
 
 TEXTS = ("output", "result", "message", "text", "response", "content")
-"""Where flows have their text, in this order."""
+"""Keys of a flow's text, in order of precedence."""
 
 REASONS = ("error", "message", "detail", "reason", "text", "output")
-"""Where they say what went wrong."""
+"""Keys of a flow's error message."""
 
 SILENT_EVENTS = frozenset({"begin", "start", "end", "done", "ping"})
-"""Types of events that say nothing but that a stream begins, lives or ends; n8n's are begin, item, end and error."""
+"""Types of events without content, which only start, keep alive or end a stream.
+
+n8n's are begin, item, end and error.
+"""
 
 MAX_DEPTH = 4
-"""How deep a text may be wrapped: n8n's items in a list, in `json`, in `output`, is three."""
+"""Maximum depth of a wrapped text; n8n's items in a list, in `json`, in `output`, have three levels."""
 
 MAX_REASON = 300
-"""Characters of a reason that callers are shown."""
+"""Maximum length of a reason for callers, in characters."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
 class FlowResponse(Struct, frozen=True, kw_only=True):
-    """What a value says. At most one of `question`, `failure` and `progress` is there."""
+    """The content of a value; at most one of `question`, `failure` and `progress` is set."""
 
     parts: tuple[Part, ...] = ()
     question: str | None = None
@@ -48,7 +51,7 @@ class FlowResponse(Struct, frozen=True, kw_only=True):
 
 
 def parse_response(value: Any) -> FlowResponse:
-    """Return what a whole answer says; what is beside the text is not lost."""
+    """Return the content of a whole answer; members beside the text become data."""
     value = unwrap_items(value)
     if not isinstance(value, dict):
         return FlowResponse(parts=_plain(value))
@@ -74,7 +77,7 @@ def parse_response(value: Any) -> FlowResponse:
 
 
 def parse_event(value: Any) -> FlowResponse:
-    """Return what one event of a stream says: a piece of the text, mostly."""
+    """Return the content of one event of a stream, usually a piece of the text."""
     value = unwrap_items(value)
     if not isinstance(value, dict):
         return FlowResponse(parts=_plain(value))
@@ -98,7 +101,7 @@ def parse_event(value: Any) -> FlowResponse:
 
 
 def failure_reason(value: Any) -> str | None:
-    """Return what a value says went wrong, in one line that a caller may see."""
+    """Return a value's error message in one line that callers may see, or None."""
     value = unwrap_items(value)
     if isinstance(value, str):
         return one_line(value) or None
@@ -112,13 +115,13 @@ def failure_reason(value: Any) -> str | None:
 
 
 def one_line(text: str) -> str:
-    """Return the first line of a text, of which a caller is shown a bounded part: traces begin below it."""
+    """Return the first line of a text, shortened; stack traces start below it."""
     lines = text.strip().splitlines()
     return _CONTROL.sub(" ", lines[0]).strip()[:MAX_REASON] if lines else ""
 
 
 def unwrap_items(value: Any) -> Any:
-    """Return what is inside of a list of one, and of n8n's items, whose value is their `json`."""
+    """Return the content of a single-item list or an n8n item (its `json`)."""
     for _ in range(MAX_DEPTH):
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
@@ -132,7 +135,7 @@ def unwrap_items(value: Any) -> Any:
 
 
 def file_list(value: Any) -> tuple[Part, ...]:
-    """Return files that a flow gives as JSON; what is no list of them is none."""
+    """Return the files in a JSON list; a list with any other entry contains no files."""
     found = tuple(_file_part(entry) for entry in value) if isinstance(value, list) else ()
     return tuple(part for part in found if part is not None) if all(found) else ()
 
@@ -153,7 +156,7 @@ def _file_part(entry: Any) -> Part | None:
 
 
 def _find_text(value: Mapping[str, Any], depth: int = 0) -> tuple[str | None, str | None]:
-    """Return the text of an object and the key that it is under."""
+    """Return the text of an object and its key."""
     for name in TEXTS:
         found = unwrap_items(value.get(name))
         if isinstance(found, str):
@@ -181,21 +184,21 @@ _FILENAME = re.compile(r"filename\*?=(?:UTF-8'[^']*')?\"?([^\";]+)", re.IGNORECA
 
 
 class UnreadableResponse(Exception):
-    """An answer is not what it says to be."""
+    """A response does not match its media type."""
 
 
 class ResponseReader(Protocol):
-    """Makes sense of one answer."""
+    """Parser for one response."""
 
     def feed(self, piece: bytes) -> Iterable[FlowResponse]:
-        """Return what some bytes complete."""
+        """Return the responses that a chunk completes."""
 
     def end(self) -> Iterable[FlowResponse]:
-        """Return what is left when nothing more comes."""
+        """Return the remaining responses at the end of the stream."""
 
 
 def response_reader(media_type: str, disposition: str = "") -> ResponseReader:
-    """Return what reads an answer of a media type."""
+    """Return the reader for a media type."""
     kind = media_type.partition(";")[0].strip().lower()
     if kind == "text/event-stream":
         return _EventReader()
@@ -211,7 +214,7 @@ def response_reader(media_type: str, disposition: str = "") -> ResponseReader:
 
 
 class _JsonReader:
-    """One value; or several lines, as n8n streams: it calls them application/json as well."""
+    """One value, or several lines, which n8n streams as application/json as well."""
 
     def __init__(self) -> None:
         self._held = bytearray()
@@ -230,7 +233,7 @@ class _JsonReader:
             yield from self._lines.feed(bytes(self._held))
 
     def _has_lines(self) -> bool:
-        """Whether something follows after a line that is an object by itself."""
+        """Whether more text follows a first line that is a whole object."""
         if self._first_ends is None:
             at = self._held.find(b"\n", self._looked)
             self._looked = len(self._held)
@@ -251,7 +254,7 @@ class _JsonReader:
 
 
 class _JsonLinesReader:
-    """A value in each line."""
+    """A JSON value in each line."""
 
     def __init__(self) -> None:
         self._held = bytearray()
@@ -278,7 +281,7 @@ class _JsonLinesReader:
 
 
 class _EventReader:
-    """Server-sent events; their data is JSON, or text as it is."""
+    """Server-sent events, whose data is JSON or plain text."""
 
     def __init__(self) -> None:
         self._decoder = Decoder()
@@ -288,7 +291,7 @@ class _EventReader:
             yield from _event(frame)
 
     def end(self) -> Iterable[FlowResponse]:
-        yield from self.feed(b"\n\n")  # many a flow forgets the blank line after its last event
+        yield from self.feed(b"\n\n")  # many flows omit the blank line after their last event
 
 
 def _event(frame: Frame) -> Iterable[FlowResponse]:
@@ -303,7 +306,7 @@ def _event(frame: Frame) -> Iterable[FlowResponse]:
 
 
 class _TextReader:
-    """Text, as it comes."""
+    """Text, streamed."""
 
     def __init__(self, charset: str = "utf-8") -> None:
         self._decoder = codecs.getincrementaldecoder(charset)("replace")
@@ -334,7 +337,7 @@ class _FileReader:
 
 
 class _UntypedReader:
-    """An answer that does not say what it is: JSON if it is that, else text if it is that, else a file."""
+    """A response without a media type: JSON if it parses, else text if it decodes, else a file."""
 
     def __init__(self) -> None:
         self._held = bytearray()
@@ -357,7 +360,7 @@ class _UntypedReader:
 
 
 def _value(text: bytes) -> Any:
-    """Return the JSON value that some bytes are, or NODEFAULT if they are none."""
+    """Return the JSON value of some bytes, or NODEFAULT if they are not JSON."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,6 +1,6 @@
 """Webhook of a flow: post a message, read the answer.
 
-It knows webhooks, and of tasks only what the log is to contain.
+It has no access to tasks; their ids are for the log and the Idempotency-Key.
 """
 
 import asyncio
@@ -23,25 +23,25 @@ from accord.outbound import Policy
 from accord.protocol.sse import FrameTooLarge
 
 IDEMPOTENCY = "Idempotency-Key"
-"""The header that is the same whenever a message is posted again, so that a flow can tell that it has it already."""
+"""Header that is the same in every retry of a message, so that a flow can detect duplicates."""
 
 ACCEPT = "application/json, text/event-stream, application/x-ndjson, text/plain;q=0.9, */*;q=0.5"
 
 CONNECT_SECONDS = 10.0
-"""How long a connection may take to be made: who is there takes it within one or two."""
+"""Maximum time to connect, in seconds. A reachable server accepts within one or two."""
 
 MAX_ERROR_BYTES = 16 * 1024
-"""How much of an error's body is read."""
+"""Maximum number of bytes read from an error's body."""
 
 log = logging.getLogger("accord.http")
 
 
 class DeliveryUnknown(Failed):
-    """Nobody knows whether a flow has got the message: it was sent, and there is no answer."""
+    """It is unknown whether a flow received the message: it was sent, and there was no response."""
 
 
 class WebhookAddress(Struct, frozen=True):
-    """Where a flow is, as it may be shown: without what is behind a question mark, which may be a secret."""
+    """URL of a flow, shown without its query, which may contain a secret."""
 
     url: str
 
@@ -50,39 +50,39 @@ class WebhookAddress(Struct, frozen=True):
 
 
 class PostedMessage(Struct, frozen=True):
-    """Which message of a task it is."""
+    """A message of a task, by its number."""
 
     task_id: str
     number: int
 
     @property
     def key(self) -> str:
-        """What is the same whenever this message is posted."""
+        """Idempotency key of this message."""
         return f"{self.task_id}-{self.number}"
 
 
 class FlowWebhook:
-    """A webhook."""
+    """The webhook of one flow."""
 
     def __init__(self, options: HttpOptions) -> None:
-        """Post to the address of the options; nothing is opened before the first message."""
+        """Post to the URL of the options; the first message opens the connection."""
         self._options = options
         self._target = WebhookAddress(options.address)
         self._transport: HttpTransport | None = None
 
     def _connections(self) -> HttpTransport:
-        # The operator names the flow, and it may well be next door.
+        # The operator names the flow, which may be on a private network.
         return transports.choose(
             "aiohttp",
             policy=Policy(allow_private=True),
             max_bytes=self._options.max_bytes,
-            # Less than for an answer: who cannot be connected to has not got the message.
+            # Less than for an answer: without a connection the flow has not received the message.
             connect_seconds=min(CONNECT_SECONDS, (self._options.timeout or math.inf) / 2),
             silent_seconds=self._options.timeout or 0.0,
         )
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         if self._transport is not None:
             await self._transport.close()
             self._transport = None
@@ -90,11 +90,11 @@ class FlowWebhook:
     def post(
         self, body: RequestBody, posting: PostedMessage
     ) -> AbstractAsyncContextManager[AsyncIterator[FlowResponse]]:
-        """Send a message and read what is answered, as it comes; raises Failed with what a caller may know."""
+        """Post a message and yield the responses as they arrive; raises Failed with a message for the caller."""
         return self._posted(body, posting)
 
     async def tell(self, body: RequestBody, posting: PostedMessage) -> None:
-        """Send a message to which only an acknowledgement is expected, whatever that says."""
+        """Post a message and ignore the content of the acknowledgement."""
         opened = await self._accepted(body, posting)
         try:
             await self._beginning(opened, posting)
@@ -124,7 +124,7 @@ class FlowWebhook:
         )
 
     async def _accepted(self, body: RequestBody, posting: PostedMessage) -> OpenReply:
-        """Return an answer that is a success; what certainly was not taken, or went wrong there, is sent again."""
+        """Return a successful response. Retry if the flow could not be reached or failed with a 5xx status."""
         request = self._request(body, posting.key)
         for tries in range(self._options.max_retries + 1):
             is_last = tries == self._options.max_retries
@@ -133,7 +133,7 @@ class FlowWebhook:
             except Unreachable as error:
                 log.warning(
                     "flow not answered", extra=self._about(posting, tries=tries + 1, reason=error.reason)
-                )  # which names addresses that are nobody else's business
+                )  # which contains addresses that callers must not see
                 if error.was_sent:
                     in_time = " in time" if isinstance(error, TimedOut) else ""
                     raise DeliveryUnknown(f"The flow did not answer{in_time}") from error
@@ -158,7 +158,7 @@ class FlowWebhook:
         return {"task_id": posting.task_id, "url": str(self._target), **more}
 
     async def _refusal(self, opened: OpenReply, posting: PostedMessage) -> Failed:
-        """Return what a flow answered instead, in words that a caller may see; the log has more of it."""
+        """Return the flow's error as a failure that callers may see; the log contains the body."""
         body = await self._beginning(opened, posting)
         log.warning("flow refused", extra=self._about(posting, status=opened.status, body=body[:2048]))
         if 300 <= opened.status < 400:
@@ -190,7 +190,7 @@ class FlowWebhook:
             raise Failed(f"The flow's answer cannot be read: {error}") from error
 
     async def _beginning(self, opened: OpenReply, posting: PostedMessage) -> bytes:
-        """Return the first bytes of a body that is not wanted for itself; that it breaks off is of little interest."""
+        """Return the first bytes of a body. A body that breaks off is only logged."""
         found = b""
         try:
             async with aclosing(opened.pieces()) as pieces:  # type: ignore[type-var]  # transports give generators
@@ -204,7 +204,7 @@ class FlowWebhook:
 
 
 def _reason(body: bytes, media_type: str) -> str | None:
-    """Return what an error's body says, if it is JSON or a line of text; pages for browsers say nothing."""
+    """Return the message in an error's body, or None. It is read from JSON or plain text, not from HTML."""
     kind = media_type.partition(";")[0].strip().lower()
     if kind == "text/plain":
         return one_line(body.decode("utf-8", "replace")) or None

@@ -1,6 +1,6 @@
 """LangChain runnables: the agent type and its options.
 
-The framework is imported when an agent is made (`runnable`). Graphs are an agent type of their own.
+The framework is imported when an agent is made (`runnable`). Graphs are a separate agent type.
 """
 
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from accord.agents.agent_types import Count, Given, Kind, Options, is_instance_o
 from accord.engine.agent import Agent
 
 RUNNABLE = "langchain_core.runnables.base:Runnable"
-"""What everything in LangChain is that can be run."""
+"""Base class of everything in LangChain that can be run."""
 
 
 class RunnableOptions(Options, frozen=True, kw_only=True):
-    """What may be said about a runnable."""
+    """Options of a runnable."""
 
     input_key: str | None = None
     output_key: str | None = None
@@ -24,7 +24,7 @@ class RunnableOptions(Options, frozen=True, kw_only=True):
 
 
 def make(given: Given) -> Agent:
-    """Return an agent that runs a runnable."""
+    """Make an agent that runs a runnable."""
     try:
         from accord.agents.langchain.runnable import RunnableAgent
     except ImportError as error:
@@ -33,7 +33,7 @@ def make(given: Given) -> Agent:
 
 
 def recognises(thing: Any) -> bool:
-    """Whether a thing is a runnable."""
+    """Whether an object is a runnable."""
     return is_instance_of(thing, RUNNABLE)
 
 

@@ -1,6 +1,6 @@
 """LangChain messages and A2A parts, and the token usage of model calls.
 
-It knows messages, no graph and no runnable. LangChain is imported here, so modules that must load without it import
+This module has no knowledge of graphs and runnables. It imports LangChain, so modules that must load without it import
 this module lazily.
 """
 
@@ -26,16 +26,16 @@ MEDIA = frozenset({"image", "audio", "video", "file"})
 Content = str | list[str | dict[str, Any]]
 
 
-# --- what a caller says ---------------------------------------------------------------------------------------------
+# --- input of a caller ----------------------------------------------------------------------------------------------
 
 
 def human_message(message: Message) -> HumanMessage:
-    """Return what a caller says; under its id, so that a graph which is told twice keeps it once."""
+    """Return a caller's message under its id, so that a graph that receives it twice stores it once."""
     return HumanMessage(content=message_content(message.parts), id=message.message_id)
 
 
 def langchain_messages(messages: Iterable[Message]) -> list[BaseMessage]:
-    """Return a conversation."""
+    """Return a conversation as LangChain messages."""
     return [
         human_message(said)
         if said.role is Role.USER
@@ -45,14 +45,14 @@ def langchain_messages(messages: Iterable[Message]) -> list[BaseMessage]:
 
 
 def message_content(parts: Iterable[Part]) -> Content:
-    """Return parts as the content of a message: a text, unless there are files that a model does not read as text."""
+    """Return parts as the content of a message: a text, or blocks if there are files that are not text."""
     said = list(parts)
     blocks = [content_block(part) for part in said]
     return prompt(said) if all(block["type"] == "text" for block in blocks) else [*blocks]
 
 
 def content_block(part: Part) -> dict[str, Any]:
-    """Return a part as a block of a message: data and files that are text as text, others as they are."""
+    """Return a part as a block of a message: data and text files as text, other files as files."""
     if part.raw is None and part.url is None:
         return {"type": "text", "text": part.text if part.text is not None else describe_part(part)}
     if readable_text(part) is not None:
@@ -61,7 +61,7 @@ def content_block(part: Part) -> dict[str, Any]:
 
 
 def file_block(part: Part) -> dict[str, Any]:
-    """Return a file as a block of a message, whatever it is."""
+    """Return a file of any type as a block of a message."""
     kind = (part.media_type or "").partition("/")[0]
     sort = "video" if kind == "video" else media_kind(part)
     block: dict[str, Any] = {"type": sort if sort in MEDIA else "file", "mime_type": part.media_type or OCTETS}
@@ -72,7 +72,7 @@ def file_block(part: Part) -> dict[str, Any]:
     return block | ({"extras": {"filename": part.filename}} if part.filename else {})
 
 
-# --- what a framework says ------------------------------------------------------------------------------------------
+# --- output of a framework ------------------------------------------------------------------------------------------
 
 
 def message_files(message: BaseMessage) -> list[Part]:
@@ -81,7 +81,7 @@ def message_files(message: BaseMessage) -> list[Part]:
 
 
 def text_and_parts(value: Any) -> tuple[str | None, list[Part]]:
-    """Return what a value says: its text, if it is or has one, and parts; anything that is neither is data."""
+    """Return a value's text, if it is or has one, and its other parts; values of other types become data."""
     if isinstance(value, list | tuple) and value and all(isinstance(item, BaseMessage) for item in value):
         value = value[-1]
     if isinstance(value, BaseMessage):
@@ -94,7 +94,7 @@ def text_and_parts(value: Any) -> tuple[str | None, list[Part]]:
 
 
 def json_value(value: Any) -> Any:
-    """Return any value as JSON has it; what JSON cannot say is said in words."""
+    """Return any value as JSON; objects that JSON cannot represent become text."""
     return msgspec.to_builtins(value, str_keys=True, enc_hook=_encode_unknown)
 
 
@@ -117,23 +117,26 @@ def _file_part(block: Any) -> Part | None:
     return Part(raw=raw, media_type=kind or OCTETS, filename=name) if raw else None
 
 
-# --- what it costs --------------------------------------------------------------------------------------------------
+# --- usage ----------------------------------------------------------------------------------------------------------
 
 
 class UsageCollector(BaseCallbackHandler):
-    """Collects what each call of a model has used, wherever in a run it is made, until it is counted."""
+    """Collects the usage of each model call in a run until it is reported."""
 
     run_inline = True
-    """Or LangChain would hand each event, every token among them, to a thread, which takes longer than what is done."""
+    """Runs in the event loop.
+
+    Otherwise LangChain passes each event, even each token, to a thread, which takes longer than the handler.
+    """
 
     def __init__(self, ctx: Context) -> None:
-        """Count for the task of `ctx`."""
+        """Report usage to the task of `ctx`."""
         self._ctx = ctx
         self._seen: set[str] = set()
         self._calls: deque[tuple[str, AIMessage, str | None]] = deque()
 
     def on_llm_end(self, response: LLMResult, *, run_id: Any, **about: Any) -> None:
-        """Note a call that is over; it may have been made in a thread."""
+        """Record a finished call; it may have run in a thread."""
         model = (response.llm_output or {}).get("model_name")
         for generations in response.generations:
             for one in generations:
@@ -141,12 +144,12 @@ class UsageCollector(BaseCallbackHandler):
                     self._calls.append((one.message.id or str(run_id), one.message, model))
 
     def note(self, message: AIMessage) -> None:
-        """Note a whole message, which a call that was not seen may have given."""
+        """Record a whole message, whose call may not have been observed."""
         if message.id is not None:
             self._calls.append((message.id, message, None))
 
     async def count(self) -> None:
-        """Count what has come together; raises OverBudget if that is too much."""
+        """Report the collected usage; raises OverBudget if the budget is exceeded."""
         while self._calls:
             key, message, model = self._calls.popleft()
             used, about = message.usage_metadata, message.response_metadata

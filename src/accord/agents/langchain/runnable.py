@@ -1,6 +1,6 @@
 """A LangChain runnable as an agent: input, stream and answer.
 
-It keeps nothing: an execution that is lost starts again, and the conversation is read from its tasks.
+It stores nothing. A lost execution restarts, and the conversation is read from its tasks.
 """
 
 import inspect
@@ -22,16 +22,16 @@ from accord.engine.context import Context, Failed
 from accord.model import Part
 
 ANY = (TEXT, JSON, "*/*")
-"""What a runnable takes: which files make sense to it is its own to say."""
+"""Media types that a runnable accepts; whether it can use a file is up to the runnable."""
 
 NOTHING = object()
 
 
 class RunnableAgent:
-    """A runnable."""
+    """An agent made from a runnable."""
 
     def __init__(self, given: Given) -> None:
-        """Host a runnable."""
+        """Wrap the runnable in `given`."""
         options: RunnableOptions = given.options
         name = (getattr(given.target, "config", None) or {}).get("run_name") or given.target.get_name().lower()
         self.profile = profile(given, crash=Crash.RESTART, name=name, input_modes=ANY)
@@ -41,7 +41,7 @@ class RunnableAgent:
         self._mapper = None if options.input_mapper is None else import_function(options.input_mapper, "input_mapper")
 
     async def run(self, ctx: Context) -> None:
-        """Do the work of one turn. What is no coroutine is run in a thread by LangChain itself."""
+        """Execute one turn. LangChain runs synchronous functions in a thread."""
         usage = UsageCollector(ctx)
         given = await self._input(ctx)
         whole: Any = NOTHING
@@ -69,7 +69,7 @@ class RunnableAgent:
     # --- in -----------------------------------------------------------------------------------------------------------
 
     async def _input(self, ctx: Context) -> Any:
-        """Return what the runnable is given, by what it begins with."""
+        """Return the runnable's input, which depends on its first element."""
         if self._mapper is not None:
             mapped = self._mapper(ctx)
             return await mapped if inspect.isawaitable(mapped) else mapped
@@ -82,7 +82,7 @@ class RunnableAgent:
         return _value(ctx)
 
     async def _variables(self, ctx: Context, template: Any) -> dict[str, Any]:
-        """Return what a prompt is filled with: data by name, else a text in its only place; the conversation too."""
+        """Return the variables of a prompt: data by name, or the text as its only variable, and the conversation."""
         known = (*template.input_variables, *template.optional_variables)
         places = [name for name in template.input_types if name in known]
         names = [name for name in template.input_variables if name not in places]
@@ -106,7 +106,7 @@ class RunnableAgent:
     # --- out ----------------------------------------------------------------------------------------------------------
 
     def _text(self, chunk: Any) -> str:
-        """Return the text that a chunk adds; what has none is said when it is whole."""
+        """Return the text in a chunk. Chunks without text are written when the answer is complete."""
         if self._options.output_key is not None:
             chunk = chunk.get(self._options.output_key) if isinstance(chunk, dict) else None
         if isinstance(chunk, BaseMessage):
@@ -114,7 +114,7 @@ class RunnableAgent:
         return str(chunk) if isinstance(chunk, str) else ""
 
     async def _end(self, ctx: Context, whole: Any, *, is_said: bool) -> None:
-        """Say what the answer has beside the text that is said already."""
+        """Write the remaining content of the answer beside the streamed text."""
         key = self._options.output_key
         if key is not None:
             whole = whole.get(key) if isinstance(whole, dict) else None
@@ -130,7 +130,7 @@ class RunnableAgent:
 
 
 def _first(runnable: Any) -> Any:
-    """Return what a runnable begins with: the first of a sequence, what is bound or has fallbacks."""
+    """Return the first element of a runnable, inside sequences, bindings and fallbacks."""
     for name in ("first", "bound", "runnable"):
         inner = getattr(runnable, name, None)
         if hasattr(inner, "astream"):
@@ -139,12 +139,12 @@ def _first(runnable: Any) -> Any:
 
 
 def _value(ctx: Context) -> Any:
-    """Return what was said as one value: a text, else data."""
+    """Return the message as one value: a text, or data if there is nothing else."""
     return ctx.data if ctx.data is not None and not ctx.text and not ctx.files else prompt(ctx.message.parts)
 
 
 def _joined(whole: Any, chunk: Any) -> Any:
-    """Return an answer with one more chunk; chunks that do not add up are each the answer so far."""
+    """Return an answer with one more chunk. A chunk that cannot be added replaces the answer."""
     if whole is NOTHING:
         return chunk
     if type(whole) is dict or (isinstance(chunk, AIMessage) and not isinstance(chunk, AIMessageChunk)):

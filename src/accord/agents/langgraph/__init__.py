@@ -1,6 +1,6 @@
 """LangGraph graphs: the agent type and its options.
 
-The framework is imported when an agent is made (`agent`). The mapping is described in docs/agents/langgraph.md.
+The framework is imported when an agent is made (`agent`). docs/agents/langgraph.md describes the mapping.
 """
 
 from collections.abc import Mapping
@@ -10,17 +10,17 @@ from accord.agents.agent_types import Count, Given, Kind, Options, is_instance_o
 from accord.engine.agent import Agent
 
 GRAPHS = ("langgraph.pregel.main:Pregel", "langgraph.graph.state:StateGraph")
-"""What a graph is, compiled and not: nothing is imported to find out."""
+"""Classes of graphs, compiled or not; their names are enough to recognize one without an import."""
 
 PRECEDENCE = 1
-"""A compiled graph is a LangChain runnable as well."""
+"""Higher than LangChain's, because a compiled graph is also a LangChain runnable."""
 
 ATTEMPTS = 20
-"""How often a run may be lost: it goes on from its last checkpoint, so that trying again does not begin anew."""
+"""Maximum number of lost executions. A graph resumes from its last checkpoint, so retries repeat little."""
 
 
 class GraphOptions(Options, frozen=True, kw_only=True):
-    """What may be said about a graph."""
+    """Options of a graph."""
 
     attempts: Count | None = ATTEMPTS
     input_key: str | None = None
@@ -37,7 +37,7 @@ class GraphOptions(Options, frozen=True, kw_only=True):
 
 
 def make(given: Given) -> Agent:
-    """Return an agent that runs a graph."""
+    """Make an agent that runs a graph."""
     try:
         from accord.agents.langgraph.agent import GraphAgent
     except ImportError as error:
@@ -46,7 +46,7 @@ def make(given: Given) -> Agent:
 
 
 def recognises(thing: Any) -> bool:
-    """Whether a thing is a graph, compiled or not."""
+    """Whether an object is a graph, compiled or not."""
     return is_instance_of(thing, *GRAPHS)
 
 

@@ -1,8 +1,8 @@
 """A LangGraph graph as an agent: turns and streamed answer.
 
-The progress of a turn is read from the graph's own checkpoint, which names the turn that it belongs to, so that any
-execution on any node can resume it. Steps that are checkpointed do not run again. The answer is one artifact; a resumed
-execution begins with what the graph has stored, so that nothing is in it twice.
+The progress of a turn is read from the graph's own checkpoint, which contains the id of its turn. Any execution on any
+node can therefore resume it. Checkpointed steps do not run again. The answer is one artifact. A resumed execution
+starts with the stored state of the graph, so that the artifact contains nothing twice.
 """
 
 import inspect
@@ -32,30 +32,30 @@ from accord.storage.store import Store
 
 
 class PendingSpeech:
-    """What a model says in one message, as far as it has to wait until another is done."""
+    """Text of one model message that waits until an earlier message is complete."""
 
     def __init__(self, node: str) -> None:
-        """Wait for what is said in `node`."""
+        """Collect the text of a message in `node`."""
         self.node = node
         self.text = ""
         self.is_over = False
 
 
 class GraphAnswer:
-    """What has been said, and who talks."""
+    """The answer so far, and the messages that models are streaming."""
 
     def __init__(self, ctx: Context, kept: str = "") -> None:
-        """Go on after `kept`."""
+        """Resume after the text `kept`."""
         self._ctx = ctx
         self._id = answer_id(ctx)
         self._text = kept
         self._given: list[Part] = []
         self._is_begun = False
         self._heard: str | None = None
-        self._talking: dict[str, PendingSpeech] = {}  # by message, the oldest first: that one is heard, the others wait
+        self._talking: dict[str, PendingSpeech] = {}  # by message, oldest first: the first is written, the others wait
 
     async def add(self, message_id: str, node: str, text: str, *, is_last: bool) -> None:
-        """Add what a model says in a message; two that talk at the same time are heard one after the other."""
+        """Add text of a message; two concurrent messages are written one after the other."""
         if not text and message_id not in self._talking:
             return
         speech = self._talking.setdefault(message_id, PendingSpeech(node))
@@ -64,18 +64,18 @@ class GraphAnswer:
         await self._hear()
 
     async def node_ended(self, node: str) -> None:
-        """What was said in a node is over when the node is: not every model says so itself."""
+        """Complete the messages of a node when the node ends. Not every model reports the end of its message."""
         for speech in self._talking.values():
             speech.is_over = speech.is_over or speech.node == node
         await self._hear()
 
     async def give(self, parts: Sequence[Part]) -> None:
-        """Add parts that are no text."""
+        """Add parts that are not text."""
         self._given += parts
         await self._write(parts)
 
     async def end(self, output: GraphOutput) -> None:
-        """Say what has not been said: a text that is not what models said last takes the place of all of it."""
+        """Complete the answer. A final text that differs from the end of the streamed text replaces it."""
         for speech in self._talking.values():
             speech.is_over = True
         await self._hear()
@@ -87,7 +87,7 @@ class GraphAnswer:
         await self._ctx.finish(self._id)
 
     async def _hear(self) -> None:
-        """Say what is to be heard now: of the oldest message, and of those after it if it is over."""
+        """Write the pending text of the oldest message, and of later ones once it is complete."""
         while self._talking:
             message_id, speech = next(iter(self._talking.items()))
             if speech.text:
@@ -100,7 +100,7 @@ class GraphAnswer:
             del self._talking[message_id]
 
     async def _write(self, parts: Sequence[Part]) -> None:
-        """Append to the artifact; the first time, put all that it is so far in place of what an earlier run left."""
+        """Append to the artifact. The first call replaces the text that an earlier execution left."""
         if not self._is_begun:
             parts = self._whole()
         if parts:
@@ -111,7 +111,7 @@ class GraphAnswer:
         return ([Part(text=self._text)] if self._text else []) + self._given
 
     def _is_there(self) -> bool:
-        """Whether an earlier run has said all of it."""
+        """Whether an earlier execution has written the whole answer."""
         found = next((one.parts for one in self._ctx.task.artifacts if one.artifact_id == self._id), ())
         files = [part for part in found if part.text is None]
         return text_of(found) == self._text and files == [part for part in self._given if part.text is None]
@@ -120,16 +120,16 @@ class GraphAnswer:
 MODES = ["messages", "updates", "custom"]
 
 TURN = "accord_turn"
-"""The metadata of a checkpoint that says which turn it belongs to."""
+"""Metadata key of a checkpoint for the id of its turn."""
 
 OVERTAKEN = "The conversation has gone on without this answer"
 
 
 class GraphTurn:
-    """One run of a turn; an earlier one may have begun it."""
+    """One execution of a turn, which an earlier execution may have started."""
 
     def __init__(self, ctx: Context, graph: Any, mapping: GraphMap, options: GraphOptions, thread: str) -> None:
-        """Talk to a graph that has a checkpointer."""
+        """Run a graph that has a checkpointer."""
         self._ctx, self._graph, self._mapping, self._options = ctx, graph, mapping, options
         self._message_id = ctx.message.message_id
         self._turn = f"{ctx.task_id}/{self._message_id}"
@@ -144,7 +144,7 @@ class GraphTurn:
             self._config["recursion_limit"] = options.recursion_limit
 
     async def go_on(self) -> None:
-        """Take the turn from where it is to its end, or to the next question."""
+        """Execute the turn from its present state to its end or next question."""
         state = await self._state()
         if (state.metadata or {}).get(TURN) == self._turn:
             self._answer = GraphAnswer(self._ctx, self._mapping.said(state.values, self._message_id))
@@ -162,10 +162,10 @@ class GraphTurn:
             is_asking = False
         await self._answer.end(self._mapping.output(state.values, self._message_id))
 
-    # --- following the graph ------------------------------------------------------------------------------------------
+    # --- running the graph --------------------------------------------------------------------------------------------
 
     async def _advance(self, given: Any) -> StateSnapshot:
-        """Let the graph run until it ends or waits, and return where it is then."""
+        """Run the graph until it ends or waits, and return its state."""
         context = {} if self._options.context is None else {"context": self._options.context}
         events = self._graph.astream(
             given,
@@ -181,7 +181,7 @@ class GraphTurn:
                     await self._tell(mode, space, value)
                     await self._usage.count()
         except Exception as error:
-            await self._usage.count()  # what has failed has cost something as well
+            await self._usage.count()  # a failed graph has used tokens as well
             if not isinstance(error, GraphRecursionError):
                 raise
             steps = re.search(r"\d+", str(error))
@@ -199,7 +199,7 @@ class GraphTurn:
             await self._custom(value)
 
     async def _hear(self, message: BaseMessage, about: dict[str, Any]) -> None:
-        """Take in what a model says: a piece of a message, or one that comes whole."""
+        """Handle a model's output: a chunk of a message, or a whole one."""
         if not isinstance(message, AIMessage):
             return
         is_whole = not isinstance(message, AIMessageChunk)
@@ -212,8 +212,8 @@ class GraphTurn:
         await self._answer.add(message.id or "", node, str(message.text), is_last=is_last)
 
     async def _updated(self, space: tuple[str, ...], node: str, update: Any) -> None:
-        """Report that a node ended: its name is metadata, because a status message joins the history."""
-        if node.startswith("__"):  # an interrupt, or a note about the cache
+        """Report that a node ended. Its name is metadata, because a status message joins the history."""
+        if node.startswith("__"):  # an interrupt, or a cache record
             return
         await self._answer.node_ended(node)
         if self._options.updates == "off":
@@ -224,11 +224,11 @@ class GraphTurn:
         await self._ctx.status(value, metadata={"node": node, "path": path})
 
     async def _custom(self, value: Any) -> None:
-        """Pass on what a node writes itself: artifacts and parts as they are, anything else as a report."""
+        """Handle a custom value of a node: write artifacts and parts, and report other values as status."""
         match value:
             case Artifact():
                 await self._ctx.artifact(value)
-                await self._ctx.flush()  # or it would be lost with the process if the checkpoint of its step were not
+                await self._ctx.flush()  # or it would be lost with the process if its step has no checkpoint
             case Part():
                 await self._answer.give([value])
             case str():
@@ -239,7 +239,7 @@ class GraphTurn:
     # --- asking the caller --------------------------------------------------------------------------------------------
 
     async def _ask(self, state: StateSnapshot, *, is_again: bool) -> Any:
-        """Ask what the graph waits for, and return what it goes on with; a question that was asked is found again."""
+        """Ask the graph's question and return the input to resume with; a question that was asked is found again."""
         number = self._asked() - is_again
         key = f"{self._turn}/question/{number}"
         if not is_again:
@@ -253,7 +253,7 @@ class GraphTurn:
         return Command(resume=state_mapping.resume_values(state.interrupts, said))
 
     def _asked(self) -> int:
-        """Return how many questions this turn has asked."""
+        """Return the number of questions that this turn has asked."""
         number = 0
         while self._ctx.kept(self._note(number)) is not None:
             number += 1
@@ -263,7 +263,7 @@ class GraphTurn:
         return f"{self._turn}/question/{number}"
 
     async def _mark(self, state: StateSnapshot) -> str:
-        """Return what tells one place where the graph waits from the next: its steps, and how many answers they had."""
+        """Return a mark of the place where the graph waits: its steps, and the number of answers each has received."""
         marks: list[str] = []
         saver = self._graph.checkpointer
         for config in _configs(state):
@@ -277,8 +277,8 @@ class GraphTurn:
         return " ".join(marks)
 
     def _is_gated(self, state: StateSnapshot) -> bool:
-        """Whether the graph may be where it was compiled to wait, so that it must not go on by itself."""
-        if state.interrupts:  # a node has begun, and goes no further than to its own question
+        """Whether the graph may be at a compiled breakpoint, where it must not resume without approval."""
+        if state.interrupts:  # a node has started, and runs no further than its own question
             return False
         before, after = self._graph.interrupt_before_nodes, self._graph.interrupt_after_nodes
         return bool(after) or before == "*" or not set(state.next).isdisjoint(before)
@@ -289,7 +289,7 @@ class GraphTurn:
 
 
 def _configs(state: StateSnapshot) -> Iterator[Any]:
-    """Yield where a graph is, and where the graphs are that run within it."""
+    """Yield the configs of a graph and of its running subgraphs."""
     yield state.config
     for task in state.tasks:
         if isinstance(task.state, StateSnapshot):
@@ -297,17 +297,17 @@ def _configs(state: StateSnapshot) -> Iterator[Any]:
 
 
 ANY = (TEXT, JSON, "*/*")
-"""What a graph takes: which files make sense to it is its own to say."""
+"""Media types that a graph accepts; whether it can use a file is up to the graph."""
 
 WAIT_SECONDS = 1.0
-"""How long a task waits before it looks again whether another of its conversation has ended."""
+"""Interval of checks whether another task of the conversation has ended, in seconds."""
 
 
 class GraphAgent:
-    """A graph."""
+    """An agent made from a graph."""
 
     def __init__(self, given: Given) -> None:
-        """Host a graph; one that is not compiled is compiled without further ado."""
+        """Wrap a graph; an uncompiled one is compiled with default settings."""
         graph = given.target if hasattr(given.target, "astream") else given.target.compile()
         options: GraphOptions = given.options
         name = None if graph.name == "LangGraph" else graph.name
@@ -322,15 +322,15 @@ class GraphAgent:
         self._store: Store | None = None
 
     async def start(self, node: Node) -> None:
-        """Keep checkpoints where the node keeps tasks."""
+        """Use the node's store for checkpoints."""
         self._store = node.store
 
     async def stop(self) -> None:
-        """Let go of the store."""
+        """Release the store."""
         self._store = None
 
     async def run(self, ctx: Context) -> None:
-        """Do the work of one turn, or what is left of it."""
+        """Execute one turn, or its remaining steps."""
         if self._store is None:
             raise RuntimeError("A graph is run by a node that it was started on")
         saver = Saver(self._store, ctx.tenant, TaskFence(ctx.task_id, ctx.epoch))
@@ -345,21 +345,21 @@ class GraphAgent:
             if self._trims:
                 await saver.trim(entered.thread)
         except Exception:
-            await saver.flush()  # what a graph that failed had done by then
+            await saver.flush()  # steps of a graph that failed are stored as well
             raise
         finally:
             saver.drop()
 
 
 def _doc(graph: Any) -> str | None:
-    """Return what the schema of a graph's state says about it, if somebody wrote that."""
+    """Return the docstring of the class of a graph's state, or None if it is generated."""
     schema = getattr(getattr(graph, "builder", None), "state_schema", None)
     if not isinstance(schema, type) or schema.__module__.partition(".")[0] in ("langgraph", "langchain"):
         return None
     written = vars(schema).get("__doc__") or ""
-    return None if written.startswith(f"{schema.__name__}(") else inspect.cleandoc(written)  # as dataclasses say it
+    return None if written.startswith(f"{schema.__name__}(") else inspect.cleandoc(written)  # a dataclass's default
 
 
 def _has_deltas(graph: Any) -> bool:
-    """Whether a graph keeps changes only, which are worth nothing without the steps before them."""
+    """Whether a graph stores only changes, which need the earlier steps to be useful."""
     return any(type(channel).__name__ == "DeltaChannel" for channel in graph.channels.values())  # not in every version

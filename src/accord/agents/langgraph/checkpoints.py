@@ -1,7 +1,7 @@
-"""LangGraph checkpoints in the store that has the tasks.
+"""LangGraph checkpoints in the store that contains the tasks.
 
-A `Saver` is made for one execution and writes under its fence: writes of a node that lost the task are refused. A step
-and the writes of its nodes are one commit (`PendingWrites`). An execution need not read what it has written
+A `Saver` is made for one execution and writes under its fence, so writes of a node that lost the task are refused. A
+step and the writes of its nodes are one commit (`PendingWrites`). An execution need not read its own writes
 (`LatestSteps`). The bytes go to `storage.commands.conversation_state`.
 """
 
@@ -41,35 +41,35 @@ from accord.storage.store import Store
 
 
 class LatestSteps:
-    """What is known about the latest steps of threads."""
+    """Cache of the latest steps of threads."""
 
     def __init__(self) -> None:
-        """Know nothing."""
+        """Start empty."""
         self._known: dict[CheckpointPlace, LoadedCheckpoint | None] = {}
         self.added = 0
 
     def knows(self, place: CheckpointPlace, checkpoint_id: str | None) -> bool:
-        """Whether it can tell the latest step there, or the one with this id."""
+        """Whether the latest step at a place is cached, and has this id if one is given."""
         if place not in self._known:
             return False
         found = self._known[place]
         return checkpoint_id is None or (found is not None and found.checkpoint.id == checkpoint_id)
 
     def at(self, place: CheckpointPlace) -> LoadedCheckpoint | None:
-        """Return the latest step at a place that it knows; None if there is none."""
+        """Return the latest step at a cached place, or None if it has no steps."""
         return self._known[place]
 
     def note(self, place: CheckpointPlace, found: LoadedCheckpoint | None) -> None:
-        """Remember what was read."""
+        """Cache a step that was read."""
         if not place.space:
             self._known[place] = found
 
     def forget(self) -> None:
-        """Know nothing any more."""
+        """Clear the cache."""
         self._known.clear()
 
     def add(self, one: NewCheckpoint | CheckpointWrites) -> None:
-        """Follow what is about to be kept."""
+        """Update the cache with a pending write."""
         self.added += 1
         if one.place not in self._known:
             return
@@ -80,7 +80,7 @@ class LatestSteps:
 
 
 def _after_step(before: LoadedCheckpoint | None, step: NewCheckpoint) -> LoadedCheckpoint | None:
-    """Return what is there after a step; None if something of it was kept long ago."""
+    """Return the state after a step, or None if it contains values that are not cached."""
     new = {(channel, version): value for channel, version, value in step.values}
     old = {} if before is None else before.checkpoint.versions
     values: dict[str, TypedValue] = {}
@@ -99,7 +99,7 @@ def _after_step(before: LoadedCheckpoint | None, step: NewCheckpoint) -> LoadedC
 
 
 def _after_writes(before: LoadedCheckpoint | None, given: CheckpointWrites) -> LoadedCheckpoint | None:
-    """Return what is there after nodes gave something; None if that is for a step which is not known yet."""
+    """Return the state after writes of nodes, or None if they belong to a step that is not cached."""
     if before is None or before.checkpoint.id != given.checkpoint_id:
         return None
     writes: dict[tuple[str, int], PendingWrite] = {(one.task, one.position): one for one in before.writes}
@@ -110,12 +110,15 @@ def _after_writes(before: LoadedCheckpoint | None, given: CheckpointWrites) -> L
 
 
 COMMIT_SECONDS = 0.02
-"""How long what a node gave may wait for its step: longer than a step takes to end whose nodes have all ended, and
-little beside what a node does that is worth keeping while others of the step are at work."""
+"""Maximum time that a node's writes wait for their step, in seconds.
+
+A step usually ends within this time after its last node. It is short compared with the work of a node whose writes are
+worth storing before the step ends.
+"""
 
 
 class PendingWrites:
-    """Steps and what nodes gave, in the order in which they came."""
+    """Pending steps and writes of nodes, in order."""
 
     def __init__(self, commit: Callable[[Sequence[NewCheckpoint | CheckpointWrites]], Awaitable[None]]) -> None:
         """Commit with `commit`, all or nothing."""
@@ -126,7 +129,7 @@ class PendingWrites:
         self._error: Exception | None = None
 
     def add(self, one: NewCheckpoint | CheckpointWrites) -> None:
-        """Have it committed soon; raises what went wrong before."""
+        """Schedule a write for the next commit; raises the error of an earlier commit."""
         if self._error is not None:
             raise self._error
         self._kept.append(one)
@@ -134,7 +137,7 @@ class PendingWrites:
             self._soon = asyncio.get_running_loop().call_later(COMMIT_SECONDS, self._begin)
 
     async def flush(self) -> None:
-        """Wait until all of it is committed; whoever is cancelled meanwhile does not cancel that."""
+        """Wait until all writes are committed. Canceling the caller does not cancel the commit."""
         while self._kept or self._writing is not None:
             self._begin()
             if self._writing is not None:
@@ -143,7 +146,7 @@ class PendingWrites:
             raise self._error
 
     def drop(self) -> None:
-        """Commit no more; nothing is under way afterwards."""
+        """Discard pending writes and stop the commit under way."""
         self._kept.clear()
         for one in (self._soon, self._writing):
             if one is not None:
@@ -157,12 +160,12 @@ class PendingWrites:
             self._writing = asyncio.create_task(self._write(), name="checkpoints")
 
     async def _write(self) -> None:
-        """Commit until nothing is left; what comes meanwhile is the next commit."""
+        """Commit until nothing is pending. Writes that arrive meanwhile form the next commit."""
         try:
             while self._kept:
                 taken, self._kept = self._kept, []
                 await self._commit(taken)
-        except Exception as error:  # those who wait are told, and those who come
+        except Exception as error:  # raised by `flush` and by later calls of `add`
             self._error = error
             self._kept.clear()
         finally:
@@ -170,7 +173,7 @@ class PendingWrites:
 
 
 EMPTY = "empty"
-"""The format of a channel that holds nothing any more."""
+"""Format of an empty channel."""
 
 T = TypeVar("T")
 
@@ -178,10 +181,10 @@ log = logging.getLogger("accord.langgraph")
 
 
 class Saver(BaseCheckpointSaver[str]):
-    """The checkpoints of one tenant, as one run of a task may write them."""
+    """LangGraph checkpoint saver of one tenant for one execution."""
 
     def __init__(self, store: Store, tenant: str, fence: TaskFence) -> None:
-        """Keep checkpoints in `store`."""
+        """Store checkpoints in `store`."""
         super().__init__()
         self._store, self._tenant, self._fence = store, tenant, fence
         self._loop = asyncio.get_running_loop()
@@ -189,14 +192,17 @@ class Saver(BaseCheckpointSaver[str]):
         self._latest = LatestSteps()
 
     def get_next_version(self, current: str | None, channel: None) -> str:
-        """Return a version after another; two that follow on the same one differ, as they do in a fork."""
+        """Return the next version.
+
+        It has a random part, so that two versions that follow the same one differ, as in forks.
+        """
         number = 0 if current is None else int(current.partition(".")[0])
         return f"{number + 1:032}.{secrets.token_hex(8)}"
 
     # --- threads ----------------------------------------------------------------------------------------------------
 
     async def enter(self) -> EnteredThread:
-        """Take the thread of the task's conversation, unless another task is at work there."""
+        """Claim the thread of the task's conversation, unless another task holds it."""
         entered = await self._patiently(
             lambda: self._store.do(conversation_state.enter_thread, self._tenant, self._fence)
         )
@@ -205,7 +211,7 @@ class Saver(BaseCheckpointSaver[str]):
         return entered
 
     async def trim(self, thread: str) -> None:
-        """Keep nothing but the last step of a graph that has ended."""
+        """Delete all but the last step of a graph that has ended."""
         await self.flush()
         self._latest.forget()
         await self._patiently(
@@ -213,21 +219,21 @@ class Saver(BaseCheckpointSaver[str]):
         )
 
     async def flush(self) -> None:
-        """Wait until all that the graph gave is committed."""
+        """Wait until all writes of the graph are committed."""
         await self._unwritten.flush()
 
     def drop(self) -> None:
-        """Commit no more: the run is over."""
+        """Discard pending writes, because the execution has ended."""
         self._unwritten.drop()
 
     # --- LangGraph's interface --------------------------------------------------------------------------------------
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint that a config names, or the latest."""
+        """Return the checkpoint of a config, or the latest."""
         place, only = _place(config), get_checkpoint_id(config)
         if self._latest.knows(place, only):
             found = self._latest.at(place)
-            await self.flush()  # whoever looks counts on what they see
+            await self.flush()  # a read must follow all earlier writes
         else:
             found = await self._look(place, only)
         return None if found is None else self._tuple(place, found)
@@ -266,7 +272,7 @@ class Saver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Keep a checkpoint; of what the channels hold, what is new in it."""
+        """Store a checkpoint, with only the new values of its channels."""
         place = _place(config)
         state: dict[str, Any] = {**checkpoint}
         held = state.pop("channel_values")
@@ -282,14 +288,14 @@ class Saver(BaseCheckpointSaver[str]):
             metadata=self._typed(get_checkpoint_metadata(config, metadata)),
         )
         self._add(NewCheckpoint(place, row, values))
-        if metadata.get("source") != "input":  # nothing is done yet, and a run without it is given the same again
+        if metadata.get("source") != "input":  # without it the next execution receives the same input again
             await self._unwritten.flush()
         return _config(place, row.id)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Keep what a node gave in a step that is not over: at once if others depend on it, else with the step."""
+        """Store a node's writes in an unfinished step: at once if other nodes depend on them, else with the step."""
         place, after = _place(config), config["configurable"]["checkpoint_id"]
         rows = [
             PendingWrite(
@@ -306,17 +312,17 @@ class Saver(BaseCheckpointSaver[str]):
             await self._unwritten.flush()
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Forget the checkpoints of a thread."""
+        """Delete the checkpoints of a thread."""
         await self.flush()
         self._latest.forget()
         await self._patiently(
             lambda: self._store.do(conversation_state.delete_checkpoints, self._tenant, thread_id, self._fence)
         )
 
-    # --- the same for nodes that are plain functions, which are run in threads ----------------------------------------
+    # --- synchronous variants for nodes that are plain functions, which run in threads ------------------------------
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint that a config names, or the latest."""
+        """Return the checkpoint of a config, or the latest."""
         return self._from_thread(self.aget_tuple(config))
 
     def list(
@@ -341,17 +347,17 @@ class Saver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Keep a checkpoint."""
+        """Store a checkpoint."""
         return self._from_thread(self.aput(config, checkpoint, metadata, new_versions))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Keep what a node gave."""
+        """Store a node's writes."""
         self._from_thread(self.aput_writes(config, writes, task_id, task_path))
 
     def delete_thread(self, thread_id: str) -> None:
-        """Forget the checkpoints of a thread."""
+        """Delete the checkpoints of a thread."""
         self._from_thread(self.adelete_thread(thread_id))
 
     def _from_thread(self, work: Coroutine[Any, Any, T]) -> T:
@@ -360,7 +366,7 @@ class Saver(BaseCheckpointSaver[str]):
     # --- inside -------------------------------------------------------------------------------------------------------
 
     async def _patiently(self, do: Callable[[], Awaitable[T]]) -> T:
-        """Wait for the store where it cannot be used: everything here may be done twice."""
+        """Retry until the store is available; every operation here may be repeated."""
         return await retry_until_available(do, log, task_id=self._fence.task_id)
 
     def _add(self, one: NewCheckpoint | CheckpointWrites) -> None:
@@ -373,11 +379,11 @@ class Saver(BaseCheckpointSaver[str]):
         )
 
     async def _look(self, place: CheckpointPlace, only: str | None) -> LoadedCheckpoint | None:
-        """Read one step, and follow it from now on if it is the latest."""
+        """Read one step, and cache it if it is the latest."""
         added = self._latest.added
         found = await self._load(place, only=only, limit=1)
         one = found[0] if found else None
-        if only is None and added == self._latest.added:  # or it has changed while it was read
+        if only is None and added == self._latest.added:  # otherwise it has changed since the read
             self._latest.note(place, one)
         return one
 

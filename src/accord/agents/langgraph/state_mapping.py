@@ -1,6 +1,6 @@
 """Map messages to graph input, states to answers, interrupts to questions.
 
-It looks at the graph's schema once and knows nothing of executions.
+It reads the graph's schema once and does not depend on executions.
 """
 
 import inspect
@@ -25,24 +25,24 @@ from accord.model.metadata_keys import SCHEMA
 
 MESSAGES = "messages"
 STRUCTURED = "structured_response"
-"""Where LangChain's agents leave the answer that they were told the form of."""
+"""State key of structured answers of LangChain's agents."""
 
 BREAK = "\n\n"
-"""Between what a model says in one call and in the next."""
+"""Separator between the texts of two model calls."""
 
 
 class GraphOutput(Struct, frozen=True):
-    """What a graph answers: a text, if it gives one, and other parts."""
+    """The output of a graph: a text, if it has one, and other parts."""
 
     text: str | None = None
     parts: tuple[Part, ...] = ()
 
 
 class GraphMap:
-    """How one graph is talked to."""
+    """The mapping of one graph's input and output."""
 
     def __init__(self, graph: Any, options: GraphOptions) -> None:
-        """Look at the graph's schema."""
+        """Read the graph's schema."""
         self._options = options
         self._schema, self._fields = _input_of(graph)
         self._outputs = graph.output_channels
@@ -55,7 +55,7 @@ class GraphMap:
     # --- in -----------------------------------------------------------------------------------------------------------
 
     async def input(self, ctx: Context) -> Any:
-        """Return what the graph is given for the message that began the turn."""
+        """Return the graph's input for the message that started the turn."""
         if self._mapper is not None:
             mapped = self._mapper(ctx)
             return await mapped if inspect.isawaitable(mapped) else mapped
@@ -82,12 +82,12 @@ class GraphMap:
         raise Failed(f"This agent takes a data part: an object with {_join_names(fields)}")
 
     def _parts(self, ctx: Context) -> tuple[Part, ...]:
-        """Return what is said, without files that have a place of their own."""
+        """Return the parts of the message, without files that have a separate key."""
         parts = ctx.message.parts
         return parts if self._options.files_key is None else tuple(part for part in parts if part not in ctx.files)
 
     def _check(self, state: dict[str, Any]) -> None:
-        """Tell the caller what does not fit; LangGraph would tell the log, once a node looks at it."""
+        """Raise Failed for input that does not fit the schema. LangGraph would only log it once a node reads it."""
         if isinstance(self._schema, type) and issubclass(self._schema, BaseModel):
             try:
                 self._schema.model_validate(state)
@@ -98,11 +98,11 @@ class GraphMap:
     # --- out ----------------------------------------------------------------------------------------------------------
 
     def said(self, values: Any, message_id: str) -> str:
-        """Return what a graph's messages say so far in answer to a message."""
+        """Return the text of a graph's answers to a message so far."""
         return BREAK.join(text for one in self._answers(values, message_id) if (text := str(one.text)))
 
     def output(self, values: Any, message_id: str) -> GraphOutput:
-        """Return what a graph answers to a message with the state that it ends with."""
+        """Return a graph's answer to a message from its final state."""
         if isinstance(values, Mapping) and not isinstance(self._outputs, str):
             values = {key: value for key, value in values.items() if key in self._outputs}
         if self._options.output_key is not None:
@@ -118,7 +118,7 @@ class GraphMap:
         return GraphOutput(str(answers[-1].text) if answers else None, tuple(parts))
 
     def _answers(self, values: Any, message_id: str) -> list[AIMessage]:
-        """Return what models have said since a message; all that is known is the last, if it is not there."""
+        """Return the models' messages since a message. If that message is missing, return only the last one."""
         found = values.get(self._messages) if isinstance(values, Mapping) and self._messages else None
         if not isinstance(found, list):
             return []
@@ -142,7 +142,7 @@ class GraphMap:
 
 
 def _input_of(graph: Any) -> tuple[Any, dict[str, Any] | None]:
-    """Return a graph's input schema and its fields; a graph of the functional interface takes a single value."""
+    """Return a graph's input schema and its fields. A graph of the functional interface takes a single value."""
     builder = getattr(graph, "builder", None)
     if builder is None:
         keys = graph.input_channels
@@ -150,7 +150,7 @@ def _input_of(graph: Any) -> tuple[Any, dict[str, Any] | None]:
     schema = builder.input_schema
     try:
         hints = get_type_hints(schema, include_extras=True)
-    except (NameError, TypeError):  # written in a way that only its own module can look up
+    except (NameError, TypeError):  # an annotation that only its own module can resolve
         hints = dict.fromkeys(builder.channels)
     return schema, hints or None
 
@@ -161,7 +161,7 @@ def _is_text(hint: Any) -> bool:
 
 
 def _input_value(ctx: Context, parts: tuple[Part, ...]) -> Any:
-    """Return what was said as one value: a text, else data; with files, the blocks of a message."""
+    """Return the message as one value: a text, data, or content blocks if there are files."""
     if file_parts(parts):
         return message_content(parts)
     if ctx.text or not any(part.data is not msgspec.UNSET for part in parts):
@@ -179,7 +179,7 @@ def _join_names(names: Iterable[str]) -> str:
 
 
 QUESTION_KEYS = ("question", "message", "prompt", "text", "description")
-"""Keys under which graphs put what a person is to read."""
+"""Keys that graphs use for the text of a question."""
 
 DEFAULT_QUESTION = "The agent needs an answer to go on."
 
@@ -187,7 +187,7 @@ JSON = "application/json"
 
 
 def question_parts(interrupts: Sequence[Interrupt]) -> list[Part]:
-    """Return what to ask: the question, with its data; of several, all with their ids."""
+    """Return the question of an interrupt with its data, or of several interrupts with all their ids."""
     if len(interrupts) == 1:
         value = interrupts[0].value
         if isinstance(value, str):
@@ -198,7 +198,7 @@ def question_parts(interrupts: Sequence[Interrupt]) -> list[Part]:
 
 
 def list_interrupts(interrupts: Sequence[Interrupt]) -> list[dict[str, Any]]:
-    """Return interrupts with their ids and, where the graph says so, the schema of what it wants."""
+    """Return interrupts with their ids and, if the graph declares one, the schema of the answer."""
     return [
         {"id": one.id, "value": json_value(one.value)}
         | ({"schema": json_value(schema)} if (schema := _schema(one)) else {})
@@ -207,7 +207,7 @@ def list_interrupts(interrupts: Sequence[Interrupt]) -> list[dict[str, Any]]:
 
 
 def question_metadata(interrupts: Sequence[Interrupt]) -> dict[str, Any]:
-    """Return the metadata of the question: all interrupts, and whether it asks for approval or states a schema."""
+    """Return the question's metadata: all interrupts, and whether it asks for approval or states a schema."""
     found: dict[str, Any] = {"interrupts": list_interrupts(interrupts)}
     if len(interrupts) == 1:
         value, schema = interrupts[0].value, _schema(interrupts[0])
@@ -219,9 +219,9 @@ def question_metadata(interrupts: Sequence[Interrupt]) -> dict[str, Any]:
 
 
 def resume_values(interrupts: Sequence[Interrupt], said: IncomingMessage) -> dict[str, Any]:
-    """Return what the graph goes on with, by the ids of its interrupts.
+    """Return the graph's resume values by interrupt id.
 
-    Data whose keys are their ids answers those that it names; anything else answers the first.
+    Data whose keys are all interrupt ids answers those interrupts. Any other answer is for the first one.
     """
     ids = {one.id for one in interrupts}
     data = said.data

@@ -3,8 +3,8 @@
     [agents.planner]
     type = "planner"
 
-Without a model it goes by the `rules`; with one, the model is asked which of the three `tools` to use, and the rest is
-the same. It waits for no task.
+Without a model it uses the `rules`. With one, the model chooses among the three `tools`, and the rest is the same. It
+waits for no task.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,13 +50,15 @@ The agents:
 
 The tasks so far:
 {tasks}"""
-"""What a model is told first."""
+"""System prompt of the model."""
 
 
 class PlannerOptions(Options, frozen=True, kw_only=True):
-    """A planner: `agents` are those that it plans for, by their names, all that are served here if none is named.
+    """Options of a planner.
 
-    `default` is who gets what suits nobody. With a `model` that one is asked, at `base_url`, as OpenAI's API is.
+    `agents` are the names of the agents that it plans for [default: all agents of this server].
+    `default` is the agent for tasks that match no other. With a `model`, the planner calls it at `base_url`, over
+    OpenAI's API.
     """
 
     SECRET = frozenset({"api_key", "headers"})
@@ -64,7 +66,7 @@ class PlannerOptions(Options, frozen=True, kw_only=True):
     agents: tuple[str, ...] = ()
     default: str | None = None
     most: Annotated[int, Meta(ge=1, le=50)] = 8
-    """Tasks of one prompt: as many as a person looks through before saying yes."""
+    """Maximum number of tasks for one prompt; a person must be able to review them."""
 
     model: str | None = None
     base_url: str = "http://localhost:11434/v1"
@@ -74,14 +76,14 @@ class PlannerOptions(Options, frozen=True, kw_only=True):
     extra: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what would have no effect."""
+        """Reject options that are not valid or would have no effect."""
         if not self.base_url.startswith(("http://", "https://")):
             raise ValueError("`base_url` must begin with http:// or https://")
         if self.model is None and (self.api_key or self.headers or self.extra):
             raise ValueError("Without a `model` nobody is asked: name one")
 
     def asking(self, system_prompt: str, tools: list[dict[str, Any]]) -> ChatOptions:
-        """Return how the model is asked."""
+        """Return the options for a call of the model."""
         return ChatOptions(
             model=self.model or "",
             base_url=self.base_url,
@@ -94,7 +96,7 @@ class PlannerOptions(Options, frozen=True, kw_only=True):
 
 
 RESULT = 200
-"""Characters that are shown of what came of a task."""
+"""Maximum number of characters shown of a task's result."""
 
 EXECUTABLE, OPEN = frozenset({"submitted"}), frozenset({"submitted", "working", "input-required", "auth-required"})
 
@@ -102,10 +104,10 @@ HOW = 'Shall they begin? Say "yes" or "execute 2" to begin, "cancel 2" to drop o
 
 
 class PlannerAgent:
-    """A planner."""
+    """An agent that plans tasks for other agents."""
 
     def __init__(self, given: Given) -> None:
-        """Plan as the options say; nothing is opened before a model is first asked."""
+        """Plan with the options in `given`; the first call of a model opens the connection."""
         self.profile = profile(
             given,
             name="planner",
@@ -118,7 +120,7 @@ class PlannerAgent:
         self._transport = choose("aiohttp", silent_seconds=120.0) if self._options.model else None
 
     async def start(self, node: Node) -> None:
-        """Do nothing: connections are opened when they are needed."""
+        """Do nothing; connections are opened on demand."""
 
     async def stop(self) -> None:
         """Close all connections."""
@@ -126,7 +128,7 @@ class PlannerAgent:
             await self._transport.close()
 
     async def run(self, ctx: Context) -> None:
-        """Plan what is said, or do with the plan what is said."""
+        """Plan the tasks in the message, or execute a command on planned tasks."""
         tools = await PlannerTools.open(ctx)
         if self._transport is not None:
             await self._ask(ctx, tools)
@@ -164,7 +166,7 @@ class PlannerAgent:
         await self._show(ctx, tools)
 
     async def _chosen(self, tools: PlannerTools, numbers: Sequence[int], states: frozenset[str]) -> list[PlannedTask]:
-        """Return the tasks with these numbers, or without any all that are in one of these states."""
+        """Return the tasks with these numbers, or without numbers all in one of these states."""
         if numbers:
             return [one for one in tools.plan if one.number in numbers]
         return [one for one, state, _ in await tools.standing() if state in states]
@@ -193,7 +195,7 @@ class PlannerAgent:
         left_out: Sequence[str] = (),
         notes: Sequence[str] = (),
     ) -> None:
-        """Say what was planned, and what else was done."""
+        """Write the planned tasks and the other changes."""
         count = "one task, which has" if len(made) == 1 else f"{len(made)} tasks, which have"
         lines = [f"I have planned {count} not begun yet:", ""]
         lines += [f"{one.number}. {one.title} ({one.agent})" for one in made]
@@ -212,7 +214,7 @@ class PlannerAgent:
     # --- by a model -----------------------------------------------------------------------------------------------
 
     async def _ask(self, ctx: Context, tools: PlannerTools) -> None:
-        """Let the model answer and say which tools to use, and use them."""
+        """Ask the model, and execute the tools that it calls."""
         has_said, calls = await self._answer(ctx, tools)
         made: list[PlannedTask] = []
         lines: list[str] = []
@@ -235,8 +237,8 @@ class PlannerAgent:
             await finish_answer(ctx)
 
     async def _answer(self, ctx: Context, tools: PlannerTools) -> tuple[bool, list[ToolRequest]]:
-        """Pass on what the model says, and return whether it did and what it wants done."""
-        assert self._transport is not None  # there is a model
+        """Stream the model's text, and return whether there was any, and its tool calls."""
+        assert self._transport is not None  # only called with a model
         options = self._options.asking(await self._prompt(ctx, tools), TOOLS)
         call = ModelCall(options, self._transport, {"task_id": ctx.task_id})
         heard, used = list[AnswerPiece](), AnswerPiece()
@@ -256,7 +258,7 @@ class PlannerAgent:
         return PROMPT.format(most=self._options.most, agents=agents, tasks=tasks or "- none")
 
     def _fitting(self, wish: TaskDraft, agents: Mapping[str, ServedAgent]) -> TaskDraft:
-        """Return a wish for an agent that there is: models make names up."""
+        """Return a draft for an existing agent, since models invent names."""
         known = {rules.slug(name): name for name in agents}
         default = self._default(agents)
         agent = known.get(rules.slug(wish.agent)) or rules.pick_agent(wish.title, agents, default)
@@ -268,10 +270,10 @@ class PlannerAgent:
             return f"There is no task {call.task_id[:60]}."
         return await self._updated(tools, planned, call.status, call.result)
 
-    # --- whom to plan for -----------------------------------------------------------------------------------------
+    # --- agents to plan for -------------------------------------------------------------------------------------------
 
     def _agents(self, ctx: Context) -> dict[str, ServedAgent]:
-        """Return the agents that there are for tasks, by their names; there is at least one."""
+        """Return the agents for tasks by name; raises Failed if there are none."""
         found = self._served(ctx)
         if not found:
             raise Failed("There is no agent here to plan for")
@@ -293,4 +295,4 @@ class PlannerAgent:
 KIND = Kind(name="planner", options=PlannerOptions, make=PlannerAgent)
 
 planner = PlannerAgent(Given(options=PlannerOptions()))
-"""One that goes by rules, for whoever serves it by its name."""
+"""A planner that uses rules, for servers that load it by name."""

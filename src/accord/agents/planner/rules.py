@@ -1,7 +1,7 @@
 """Rules that split a prompt into tasks, pick agents and parse commands.
 
-The same prompt always gives the same tasks: no model is asked. Lists are taken as they are, lines one by one, and
-sentences are cut where one thing ends and the next begins.
+The same prompt always gives the same tasks, without a model. List items and lines become one task each. Sentences are
+split between two actions.
 """
 
 import re
@@ -16,10 +16,10 @@ ITEM = re.compile(r"^\s*(?:[-*•+]|\(?\d{1,3}[.):]|[a-z]\))\s+(?P<what>\S.*)$")
 NEXT = re.compile(
     r"\s*(?:;|[.!?](?=\s)|,?\s+(?:and\s+)?(?:then|afterwards|after that|finally)\b[\s,]*)\s*", re.IGNORECASE
 )
-"""Where one thing ends within a line."""
+"""Separator between two actions in a line."""
 
 AND = re.compile(r",?\s+and\s+(?:also\s+)?(?=(?P<word>[a-z]+)\b)|,\s+(?=(?P<other>[a-z]+)\b)", re.IGNORECASE)
-"""Where one may end: if what follows says what to do."""
+"""Possible separator: it counts if an action word follows."""
 
 FIRST = re.compile(r"^(?:(?:please|first|next|then|finally|and|also|can you|could you|i want you to)\b[\s,:]*)+", re.I)
 
@@ -32,23 +32,23 @@ ACTION_WORDS = frozenset(
     replace report research reserve review revise run save say schedule search select send set share show sort start
     store suggest summarise summarize tell test track translate update upload validate verify visit write""".split()  # noqa: SIM905  # words read best as such
 )
-"""Words that say what to do: after them an `and` joins two things to do, not two things to do it with."""
+"""Verbs of tasks. An `and` before one of them joins two actions, not two objects of one action."""
 
 WORD = re.compile(r"[a-z0-9]+")
 COMMON = frozenset(
     """a an and are as at be by do for from give how i in into is it its me my of on or our please that the their them
     then there these they this to us we what which who with you your agent agents task tasks""".split()  # noqa: SIM905
 )
-"""Words that say nothing about who is meant."""
+"""Words that do not identify an agent."""
 
 NAME, SKILL, TEXT = 4, 3, 1
-"""How much it says that a word is in an agent's name, in a skill's name or tags, or in what describes it."""
+"""Weight of a word in an agent's name, in a skill's name or tags, or in a description."""
 
 TITLE = 120
 
 
 def split_prompt(prompt: str) -> list[str]:
-    """Return what there is to do, in order, each thing once."""
+    """Return the tasks in a prompt, in order and without duplicates."""
     lines = [line for line in prompt.splitlines() if line.strip()]
     items = [match["what"] for line in lines if (match := ITEM.match(line))]
     found = items or [piece for line in lines for piece in _pieces(line)]
@@ -75,16 +75,16 @@ def _cleaned(piece: str) -> str:
     return whole if len(whole) <= TITLE else whole[: TITLE - 1].rstrip() + "…"
 
 
-# --- who is to do it --------------------------------------------------------------------------------------------------
+# --- which agent does it ----------------------------------------------------------------------------------------------
 
 
 def slug(name: str) -> str:
-    """Return a name as it is compared: in lower case, words joined by hyphens."""
+    """Return a name for comparison: lower case, words joined by hyphens."""
     return "-".join(WORD.findall(name.lower()))
 
 
 def pick_agent(task: str, agents: Mapping[str, ServedAgent], default: str) -> str:
-    """Return the agent whose name, skills and description have most of a task's words; else the default."""
+    """Return the agent whose name, skills and description match most words of a task, else the default."""
     wanted = _stems(task)
     scores = {name: _score(wanted, served) for name, served in agents.items()}
     best = max(scores, key=lambda name: (scores[name], name == default))
@@ -105,14 +105,14 @@ def _stems(*texts: str) -> frozenset[str]:
 
 
 def _stem(word: str) -> str:
-    """Return the part of a word that its forms have in common, roughly: translate, translator, translation."""
+    """Return the rough stem that a word's forms share: translate, translator, translation."""
     for ending in ("ations", "ation", "ators", "ator", "ating", "ates", "ated", "ate", "ing", "ers", "er", "ed", "es"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             return word[: -len(ending)]
     return word.removesuffix("s").removesuffix("e") if len(word) > 3 else word
 
 
-# --- what to do with what was planned ---------------------------------------------------------------------------------
+# --- commands on planned tasks ----------------------------------------------------------------------------------------
 
 Verb = Literal["execute", "cancel", "done", "status"]
 
@@ -137,12 +137,11 @@ _NUMBERS = rf"\s*(?P<numbers>{_NUMBER}(?:(?:\s*(?:,\s*and|,|and|&)\s*|\s*){_NUMB
 _DONE = r"(?:\s+as\s+done)?\s*"
 
 MAX_COMMAND = 1_000
-"""Characters of a command without what follows its colon. Some patterns take quadratic time for lists of words."""
+"""Maximum length of a command before its colon. Some patterns take quadratic time for lists of words."""
 
 
 class PlanCommand(NamedTuple):
-    """What somebody wants done with planned tasks: with these, by their numbers, or with all; `rest` is what came of
-    it."""
+    """A command on planned tasks: their numbers, or none for all; `rest` is the result that the user reports."""
 
     verb: Verb
     numbers: tuple[int, ...] = ()
@@ -150,7 +149,7 @@ class PlanCommand(NamedTuple):
 
 
 def parse_command(text: str) -> PlanCommand | None:
-    """Return what a text commands, if it commands nothing else."""
+    """Return the command in a text, or None if the text contains anything else."""
     head, *rest = re.split("[:-]", text.strip().rstrip(".!?"), maxsplit=1)
     said = " ".join(head.split())
     if len(said) > MAX_COMMAND or rest == [""]:

@@ -1,8 +1,8 @@
 """Tools of a planner, and a model's calls of them.
 
-The tools are `planTasks`, `createTask` and `updateTask`. Each call is executed once and reported as it is executed.
-Planned tasks are the caller's own, in the conversation of the plan, and held until they are executed; only those are
-changed here. Malformed calls of a model are ignored.
+The tools are `planTasks`, `createTask` and `updateTask`. Each call is executed once, and reported meanwhile. Planned
+tasks belong to the caller, in the conversation of the plan, and are held until they are executed. Only planned tasks
+are changed here. Malformed calls of a model are ignored.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,20 +20,20 @@ from accord.protocol.states import LOWER
 
 PLAN, CREATE, UPDATE = "planTasks", "createTask", "updateTask"
 KEY = "plan"
-"""What is kept of a conversation."""
+"""Key of the plan in the conversation's state."""
 
 MAX_PLANNED = 200
-"""Tasks that a plan remembers: a conversation that plans more forgets its first ones."""
+"""Maximum number of tasks in a plan; the oldest are dropped."""
 
 GONE = "gone"
-"""The status of a task that is not kept any more."""
+"""Status of a task that has been deleted."""
 
 EXECUTED, CANCELED, ENDED = (
     "working",
     LOWER[TaskState.CANCELED],
     {"completed": TaskState.COMPLETED, "failed": TaskState.FAILED},
 )
-"""What a task's status may be changed to, and what that means."""
+"""Values for a task's new status, and the task states of those that end it."""
 
 
 class PlannedTask(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -47,7 +47,7 @@ class PlannedTask(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TaskDraft(Struct, frozen=True, kw_only=True):
-    """A task as it is to be planned; `text` is what its agent is told, if that is more than the title."""
+    """A task before it is created; `text` is its agent's prompt, if that is more than the title."""
 
     title: str
     agent: str
@@ -58,28 +58,28 @@ _plans = msgspec.json.Decoder(list[PlannedTask])
 
 
 class PlannerTools:
-    """What a planner does in one turn."""
+    """The tools of a planner in one turn."""
 
     def __init__(self, ctx: Context, plan: Sequence[PlannedTask]) -> None:
-        """Go on with a plan."""
+        """Continue an existing plan."""
         self.plan = [one for one in plan if one.turn != ctx.task_id]
         self._ctx = ctx
         self._calls = 0
 
     @classmethod
     async def open(cls, ctx: Context) -> "PlannerTools":
-        """Return the tools for what is planned in a conversation so far."""
+        """Return the tools for the plan of a conversation."""
         kept = await ctx.recall_context(KEY)
         return cls(ctx, [] if kept is None else _plans.decode(kept))
 
     async def plan_tasks(self, prompt: str, wishes: Sequence[TaskDraft]) -> list[PlannedTask]:
-        """Plan tasks, and make each."""
+        """Plan several tasks, and create each as a held task."""
         named = [{"title": wish.title, "agent": wish.agent} for wish in wishes]
         await self._tell(PLAN, {"prompt": prompt}, {"tasks": named})
         return [await self.create_task(wish) for wish in wishes]
 
     async def create_task(self, wish: TaskDraft) -> PlannedTask:
-        """Make one task, which is held, and remember it."""
+        """Create one held task, and add it to the plan."""
         number = len(self.plan) + 1
         call = await self._begin(CREATE, given := {"title": wish.title, "agent": wish.agent})
         task_id = await self._ctx.spawn(wish.agent, wish.text or wish.title, key=f"task-{number}", hold=True)
@@ -90,7 +90,7 @@ class PlannerTools:
         return made
 
     async def update_task(self, task_id: str, status: str, result: Any = None) -> str:
-        """Change the status of a task of this conversation, and return what it is then; raises AccordError."""
+        """Change the status of a planned task, and return its new status; raises AccordError."""
         call = await self._begin(UPDATE, given := {"taskId": task_id, "status": status})
         known = next((one for one in self.plan if one.task_id == task_id), None)
         try:
@@ -104,7 +104,7 @@ class PlannerTools:
         return now
 
     async def standing(self) -> list[tuple[PlannedTask, str, str]]:
-        """Tell and return how all that is planned stands, and what came of it."""
+        """Report and return the status and result of every planned task."""
         found = [(one, *await self._state(one)) for one in self.plan]
         rows = [{**self._row(one, state), "number": one.number} for one, state, _ in found]
         await self._tell(PLAN, {}, {"tasks": rows})
@@ -127,7 +127,7 @@ class PlannerTools:
         return LOWER[task.status.state], text_of(part for one in task.artifacts for part in one.parts) or said
 
     def _with_mine(self, kept: str | None) -> str:
-        """Return what is to be remembered, with what another turn may have planned at the same time."""
+        """Return the plan to store, merged with tasks that another turn may have added meanwhile."""
         others = [] if kept is None else [one for one in _plans.decode(kept) if one.turn != self._ctx.task_id]
         mine = [one for one in self.plan if one.turn == self._ctx.task_id]
         return msgspec.json.encode([*others, *mine][-MAX_PLANNED:]).decode()
@@ -135,7 +135,7 @@ class PlannerTools:
     def _row(self, planned: PlannedTask, status: str) -> dict[str, Any]:
         return {"taskId": planned.task_id, "status": status, "title": planned.title, "agent": planned.agent}
 
-    # --- telling --------------------------------------------------------------------------------------------------
+    # --- reporting ----------------------------------------------------------------------------------------------------
 
     async def _tell(self, tool: str, given: dict[str, Any], output: dict[str, Any]) -> None:
         await self._end(tool, await self._begin(tool, given), given, output)
@@ -187,11 +187,11 @@ TOOLS = [
         "status",
     ),
 ]
-"""What a model is offered."""
+"""Tools that a model may call."""
 
 
 class ToolRequest(Struct, frozen=True, kw_only=True):
-    """What a model wants done: tasks to be planned, or a change of one."""
+    """A tool call of a model: tasks to plan, or a change of one task."""
 
     wishes: tuple[TaskDraft, ...] = ()
     task_id: str = ""
@@ -200,7 +200,7 @@ class ToolRequest(Struct, frozen=True, kw_only=True):
 
 
 def parse_calls(pieces: Iterable[AnswerPiece]) -> list[ToolRequest]:
-    """Return what the pieces of an answer ask for, in order; each call comes in several."""
+    """Return the tool calls in the pieces of an answer, in order; each call spans several pieces."""
     names: dict[int, str] = {}
     arguments: dict[int, str] = {}
     for piece in pieces:

@@ -1,6 +1,6 @@
 """Commands as agents: coding agents, and any other command.
 
-Each runs as a process that ends with its task. One turn of a task is `turn`; its directory is `workspace`.
+Each runs as a process that ends with its task. `turn` has one turn of a task, and `workspace` its directory.
 """
 
 import asyncio
@@ -29,16 +29,16 @@ __all__ = ["KIND", "ProcessAgent", "ProcessOptions"]
 
 
 MIN_SECRET = 8
-"""Characters of a value that is worth hiding: shorter ones are words like "true"."""
+"""Minimum length of a value to hide in output; shorter ones are words like "true"."""
 
 MAX_SHOWN = 20
-"""Names of files that stay behind in one message."""
+"""Maximum number of file names in one message about files that were left out."""
 
 WORKTREE = "worktree"
-"""Metadata key of where a task works, and the artifact that says where its work is."""
+"""Metadata key of a task's worktree, and name of the artifact that describes the remaining worktree."""
 
 SILENCE_KEY = "silent"
-"""Metadata key of the last word about a command that was ended because it said nothing any more."""
+"""Metadata key of the final message about a command that was ended because of its silence."""
 
 SILENCE = Part(text="It said nothing any more, which counts as its end")
 
@@ -47,9 +47,9 @@ class ProcessAgent:
     """An agent that is a command."""
 
     def __init__(self, given: Given, *, placing: ChoosePlacement | None = None) -> None:
-        """Run the command that the options name, with what they let through of `given.env`.
+        """Run the command in the options, with the variables of `given.env` that they allow.
 
-        With `placing`, a task says itself where it works.
+        With `placing`, each task chooses its workspace.
         """
         options: ProcessOptions = given.options
         self._options = options
@@ -65,7 +65,7 @@ class ProcessAgent:
         self._store: Store
 
     async def start(self, node: Node) -> None:
-        """Be ready to run commands on a node."""
+        """Prepare to run commands on a node."""
         self._store = node.store
         await self._workspaces.prepare(self._is_over)
         env = environment(self._options, self._given)
@@ -82,19 +82,19 @@ class ProcessAgent:
         )
 
     async def stop(self) -> None:
-        """Let go of commands that wait for answers, and wait for those that are being ended."""
+        """Stop parked commands, and wait for those that are ending."""
         means, self._means = self._means, None
         if means is not None:
             await means.holding.close()
         await subprocesses.wait_until_stopped()
 
     async def run(self, ctx: Context) -> None:
-        """Do the work of one turn."""
+        """Execute one turn."""
         means = self._means
         if means is None:
             raise RuntimeError("A process agent is run by a node that has started it")
         key = (ctx.tenant, ctx.caller.owner, ctx.context_id)
-        async with self._talks.setdefault(key, asyncio.Lock()):  # a session is for one at a time
+        async with self._talks.setdefault(key, asyncio.Lock()):  # one execution at a time in a session
             place = await self._workspaces.open(ctx)
             if place.tree is not None and ctx.kept(WORKTREE) is None:
                 await ctx.status(
@@ -104,14 +104,14 @@ class ProcessAgent:
             try:
                 await self._talk(ctx, means, place)
             except Suspended:
-                raise  # what is there is needed again
+                raise  # the workspace is needed again
             except BaseException:
-                if await self._is_over(ctx.tenant, ctx.task_id):  # or the task goes on, here or elsewhere
+                if await self._is_over(ctx.tenant, ctx.task_id):  # otherwise an execution resumes the task
                     await self._workspaces.close(place)
                 raise
 
     async def _talk(self, ctx: Context, means: TurnResources, place: Workspace) -> None:
-        """Talk, and hand in what there is then, also if the command has failed."""
+        """Execute the turn and deliver its files, also if the command has failed."""
         turn = CommandTurn(ctx, means, place)
         try:
             await turn.go()
@@ -126,7 +126,7 @@ class ProcessAgent:
             await ctx.complete(said)
 
     async def _hand_in(self, ctx: Context, place: Workspace) -> None:
-        """Deliver files, leave the place, and say where the rest of the work is."""
+        """Deliver files, close the workspace, and report the remaining worktree."""
         await self._deliver(ctx, place)
         if (left := await self._workspaces.close(place)) is not None:
             await ctx.artifact(left, id=WORKTREE, name=WORKTREE, metadata={WORKTREE: left})
@@ -140,7 +140,7 @@ class ProcessAgent:
         return head is not None and state_of(head.state) in lifecycle.ENDED
 
     async def _deliver(self, ctx: Context, place: Workspace) -> None:
-        """Make artifacts of the files that were left for the caller."""
+        """Make artifacts of the files in the outbox."""
         options = self._options
         parts, left = await asyncio.to_thread(
             workspace.read_outbox, place.boxes, options.max_files, options.max_file_bytes
@@ -153,7 +153,10 @@ class ProcessAgent:
 
 
 def make(given: Given) -> ProcessAgent:
-    """Return a command as an agent, unless it is missing: or the first task would be the first to notice."""
+    """Make an agent from a command; raises ValueError if the command is missing.
+
+    Otherwise the first task would be the first to find out.
+    """
     options: ProcessOptions = given.options
     preset = preset_of(options)
     secrets = given.env.secrets if isinstance(given.env, Environment) else frozenset()
@@ -170,18 +173,21 @@ def make(given: Given) -> ProcessAgent:
 
 
 def _is_secret(value: str) -> bool:
-    """Whether a value that a command is given may be one: names of files are none, and say what went wrong."""
+    """Whether an environment variable's value may be a secret.
+
+    File names are not secrets, and error messages need them.
+    """
     return len(value) >= MIN_SECRET and not os.path.exists(value)
 
 
 def environment(options: ProcessOptions, given: Mapping[str, str]) -> dict[str, str]:
-    """Return what a command may know of the server's environment, and what the settings add."""
+    """Return the environment of a command: the allowed variables of the server, and those in the settings."""
     term = "xterm-256color" if options.mode == "pty" else "dumb"
     return {"TERM": term, **command_variables(given, options.pass_env), **options.env}
 
 
 def _root(options: ProcessOptions, env: Mapping[str, str], name: str) -> Path:
-    """Return where fresh places are: among what a user's programs keep for themselves."""
+    """Return the root of new workspaces, in the user's state directory by default."""
     if options.root is not None:
         return Path(options.root).expanduser().absolute()
     state = env.get("XDG_STATE_HOME") or Path(env.get("HOME") or "~").expanduser() / ".local" / "state"

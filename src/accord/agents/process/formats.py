@@ -1,7 +1,7 @@
 """JSON event formats of coding agents, and the observations read from them.
 
-There is one table for each format: the type of an event, and a function from the event to observations. An event that
-is not in a table, or is not formed as expected, is ignored: these formats grow with every release.
+Each format has a table from the type of an event to a function that reads observations. Unknown or malformed events are
+ignored, because these formats grow with every release.
 """
 
 import re
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 BRIEF = 200
-"""Characters of a tool's arguments that are shown."""
+"""Maximum number of characters shown of a tool's arguments."""
 
 
 class TextOutput(Struct, frozen=True):
@@ -22,19 +22,19 @@ class TextOutput(Struct, frozen=True):
 
 
 class CommandActivity(Struct, frozen=True):
-    """What it does at the moment."""
+    """The present activity of a command."""
 
     text: str
 
 
 class SessionName(Struct, frozen=True):
-    """What it calls the conversation."""
+    """The command's own id of its session."""
 
     id: str
 
 
 class UsageReport(Struct, frozen=True, kw_only=True):
-    """What it has used up; with a `key` it may be told again and counts once."""
+    """Token usage and cost of a command; a report with a `key` may be repeated and counts once."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -44,20 +44,20 @@ class UsageReport(Struct, frozen=True, kw_only=True):
 
 
 class ObservedQuestion(Struct, frozen=True):
-    """What it wants to know; with `grants`, whether it may do these things."""
+    """A question of a command; with `grants`, a request for these permissions."""
 
     question: str
     grants: tuple[str, ...] = ()
 
 
 class ResultValue(Struct, frozen=True):
-    """A value that is its answer."""
+    """A structured answer."""
 
     data: Any
 
 
 class CommandFailure(Struct, frozen=True):
-    """Why it gives up."""
+    """The reason why a command failed."""
 
     text: str
 
@@ -67,10 +67,10 @@ Event = Mapping[str, Any]
 
 
 class FormatState:
-    """What one run has printed so far, as far as later events depend on it."""
+    """State of one execution's output that later events depend on."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start with no output."""
         self.model: str | None = None
         self.input_tokens = self.output_tokens = 0
         self.streams = False
@@ -79,19 +79,19 @@ class FormatState:
         self._is_apart = False
 
     def whole(self, text: str) -> Iterator[Observation]:
-        """Say a message of its own."""
+        """Yield the text of a separate message."""
         self._is_apart = True
         return self.piece(text)
 
     def piece(self, text: str) -> Iterator[Observation]:
-        """Say more of the message that is being said."""
+        """Yield more text of the current message."""
         if text:
             apart = "\n\n" if self._is_apart and self.has_said else ""
             self.has_said, self._is_apart = True, False
             yield TextOutput(apart + text)
 
     def begin(self) -> None:
-        """Let the next piece begin another message."""
+        """Make the next piece start another message."""
         self._is_apart = True
 
 
@@ -100,7 +100,7 @@ Format = Mapping[str, ReadEvent]
 
 
 def read_line(line: bytes, form: Format, memory: FormatState) -> list[Observation] | None:
-    """Return what a line tells; None if it is no event."""
+    """Return the observations in a line, or None if it is not an event."""
     try:
         event = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -111,18 +111,18 @@ def read_line(line: bytes, form: Format, memory: FormatState) -> list[Observatio
     return [] if found is None else list(found(event, memory))
 
 
-# --- looking into events ------------------------------------------------------------------------------------------
+# --- reading events -----------------------------------------------------------------------------------------------
 
 
 def value_at(event: Any, *path: str) -> Any:
-    """Return what is at a path in an event, or None."""
+    """Return the value at a path in an event, or None."""
     for name in path:
         event = event.get(name) if isinstance(event, dict) else None
     return event
 
 
 def text_at(event: Any, *path: str) -> str:
-    """Return the text at a path, or none; NUL is left out, because no store keeps it."""
+    """Return the text at a path, or "", without NUL, which no store accepts."""
     found = value_at(event, *path)
     return found.replace("\0", "") if isinstance(found, str) else ""
 
@@ -134,7 +134,7 @@ def count_at(event: Any, *path: str) -> int:
 
 
 def amount_at(event: Any, *path: str) -> float:
-    """Return the sum of money at a path, or 0."""
+    """Return the amount of money at a path, or 0."""
     found = value_at(event, *path)
     return max(0.0, float(found)) if isinstance(found, int | float) else 0.0
 
@@ -146,7 +146,7 @@ def items_at(event: Any, *path: str) -> list[Any]:
 
 
 def summarize(value: Any) -> str:
-    """Return a tool's arguments in a line: the only one, or the one that says most, or all as JSON."""
+    """Return a tool's arguments in one line: the most important one, or all as JSON."""
     if isinstance(value, dict):
         named = (value.get(name) for name in ("command", "file_path", "path", "pattern", "url", "query", "description"))
         value = next((one for one in named if isinstance(one, str)), value)
@@ -156,13 +156,13 @@ def summarize(value: Any) -> str:
 
 
 def tool_activity(name: str, arguments: Any) -> Iterator[Observation]:
-    """See that a tool is used."""
+    """Yield the activity of a tool call."""
     shown = summarize(arguments) if arguments else ""
     yield CommandActivity(f"{name}: {shown}" if shown else name)
 
 
 _TOOL = re.compile(r"[A-Za-z_][\w.:-]*")
-"""The name of a tool, which becomes an argument and must be no flag."""
+"""The name of a tool, which becomes an argument and must not be a flag."""
 
 
 def _session(event: Event) -> Iterator[Observation]:
@@ -180,7 +180,7 @@ def _claude_system(event: Event, memory: FormatState) -> Iterator[Observation]:
 
 def _claude_partial(event: Event, memory: FormatState) -> Iterator[Observation]:
     if event.get("parent_tool_use_id"):
-        return  # a helper's words are not the answer
+        return  # a subagent's words are not the answer
     memory.streams = True
     if text_at(event, "event", "type") == "content_block_start":
         memory.begin()
@@ -201,7 +201,7 @@ def _claude_assistant(event: Event, memory: FormatState) -> Iterator[Observation
 
 
 def _claude_used(usage: Any, memory: FormatState, *, key: str | None = None, cost: float = 0.0) -> UsageReport:
-    """Return what was used; the sum at the end adds only what was not told with the single messages."""
+    """Return usage. The final sum adds only usage that was not reported with single messages."""
     read = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     taken, given = sum(count_at(usage, name) for name in read), count_at(usage, "output_tokens")
     if key is None:
@@ -235,7 +235,7 @@ def _denied(denials: list[Any]) -> ObservedQuestion:
 
 
 def _grant(denial: Any) -> str:
-    """Return the rule that allows what was denied: one command and no other, or a tool."""
+    """Return the rule that allows a denied action: one exact command, or a tool."""
     name, command = text_at(denial, "tool_name"), text_at(denial, "tool_input", "command")
     return f"{name}({command})" if name == "Bash" and command else name
 
@@ -299,7 +299,7 @@ def _codex_used(event: Event, memory: FormatState) -> Iterator[Observation]:
 
 
 def _codex_notice(event: Event, memory: FormatState) -> Iterator[Observation]:
-    yield CommandActivity(text_at(event, "message") or "error")  # it may yet succeed: `turn.failed` says if not
+    yield CommandActivity(text_at(event, "message") or "error")  # it may yet succeed, or report `turn.failed`
 
 
 # --- gemini -------------------------------------------------------------------------------------------------------
@@ -380,7 +380,7 @@ def _goose_complete(event: Event, memory: FormatState) -> Iterator[Observation]:
     yield UsageReport(input_tokens=used or max(0, count_at(event, "total_tokens") - given), output_tokens=given)
 
 
-# --- our own: what a script prints that wants to say more than text -----------------------------------------------
+# --- our own format, for scripts with more output than text -------------------------------------------------------
 
 
 def _line_text(event: Event, memory: FormatState) -> Iterator[Observation]:
@@ -471,4 +471,4 @@ FORMATS: Mapping[str, Format] = {
     "lines": LINES,
     "opencode": OPENCODE,
 }
-"""Format -> its table."""
+"""Format -> its table of events."""

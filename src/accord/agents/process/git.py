@@ -1,9 +1,9 @@
 """Git commands without the repository's configuration, and a worktree for each task.
 
-Git starts what a repository's configuration names: hooks, filters, a file system monitor, programs to fetch with. An
-agent that works in a repository can write that configuration, so commands run in a git directory of their own. It links
-to objects and references of the repository, and its configuration has only values that start nothing (`CARRIED`). A
-worktree is removed when nothing in it would be lost.
+A repository's configuration can name programs that git starts: hooks, filters, file system monitors, and programs to
+fetch with. An agent that works in a repository can write that configuration. Commands therefore run in a separate git
+directory, which links to objects and references of the repository. Its configuration contains only values that start no
+program (`CARRIED`). A worktree is removed if nothing in it would be lost.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ from msgspec import Struct
 from accord.agents.process import subprocesses
 
 GIT_SECONDS = 120.0
-"""Time limit of one git command: a checkout of a large repository is slow."""
+"""Time limit of one git command, in seconds; a checkout of a large repository is slow."""
 
 GRACE_SECONDS = 1.0
 
 HALF_MADE = "initializing"
-"""Reason of git's lock on a worktree whose checkout has not ended."""
+"""Reason of git's lock on a worktree whose checkout has not finished."""
 
 LINKED = ("info", "logs", "objects", "packed-refs", "refs", "reftable", "shallow", "worktrees")
-"""Entries of a repository's git directory that commands use; its configuration and its hooks are not among them."""
+"""Entries of a repository's git directory that commands use, without its configuration and its hooks."""
 
 CARRIED = frozenset(
     {
@@ -45,21 +45,21 @@ CARRIED = frozenset(
         "extensions.refstorage",
     }
 )
-"""Settings of the repository, the user and the system that git also gets here: how files are stored and compared."""
+"""Settings of the repository, the user and the system that still apply: how files are stored and compared."""
 
 NEUTRAL = {"core.fsmonitor": "", "core.hooksPath": os.devnull, "protocol.allow": "never", "safe.directory": "*"}
-"""Settings for the few commands that read a repository's configuration. Its owner matters to no command here."""
+"""Settings for the few commands that read a repository's configuration. Its owner does not matter to them."""
 
 MAX_LINE = 4096
-"""Bytes of a file in which git keeps one line, such as `HEAD`."""
+"""Maximum size of a one-line file of git, such as `HEAD`, in bytes."""
 
 
 class GitFailed(Exception):
-    """A git command that failed, with git's own text, or a worktree that is not as git made it."""
+    """A git command failed, with git's own text, or a worktree was changed since git created it."""
 
 
 class ListedWorktree(Struct, frozen=True):
-    """A worktree in git's list; `branch` is None for a detached one, `locked` the reason of its lock."""
+    """A worktree in git's list; a detached one has no `branch`, and `locked` is the reason of its lock."""
 
     path: Path
     branch: str | None
@@ -67,7 +67,7 @@ class ListedWorktree(Struct, frozen=True):
 
 
 class Repository(Struct, frozen=True, kw_only=True):
-    """A repository, its configuration as it was when the server first looked, and the environment of commands."""
+    """A repository, its configuration at the server's first access, and the environment of commands."""
 
     git_dir: Path
     common: Path
@@ -87,7 +87,7 @@ class Repository(Struct, frozen=True, kw_only=True):
     async def add_worktree(self, path: Path, branch: str, base: str | None) -> None:
         """Add a worktree on a branch, which is created if there is a `base`.
 
-        It is locked as half made until its files are there, so that a later call can tell.
+        It is locked as unfinished until its files are checked out, so that a later call can detect it.
         """
         await asyncio.to_thread((self.common / "worktrees").mkdir, exist_ok=True)
         new = (str(path), branch) if base is None else ("--no-track", "-b", branch, str(path), base)
@@ -97,11 +97,11 @@ class Repository(Struct, frozen=True, kw_only=True):
         await asyncio.to_thread((admin / "locked").unlink)
 
     async def worktrees(self) -> list[ListedWorktree]:
-        """Return the worktrees that git knows of."""
+        """Return git's list of worktrees."""
         return list(_listed(await self._neutral("worktree", "list", "--porcelain")))
 
     async def forget(self, tree: ListedWorktree) -> None:
-        """Forget a worktree whose directory is gone, or that is half made and removed with its directory."""
+        """Prune a worktree whose directory is gone, or an unfinished one with its directory."""
 
         def unlock() -> None:
             (self._registered(tree.path) / "locked").unlink(missing_ok=True)
@@ -112,7 +112,7 @@ class Repository(Struct, frozen=True, kw_only=True):
         await self.run("worktree", "prune", "--expire", "now")
 
     def admin_of(self, tree: Path) -> Path:
-        """Return git's own directory for a worktree, or raise GitFailed if its `.git` does not point there."""
+        """Return git's own directory for a worktree; raises GitFailed if its `.git` does not point there."""
         link = tree.resolve() / ".git"
         admin = self._registered(tree)
         if (link.parent / _line(link).removeprefix("gitdir: ")).resolve() != admin.resolve():
@@ -128,11 +128,11 @@ class Repository(Struct, frozen=True, kw_only=True):
         raise GitFailed(f"{tree} is not a worktree of {self.common}")
 
     def head_of(self, tree: Path) -> str:
-        """Return what a worktree has checked out: `ref: refs/heads/...`, or a commit."""
+        """Return the HEAD of a worktree: `ref: refs/heads/...`, or a commit."""
         return _line(self.admin_of(tree) / "HEAD")
 
     def _adopt(self, path: Path) -> Path:
-        """Make a new worktree point to the repository instead of the git directory that added it."""
+        """Point a new worktree to the repository instead of the git directory that added it."""
         link = path / ".git"
         admin = self.common / "worktrees" / Path(_line(link).removeprefix("gitdir: ")).name
         link.write_text(f"gitdir: {admin}\n")
@@ -160,7 +160,7 @@ class Repository(Struct, frozen=True, kw_only=True):
 
 
 async def find_repository(directory: Path, env: Mapping[str, str]) -> Repository:
-    """Return the repository that a directory belongs to."""
+    """Return the repository that contains a directory."""
     neutral = _environment(env)
     places = ("rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
     git_dir, common = map(Path, (await _run(places, directory, neutral)).splitlines())
@@ -171,7 +171,7 @@ async def find_repository(directory: Path, env: Mapping[str, str]) -> Repository
 
 
 def _environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a command: none points git at another repository or names a program."""
+    """Return the variables of a command; none points git at another repository or names a program."""
     passed = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "GIT_CEILING_DIRECTORIES")
     settings = {
         name: value
@@ -182,7 +182,7 @@ def _environment(env: Mapping[str, str]) -> dict[str, str]:
         **{name: env[name] for name in passed if name in env},
         **settings,
         "GIT_CONFIG_COUNT": str(len(NEUTRAL)),
-        "GIT_ALLOW_PROTOCOL": "",  # counts before what a repository allows for one protocol
+        "GIT_ALLOW_PROTOCOL": "",  # takes precedence over a repository's settings for one protocol
         "GIT_NO_LAZY_FETCH": "1",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",
@@ -191,7 +191,7 @@ def _environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 async def _run(arguments: tuple[str, ...], directory: Path, env: Mapping[str, str]) -> str:
-    """Run git to its end and return what it prints."""
+    """Run git to its end and return its output."""
     command = subprocesses.SubprocessCommand(
         argv=("git", *arguments), directory=directory, env=env, grace=GRACE_SECONDS
     )
@@ -216,7 +216,7 @@ async def _run(arguments: tuple[str, ...], directory: Path, env: Mapping[str, st
 
 
 def _written(settings: Mapping[str, str]) -> str:
-    """Return settings as git's configuration files have them."""
+    """Return settings in the format of git's configuration files."""
     lines = []
     for name, value in settings.items():
         section, _, key = name.partition(".")
@@ -226,7 +226,7 @@ def _written(settings: Mapping[str, str]) -> str:
 
 
 def _line(file: Path) -> str:
-    """Return a line that git keeps in a file of its own; anything else in its place is an error."""
+    """Return the line in one of git's own files; raises GitFailed for anything but a regular text file."""
     try:
         with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
             if stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
@@ -239,7 +239,7 @@ def _line(file: Path) -> str:
 
 
 def _listed(text: str) -> Iterator[ListedWorktree]:
-    """Yield what git lists: lines for each, ended by an empty one."""
+    """Yield the worktrees in git's list: blocks of lines, separated by an empty line."""
     for block in text.split("\n\n"):
         said = dict(line.partition(" ")[::2] for line in block.splitlines() if line)
         if "worktree" in said:
@@ -252,7 +252,7 @@ GITLINK = "160000 "
 
 
 class Worktree(Struct, frozen=True, kw_only=True):
-    """Where a task works, on which branch, and the commit that it began from."""
+    """A task's worktree, with its branch and the commit that it started from."""
 
     repository: Repository
     path: Path
@@ -261,7 +261,7 @@ class Worktree(Struct, frozen=True, kw_only=True):
 
 
 async def open_worktree(repository: Repository, path: Path, branch: str, base: str) -> Worktree:
-    """Make the worktree of a task, or find it again."""
+    """Create the worktree of a task, or find the existing one."""
     if not await _exists(repository, path):
         await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
         known = await repository.run("branch", "--list", "--format=%(refname)", branch)
@@ -271,7 +271,7 @@ async def open_worktree(repository: Repository, path: Path, branch: str, base: s
 
 
 async def close_worktree(tree: Worktree, *, keeps: bool) -> dict[str, object] | None:
-    """Remove a worktree if that loses nothing, and return what is left of it: a branch, or all."""
+    """Remove a worktree if nothing is lost, and return facts of the remaining branch or worktree, or None."""
     repository, path = tree.repository, tree.path
     changed = await repository.run_in(
         path, "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all"
@@ -280,11 +280,11 @@ async def close_worktree(tree: Worktree, *, keeps: bool) -> dict[str, object] | 
     head = await asyncio.to_thread(repository.head_of, path)
     removes = not keeps and not changed and head == f"ref: refs/heads/{tree.branch}"
     if removes:
-        # Only git in a submodule could say whether it has changes, by that repository's own configuration.
+        # Only git in a submodule could report its changes, with that repository's own configuration.
         files = await repository.run_in(path, "ls-files", "--stage")
         if any(line.startswith(GITLINK) for line in files.splitlines()):
             raise GitFailed(f"{path} has submodules")
-        await repository.run("worktree", "remove", "--force", str(path))  # whether it has changes is known
+        await repository.run("worktree", "remove", "--force", str(path))  # changes were checked above
         if not commits:
             await repository.run("branch", "--quiet", "-D", tree.branch)
             return None
@@ -298,7 +298,7 @@ async def close_worktree(tree: Worktree, *, keeps: bool) -> dict[str, object] | 
 
 
 async def _exists(repository: Repository, path: Path) -> bool:
-    """Whether a worktree is there as it was made; what a killed server left half made is removed."""
+    """Whether a worktree exists unchanged. An unfinished one of a killed server is removed."""
     place = await asyncio.to_thread(path.resolve)
     found = next((tree for tree in await repository.worktrees() if tree.path == place), None)
     is_there = await asyncio.to_thread(os.path.lexists, path / ".git")

@@ -1,7 +1,7 @@
 """Options of process agents, and presets of known coding agents.
 
-There is one preset for each coding agent, and one is made of any other command, so that nothing above tells them apart.
-A preset states what the command's own documentation states; `args` in the settings adds to it.
+Each known coding agent has a preset, and any other command gets one made from its settings. Callers therefore treat all
+commands alike. A preset follows the command's own documentation, and `args` in the settings adds to it.
 """
 
 import re
@@ -21,12 +21,12 @@ from accord.agents.process.formats import FORMATS, Format
 from accord.agents.safe_regexes import BadRegex, compile_regex
 
 PROMPT, SESSION = "{prompt}", "{session}"
-"""What stands in arguments for the prompt and for the session."""
+"""Placeholders in arguments for the prompt and for the session."""
 
 YES_OR_NO: Mapping[str, str] = MappingProxyType({"yes": "y", "no": "n"})
 FROM_A_MENU: Mapping[str, str] = MappingProxyType({"yes": "1", "no": "\x1b"})
 
-# Terminals are painted by moving the cursor where one would write a blank, hence `\s*`.
+# Terminals are painted by moving the cursor instead of writing a blank, hence `\s*`.
 QUESTIONS: tuple[str, ...] = (
     r"[\[(]\s*y(?:es)?\s*/\s*no?\b[^\])\n]*[\])]",
     r"\(y\)es\s*/\s*\(n\)o",
@@ -34,13 +34,13 @@ QUESTIONS: tuple[str, ...] = (
     r"press\s+(?:enter|return|any\s+key)",
     r"\?\s*\z",
 )
-"""What a command shows that waits for an answer; it counts once nothing has come after it for a moment."""
+"""Patterns of output that waits for an answer. They count once nothing has followed for a moment."""
 
 _SAFE = re.compile(r"[A-Za-z0-9][\w.:-]{0,199}")
 
 
 class PromptInput(Enum):
-    """How a prompt gets to a command."""
+    """How a command receives its prompt."""
 
     ARGUMENT = "argument"
     STDIN = "stdin"
@@ -48,11 +48,11 @@ class PromptInput(Enum):
 
 
 class CommandMode(Struct, frozen=True, kw_only=True):
-    """One way to run a command: what makes it so, how it takes the prompt, and what it prints (`form`, or text).
+    """One way to run a command: its arguments, how it takes the prompt, and its output format (`form`, or text).
 
-    `resume` goes on with a session, `begins` begins one under a name that it is given; without either it has none that
-    could be gone on with. `after` comes last: the prompt, if it is an argument. `grants` is what rules that allow
-    something are put behind.
+    `resume` contains the arguments to resume a session, and `begins` those to start one under a given name. Without
+    either, sessions cannot be resumed. `after` comes last, with the prompt if that is an argument. `grants` is the flag
+    in front of rules that grant permissions.
     """
 
     head: tuple[str, ...] = ()
@@ -65,10 +65,10 @@ class CommandMode(Struct, frozen=True, kw_only=True):
 
 
 class Preset(Struct, frozen=True, kw_only=True):
-    """A command: without a person at its terminal, and with one.
+    """A command, with its modes without a terminal and in one.
 
-    `install` is how it comes onto a machine. `lost` is what it says of a session that it does not know (any more);
-    `questions` and `answers` are for its terminal: what waits for an answer, and what to type for a yes or a no.
+    `install` is the command that installs it. `lost` is a pattern of its error for an unknown session. `questions` and
+    `answers` are for its terminal: patterns of output that waits for an answer, and the keys for a yes or a no.
     """
 
     binary: str
@@ -81,7 +81,7 @@ class Preset(Struct, frozen=True, kw_only=True):
 
 
 class CommandCall(Struct, frozen=True, kw_only=True):
-    """One call of a command: what is said to it, in which session, and what it may do by now."""
+    """One call of a command: its prompt, its session, and the permissions granted so far."""
 
     prompt: str
     session: str | None = None
@@ -90,14 +90,14 @@ class CommandCall(Struct, frozen=True, kw_only=True):
 
 
 def build_argv(binary: str, mode: CommandMode, args: Sequence[str], call: CommandCall) -> list[str]:
-    """Return the arguments of a call; the prompt comes last, after whatever keeps it from being taken for a flag."""
+    """Return the arguments of a call. The prompt comes last, protected from being parsed as a flag."""
     session = () if call.session is None else (mode.resume if call.resumes else mode.begins)
     grants = (*mode.grants, *call.grants) if mode.grants and call.grants else ()
     return [binary, *_filled((*mode.head, *args, *session), call), *grants, *_filled(mode.after, call)]
 
 
 def is_session(found: str) -> bool:
-    """Whether what a command calls a session can be given back to it without being anything else."""
+    """Whether a session id of a command is safe to use as an argument."""
     return _SAFE.fullmatch(found) is not None
 
 
@@ -106,7 +106,7 @@ def _filled(arguments: Sequence[str], call: CommandCall) -> Iterator[str]:
     for argument in arguments:
         name, found, rest = argument.partition(PROMPT)
         is_bare = argument == PROMPT and before != "--" and call.prompt.startswith("-")
-        blank = " " if is_bare else ""  # whoever asks must not set flags
+        blank = " " if is_bare else ""  # callers must not set flags
         yield name.replace(SESSION, call.session or "") + (blank + call.prompt + rest if found else "")
         before = argument
 
@@ -208,7 +208,7 @@ PRESETS: Mapping[str, Preset] = {
         questions=(r"Run\s*this\s*command\s*\?", *QUESTIONS[:-1]),
     ),
 }
-"""Name -> command."""
+"""Name -> preset."""
 
 
 PresetName = Literal["claude", "codex", "gemini", "aider", "goose", "opencode", "droid", "cursor"]
@@ -216,21 +216,21 @@ FormatName = Literal["claude", "codex", "cursor", "droid", "gemini", "goose", "l
 
 
 class ProcessOptions(Options, frozen=True, kw_only=True):
-    """A command: one of the presets, or any other.
+    """Options of a command: a preset, or any other command.
 
-    `prompt` is how a command takes what is said to it, `events` what it prints instead of text, and `resume_args` what
-    goes on with a session (`{session}`); a preset knows that itself. In `args`, `{prompt}` stands for the prompt, which
-    a program that runs its arguments, such as `sh -c`, gets only with `allow_interpreter`. One
-    that is not there when the server starts is a mistake, unless it is `installed_later`.
+    `prompt` is how a command takes its prompt, `events` its output format instead of text, and `resume_args` the
+    arguments that resume a session (`{session}`). A preset has its own values for these. In `args`, `{prompt}` stands
+    for the prompt. A program that runs its arguments, such as `sh -c`, may contain it only with `allow_interpreter`. A
+    command that is missing when the server starts is an error, unless `installed_later` is set.
 
-    It works in `directory`, or in a fresh one below `root` for each conversation, or, with `worktree`, in a worktree of
-    `repository` for each task, from `base`; one without changes is removed unless `keep_worktree`. Files that it leaves
-    in `outbox`, by default a folder that it is told about, are artifacts.
+    The command works in `directory`, or in a new one below `root` for each conversation. With `worktree`, it works in a
+    worktree of `repository` for each task, from `base`. A worktree without changes is removed unless `keep_worktree` is
+    set. Files in `outbox` become artifacts; by default the command is given a folder for them.
 
-    With `mode = "pty"` it has a terminal. `questions` are patterns of what it waits for an answer to, `answers` what to
-    type for one; such a process is held for `answer_timeout`. After `nudge_after` seconds without a word `nudge` is
-    typed, at most `nudges` times, with `escalate_after` seconds after each; then `on_idle` says what becomes of it.
-    `done` is a pattern that ends its work.
+    With `mode = "pty"` the command has a terminal. `questions` are patterns of output that waits for an answer, and
+    `answers` the keys to type for one. Such a process is parked for `answer_timeout` seconds. After `nudge_after`
+    seconds of silence `nudge` is typed, at most `nudges` times, with `escalate_after` seconds after each. Then
+    `on_idle` decides how the turn ends. `done` is a pattern of output that ends the turn.
     """
 
     SECRET = frozenset({"env"})
@@ -278,13 +278,13 @@ class ProcessOptions(Options, frozen=True, kw_only=True):
     grace: Annotated[float, Meta(ge=0, le=60)] = 2.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
+        """Reject options that cannot work together."""
         if problem := next(_problems(self), None):
             raise ValueError(problem)
 
 
 def _problems(said: ProcessOptions) -> Iterator[str]:
-    """Yield what is wrong."""
+    """Yield the errors in the options."""
     if (said.preset is None) is (said.command is None):
         yield f"say which command it is: a preset ({', '.join(PRESETS)}) or a command, not both"
     if wrong := _wrong_command(said):
@@ -310,7 +310,7 @@ def _problems(said: ProcessOptions) -> Iterator[str]:
 
 
 def _wrong_command(said: ProcessOptions) -> str | None:
-    """Return what is wrong with a command, and with the place that the prompt has in it."""
+    """Return the error in a command and its placeholder, or None."""
     if said.command is None:
         return None
     if not _words(said.command):
@@ -329,7 +329,7 @@ def _refused(pattern: str) -> str | None:
 
 
 def preset_of(said: ProcessOptions) -> Preset:
-    """Return the command that is meant, with what the settings say of it."""
+    """Return the preset of a command, with the values that the settings override."""
     found = PRESETS[said.preset] if said.preset is not None else _own(said)
     return Preset(
         binary=said.path or found.binary,
@@ -343,7 +343,7 @@ def preset_of(said: ProcessOptions) -> Preset:
 
 
 def _own(said: ProcessOptions) -> Preset:
-    """Return a row for a command that has none."""
+    """Return a preset for a command that has none."""
     binary, *words = _words(said.command or ())
     has_place = any(PROMPT in word for word in (*words, *said.args))
     way = PromptInput(said.prompt or ("argument" if has_place else "typed" if said.mode == "pty" else "stdin"))

@@ -1,7 +1,7 @@
 """Output of a command: terminal text, or events of a format.
 
-Text is shown as a terminal would: colors and titles are left out, and lines that are written over are kept once. It is
-no screen, so a program that paints windows reads badly. Bytes are taken as they come, cut anywhere.
+Text is converted as a terminal would show it: colors and titles are left out, and overwritten lines appear once. No
+screen is emulated, so the output of full-screen programs reads badly. Bytes may be split at any place.
 """
 
 import codecs
@@ -13,16 +13,16 @@ from accord.agents.process.formats import Format, FormatState, Observation, Text
 from accord.agents.safe_regexes import Regex
 
 MAX_SEQUENCE = 4096
-"""Characters of one escape sequence; a longer one is none."""
+"""Maximum length of an escape sequence, in characters; a longer one is treated as text."""
 
 MAX_LINE = 4096
-"""Characters of a line that can still be written over."""
+"""Maximum length of a line that can still be overwritten, in characters."""
 
 PASTE_MODE = "\x1b[?2004h"
-"""What a program says that takes pasted text as one piece."""
+"""Sequence of a program that accepts pasted text as one piece."""
 
 REPLIES = {"\x1b[5n": "\x1b[0n", "\x1b[6n": "\x1b[1;1R", "\x1b[c": "\x1b[?1;2c", "\x1b[0c": "\x1b[?1;2c"}
-"""What programs ask of a terminal (whether it works, where the cursor is, what it is), and wait for: its answers."""
+"""A program's queries of a terminal (status, cursor position, identity) and the answers that it waits for."""
 
 _SEQUENCE = re.compile(
     r"""\x1b\[[0-?]*[ -/]*[@-~]                     # CSI: colours, cursor, erasing
@@ -42,7 +42,7 @@ class TerminalText:
     """The text of one stream of bytes."""
 
     def __init__(self) -> None:
-        """Begin with an empty line."""
+        """Start with an empty line."""
         self.pastes = False
         self._bytes = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._rest = ""
@@ -53,23 +53,23 @@ class TerminalText:
         self._replies = ""
 
     def feed(self, data: bytes) -> str:
-        """Take in what came, and return the text that it adds; a line that is being written over is kept back."""
+        """Add bytes, and return the text that they add; a line that is being overwritten is held back."""
         said = [self._put(piece) for piece in self._pieces(self._bytes.decode(data))]
         if self._at == len(self._line) and not self._is_rewritten:
             said.append(self._give())
         return "".join(said)
 
     def settle(self) -> str:
-        """Return what is kept back: nothing more has come for a while, or will."""
+        """Return text that was held back, at a pause or the end of the output."""
         return self._give()
 
     def replies(self) -> bytes:
-        """Return what a terminal would answer to what was asked of it, once."""
+        """Return a terminal's answers to queries so far, once."""
         replies, self._replies = self._replies, ""
         return replies.encode()
 
     def _pieces(self, text: str) -> list[str]:
-        """Cut text into escape sequences and single characters; half a sequence waits for its other half."""
+        """Split text into escape sequences and single characters; an incomplete sequence waits for its rest."""
         text, self._rest = self._rest + text, ""
         pieces: list[str] = []
         at = 0
@@ -88,7 +88,7 @@ class TerminalText:
         return pieces
 
     def _put(self, piece: str) -> str:
-        """Put a character onto the line, or do what a sequence says; return a line that is done."""
+        """Add a character to the line, or execute a sequence; return a finished line."""
         if piece == "\n":
             return self._end_line()
         if piece == "\r":
@@ -133,7 +133,7 @@ class TerminalText:
         return said
 
     def _give(self) -> str:
-        """Return what was not given of the line; all of it, on a line of its own, if what was given is no longer so."""
+        """Return the new text of the line, or the whole line again if its earlier text was overwritten."""
         said = "".join(self._line[0 if self._is_rewritten else self._given :])
         if self._is_rewritten:
             said = "\n" + said
@@ -148,7 +148,7 @@ def terminal_text(text: str) -> str:
 
 
 def text_tail(text: str, characters: int) -> str:
-    """Return the end of a text, from the beginning of a line if there is one."""
+    """Return the end of a text, from the start of a line if there is one."""
     text = terminal_text(text).strip()
     if len(text) <= characters:
         return text
@@ -157,37 +157,37 @@ def text_tail(text: str, characters: int) -> str:
 
 
 NOISE_BYTES = 4096
-"""How much is kept of what is no event: it may say why there are none."""
+"""Maximum size of stored output that is not events, in bytes; it may contain the reason why there are none."""
 
 SCREEN = 4000
-"""Characters of a screen that are looked at for a question."""
+"""Number of characters of a screen that are searched for a question."""
 
 SHOWN_LINES, SHOWN = 12, 2000
-"""Lines and characters of a screen that are shown as a question."""
+"""Maximum lines and characters of a screen in a question."""
 
 
 class OutputReader(Protocol):
-    """One way to read what is printed."""
+    """Parser of a command's output."""
 
     def feed(self, data: bytes) -> list[Observation]:
-        """Take in what came."""
+        """Parse a chunk of output."""
 
     def settle(self) -> list[Observation]:
-        """Return what was kept back, for nothing came for a moment."""
+        """Return held-back output after a pause."""
 
     def end(self) -> list[Observation]:
-        """Return what is left, for nothing more will come."""
+        """Return the remaining output at the end."""
 
     @property
     def noise(self) -> str:
-        """What was printed beside events."""
+        """Output that is not events."""
 
 
 class TextReader:
-    """Text, without what a terminal makes of it, and without line breaks at its beginning and end."""
+    """Reads text without terminal sequences and without line breaks at its start and end."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start with no output."""
         self.screen = ""
         self._plain = TerminalText()
         self._breaks = ""
@@ -195,42 +195,42 @@ class TextReader:
 
     @property
     def pastes(self) -> bool:
-        """Whether pasted text is taken as one piece."""
+        """Whether the program accepts pasted text as one piece."""
         return self._plain.pastes
 
     @property
     def noise(self) -> str:
-        """Nothing: everything is text."""
+        """Always empty, because all output is text."""
         return ""
 
     def feed(self, data: bytes) -> list[Observation]:
-        """Take in what came."""
+        """Parse a chunk of output."""
         return self._said(self._plain.feed(data))
 
     def settle(self) -> list[Observation]:
-        """Return what was kept back, for nothing came for a moment."""
+        """Return held-back output after a pause."""
         return self._said(self._plain.settle())
 
     def end(self) -> list[Observation]:
-        """Return what is left, for nothing more will come."""
+        """Return the remaining output at the end."""
         return self.settle()
 
     def replies(self) -> bytes:
-        """Return what a terminal answers by itself to what was asked of it."""
+        """Return a terminal's own answers to the program's queries."""
         return self._plain.replies()
 
     def is_question(self, patterns: Iterable[Regex]) -> bool:
-        """Whether what is shown waits for an answer."""
+        """Whether the screen shows a question."""
         shown = self.screen[-SCREEN:]
         return any(pattern.search(shown) for pattern in patterns)
 
     def question(self) -> str:
-        """Return the last lines that are shown."""
+        """Return the last lines of the screen."""
         lines = [line.rstrip() for line in self.screen.splitlines() if line.strip()]
         return "\n".join(lines[-SHOWN_LINES:])[-SHOWN:]
 
     def answered(self) -> None:
-        """Look at nothing that was shown so far."""
+        """Clear the screen."""
         self.screen = ""
 
     def _said(self, text: str) -> list[Observation]:
@@ -243,10 +243,10 @@ class TextReader:
 
 
 class EventReader:
-    """Events, one in each line; other lines are noise."""
+    """Reads events, one in each line; other lines are noise."""
 
     def __init__(self, form: Format) -> None:
-        """Read a format."""
+        """Read the events of a format."""
         self._form = form
         self._memory = FormatState()
         self._rest = bytearray()
@@ -254,11 +254,11 @@ class EventReader:
 
     @property
     def noise(self) -> str:
-        """What was printed beside events."""
+        """Output that is not events."""
         return self._noise.decode(errors="replace")
 
     def feed(self, data: bytes) -> list[Observation]:
-        """Take in what came."""
+        """Parse a chunk of output."""
         self._rest += data
         if b"\n" not in data:
             return []
@@ -267,11 +267,11 @@ class EventReader:
         return [seen for line in lines for seen in self._read(bytes(line))]
 
     def settle(self) -> list[Observation]:
-        """Return nothing: half a line tells nothing."""
+        """Return nothing, because an incomplete line is not an event."""
         return []
 
     def end(self) -> list[Observation]:
-        """Return what is left, for nothing more will come."""
+        """Return the remaining output at the end."""
         last, self._rest = bytes(self._rest), bytearray()
         return self._read(last)
 

@@ -1,7 +1,7 @@
 """Running commands: their output and silences, and those parked for an answer.
 
-A command that waits for an answer in its terminal outlives the execution of its task. It is parked in this process, and
-stopped when its task is over, continues on another node, or was not answered in time.
+A command that waits for an answer in its terminal outlives the execution of its task. It is parked in this process. It
+is stopped when its task ends, continues on another node, or is not answered in time.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ from accord.storage.encoding import state_of
 from accord.storage.store import StoreUnavailable
 
 SETTLE_SECONDS = 0.4
-"""How long nothing may come before what is shown counts as all: a question is looked for then."""
+"""Pause after which output counts as complete, in seconds; it is then checked for a question."""
 
 BRIEF_BYTES = 2000
-"""More than a program says of a session that it does not know, less than it says of what it does."""
+"""More than a program prints about an unknown session, and less than it prints about its work."""
 
 TYPE_SECONDS = 2.0
-"""How long a command that shows nothing, or never stops to show something, may take until the prompt is typed."""
+"""Maximum time before the prompt is typed, in seconds, if a command shows nothing or never pauses."""
 
 
 class RunningCommand:
@@ -45,7 +45,7 @@ class RunningCommand:
         *,
         is_resumed: bool = False,
     ) -> None:
-        """Listen to a process that was just started, to go on with a session if `is_resumed`."""
+        """Observe a process that was just started; `is_resumed` if it resumes a session."""
         self.process = process
         self.is_resumed = is_resumed
         self.is_done = self.fell_silent = False
@@ -62,7 +62,7 @@ class RunningCommand:
         self._nudged = 0
 
     async def tell(self, prompt: str, way: PromptInput) -> None:
-        """Give it the prompt, unless that is an argument."""
+        """Pass the prompt to the command, unless it is an argument."""
         match way:
             case PromptInput.STDIN:
                 self.process.feed(prompt.encode(errors="replace"))
@@ -72,7 +72,7 @@ class RunningCommand:
                 self.process.feed(b"")
 
     async def answer(self, text: str) -> None:
-        """Type the answer to what it asked; for a yes or a no, what stands for it here."""
+        """Type the answer to a question. A yes or a no is mapped to the command's keys."""
         mapped = self._answers.get(text.strip().lower())
         if mapped is None:
             keys = keystrokes(text, pastes=self._pastes)
@@ -83,19 +83,19 @@ class RunningCommand:
 
     @property
     def is_brief(self) -> bool:
-        """Whether it has said next to nothing: a complaint, and no work."""
+        """Whether the output is too short to be work, such as an error message."""
         return self._bytes < BRIEF_BYTES
 
     @property
     def noise(self) -> str:
-        """What it printed beside its answer, on its standard error above all; if there is nothing, the answer's end."""
+        """Output beside the answer, mostly standard error, or else the end of the answer."""
         beside = "\n".join(filter(None, (self._output.noise.strip(), self.process.tail.strip())))
         return beside or (self._output.screen if isinstance(self._output, TextReader) else "")
 
-    # --- listening ------------------------------------------------------------------------------------------------
+    # --- output -------------------------------------------------------------------------------------------------------
 
     async def listen(self) -> AsyncGenerator[Observation, None]:
-        """Yield what is seen until it ends, gives up or asks something in its terminal."""
+        """Yield observations until the command ends, fails or asks a question in its terminal."""
         while not self.is_done:
             try:
                 async with asyncio.timeout_at(self._due()):
@@ -128,7 +128,7 @@ class RunningCommand:
         return seen
 
     def _due(self) -> float | None:
-        """Return when its silence means something, at the latest."""
+        """Return the time of the next action after a silence, or None."""
         options = self._options
         dues = [
             (self._heard, None if self._is_settled or not self._has_said else SETTLE_SECONDS),
@@ -140,7 +140,7 @@ class RunningCommand:
         return min((since + wait for since, wait in dues if wait is not None), default=None)
 
     async def _silent(self) -> list[Observation]:
-        """Do what is due after a silence."""
+        """Act on a silence that has lasted long enough."""
         now = asyncio.get_running_loop().time()
         quiet = now - self._heard
         if limit := self._over(now):
@@ -160,7 +160,7 @@ class RunningCommand:
         return []
 
     def _over(self, now: float) -> str | None:
-        """Return which of the limits of its silence is reached."""
+        """Return the error for the limit of silence that is reached, or None."""
         first, idle = self._options.first_output, self._options.idle_timeout
         if not self._has_said and first is not None and now >= self._began + first:
             return f"It said nothing within {first:g} seconds"
@@ -177,7 +177,7 @@ class RunningCommand:
         return seen
 
     async def _nudge(self) -> list[Observation]:
-        """Remind it, or have enough of it."""
+        """Type a reminder, or end the command after the last one."""
         self._heard = asyncio.get_running_loop().time()
         if self._nudged < self._options.nudges:
             self._nudged += 1
@@ -190,7 +190,7 @@ class RunningCommand:
 
     @property
     def _patience(self) -> float | None:
-        """How long it may say nothing: before it is reminded, or after."""
+        """Maximum silence before the next reminder, in seconds."""
         options = self._options
         return (options.escalate_after or options.nudge_after) if self._nudged else options.nudge_after
 
@@ -209,13 +209,13 @@ class RunningCommand:
 
 
 LOOK_SECONDS = 0.5
-"""How often the task of a held command is looked at: as often as a node looks for what it no longer holds."""
+"""Interval of checks of a parked command's task, in seconds; as often as a node checks its claims."""
 
 ELSEWHERE_SECONDS = 5.0
-"""How long an answered task may take to come back here; then it is gone on with elsewhere."""
+"""Maximum time for an answered task to resume on this node, in seconds; later it runs on another node."""
 
 EXPIRED = "expired"
-"""What is handed in to a task whose command waited too long."""
+"""Signal to a task whose command waited too long."""
 
 log = logging.getLogger("accord.process")
 
@@ -223,28 +223,28 @@ Key = tuple[str, str]
 
 
 class ParkedCommand(Struct, frozen=True):
-    """A held command, and who looks after it."""
+    """A parked command and the task that watches it."""
 
     live: RunningCommand
     watch: asyncio.Task[None]
 
 
 class ParkedCommands:
-    """The held commands of one agent, by tenant and task."""
+    """The parked commands of one agent, by tenant and task."""
 
     def __init__(self, node: Node) -> None:
-        """Look after tasks in a node's store."""
+        """Watch tasks in a node's store."""
         self._node = node
         self._held: dict[Key, ParkedCommand] = {}
         self._leaving: set[asyncio.Task[None]] = set()
 
     def put(self, key: Key, live: RunningCommand, seconds: float, question: str | None) -> None:
-        """Hold a command for so long; a task that waits under the key `question` is told when that is over."""
+        """Park a command for `seconds`. At the end, a task that waits under the key `question` receives a signal."""
         watch = asyncio.create_task(self._watch(key, live, seconds, question), name=f"held {key[1]}")
         self._held[key] = ParkedCommand(live, watch)
 
     def take(self, key: Key) -> RunningCommand | None:
-        """Return a held command to whoever goes on with it."""
+        """Return a parked command to the execution that resumes it, or None."""
         kept = self._held.pop(key, None)
         if kept is None:
             return None
@@ -252,20 +252,20 @@ class ParkedCommands:
         return kept.live
 
     async def close(self) -> None:
-        """Let go of all; their tasks go on waiting."""
+        """Stop all parked commands; their tasks remain suspended."""
         held, self._held = self._held, {}
         for kept in held.values():
             kept.watch.cancel()
         await asyncio.gather(*(kept.live.process.stop() for kept in held.values()), *self._leaving)
 
     async def _watch(self, key: Key, live: RunningCommand, seconds: float, question: str | None) -> None:
-        """Wait for a reason to let go."""
+        """Stop a parked command when there is a reason to."""
         try:
             async with asyncio.timeout(seconds):
                 reason = await self._reason(key)
         except TimeoutError:
             reason = EXPIRED
-        leaving = self._held.pop(key).watch  # this very task, which whoever closes must wait for
+        leaving = self._held.pop(key).watch  # this very task, which `close` must wait for
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
         log.info("held process is let go of: %s", reason, extra={"task_id": key[1], "pid": live.process.pid})
@@ -274,7 +274,7 @@ class ParkedCommands:
             await self._tell(key, question)
 
     async def _reason(self, key: Key) -> str:
-        """Wait until the task is no longer there to be answered, or was, and return which."""
+        """Wait until the task has ended or was answered on another node, and return the reason."""
         has_asked, unasked = False, 0
         while True:
             await asyncio.sleep(LOOK_SECONDS)
@@ -291,7 +291,7 @@ class ParkedCommands:
                 return "its task goes on elsewhere"
 
     async def _tell(self, key: Key, question: str) -> None:
-        """Tell the task that nobody can be answered any more, as soon as the store takes it."""
+        """Signal to the task that its command is gone, and retry until the store accepts it."""
         while True:
             try:
                 await self._node.wake(*key, question, EXPIRED)

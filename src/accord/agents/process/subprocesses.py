@@ -1,6 +1,6 @@
 """Subprocesses with pipes or a pseudo-terminal, ended with all their descendants.
 
-A command is started through `command_supervisor`, which stays with it.
+A command is started through `command_supervisor`, which runs as long as the command.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ from accord.engine import tracing
 from accord.protocol.http_headers import trace_variables
 
 COLUMNS, ROWS = 200, 50
-"""Wide, so that few lines are broken where their author did not break them."""
+"""Wide, so that few lines are broken by the terminal."""
 
 MAX_LINE = 4000
-"""Bytes of one line: a terminal that edits lines for its command keeps no more of one."""
+"""Maximum size of one line in bytes; a terminal that edits lines drops the rest."""
 
 PASTE = "\x1b[200~", "\x1b[201~"
 
@@ -37,10 +37,10 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Terminal:
-    """The near side of a terminal; `far` is for the command, and is closed once the command has it."""
+    """The near side of a terminal. `far` is for the command, and is closed once the command has it."""
 
     def __init__(self) -> None:
-        """Open a terminal that does not repeat what is typed."""
+        """Open a terminal that does not echo its input."""
         self._near, self.far = os.openpty()
         os.set_blocking(self._near, False)
         attributes = termios.tcgetattr(self.far)
@@ -49,16 +49,16 @@ class Terminal:
         fcntl.ioctl(self.far, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
 
     def hand_over(self) -> None:
-        """Let go of the far side."""
+        """Close the far side."""
         os.close(self.far)
 
     @property
     def edits_lines(self) -> bool:
-        """Whether the terminal gives its command whole lines, of `MAX_LINE` at most."""
+        """Whether the terminal passes its command whole lines, of `MAX_LINE` bytes at most."""
         return bool(termios.tcgetattr(self._near)[3] & termios.ICANON)
 
     async def read(self, size: int) -> bytes:
-        """Return what the command shows next; nothing if it has let go of the terminal."""
+        """Return the command's next output, or nothing if it has closed the terminal."""
         while True:
             try:
                 return os.read(self._near, size)
@@ -70,7 +70,7 @@ class Terminal:
                 raise
 
     async def write(self, data: bytes) -> None:
-        """Type something."""
+        """Write all of `data` as input."""
         while data:
             try:
                 data = data[os.write(self._near, data) :]
@@ -78,7 +78,7 @@ class Terminal:
                 await self._ready(writes=True)
 
     def close(self) -> None:
-        """Let go of the near side."""
+        """Close the near side."""
         os.close(self._near)
 
     async def _ready(self, *, writes: bool) -> None:
@@ -98,10 +98,11 @@ def _done(ready: asyncio.Future[None]) -> None:
 
 
 def keystrokes(text: str, *, pastes: bool) -> bytes:
-    """Return what to type for a text and the key that sends it off.
+    """Return the keys to type for a text, with the key that submits it.
 
-    Control characters are left out: whoever asks must not press Ctrl-C. A text of several lines is pasted, if the
-    command takes that as one piece (`pastes`), or made one line: the second would answer what the first one led to.
+    Control characters are left out, because callers must not press Ctrl-C. A text of several lines is pasted if the
+    command takes that as one piece (`pastes`). Otherwise it becomes one line, or its second line would answer the
+    command's reaction to the first.
     """
     clean = _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     if pastes and "\n" in clean:
@@ -112,23 +113,26 @@ def keystrokes(text: str, *, pastes: bool) -> bytes:
 READ_BYTES = 64 * 1024
 
 TAIL_BYTES = 8 * 1024
-"""How much of what a command says on its standard error is kept: its last words are what says why it failed."""
+"""Size of the stored end of standard error, in bytes; the reason of a failure is usually at the end."""
 
 START_SECONDS = 60.0
-"""How long a process may take to start, on the busiest of machines."""
+"""Maximum time for a process to start, in seconds, on the busiest of machines."""
 
 LATE_SECONDS = 3.0
-"""How much longer than its grace a process may take to be gone; then its keeper is killed, and it with it."""
+"""Time that a process may take to end beyond its grace, in seconds.
+
+Then its supervisor is killed, and the command with it.
+"""
 
 log = logging.getLogger("accord.process")
 
 
 class SubprocessNotStarted(Exception):
-    """The operating system does not start this command."""
+    """The operating system cannot start a command."""
 
 
 class SubprocessCommand(Struct, frozen=True, kw_only=True):
-    """What to start, where, and with which environment; `grace` is how long it has to end when it is told to."""
+    """A command with its directory and environment; `grace` is the time that it has to end, in seconds."""
 
     argv: Sequence[str]
     directory: Path
@@ -138,10 +142,10 @@ class SubprocessCommand(Struct, frozen=True, kw_only=True):
 
 
 class Subprocess:
-    """A command that runs."""
+    """A running command."""
 
     def __init__(self, command: SubprocessCommand, keeps: asyncio.subprocess.Process, near: socket.socket) -> None:
-        """Hold a keeper that answers at `near`; `begin` waits until the command runs."""
+        """Wrap a supervisor that reports at `near`; `begin` waits until the command runs."""
         self.pid = 0
         self.terminal: Terminal | None = None
         self._command = command
@@ -153,7 +157,7 @@ class Subprocess:
         self._stopping: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
-        """Wait until the command runs."""
+        """Wait until the command runs; raises SubprocessNotStarted."""
         reader, self._control = await asyncio.open_unix_connection(sock=self._near)
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -172,37 +176,37 @@ class Subprocess:
     # --- while it runs --------------------------------------------------------------------------------------------
 
     async def read(self) -> bytes:
-        """Return what it says next; nothing if it will say no more."""
+        """Return the next output, or nothing at its end."""
         if self.terminal is not None:
             return await self.terminal.read(READ_BYTES)
         assert self._keeper.stdout is not None
         return await self._keeper.stdout.read(READ_BYTES)
 
     async def type(self, data: bytes) -> None:
-        """Type something into its terminal."""
+        """Type keys in the command's terminal."""
         assert self.terminal is not None
-        with contextlib.suppress(OSError):  # it is gone, as its output will show
+        with contextlib.suppress(OSError):  # the command is gone, as its output will show
             await self.terminal.write(data)
 
     def feed(self, data: bytes) -> None:
-        """Give it all of its standard input, while it is read."""
+        """Write all of the standard input in the background."""
         self._do(self._feed(data))
 
     @property
     def tail(self) -> str:
-        """The last that it said on its standard error."""
+        """The end of standard error."""
         return self._tail.decode(errors="replace")
 
     async def ended(self) -> int:
-        """Wait until the command has ended and return how: its exit code, or a signal as a negative number."""
+        """Wait until the command has ended, and return its exit code, or a signal as a negative number."""
         return await asyncio.shield(self._exit)
 
     # --- its end --------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """End it with everything that it has started, and wait until nothing of it is left.
+        """End the command with all its descendants, and wait until none is left.
 
-        Whoever is cancelled while waiting does not keep it from ending.
+        Canceling the caller does not stop this.
         """
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(), name=f"stop {self.pid}")
@@ -214,7 +218,7 @@ class Subprocess:
         with contextlib.suppress(OSError):  # it may be gone already
             self._near.shutdown(socket.SHUT_WR)
         if self._keeper.stdout is not None:
-            self._do(_drain(self._keeper.stdout))  # asyncio takes a process for ended when its output is read
+            self._do(_drain(self._keeper.stdout))  # asyncio treats a process as ended once its output is read
         try:
             async with asyncio.timeout(self._command.grace + LATE_SECONDS):
                 await self._keeper.wait()
@@ -236,12 +240,12 @@ class Subprocess:
                 self.terminal.close()
             if self._keeper.stdin is not None:
                 self._keeper.stdin.close()
-            self._keeper._transport.close()  # type: ignore[attr-defined]  # asyncio lets go of its pipes only so
+            self._keeper._transport.close()  # type: ignore[attr-defined]  # asyncio closes its pipes only this way
 
     # --- at the same time -----------------------------------------------------------------------------------------
 
     async def _follow(self, control: asyncio.StreamReader) -> None:
-        """Take note of the end; a keeper that is gone without a word was killed, and the command goes with it."""
+        """Record the exit status. A supervisor that ends without one was killed, and the command is killed with it."""
         status = -signal.SIGKILL
         with contextlib.suppress(OSError):
             while line := await control.readline():
@@ -263,7 +267,7 @@ class Subprocess:
     async def _feed(self, data: bytes) -> None:
         stdin = self._keeper.stdin
         assert stdin is not None
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it does not read it, which is its choice
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the command need not read it
             stdin.write(data)
             await stdin.drain()
             stdin.close()
@@ -277,7 +281,7 @@ _stopping: set[asyncio.Task[None]] = set()
 
 
 async def wait_until_stopped() -> None:
-    """Wait until everything is gone that was told to end, also what nobody waits for any more, before a node leaves."""
+    """Wait until all commands that are being stopped have ended, before a node leaves."""
     here = asyncio.get_running_loop()
     await asyncio.gather(*(task for task in _stopping if task.get_loop() is here), return_exceptions=True)
 
@@ -288,7 +292,7 @@ async def _drain(stream: asyncio.StreamReader) -> None:
 
 
 async def start(command: SubprocessCommand) -> Subprocess:
-    """Start a command; whoever is cancelled meanwhile leaves nothing behind."""
+    """Start a command; if the caller is canceled meanwhile, the command is stopped."""
     starting = asyncio.create_task(_start(command), name=f"start {command.argv[0]}")
     try:
         return await asyncio.shield(starting)
@@ -308,7 +312,7 @@ async def _start(command: SubprocessCommand) -> Subprocess:
                 if terminal is not None:
                     undo.callback(terminal.close)
                 keeps = await _keep(command, far, terminal)
-        except (OSError, ValueError) as error:  # no such directory, too many arguments, a NUL in one of them
+        except (OSError, ValueError) as error:  # no such directory, too many arguments, or a NUL in one of them
             raise SubprocessNotStarted(getattr(error, "strerror", None) or str(error)) from error
         undo.pop_all()
     near.setblocking(False)
@@ -321,7 +325,7 @@ async def _start(command: SubprocessCommand) -> Subprocess:
 async def _keep(
     command: SubprocessCommand, far: socket.socket, terminal: Terminal | None
 ) -> asyncio.subprocess.Process:
-    """Start the keeper of a command."""
+    """Start the supervisor of a command."""
     stream = asyncio.subprocess.PIPE if terminal is None else terminal.far
     options = (str(far.fileno()), str(command.grace), "0" if terminal is None else "1")
     try:

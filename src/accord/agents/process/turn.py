@@ -1,8 +1,8 @@
 """One turn of a task with a command.
 
-A turn may take several executions and several processes. A question ends the execution, and the answer starts another,
-which continues with the process if it waits here, or with its session if it has one. What must be known for that is in
-the task's notes; nothing outlives an execution but a parked process.
+A turn may take several executions and several processes. A question ends the execution, and the answer starts another.
+That execution continues with the process if it is parked here, or with its session if it has one. The task's notes
+contain the state that this needs. Only a parked process outlives an execution.
 """
 
 import asyncio
@@ -55,7 +55,10 @@ NO = frozenset({"no", "n", "deny", "denied", "reject", "rejected", "false", "0"}
 
 
 class CommandQuestion(Struct, frozen=True):
-    """What a command asked: with `grants`, whether it may do these things; `waits` if it waits in its terminal."""
+    """A question of a command; with `grants`, a request for permissions.
+
+    `waits` is true if it waits in its terminal.
+    """
 
     text: str
     grants: tuple[str, ...] = ()
@@ -63,7 +66,7 @@ class CommandQuestion(Struct, frozen=True):
 
 
 class CommandReply(Struct, frozen=True):
-    """An answer; to the question whether something may be done, also what was decided."""
+    """An answer, with the decision if the question was a request for permissions."""
 
     question: CommandQuestion
     text: str
@@ -71,11 +74,11 @@ class CommandReply(Struct, frozen=True):
 
     @property
     def grants(self) -> tuple[str, ...]:
-        """What may be done by now."""
+        """Permissions granted by this answer."""
         return self.question.grants if self.is_granted else ()
 
     def told(self) -> str:
-        """Return the answer for a command that is started anew."""
+        """Return the answer as a prompt for a command that is started again."""
         if not self.question.grants:
             return ANSWERED.format(question=self.question.text, answer=self.text)
         comment = f"{self.text}\n" if self.text else ""
@@ -84,7 +87,7 @@ class CommandReply(Struct, frozen=True):
 
 
 def parse_reply(question: CommandQuestion, text: str, data: Any) -> CommandReply:
-    """Return what an answer says: a decision as consoles send it, or words."""
+    """Return an answer parsed from data, as consoles send a decision, or from text."""
     if isinstance(data, dict) and "approved" in data:
         is_granted = data["approved"] is True
         comment = str(data.get("comment") or "")
@@ -97,17 +100,17 @@ def parse_reply(question: CommandQuestion, text: str, data: Any) -> CommandReply
 
 
 SESSION = "process/session"
-"""What the command calls the conversation."""
+"""Key of the command's own session id."""
 
 MAX_ARGUMENT = 120_000
-"""Bytes of one argument; Linux takes 128 KiB."""
+"""Maximum size of one argument in bytes; Linux accepts 128 KiB."""
 
 TAIL = 1500
-"""Characters of what a command said last that its caller is shown."""
+"""Maximum length of the command's last output in an error for callers, in characters."""
 
 
 class TurnResources(Struct, frozen=True, kw_only=True):
-    """What an agent lends its turns; `secrets` are not shown to callers."""
+    """Resources that an agent shares with its turns; `secrets` are never shown to callers."""
 
     name: str
     options: ProcessOptions
@@ -120,10 +123,10 @@ class TurnResources(Struct, frozen=True, kw_only=True):
 
 
 class CommandTurn:
-    """One run of a turn."""
+    """One execution of a turn."""
 
     def __init__(self, ctx: Context, means: TurnResources, place: Workspace) -> None:
-        """Work at a place."""
+        """Work in a workspace."""
         self._ctx = ctx
         self._means = means
         self._place = place
@@ -146,7 +149,7 @@ class CommandTurn:
         }
 
     async def go(self) -> None:
-        """Talk until the turn is done; parks while a question is open."""
+        """Run the command until the turn is done; suspends the task while a question is open."""
         while (question := self._question(len(self._replies) + 1)) is not None:
             self._replies.append(await self._answer(question))
         try:
@@ -164,12 +167,12 @@ class CommandTurn:
     # --- questions ------------------------------------------------------------------------------------------------
 
     def _question(self, number: int) -> CommandQuestion | None:
-        """Return what was asked in this turn, by an earlier run perhaps."""
+        """Return a question that was asked in this turn, possibly in an earlier execution, or None."""
         found = self._ctx.kept(f"{self._turn}/asked-{number}")
         return None if found is None else msgspec.json.decode(found, type=CommandQuestion)
 
     async def _ask(self, asked: ObservedQuestion, live: RunningCommand) -> CommandReply:
-        """Ask the caller; a process that waits in its terminal is held meanwhile."""
+        """Ask the caller; a process that waits in its terminal is parked meanwhile."""
         ctx, means, number = self._ctx, self._means, len(self._replies) + 1
         question = CommandQuestion(asked.question, asked.grants, live.process.terminal is not None)
         await ctx.finish(self._artifact)
@@ -177,19 +180,19 @@ class CommandTurn:
         if not question.waits:
             return await self._answer(question)
         key = (ctx.tenant, ctx.task_id)
-        expires = None if means.mode.resume else self._key(number)  # a session can be gone on with however late it is
+        expires = None if means.mode.resume else self._key(number)  # a session can be resumed at any time
         means.holding.put(key, live, means.options.answer_timeout, expires)
         self._process = None
         try:
             return await self._answer(question)
         except Suspended:
-            raise  # which is what it is held for
+            raise  # the process is parked for this case
         except BaseException:
             self._process = None if means.holding.take(key) is None else live.process
             raise
 
     async def _answer(self, question: CommandQuestion) -> CommandReply:
-        """Return the answer to a question; parks until it is there."""
+        """Return the answer to a question; suspends the task until then."""
         key = self._key(len(self._replies) + 1)
         said = await self._ctx.ask(question.text, key=key, metadata={APPROVAL: True} if question.grants else None)
         if self._ctx.handed_in(key) == EXPIRED:
@@ -202,7 +205,7 @@ class CommandTurn:
     # --- processes ------------------------------------------------------------------------------------------------
 
     async def _resume(self) -> RunningCommand:
-        """Go on where an earlier run stopped, or begin."""
+        """Resume after an earlier execution, or start."""
         if self._replies and (held := self._held()) is not None:
             return await self._type(held, self._replies[-1])
         session = await self._session()
@@ -213,7 +216,7 @@ class CommandTurn:
         return await self._start(await self._said(), session)
 
     async def _go_on(self, live: RunningCommand, reply: CommandReply) -> RunningCommand:
-        """Give a process its answer: the same one, or one that goes on with its session."""
+        """Pass an answer to the same process, or to a new process that resumes its session."""
         if reply.question.waits and self._held() is live:
             return await self._type(live, reply)
         return await self._restart(reply)
@@ -223,13 +226,13 @@ class CommandTurn:
         return live
 
     def _held(self) -> RunningCommand | None:
-        """Take over the process that was held for this task."""
+        """Take over the process that was parked for this task."""
         live = self._means.holding.take((self._ctx.tenant, self._ctx.task_id))
         self._process = None if live is None else live.process
         return live
 
     async def _restart(self, reply: CommandReply) -> RunningCommand:
-        """Start anew for an answer, because what asked is not running any more."""
+        """Start a process for an answer, because the process that asked has ended."""
         session = await self._session()
         if session is not None:
             return await self._start(reply.told(), session)
@@ -238,13 +241,13 @@ class CommandTurn:
         return await self._start(await self._said(), None)
 
     async def _start_over(self) -> RunningCommand:
-        """Begin a new session, because the old one is gone."""
+        """Start a new session, because the old one is lost."""
         await self._ctx.status("The earlier conversation is not known any more: this begins a new one")
         await self._keep_session("")
         return await self._start(await self._said(), None)
 
     async def _session(self) -> str | None:
-        """Return the session of the conversation."""
+        """Return the id of the conversation's session, or None."""
         if self._known is None:
             self._known = (await self._ctx.recall_context(SESSION) or "") if self._means.mode.resume else ""
         return self._known or None
@@ -255,7 +258,7 @@ class CommandTurn:
             self._known = name
 
     async def _said(self) -> str:
-        """Return what the caller said, with the files that came with it and what was asked and answered since."""
+        """Return the prompt: the caller's message with its files, and the questions and answers since."""
         options, parts = self._means.options, self._ctx.message.parts
         raw = [part for part in parts if part.raw is not None]
         written = await asyncio.to_thread(
@@ -270,7 +273,7 @@ class CommandTurn:
         return "\n\n".join(text for text in texts if text)
 
     async def _start(self, said: str, session: str | None) -> RunningCommand:
-        """Start a process: in a session that is known, or in a new one."""
+        """Start a process in the given session, or in a new one."""
         await self._let_go()
         means, mode, resumes = self._means, self._means.mode, session is not None
         if session is None and mode.begins:
@@ -298,7 +301,7 @@ class CommandTurn:
         return live
 
     async def _let_go(self) -> None:
-        """End the process that this run has, with everything that it has started."""
+        """Stop the process of this execution with its descendants."""
         process, self._process = self._process, None
         if process is not None:
             await process.stop()
@@ -313,10 +316,10 @@ class CommandTurn:
             "TASK_OUTBOX": str(self._place.boxes.outbox),
         }
 
-    # --- what is seen ---------------------------------------------------------------------------------------------
+    # --- observations ---------------------------------------------------------------------------------------------
 
     async def _listen(self, live: RunningCommand) -> ObservedQuestion | None:
-        """Listen until a command is done, or asks; one that does not know its session is started without."""
+        """Handle observations until the command ends or asks. A command that lost its session is started without it."""
         self._asked = self._broke = None
         async with aclosing(live.listen()) as listening:
             async for seen in listening:
@@ -327,7 +330,7 @@ class CommandTurn:
         return self._asked
 
     async def _is_well(self, live: RunningCommand) -> bool:
-        """Raise if a command has failed; false if it only does not know the session that it was to go on with."""
+        """Whether a command succeeded; false if its session is lost. Raises Failed for any other failure."""
         status = 0
         if self._broke is None:
             try:
@@ -349,12 +352,15 @@ class CommandTurn:
 
     @property
     def _artifact(self) -> str:
-        """The answer, or the part of it since the last question: what was said before stays as it is."""
+        """Id of the answer's artifact.
+
+        Each question starts a new artifact, so that earlier output remains unchanged.
+        """
         return self._turn if not self._replies else f"{self._turn}-{len(self._replies) + 1}"
 
     @property
     def _begun(self) -> str:
-        """The note that what was last said to the command has arrived there."""
+        """Key of the note that the latest prompt has reached the command."""
         return f"{self._turn}/begun-{len(self._replies)}"
 
     async def _begins(self) -> None:

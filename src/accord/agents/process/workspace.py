@@ -1,9 +1,9 @@
 """Directories in which commands work, and their incoming and outgoing files.
 
-A directory is given, new for each conversation, or a worktree for each task. Files are below `.accord` in it, in a
-folder for each task, invisible to git. Names that callers give and links that commands make are not trusted: nothing is
-written or read outside of these folders, so a folder is opened step by step, and files by their names in an open
-folder.
+The directory comes from the settings, is new for each conversation, or is a worktree for each task. Files are below
+`.accord` in it, in a folder for each task, invisible to git. Names from callers and links from commands are not
+trusted, and nothing is written or read outside of these folders. Folders are therefore opened step by step, and files
+by their names in an open folder.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ from accord.model import Part
 FOLDER, BEGAN = ".accord", "began"
 
 MAX_NAME = 120
-"""Bytes of a file's name: with what makes it unique it fits every file system."""
+"""Maximum size of a file's name in bytes; with its unique suffix it fits every file system."""
 
 MAX_DEPTH = 32
-"""Folders within folders in which files are looked for: each takes an open file meanwhile."""
+"""Maximum depth of folders that are searched for files; each level holds an open file."""
 
 MAX_MARK = 4096
-"""Bytes of the file that says whose folders these are."""
+"""Maximum size of the file that names the owner of folders, in bytes."""
 
 log = logging.getLogger("accord.process")
 
@@ -47,18 +47,18 @@ _UNSAFE = re.compile(r"[^\w.+@=-]+")
 
 
 class TooManyFiles(Rejected):
-    """A message has more or larger files than the agent takes."""
+    """A message has more or larger files than the agent accepts."""
 
 
 class FolderOwner(Struct, frozen=True):
-    """The task that folders belong to."""
+    """The task that owns folders."""
 
     tenant: str
     task_id: str
 
 
 class TaskFolders(Struct, frozen=True, kw_only=True):
-    """Where files are for a command, and where it leaves its own; `began` is when its task did, for the file system."""
+    """The folders for a task's files; `began` is the task's start, by the clock of the file system."""
 
     directory: Path
     folder: Path
@@ -68,7 +68,7 @@ class TaskFolders(Struct, frozen=True, kw_only=True):
 
 
 def open_folders(directory: Path, whose: FolderOwner, outbox: str | None) -> TaskFolders:
-    """Make the folders of a task, or find them again."""
+    """Create the folders of a task, or find the existing ones."""
     folder = directory / FOLDER / safe_name(whose.task_id)
     out = directory / outbox if outbox else folder / "outbox"
     with _open_folder(directory, folder) as inside:
@@ -90,9 +90,10 @@ def remove_folders(boxes: TaskFolders) -> None:
 
 
 def remove_tree(name: str, parent: int) -> None:
-    """Remove a folder of any depth, as far as that is permitted. No link is followed.
+    """Remove a folder of any depth, as far as permissions allow. No link is followed.
 
-    `shutil.rmtree` recurses, and an agent can make folders deeper than that goes: so they are moved up one by one.
+    `shutil.rmtree` recurses, and an agent can make folders deeper than its limit. Folders are therefore moved up one by
+    one.
     """
     top = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
     try:
@@ -111,7 +112,7 @@ def remove_tree(name: str, parent: int) -> None:
 
 
 def _move_up(name: str, top: int, count: int) -> int:
-    """Empty a folder: its files are removed, its folders moved beside it. Returns how many were moved in all."""
+    """Empty a folder: remove its files, and move its folders beside it. Return the number of moved folders so far."""
     folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=top)
     try:
         for inner in os.listdir(folder):
@@ -124,7 +125,7 @@ def _move_up(name: str, top: int, count: int) -> int:
 
 
 def _unlinked(name: str, folder: int) -> bool:
-    """Remove what has a name, unless it is a folder."""
+    """Whether an entry was removed; folders are not."""
     if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
         return False
     os.unlink(name, dir_fd=folder)
@@ -144,7 +145,7 @@ def find_folders(directory: Path) -> Iterator[tuple[FolderOwner, TaskFolders]]:
 
 
 def write_inbox(boxes: TaskFolders, files: Sequence[Part], max_files: int, max_bytes: int) -> list[Path]:
-    """Write the files of a message, and return where they are."""
+    """Write the files of a message, and return their paths."""
     if len(files) > max_files:
         raise TooManyFiles(f"The message has {len(files)} files, and {max_files} are taken")
     written: list[Path] = []
@@ -159,7 +160,7 @@ def write_inbox(boxes: TaskFolders, files: Sequence[Part], max_files: int, max_b
             while boxes.inbox / name in written:
                 name = f"{number}-{name}"
             with suppress(FileNotFoundError):
-                if not _unlinked(name, inbox):  # of an earlier turn, and maybe a link or a folder by now
+                if not _unlinked(name, inbox):  # from an earlier turn, and possibly a link or a folder by now
                     remove_tree(name, inbox)
             _create(inbox, name, raw)
             written.append(boxes.inbox / name)
@@ -167,13 +168,13 @@ def write_inbox(boxes: TaskFolders, files: Sequence[Part], max_files: int, max_b
 
 
 def read_outbox(boxes: TaskFolders, max_files: int, max_bytes: int) -> tuple[list[Part], list[str]]:
-    """Return the files that a command has left since its task began, and the names of those too many or too large."""
+    """Return the files written since the task started, and the names of those that are too many or too large."""
     parts: list[Part] = []
     left: list[str] = []
     try:
         with _open_folder(boxes.directory, boxes.outbox) as outbox:
             for path, base, folder in _new_files(outbox, boxes.began):
-                name = os.fsencode(path).decode(errors="backslashreplace")  # a name need not be UTF-8, an answer must
+                name = os.fsencode(path).decode(errors="backslashreplace")  # file names need not be UTF-8, answers must
                 raw = _content(base, max_bytes, folder) if len(parts) < max_files else None
                 if raw is None:
                     left.append(name)
@@ -186,7 +187,7 @@ def read_outbox(boxes: TaskFolders, max_files: int, max_bytes: int) -> tuple[lis
 
 
 def safe_name(name: str) -> str:
-    """Return a name that is one in any folder, and shows what it was."""
+    """Return a file name that is valid in any folder and resembles the original."""
     base = _UNSAFE.sub("_", re.split(r"[/\\]", name)[-1]).lstrip(".-")
     stem, dot, suffix = base.rpartition(".")
     if len(base.encode()) > MAX_NAME:
@@ -203,7 +204,7 @@ def _suffix(part: Part) -> str:
 
 
 def _new_files(outbox: int, began: int) -> Iterator[tuple[str, str, int]]:
-    """Yield what was written since the task began, sorted: path, name and open folder. No link is followed."""
+    """Yield files written since the task started, sorted, as path, name and open folder. No link is followed."""
     for place, folders, names, folder in os.fwalk(".", dir_fd=outbox):
         folders[:] = sorted(one for one in folders if one not in (".git", FOLDER))
         if folders and place.count("/") >= MAX_DEPTH:
@@ -217,7 +218,7 @@ def _new_files(outbox: int, began: int) -> Iterator[tuple[str, str, int]]:
 
 @contextmanager
 def _open_folder(directory: Path, folder: Path) -> Iterator[int]:
-    """Open a folder below a directory, and make it if it is not there, without following a link on the way."""
+    """Open a folder below a directory, and create it if it is missing. No link on the way is followed."""
     reached = os.open(directory, _FOLDER)
     try:
         names = folder.relative_to(directory).parts if folder.is_relative_to(directory) else ("..",)
@@ -229,7 +230,7 @@ def _open_folder(directory: Path, folder: Path) -> Iterator[int]:
 
 
 def _open_inner(outer: int, name: str) -> int:
-    """Return an open folder in another one, which is closed if this succeeds."""
+    """Return an open folder in another one, which is closed on success."""
     try:
         if name != "..":
             with suppress(FileExistsError):
@@ -244,14 +245,14 @@ def _open_inner(outer: int, name: str) -> int:
 
 
 def _create(folder: int, name: str, content: bytes) -> None:
-    """Write a new file into an open folder; one that is there, or a link, is an error."""
+    """Write a new file into an open folder; an existing file or link is an error."""
     made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
     with open(made, "wb") as file:
         file.write(content)
 
 
 def _content(path: Path | str, max_bytes: int, folder: int | None = None) -> bytes | None:
-    """Return what is in a file, unless that is too much or the file has become a link."""
+    """Return a file's content, or None if it is too large or has become a link."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb") as file:
             raw = file.read(max_bytes + 1)
@@ -267,18 +268,18 @@ CONVERSATIONS, WORKTREES = "conversations", "worktrees"
 
 
 class Placement(Struct, frozen=True, kw_only=True):
-    """Where a task is to work, and which variables it gets besides, if whoever may give it tasks says so."""
+    """Working directory and additional variables of a task, if its callers may choose them."""
 
     directory: Path
     env: Mapping[str, str] = {}
 
 
 ChoosePlacement = Callable[[Context], Placement | None]
-"""Reads that from a task; only for agents that no stranger can give tasks to."""
+"""Reads the placement from a task; only for agents whose callers are all trusted."""
 
 
 class Workspace(Struct, frozen=True, kw_only=True):
-    """Where one task works, and variables that only it gets."""
+    """The workspace of one task, with variables that only this task gets."""
 
     directory: Path
     boxes: TaskFolders
@@ -287,10 +288,10 @@ class Workspace(Struct, frozen=True, kw_only=True):
 
 
 class Workspaces:
-    """The places of one agent."""
+    """The workspaces of one agent."""
 
     def __init__(self, options: ProcessOptions, root: Path, placing: ChoosePlacement | None = None) -> None:
-        """Make fresh places below `root`, unless a task says where it works."""
+        """Create workspaces below `root`, unless a task chooses its directory."""
         self._options = options
         self._placing = placing
         self._root = root
@@ -300,7 +301,7 @@ class Workspaces:
         self._making = asyncio.Lock()
 
     async def open(self, ctx: Context) -> Workspace:
-        """Make the place of a task, or find it again."""
+        """Create the workspace of a task, or find the existing one."""
         placed = None if self._placing is None else self._placing(ctx)
         try:
             tree = await self._tree(ctx.task_id)
@@ -313,7 +314,7 @@ class Workspaces:
         return Workspace(directory=directory, boxes=boxes, tree=tree, env=placed.env if placed else {})
 
     async def close(self, place: Workspace) -> dict[str, object] | None:
-        """Leave a place when its task is done, and return where its work is, if it has left any in a worktree."""
+        """Close the workspace of a finished task, and return the facts of its worktree if work is left there."""
         await asyncio.to_thread(remove_folders, place.boxes)
         if place.tree is None:
             return None
@@ -326,9 +327,9 @@ class Workspaces:
             return worktree_facts(place.tree)
 
     async def prepare(self, is_over: Callable[[str, str], Awaitable[bool]]) -> None:
-        """Refuse what is not there, and leave places that nobody has left: of tasks that ended while they waited.
+        """Check the directories, and close workspaces of tasks that ended while they were suspended.
 
-        Directories of conversations in which nothing was said for long are removed.
+        Directories of conversations that were idle for `keep_days` are removed.
         """
         for wanted in (self._given, self._repository):
             if wanted is not None and not await asyncio.to_thread(wanted.is_dir):
@@ -353,7 +354,7 @@ class Workspaces:
                 yield directory, whose, boxes
 
     async def _found(self, directory: Path, whose: FolderOwner) -> Worktree | None:
-        """Return the worktree that a directory is."""
+        """Return the worktree in a directory, or None."""
         if directory.parent != self._root / WORKTREES:
             return None
         try:
@@ -367,15 +368,15 @@ class Workspaces:
         if self._repository is None:
             return None
         name = safe_name(task_id)
-        async with self._making:  # git locks its repository and does not wait
-            if self._git is None:  # before an agent of this server has worked in it
+        async with self._making:  # git locks its repository and fails instead of waiting
+            if self._git is None:  # read before any agent of this server has worked in it
                 self._git = await find_repository(self._repository, os.environ)
             path, branch = self._root / WORKTREES / name, options.branch.replace("{task}", name)
             return await git.open_worktree(self._git, path, branch, options.base)
 
 
 def worktree_facts(tree: Worktree) -> dict[str, object]:
-    """Return what a caller may know of a worktree that is there."""
+    """Return the facts of a worktree that callers may see."""
     return {"branch": tree.branch, "path": str(tree.path), "base": tree.base}
 
 
@@ -386,7 +387,7 @@ def _absolute_path(given: str | None) -> Path | None:
 def _prepare_folders(directory: Path, whose: FolderOwner, outbox: str | None) -> TaskFolders:
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     if directory.parent.name == CONVERSATIONS:
-        os.utime(directory)  # or a conversation that goes on would look old
+        os.utime(directory)  # or an active conversation would look old
     return open_folders(directory, whose, outbox)
 
 

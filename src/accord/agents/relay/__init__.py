@@ -1,8 +1,7 @@
 """Channels of agent-relay as A2A agents.
 
-A task is posted to the channel, which is read every few seconds until an agent there reports that it is DONE. The class
-can be hosted here; its `invoke` and `get_metadata` are those of a2a-adapter's adapters, so that it can be hosted by
-that as well.
+A task is posted to the channel, which is read every few seconds until an agent there reports that it is DONE. Accord
+can host the class. Its `invoke` and `get_metadata` are those of a2a-adapter's adapters, so a2a-adapter can host it too.
 """
 
 import asyncio
@@ -37,10 +36,10 @@ __all__ = ["AdapterMetadata", "RelayA2AAdapter"]
 RELAYCAST = "https://api.relaycast.dev"
 
 TRIES, AGAIN_SECONDS = 3, 0.5
-"""How often a message is posted that certainly did not arrive, and when it is tried again, doubled each time."""
+"""Maximum number of attempts to post an undelivered message, and the first delay, doubled each time."""
 
 ATTEMPTS = 20
-"""How often a run may be lost: it posts nothing twice, so that beginning again does no harm."""
+"""Maximum number of lost executions. A restart is harmless, because nothing is posted twice."""
 
 log = logging.getLogger("accord.relay")
 
@@ -49,7 +48,7 @@ OnMessage = Callable[[ChannelMessage], Awaitable[None]]
 
 @dataclass(frozen=True, kw_only=True)
 class AdapterMetadata:
-    """What a card is made of; the names are a2a-adapter's, whose servers read them."""
+    """Content of an agent card; the names are those of a2a-adapter, whose servers read them."""
 
     name: str
     description: str
@@ -64,13 +63,13 @@ class AdapterMetadata:
 
 
 class RequestNotDone(Exception):
-    """An agent says that it could not do what was asked."""
+    """An agent reports that it could not do the request."""
 
 
 def conversation_id(ctx: Context) -> str:
-    """Return what a task's conversation is called in a channel.
+    """Return the id of a task's conversation in a channel.
 
-    It is another one for another caller who names the same context: nobody gets into a conversation that way.
+    The id is different for each caller, so that no caller can enter another's conversation by naming its context.
     """
     return _stable_id(ctx.tenant, ctx.caller.owner, ctx.context_id)
 
@@ -91,8 +90,10 @@ class RelayA2AAdapter:
         poll_interval: float = 2.0,
         timeout: float = 300.0,
     ) -> None:
-        """Ask in `channel`; with a `target_agent` only its messages answer. The channel is read every `poll_interval`
-        seconds, and an answer has `timeout` seconds to come."""
+        """Ask in `channel`; with a `target_agent` only its messages are answers.
+
+        The channel is read every `poll_interval` seconds, and an answer may take `timeout` seconds.
+        """
         self.api_key = relay_api_key
         self.channel = channel
         self.target_agent = target_agent
@@ -114,13 +115,13 @@ class RelayA2AAdapter:
     def __repr__(self) -> str:
         return f"{type(self).__name__}(channel={self.channel!r}, target_agent={self.target_agent!r})"
 
-    # --- as adapters are used -----------------------------------------------------------------------------------------
+    # --- interface of a2a-adapter -------------------------------------------------------------------------------------
 
     async def invoke(self, user_input: str, context_id: str | None = None, **kwargs: Any) -> str:
-        """Ask and return the answer; raises TimeoutError if there is none in time."""
+        """Post a request and return the answer; raises TimeoutError after `timeout` seconds."""
         task = kwargs.get("task_id") or getattr(kwargs.get("context"), "task_id", None)
         asking = copy(self)
-        asking._relay = None  # connections belong to a loop, and whoever calls this may have another each time
+        asking._relay = None  # connections belong to an event loop, and each call may come from another
         try:
             before = await asking.before(
                 user_input, str(task or uuid4().hex), _stable_id(context_id) if context_id else None
@@ -130,35 +131,35 @@ class RelayA2AAdapter:
             await asking.close()
 
     def get_metadata(self) -> AdapterMetadata:
-        """Say what it is."""
+        """Return the metadata for the card."""
         return AdapterMetadata(
             name="Agent Relay", description=f"Multi-agent workspace (channel: {self.channel})", streaming=False
         )
 
     def supports_streaming(self) -> bool:
-        """Whether answers come in pieces."""
+        """Whether answers are streamed."""
         return False
 
     async def cancel(self, context_id: str | None = None, **kwargs: Any) -> None:
-        """Do nothing: nobody in a channel can be made to stop."""
+        """Do nothing; agents in a channel cannot be stopped."""
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         relay, self._relay = self._relay, None
         if relay is not None:
             await relay.close()
 
-    # --- as an agent here ---------------------------------------------------------------------------------------------
+    # --- as a hosted agent --------------------------------------------------------------------------------------------
 
     async def start(self, node: Node) -> None:
-        """Begin; connections are made when they are needed."""
+        """Do nothing; connections are opened on demand."""
 
     async def stop(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         await self.close()
 
     async def run(self, ctx: Context) -> None:
-        """Ask, unless an earlier run did, and give the answer."""
+        """Post the request unless an earlier execution did, and write the answer."""
         try:
             said = await self.answer(await self._asked(ctx), hear=lambda entry: ctx.status(entry.answer))
         except TimeoutError as error:
@@ -170,8 +171,10 @@ class RelayA2AAdapter:
         await ctx.artifact(said, id=answer_id(ctx))
 
     async def _asked(self, ctx: Context) -> RelayRequest:
-        """Return the request of a task, which is kept before it is posted, so that a run that was lost is gone on with:
-        the channel itself tells whether it was posted."""
+        """Return the request of a task.
+
+        It is stored before it is posted, so that a later execution can resume. The channel shows whether it was posted.
+        """
         kept = ctx.kept("relay")
         if kept is None:
             before = await self.before(prompt(ctx.message.parts), ctx.task_id, conversation_id(ctx))
@@ -186,23 +189,23 @@ class RelayA2AAdapter:
         await ctx.keep("relay:posted", asked.id or "yes")
         return asked
 
-    # --- asking -------------------------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------------------------
 
     @property
     def relay(self) -> RelayChannel:
-        """The channel."""
+        """The channel's client."""
         if self._relay is None:
             self._relay = RelayChannel(self.base_url, self.api_key, self.channel)
         return self._relay
 
     async def before(self, text: str, tag: str, context: str | None = None) -> RelayRequest:
-        """Return a request that is yet to be posted, with what is in the channel before it."""
+        """Return a request that is not posted yet, with the present messages of the channel."""
         return RelayRequest(
             tag=tag, text=format_request(text, tag, context), at=time.time(), before=tuple(await self._look())
         )
 
     async def ask(self, asked: RelayRequest) -> RelayRequest:
-        """Post a request. One that may have arrived is not posted again: the channel will show it, or not."""
+        """Post a request. A request that may have arrived is not posted again; the channel shows whether it did."""
         for tries in range(TRIES):
             try:
                 return replace(asked, id=await self.relay.post(asked.text))
@@ -215,7 +218,7 @@ class RelayA2AAdapter:
         raise AssertionError("the last try returns or raises")
 
     async def answer(self, asked: RelayRequest, hear: OnMessage | None = None) -> str:
-        """Wait for the answer to a request; `hear` is told what else is said about it."""
+        """Wait for the answer to a request; `hear` receives other messages about it."""
         watch = AnswerSearch(asked, self.target_agent)
         until = asked.at + self.timeout
         while True:
@@ -232,7 +235,7 @@ class RelayA2AAdapter:
             await asyncio.sleep(min(self.poll_interval, left))
 
     async def _look(self) -> list[ChannelMessage]:
-        """Read the channel, which may be away for a moment."""
+        """Read the channel; retry if it is unavailable for a moment."""
         for tries in range(TRIES):
             try:
                 return await self.relay.latest()
@@ -243,7 +246,7 @@ class RelayA2AAdapter:
         raise AssertionError("the last try returns or raises")
 
     async def _page(self) -> list[ChannelMessage]:
-        """Read the channel; one that cannot be read now may be the next time, and the time for an answer goes on."""
+        """Read the channel. A failed read returns nothing, and does not extend the time for an answer."""
         try:
             return await self.relay.latest()
         except RelayUnavailable as error:

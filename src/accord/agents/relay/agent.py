@@ -1,8 +1,8 @@
 """Relay agent type, and a relay on this machine.
 
-`POST /channels/messages` posts, `GET /channels/messages?channel=..&limit=20` reads; a reader that states `after` and
-`wait` need not poll. Nothing outlives the broker and nothing is unbounded. The API key names the sender. Broker and
-command start and stop with the node; if the node is killed, the command ends by itself (`runner`).
+`POST /channels/messages` posts, and `GET /channels/messages?channel=..&limit=20` reads. A reader that states `after`
+and `wait` need not poll. Nothing outlives the broker and nothing is unbounded. The API key determines the sender.
+Broker and command start and stop with the node. If the node is killed, the command ends by itself (`runner`).
 """
 
 import asyncio
@@ -42,21 +42,21 @@ if TYPE_CHECKING:
 PATH = "/channels/messages"
 
 MAX_MESSAGES = 1000
-"""Messages that a channel remembers: far more than are read at a time."""
+"""Maximum number of messages in a channel, far more than one request reads."""
 
 MAX_CHANNELS = 100
 MAX_TEXT = 4 * 1024 * 1024
-"""Characters of a message."""
+"""Maximum length of a message, in characters."""
 
 MAX_BODY = MAX_TEXT * 2 + 1024
 MAX_WAIT_SECONDS = 25.0
-"""How long a reader may wait: less than anything in between takes for a broken connection."""
+"""Maximum time that a reader may wait, in seconds; shorter than the idle timeouts of proxies."""
 
 LATEST = 20
 
 
 class BrokerPost(Struct, frozen=True, kw_only=True):
-    """What is posted."""
+    """The body of a post."""
 
     channel: Annotated[str, Meta(min_length=1, max_length=200)]
     text: Annotated[str, Meta(max_length=MAX_TEXT)]
@@ -66,7 +66,7 @@ class Broker:
     """Channels, and an HTTP server for them."""
 
     def __init__(self, keys: Mapping[str, str]) -> None:
-        """Let in those who have one of `keys`, as whom it says."""
+        """Accept callers with one of `keys`, which maps each key to its sender."""
         self._keys = dict(keys)
         self._channels: dict[str, deque[dict[str, Any]]] = {}
         self._count = 0
@@ -74,7 +74,7 @@ class Broker:
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
-        """Listen, and return the address."""
+        """Start listening, and return the URL."""
         from aiohttp import web
 
         app = web.Application(client_max_size=MAX_BODY)
@@ -87,7 +87,7 @@ class Broker:
         return f"http://{host}:{found[1]}"
 
     async def stop(self) -> None:
-        """Stop listening, and forget everything."""
+        """Stop listening, and delete all messages."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -129,7 +129,7 @@ class Broker:
 
         def found() -> list[dict[str, Any]]:
             new = [message for message in self._channels.get(name, ()) if message["id"] > after]
-            # Who reads on gets what comes next, who only looks what is latest.
+            # With `after` a reader gets the next messages, without it the latest.
             return new[: max(1, limit)] if after else new[-max(1, limit) :]
 
         if wait > 0 and not found():
@@ -156,13 +156,13 @@ def _answer(value: Any, status: int) -> "web.Response":
 
 
 POLL_SECONDS = 0.2
-"""How often the channel is read: it is on this machine."""
+"""Interval of reads, in seconds; the channel is on this machine."""
 
 SENDER = "a2a"
-"""What the channel calls who asks."""
+"""Sender name of Accord's own messages."""
 
 AGAIN_SECONDS, MOST_SECONDS = 1.0, 30.0
-"""When an agent that has ended is started again, doubled each time up to the most."""
+"""Delay before an agent that ended is restarted, doubled each time up to the maximum."""
 
 STOP_SECONDS = 5.0
 CANCEL_SECONDS = 2.0
@@ -171,7 +171,7 @@ log = logging.getLogger("accord.relay")
 
 
 class LocalRelay(RelayA2AAdapter):
-    """The agents of a channel that is on this machine, one of which is started here, if there is a command for it."""
+    """The agents of a channel on this machine, one of which is started here if there is a command for it."""
 
     def __init__(
         self,
@@ -185,13 +185,13 @@ class LocalRelay(RelayA2AAdapter):
         timeout: float = 300.0,
         pass_env: Sequence[str] = (),
     ) -> None:
-        """Start `command` as the agent `target_agent`; one that is `native` speaks to the channel itself.
+        """Start `command` as the agent `target_agent`; a `native` command uses the channel itself.
 
-        Of the server's environment it gets the common variables, and those in `pass_env`.
+        The command inherits the common variables of the server's environment, and those in `pass_env`.
         """
         super().__init__(secrets.token_urlsafe(32), channel, target_agent, poll_interval=poll_interval, timeout=timeout)
         self.agent_key = secrets.token_urlsafe(32)
-        self.profile = replace(self.profile, crash=Crash.RESTART)  # what was asked is gone with the broker
+        self.profile = replace(self.profile, crash=Crash.RESTART)  # earlier requests are gone with the broker
         self.command = list(command)
         self._native = native
         self._pass_env = pass_env
@@ -219,15 +219,15 @@ class LocalRelay(RelayA2AAdapter):
             self._broker = None
 
     async def run(self, ctx: Context) -> None:
-        """Ask and give the answer; who is cancelled, or waits no longer, tells the agent to stop."""
+        """Post the request and write the answer. If the execution is canceled or fails, post a CANCEL for the agent."""
         try:
             await super().run(ctx)
-        except (asyncio.CancelledError, Failed):  # one that has ended by itself does not mind
+        except (asyncio.CancelledError, Failed):  # an agent that has already finished ignores it
             await self._take_back(ctx.task_id)
             raise
 
     async def _asked(self, ctx: Context) -> RelayRequest:
-        """Ask anew: what an earlier run asked is gone with its broker."""
+        """Post the request again, because an earlier one is gone with its broker."""
         return await self.ask(await self.before(prompt(ctx.message.parts), ctx.task_id, conversation_id(ctx)))
 
     async def _take_back(self, tag: str) -> None:
@@ -240,7 +240,7 @@ class LocalRelay(RelayA2AAdapter):
     # --- the process --------------------------------------------------------------------------------------------------
 
     def environment(self) -> dict[str, str]:
-        """Return what an agent has to know to join the channel."""
+        """Return the variables that the agent needs to join the channel."""
         return {
             runner.BASE_URL: self.base_url,
             runner.API_KEY: self.agent_key,
@@ -257,7 +257,7 @@ class LocalRelay(RelayA2AAdapter):
             *how,
             "--",
             *self.command,
-            stdin=PIPE,  # a lifeline: it is closed when this process ends, however that is
+            stdin=PIPE,  # a lifeline: it is closed when this process ends for any reason
             env=command_variables(os.environ, ("PYTHONPATH", *self._pass_env)) | self.environment(),
             start_new_session=True,
         )
@@ -265,7 +265,7 @@ class LocalRelay(RelayA2AAdapter):
         return process
 
     async def _keep(self, process: Process) -> None:
-        """Start the agent again whenever it ends; when this is stopped, it is."""
+        """Restart the agent whenever it ends, and end it when this task is canceled."""
         delay = AGAIN_SECONDS
         try:
             while True:
@@ -282,7 +282,7 @@ class LocalRelay(RelayA2AAdapter):
 
 
 async def _leave(process: Process) -> None:
-    """Let a runner end what it has started, and itself; one that does not is killed."""
+    """Wait for a runner to end its descendants and itself; kill it after `STOP_SECONDS`."""
     if process.stdin is not None:
         process.stdin.close()
     with contextlib.suppress(TimeoutError):
@@ -295,12 +295,13 @@ async def _leave(process: Process) -> None:
 
 
 class RelayOptions(Options, frozen=True, kw_only=True):
-    """A channel: of the relay at `base_url`, or with a `command` of a broker that is started here with its agent.
+    """Options of a channel: of the relay at `base_url`, or of a local broker with the agent `command`.
 
-    A command is given what is asked as its input, or where an argument says `{prompt}`; one that is `native` reads the
-    channel itself; one that is not there when the server starts is a mistake, unless it is `installed_later`. A program
-    that runs its arguments, such as `sh -c`, has `{prompt}` only with `allow_interpreter`. The command gets the common
-    variables of the server's environment, and those in `pass_env`. `timeout` is for an answer to come.
+    A command receives the request as its input, or in an argument at `{prompt}`. A `native` command reads the channel
+    itself. A command that is missing when the server starts is an error, unless `installed_later` is set. A program
+    that runs its arguments, such as `sh -c`, may have `{prompt}` only with `allow_interpreter`. The command inherits
+    the common variables of the server's environment, and those in `pass_env`. `timeout` limits the time for an answer,
+    in seconds.
     """
 
     relay_api_key: str | None = None
@@ -320,7 +321,7 @@ class RelayOptions(Options, frozen=True, kw_only=True):
 
 
 def make(given: Given) -> Agent:
-    """Make an agent as its options say."""
+    """Make an agent from its options."""
     options: RelayOptions = given.options
     made = _made(options, given.env or os.environ)
     own = made.profile

@@ -1,8 +1,8 @@
 """Relay channel over HTTP, and the search for answers (C-10).
 
-A channel is shared: others ask in it, agents answer late or talk among themselves. A request is tagged `[a2a:<id>]`,
-and an answer is taken if it repeats the tag or is in the request's thread. One without either is taken only where
-nothing else can be meant: never an old answer, and never another request's.
+A channel is shared: other clients ask in it, and agents answer late or talk among themselves. A request is tagged
+`[a2a:<id>]`. An answer is accepted if it repeats the tag or is in the request's thread. An answer without either is
+accepted only if it cannot be meant for another request, and is never an old one.
 """
 
 import hashlib
@@ -23,19 +23,19 @@ from accord.errors import InvalidAgentResponse
 from accord.outbound import Policy
 
 DONE, FAILED, CANCEL = "DONE:", "FAILED:", "CANCEL:"
-"""How messages begin that answer a request, say that it cannot be done (with its tag only), or take it back."""
+"""First words of messages that answer a request, report its failure (only with its tag), or cancel it."""
 
 TAG = re.compile(r"\[a2a:([^\[\]\s]+)\]")
 
 CONTEXT = re.compile(r"\[context:(\w[\w.:-]*)\]")
-"""How a request says which conversation it belongs to: requests of one conversation have the same."""
+"""Tag of a conversation; all requests of one conversation have the same."""
 
 THREADS = ("thread_id", "threadId", "parent_id", "parentId", "reply_to", "replyTo", "in_reply_to")
-"""Where a message may say which one it replies to."""
+"""Members that may contain the id of the message that a message replies to."""
 
 
 class ChannelMessage(Struct, frozen=True, kw_only=True):
-    """A message of a channel; `key` is its id, or what it says where it has none."""
+    """A message of a channel; `key` is its id, or a hash of its content if it has none."""
 
     key: str
     text: str
@@ -45,40 +45,40 @@ class ChannelMessage(Struct, frozen=True, kw_only=True):
 
     @property
     def tag(self) -> str | None:
-        """The tag that it is about: right after the word that it begins with, else the last one."""
+        """The tag that the message refers to: right after its first word, else the last one."""
         found = TAG.findall(self.text)
         first = TAG.match(self.text, len(self.word)) or TAG.match(self.body)
         return first[1] if first else found[-1] if found else None
 
     @property
     def word(self) -> str:
-        """The word that it begins with, if that is one of ours."""
+        """The first word, if it is `DONE:`, `FAILED:` or `CANCEL:`."""
         return next((word for word in (DONE, FAILED, CANCEL) if self.text.startswith(word)), "")
 
     @property
     def body(self) -> str:
-        """What it says after its word, without blanks around it."""
+        """The stripped text after the first word."""
         return self.text.removeprefix(self.word).strip()
 
     @property
     def answer(self) -> str:
-        """What it says without word and tags."""
+        """The text without first word and tags."""
         return _without_tags(self, self.body)
 
     @property
     def context(self) -> str | None:
-        """The conversation that it belongs to, if it says so."""
+        """The conversation's tag, or None."""
         found = CONTEXT.findall(self.text)
         return found[-1] if found else None
 
     @property
     def is_request(self) -> bool:
-        """Whether it asks for something under a tag."""
+        """Whether the message is a tagged request."""
         return not self.word and self.tag is not None
 
 
 def format_request(text: str, tag: str, context: str | None = None) -> str:
-    """Return a request as it is posted: tags in what a caller wrote mean nothing, nor does a word of ours."""
+    """Return the text of a request; tags and first words in the caller's text are made harmless."""
     harmless = CONTEXT.sub(r"(context:\1)", TAG.sub(r"(a2a:\1)", text))
     belongs = "" if context is None else f"[context:{context}]\n"
     if harmless.startswith((DONE, FAILED, CANCEL)):
@@ -87,7 +87,7 @@ def format_request(text: str, tag: str, context: str | None = None) -> str:
 
 
 def request_text(entry: ChannelMessage) -> str:
-    """Return what a request asks, without its tags."""
+    """Return the text of a request without its tags."""
     return _without_tags(entry, entry.text)
 
 
@@ -98,7 +98,7 @@ def _without_tags(entry: ChannelMessage, text: str) -> str:
 
 
 def parse_messages(messages: Iterable[Any]) -> list[ChannelMessage]:
-    """Return the messages of a page; what has no text is none."""
+    """Return the messages of a page, without entries that have no text."""
     return [_entry(one) for one in messages if isinstance(one, dict) and isinstance(one.get("text"), str)]
 
 
@@ -118,7 +118,7 @@ def _entry(message: dict[str, Any]) -> ChannelMessage:
 
 
 class RelayRequest(Struct, frozen=True, kw_only=True):
-    """A request: what was posted, when, and what the channel looked like before; it can be kept and gone on with."""
+    """A request: its text, its time and the earlier messages of the channel. It can be stored and resumed."""
 
     tag: str
     text: str
@@ -128,17 +128,17 @@ class RelayRequest(Struct, frozen=True, kw_only=True):
 
 
 class AnswerSearch:
-    """Looks for the answer to a request in pages of a channel, the newest of which may be first or last."""
+    """Searches pages of a channel for the answer to a request; the newest message may be first or last."""
 
     def __init__(self, asked: RelayRequest, target: str | None = None) -> None:
-        """Look for an answer by `target`, or by anybody."""
+        """Search for an answer by `target`, or by any sender."""
         self._asked = asked
         self._target = target
         self._known = Counter(entry.key for entry in asked.before)
         self._said: list[ChannelMessage] = []
 
     def feed(self, page: Sequence[ChannelMessage]) -> list[ChannelMessage]:
-        """Take in a page and return what is new in it, oldest first."""
+        """Add a page, and return its new messages, oldest first."""
         left = Counter(self._known)
         is_new = []
         for entry in page:
@@ -151,7 +151,7 @@ class AnswerSearch:
         return self._said[len(self._said) - len(new) :]
 
     def answer(self) -> ChannelMessage | None:
-        """Return the message that answers, if it is there."""
+        """Return the answer, or None."""
         for entry in self._said:
             if entry.word in (DONE, FAILED) and self._may_answer(entry) and self._is_meant(entry):
                 return entry
@@ -162,10 +162,10 @@ class AnswerSearch:
         return any(self._is_own(entry) for entry in self._said)
 
     def is_about(self, entry: ChannelMessage) -> bool:
-        """Whether a message is about the request, by the agent that does it.
+        """Whether a message is about the request, from its agent.
 
-        One without a tag is, if it can be about nothing else: it is the target's, no other request waits for an answer,
-        and nobody else has spoken since ours, to whom it might talk.
+        A message without a tag counts if it cannot be about anything else. The target must have sent it, no other
+        request may wait for an answer, and no other sender may have written since the request.
         """
         if entry.word or not self._may_answer(entry):
             return False
@@ -187,10 +187,10 @@ class AnswerSearch:
         return entry.thread is not None and entry.thread == self._asked.id
 
     def _untagged(self) -> ChannelMessage | None:
-        """Return an answer that says to nobody whose it is, if there is only one request that it can be about.
+        """Return an untagged answer, if it can be about only one request.
 
-        So it must come after ours, while no other is open; and where anybody may answer, nobody else may have spoken
-        in between, who might have been asked, or have asked.
+        It must follow the request while no other is open. If any sender may answer, no other sender may have written in
+        between, since that sender could have asked or been asked.
         """
         is_visible = self.is_posted()
         is_ours, speakers = not is_visible, set[str | None]()
@@ -206,7 +206,7 @@ class AnswerSearch:
         return None
 
     def _is_alone_at(self, entry: ChannelMessage) -> bool:
-        """Whether only ours waits for an answer when something is said, and nobody but the target has spoken since."""
+        """Whether only this request is open at a message, and only the target has written since the request."""
         is_ours = not self.is_posted()
         waiting, others = {self._asked.tag} if is_ours else set[str](), set[str | None]()
         for one in (*self._asked.before, *self._said):
@@ -219,7 +219,7 @@ class AnswerSearch:
         return waiting == {self._asked.tag} and not others
 
     def _closes(self, entry: ChannelMessage, waiting: set[str], *, is_ours: bool, speakers: set[str | None]) -> bool:
-        """Keep account of the requests that wait for an answer; whether this is the answer to ours."""
+        """Update the set of open requests; return whether this message answers this request."""
         if entry.is_request or self._is_own(entry):
             waiting.add(self._asked.tag if self._is_own(entry) else entry.tag or "")
             return False
@@ -235,7 +235,10 @@ class AnswerSearch:
 
 
 def _in_order(new: list[ChannelMessage], is_new: Sequence[bool], is_own: Any) -> list[ChannelMessage]:
-    """Return what is new with the oldest first: by number, else as it lies beside what was known or to our own."""
+    """Return new messages, oldest first.
+
+    They are ordered by number, or else by their position relative to known messages or to the request.
+    """
     if all(entry.id is not None and entry.id.isdecimal() for entry in new):
         return sorted(new, key=lambda entry: int(entry.id or 0))
     if not all(is_new):
@@ -247,10 +250,10 @@ def _in_order(new: list[ChannelMessage], is_new: Sequence[bool], is_own: Any) ->
 PATH = "/channels/messages"
 
 LATEST = 20
-"""Messages that are looked at each time."""
+"""Maximum number of messages in each read."""
 
 SECONDS = 30.0
-"""How long a relay may take to answer."""
+"""Maximum time for a relay's reply, in seconds."""
 
 MAX_BYTES = 32 * 1024 * 1024
 NOT_FOUND = 404
@@ -259,27 +262,30 @@ log = logging.getLogger("accord.relay")
 
 
 class RelayUnavailable(Exception):
-    """The relay cannot be used: `may_pass` if that may be otherwise soon, `was_posted` if a message may be there."""
+    """The relay cannot be used.
+
+    `may_pass` is true if the error may be temporary, and `was_posted` if a message may have arrived.
+    """
 
     def __init__(self, reason: str, *, may_pass: bool, was_posted: bool = False) -> None:
-        """Say why, for a person."""
+        """Store the reason, which is a sentence for a person."""
         super().__init__(reason)
         self.may_pass = may_pass
         self.was_posted = was_posted
 
 
 class RelayChannel:
-    """One channel, for whoever has a key."""
+    """Client of one channel."""
 
     def __init__(self, base_url: str, api_key: str, name: str) -> None:
-        """Use the relay at `base_url`; nothing is opened before the first request."""
+        """Use the relay at `base_url`; the first request opens the connection."""
         self._url = base_url.rstrip("/") + PATH
         self._key = api_key
         self._name = name
         self._transport: HttpTransport | None = None
 
     async def post(self, text: str) -> str | None:
-        """Post a message and return its id, if the relay says that."""
+        """Post a message and return its id, or None if the relay does not return one."""
         body = msgspec.json.encode({"channel": self._name, "text": text})
         reply = await self._ask("POST", self._url, body)
         found = _json(reply)
@@ -288,7 +294,7 @@ class RelayChannel:
         return None if number is None else str(number)
 
     async def latest(self, limit: int = LATEST, **more: Any) -> list[ChannelMessage]:
-        """Read the latest messages; `more` are parameters of relays that have them."""
+        """Return the latest messages; `more` are parameters that only some relays support."""
         asked = {"channel": self._name, "limit": limit} | more
         found = _json(await self._ask("GET", f"{self._url}?{urlencode(asked)}"))
         if isinstance(found, dict):
@@ -298,13 +304,13 @@ class RelayChannel:
         return parse_messages(found)
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         if self._transport is not None:
             transport, self._transport = self._transport, None
             await transport.close()
 
     async def _ask(self, method: str, url: str, body: bytes | None = None) -> HttpReply:
-        if self._transport is None:  # the operator names the relay, and it may well be on this machine
+        if self._transport is None:  # the operator names the relay, which may be on this machine
             self._transport = transports.choose("aiohttp", policy=Policy(allow_private=True), max_bytes=MAX_BYTES)
         headers = (("Authorization", f"Bearer {self._key}"), ("Accept", "application/json"), *_content_headers(body))
         asked = HttpRequest(method=method, url=url, headers=headers, body=body, seconds=SECONDS)
@@ -319,7 +325,7 @@ class RelayChannel:
         except InvalidAgentResponse as error:
             raise RelayUnavailable(f"The relay's answer cannot be taken: {error}", may_pass=False) from error
         if reply.status == NOT_FOUND and body is None:
-            return replace(reply, body=b"[]")  # nobody has said anything in it yet
+            return replace(reply, body=b"[]")  # the channel has no messages yet
         if not 200 <= reply.status < 300:
             log.warning("relay refused", extra={"status": reply.status, "body": reply.body[:1024]})
             may_pass = reply.status >= 500 or reply.status == 429

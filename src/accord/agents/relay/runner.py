@@ -3,9 +3,9 @@
     python -m accord.agents.relay.runner -- claude -p
     python -m accord.agents.relay.runner --native -- my-relay-agent
 
-It is a process of its own, reachable only through the channel, and ends with the process that started it: its standard
-input is closed then, and everything that it has started goes with it. With `--native` the command reads the channel
-itself, by the `RELAY_*` variables of its environment.
+It runs as a separate process that is reachable only through the channel. It ends with all its descendants when the
+process that started it ends, because its standard input is closed then. With `--native` the command reads the channel
+itself, with the `RELAY_*` variables of its environment.
 """
 
 import asyncio
@@ -31,28 +31,28 @@ from accord.agents.relay.channel import (
 )
 
 GRACE_SECONDS = 2.0
-"""How long what is asked to stop may take before it is killed."""
+"""Time between SIGTERM and SIGKILL, in seconds."""
 
 LATE_SECONDS = 3.0
-"""How much longer a keeper may take; one that does not end is killed, and the command with it."""
+"""Time that a supervisor may take beyond that, in seconds; then it is killed, and the command with it."""
 
 
 class CommandNotStarted(Exception):
-    """The operating system does not start this command."""
+    """The operating system cannot start a command."""
 
 
 class SupervisedCommand:
-    """A command that runs; `process` has its streams."""
+    """A running command; `process` has its streams."""
 
     def __init__(self, process: Process, near: socket.socket) -> None:
-        """Hold a keeper that answers at `near`."""
+        """Wrap a supervisor that reports at `near`."""
         self.process = process
         self._near = near
         self._says = asyncio.StreamReader()
         self._control: asyncio.StreamWriter | None = None
 
     async def begin(self) -> None:
-        """Wait until the command runs."""
+        """Wait until the command runs; raises CommandNotStarted."""
         self._says, self._control = await asyncio.open_unix_connection(sock=self._near)
         word, value = await self._heard()
         if word != "started":
@@ -61,12 +61,12 @@ class SupervisedCommand:
     async def ended(self) -> int:
         """Wait until the command has ended, and return its exit status, or a signal as a negative number."""
         word, value = await self._heard()
-        return int(value) if word == "exited" else -signal.SIGKILL  # a keeper without last words was killed
+        return int(value) if word == "exited" else -signal.SIGKILL  # a supervisor that ends without a report was killed
 
     async def end(self) -> None:
-        """See to it that nothing of it is left, even if whoever waits here is told to stop meanwhile."""
+        """End the command with all its descendants, even if the caller is canceled meanwhile."""
         with contextlib.suppress(OSError):  # it may be gone already
-            self._near.shutdown(socket.SHUT_WR)  # which is how the keeper is told
+            self._near.shutdown(socket.SHUT_WR)  # which is the signal to the supervisor
         streams = (self.process.stdout, self.process.stderr)
         reading = [asyncio.create_task(_drain(stream)) for stream in streams if stream is not None]
         try:
@@ -89,7 +89,7 @@ class SupervisedCommand:
 
 
 async def _drain(stream: asyncio.StreamReader) -> None:
-    """Read on: asyncio takes a process for ended when its output is read."""
+    """Read to the end, because asyncio treats a process as ended once its output is read."""
     while await stream.read(65536):
         pass
 
@@ -97,7 +97,7 @@ async def _drain(stream: asyncio.StreamReader) -> None:
 async def start_command(
     command: Sequence[str], env: Mapping[str, str], *, stdin: int, output: int | None
 ) -> SupervisedCommand:
-    """Start a command; `output` is for both of its streams, or None where they are ours."""
+    """Start a command; `output` is for both of its streams, or None if it inherits ours."""
     near, far = socket.socketpair()
     near.setblocking(False)
     options = (str(far.fileno()), str(GRACE_SECONDS), "0")
@@ -118,41 +118,41 @@ async def start_command(
     kept = SupervisedCommand(process, near)
     try:
         await kept.begin()
-    except BaseException:  # whoever is told to stop meanwhile leaves nothing behind
+    except BaseException:  # if canceled, leave no process behind
         await kept.end()
         raise
     return kept
 
 
 BASE_URL, API_KEY, CHANNEL, AGENT = "RELAY_BASE_URL", "RELAY_API_KEY", "RELAY_CHANNEL", "RELAY_AGENT_NAME"
-"""What an agent is told in its environment."""
+"""Names of the environment variables for an agent."""
 
 AT_ONCE = 4
-"""Requests that are worked on at a time."""
+"""Maximum number of concurrent requests."""
 
 WAIT_SECONDS = 20.0
 POLL_SECONDS = 2.0
-"""How often a relay is asked that does not let its readers wait."""
+"""Interval of reads from a relay that does not support `wait`, in seconds."""
 
 PAGE = 100
 MAX_KNOWN = 1000
-"""Messages by which one is known again, from a relay that shows the same ones each time."""
+"""Number of message keys for detecting duplicates, from a relay that repeats the same messages."""
 
 MAX_OUTPUT = 1024 * 1024
-"""Bytes that a command may print; what is more is left out, and that is said."""
+"""Maximum size of a command's output in bytes; the rest is left out with a note."""
 
 MAX_REASON = 2000
-"""Bytes of what a command that fails has complained last."""
+"""Maximum size of a failed command's last error output, in bytes."""
 
 PLACEHOLDER, CONVERSATION = "{prompt}", "{context}"
-"""Where arguments have a place for what is asked, and for the name of the conversation that it belongs to."""
+"""Placeholders in arguments for the request and for the name of its conversation."""
 
 TASK_ID, CONTEXT_ID = "RELAY_TASK_ID", "RELAY_CONTEXT_ID"
-"""What a command is told in its environment about what it is asked."""
+"""Environment variables of a command for the ids of its request."""
 
 
 class ChannelWorker:
-    """Lets a command answer what is asked in a channel."""
+    """Answers the requests in a channel with a command."""
 
     def __init__(self, channel: RelayChannel, name: str, command: Sequence[str]) -> None:
         """Answer as `name`."""
@@ -164,7 +164,7 @@ class ChannelWorker:
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
-        """Answer until it is stopped."""
+        """Answer requests until canceled."""
         last: str | None = None
         loop = asyncio.get_running_loop()
         try:
@@ -177,7 +177,7 @@ class ChannelWorker:
                     self._begin(entry)
                 last = page[-1].id if page else last
                 if not new and loop.time() - began < POLL_SECONDS:
-                    await asyncio.sleep(POLL_SECONDS)  # it does not let its readers wait
+                    await asyncio.sleep(POLL_SECONDS)  # the relay does not support `wait`
         finally:
             for work in self._working.values():
                 work.cancel()
@@ -192,7 +192,7 @@ class ChannelWorker:
             return []
 
     def _open(self, new: list[ChannelMessage]) -> list[ChannelMessage]:
-        """Return the requests that are not answered yet; those that are taken back are stopped."""
+        """Return the requests without an answer, and stop those that were canceled."""
         over = {entry.tag for entry in new if entry.word}
         for entry in new:
             if entry.word == CANCEL and entry.tag in self._working:
@@ -230,11 +230,11 @@ class ChannelWorker:
 
 
 class CommandFailed(Exception):
-    """A command could not be run, or says that it failed."""
+    """A command could not be run, or exited with an error."""
 
 
 async def _run(command: Sequence[str], text: str, about: Mapping[str, str]) -> str:
-    """Run a command once: the text is its input, or where an argument has a place for it."""
+    """Run a command once. The text is its input, or replaces the placeholder in its arguments."""
     arguments = _filled(command, text)
     takes_input = arguments == list(command)
     env = {**_without_secrets(os.environ), **about}
@@ -249,7 +249,7 @@ async def _run(command: Sequence[str], text: str, about: Mapping[str, str]) -> s
 
 
 def _filled(command: Sequence[str], text: str) -> list[str]:
-    """Return a command with a text in its place; whoever asks must not set flags."""
+    """Return a command with the text in its placeholder, protected from being parsed as a flag."""
     before = ("", *command)
     return [
         one.replace(PLACEHOLDER, f" {text}" if one == PLACEHOLDER and last != "--" and text.startswith("-") else text)
@@ -264,7 +264,7 @@ async def _talk(kept: SupervisedCommand, given: bytes | None) -> str:
 
     async def tell() -> None:
         if process.stdin is not None and given is not None:
-            with contextlib.suppress(ConnectionError):  # it does not read what it is given
+            with contextlib.suppress(ConnectionError):  # the command does not read its input
                 process.stdin.write(given)
                 await process.stdin.drain()
             process.stdin.close()
@@ -280,7 +280,7 @@ async def _talk(kept: SupervisedCommand, given: bytes | None) -> str:
 
 
 async def _read_limited(stream: asyncio.StreamReader, most: int, *, keeps_end: bool = False) -> tuple[bytes, bool]:
-    """Read everything, and return the first or the last of it and whether that is all."""
+    """Read everything, and return its start or its end, and whether that is all of it."""
     found, is_all = b"", True
     while piece := await stream.read(65536):
         found += piece if keeps_end or len(found) <= most else b""
@@ -290,7 +290,7 @@ async def _read_limited(stream: asyncio.StreamReader, most: int, *, keeps_end: b
 
 
 def _without_secrets(env: Mapping[str, str]) -> dict[str, str]:
-    """Return what a command may know; it has no business in the channel."""
+    """Return the environment without the channel's key and URL, which the command must not use."""
     return {name: value for name, value in env.items() if name not in (API_KEY, BASE_URL)}
 
 
@@ -315,7 +315,7 @@ async def _bridged(command: Sequence[str], env: Mapping[str, str]) -> int:
 
 
 async def _until_left() -> None:
-    """Wait until whoever started this is gone."""
+    """Wait until the parent process has ended."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -328,7 +328,7 @@ async def _main(arguments: Sequence[str]) -> int:
     if not command or not (os.environ.get(BASE_URL) and os.environ.get(API_KEY)):
         print(f"usage: {BASE_URL}=... {API_KEY}=... python -m {__spec__.name} [--native] -- COMMAND", file=sys.stderr)
         return 2
-    close_process()  # else the command could read the key of the channel in /proc
+    close_process()  # otherwise the command could read the channel's key in /proc
     work = asyncio.create_task(_native(command) if is_native else _bridged(command, os.environ), name="work")
     left = asyncio.create_task(_until_left(), name="lifeline")
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,7 +1,7 @@
 """Remote agents: modes of reporting, timeouts and limits.
 
 Any A2A agent, of any dialect, becomes durable by being hosted (`agent`). These are plain values with the reason for
-each default; no client is imported here, so that settings can name them.
+each default. No client is imported here, so that settings can name them.
 """
 
 from enum import Enum
@@ -13,13 +13,13 @@ from accord.protocol import urls
 from accord.protocol.extensions import NUMBERED_EVENTS
 
 OUTPUT_MODES = ("text/plain", "application/json")
-"""What is taken from any agent; what its card says that it makes is taken as well."""
+"""Media types accepted from any agent, beside those in its card."""
 
 
 class ReportMode(Enum):
-    """How reports get here: by webhook, over an open stream, by asking, or the best of these that the agent offers.
+    """How reports arrive: by webhook, over an open stream, by polling, or the best that the agent offers.
 
-    `FOLLOW` is the best of the last two: over a stream if the agent offers one.
+    `FOLLOW` is the best of the last two: a stream if the agent offers one.
     """
 
     AUTO = "auto"
@@ -30,48 +30,58 @@ class ReportMode(Enum):
 
 
 class RemoteTerms(Struct, frozen=True, kw_only=True):
-    """How an agent elsewhere is dealt with. `webhook` is where it can reach us, if it can."""
+    """Terms for a remote agent; `webhook` is the URL for its reports, if it can reach this server."""
 
     mode: ReportMode = ReportMode.AUTO
     webhook: str | None = None
 
     sla_seconds: float = 1800.0
-    """How long an agent may say nothing new before its task is given up as unknown: half an hour, as chat users are
-    told."""
+    """Maximum time without a new report before a task is given up as unknown, in seconds.
+
+    It is half an hour, as chat users are promised.
+    """
 
     sends: int = 10
-    """How often a message is tried that certainly did not arrive: with doubling from a second, about four minutes."""
+    """Maximum number of attempts to send an undelivered message.
+
+    They take about four minutes, with delays that double from one second.
+    """
 
     first_poll: float = 1.0
     most_poll: float = 60.0
-    """Seconds between two questions what became of a task, doubling from the first to the last."""
+    """First and longest delay between two polls of a task, in seconds; the delay doubles."""
 
     answer_seconds: float = 300.0
-    """How long an agent may take to answer a message: most acknowledge it at once, but some do the work first."""
+    """Maximum time for an answer to a message, in seconds.
+
+    Most agents acknowledge at once, but some finish the task first.
+    """
 
     streams: int = 32
-    """Streams that are held open to one agent at a time; tasks beyond that are asked for instead."""
+    """Maximum number of open streams to one agent; further tasks are polled."""
 
     late_looks: int = 6
-    """How often a task that was given up is asked for once more, after an SLA each time doubled: about a day and a
-    half."""
+    """Maximum number of polls of a task that was given up.
+
+    They take about a day and a half, with delays that double from the SLA.
+    """
 
     def __post_init__(self) -> None:
-        """Refuse a webhook that would carry tokens in the clear past this machine."""
+        """Reject a webhook that would carry tokens unencrypted beyond this machine."""
         if self.webhook is not None and not is_safe_url(self.webhook):
             raise ValueError("A webhook must be an https address; http is only for this machine itself")
 
     def poll_seconds(self, polls: int) -> float:
-        """Return how long to wait before a task is asked for once more."""
+        """Return the delay before a task is polled again."""
         return min(self.most_poll, self.first_poll * 2.0 ** min(polls, 30))
 
     def send_seconds(self, tries: int) -> float:
-        """Return how long to wait before a message is tried once more."""
+        """Return the delay before a message is sent again."""
         return min(self.most_poll, 2.0 ** min(tries, 30))
 
 
 class CardOffer(Struct, frozen=True):
-    """What an agent's card says that matters here."""
+    """The parts of an agent's card that reporting depends on."""
 
     pushes: bool
     streams: bool
@@ -90,7 +100,7 @@ class CardOffer(Struct, frozen=True):
         )
 
     def mode(self, terms: RemoteTerms, *, may_push: bool) -> ReportMode:
-        """Return how reports get here; what the terms demand is tried even if the card does not say it."""
+        """Return the mode of reporting. A mode that the terms require is used even if the card does not offer it."""
         wants_push = terms.mode is ReportMode.PUSH or (terms.mode is ReportMode.AUTO and self.pushes)
         if wants_push and may_push and terms.webhook is not None:
             return ReportMode.PUSH

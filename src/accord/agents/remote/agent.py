@@ -1,8 +1,8 @@
 """A remote A2A agent, hosted here, and its cancels.
 
-Its tasks are stored, listed, streamed, canceled and resumed here, in every dialect, while it does the work. A task that
-is canceled has ended at once; the cancel is noted in the same transaction and passed on by whichever node comes first,
-until it is done or was tried often enough.
+Its tasks are stored, listed, streamed, canceled and resumed here, in every dialect, while the remote agent does the
+work. A canceled task ends at once. The cancel is stored in the same transaction. The first node that is free passes it
+on, and retries it a limited number of times.
 """
 
 import asyncio
@@ -27,41 +27,41 @@ from accord.storage.commands.remote_tasks import RemoteCancel
 from accord.storage.store import StoreUnavailable
 
 POLL_SECONDS = 1.0
-"""How late a cancel may be passed on: nobody waits for it, and one look for all tasks is cheap."""
+"""Interval of checks for cancels, in seconds. No client waits for them, and one check for all tasks is cheap."""
 
 AGAIN_SECONDS = 5.0
-"""When a cancel is tried again, doubled each time."""
+"""First delay before a cancel is retried, in seconds, doubled each time."""
 
 MAX_TRIES = 8
-"""How often it is tried: for about twenty minutes."""
+"""Maximum number of attempts, which take about twenty minutes."""
 
 AT_ONCE = 16
 
 LAST_SECONDS = 3.0
-"""How long a node that leaves still tells of cancels: it may have been started for one task, and nobody comes after."""
+"""Time that a stopping node spends on cancels, in seconds. It may be the only node, started for one task."""
 
 FINAL_ERRORS = (TaskNotFound, TaskNotCancelable, UnsupportedOperation, MethodNotFound, AuthenticationFailed)
-"""Answers that will not be others later: the task has ended there as well, or cannot be cancelled."""
+"""Errors that are final: the remote task has ended as well, or cannot be canceled."""
 
 log = logging.getLogger("accord.remote")
 
 
 class RemoteCancels:
-    """Passes the cancels of one agent's tasks on."""
+    """Passes on the cancels of one agent's tasks."""
 
     def __init__(self, agent: str, remotes: RemoteTasks, peer: Callable[[], Awaitable[RemotePeer]]) -> None:
-        """Tell `peer`, which is called `agent` here."""
+        """Pass cancels to `peer`, whose name here is `agent`."""
         self._agent = agent
         self._remotes = remotes
         self._peer = peer
         self._loop: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the loop."""
         self._loop = asyncio.create_task(self._keep(), name=f"cancels of {self._agent}")
 
     async def stop(self) -> None:
-        """Stop, once what is due was tried; what is left is due again later, on any node."""
+        """Stop after one attempt at the cancels that are due. The rest are due again later, on any node."""
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.gather(self._loop, return_exceptions=True)
@@ -80,14 +80,14 @@ class RemoteCancels:
                 await asyncio.gather(*(self._pass_on(cancel) for cancel in found))
         except StoreUnavailable as error:
             log.warning("store unavailable", extra={"reason": str(error)})
-        except Exception:  # the node must go on; what went wrong is in the log
+        except Exception:  # the node must continue; the log has the error
             log.exception("cancels were not passed on", extra={"agent": self._agent})
 
     async def _pass_on(self, cancel: RemoteCancel) -> None:
         link = cancel.link
         about = {"task_id": link.task_id, "agent": self._agent, "remote_task_id": link.remote_id}
         try:
-            if link.remote_id is not None:  # otherwise it was never accepted, or will yet say what it is called
+            if link.remote_id is not None:  # otherwise it was never accepted, or its id is still missing
                 await (await self._peer()).cancel(CancelRequest(id=link.remote_id))
                 log.info("remote task cancelled", extra=about)
         except FINAL_ERRORS as error:
@@ -103,23 +103,23 @@ class RemoteCancels:
 
 
 PREPARE_SECONDS = 5.0
-"""How long a server that starts waits for an agent's card; without it the agent is served with a plain one."""
+"""Time that a starting server waits for an agent's card, in seconds; without a card the agent has a minimal profile."""
 
 LOOK_SECONDS, MAX_LOOK_SECONDS = 1.0, 60.0
-"""How soon it is looked for again that was not there when the server started; each time it takes twice as long."""
+"""First and longest delay before a missing agent is checked again, in seconds; the delay doubles."""
 
 LEAVE_SECONDS = 3.0
-"""How long answers to what was sent are waited for when the server stops."""
+"""Time that a stopping server waits for replies to sent messages, in seconds."""
 
 ATTEMPTS = 20
-"""How often a run may be lost: it says nothing twice, so that beginning again does no harm."""
+"""Maximum number of lost executions. A restart is harmless, because nothing is sent twice."""
 
 ANY = ("*/*",)
-"""What is taken in for an agent of which nothing is known yet: it will say itself what it does not take."""
+"""Media types accepted for an agent without a card; the agent itself rejects those that it does not support."""
 
 
 class RemoteAgent:
-    """An agent elsewhere."""
+    """An agent on another server."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class RemoteAgent:
     ) -> None:
         """Serve the agent at `url`, or with that name in a registry; `client` is passed on to `Client.connect`.
 
-        What `states` says about it counts more than what it says itself.
+        Values from `states` override the agent's own card.
         """
         self.url = url
         self.terms = terms or RemoteTerms()
@@ -163,7 +163,7 @@ class RemoteAgent:
     # --- startup, work, shutdown ----------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Read the agent's card, so that it is described here as it describes itself; it need not be there yet."""
+        """Read the agent's card for its profile; the agent may still be offline."""
         try:
             async with asyncio.timeout(PREPARE_SECONDS):
                 await self._reach.peer()
@@ -173,7 +173,7 @@ class RemoteAgent:
             log.warning("remote agent is not there yet: %s: %s", self.profile.name, reason, extra=about)
 
     async def _look_for(self) -> None:
-        """Read the agent's card as soon as it can be had; whoever has a task for it before does so too."""
+        """Read the agent's card as soon as it is available; a task that starts earlier reads it too."""
         seconds = LOOK_SECONDS
         while not self._reach.is_open:
             await asyncio.sleep(seconds)
@@ -184,7 +184,7 @@ class RemoteAgent:
                 log.info("remote agent is still not there", extra={"agent": self.profile.name, "reason": str(error)})
 
     async def join(self, remotes: RemoteTasks, webhook: str | None = None) -> None:
-        """Begin to work, with the links of a node's store; the agent reports to `webhook`, if it can get there."""
+        """Start, with the remote links of a node's store; the agent reports to `webhook` if it can reach it."""
         terms = self.terms
         if terms.webhook is None and webhook is not None and _may_reach(self.url, webhook):
             terms = replace(terms, webhook=webhook)
@@ -202,7 +202,7 @@ class RemoteAgent:
         self._looking = asyncio.create_task(self._look_for(), name=f"look for {self.profile.name}")
 
     async def leave(self) -> None:
-        """Stop, and let go of connections; whoever goes on finds out what became of messages that are on their way."""
+        """Stop and close connections; the next execution determines the outcome of messages under way."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
@@ -217,26 +217,26 @@ class RemoteAgent:
         await self._reach.close()
 
     async def run(self, ctx: Context) -> None:
-        """Do the work of one turn, which is to let it be done."""
+        """Execute one turn on the remote agent."""
         if self._means is None:
             raise RuntimeError("A remote agent is run by a host that it has joined")
-        await ctx.usage(key="elsewhere")  # nothing yet: its budget is known to whoever hears what it uses
+        await ctx.usage(key="elsewhere")  # nothing yet: the endpoint that receives reports accounts for usage
         await RemoteExecution(ctx, self._means, uuid4().hex).go_on()
 
-    # --- whether it is there ----------------------------------------------------------------------------------------
+    # --- availability -----------------------------------------------------------------------------------------------
 
     def contact(self) -> RemoteContact | None:
-        """Return how it was when it was last talked to."""
+        """Return the agent's status at the last contact."""
         return self._reach.contact
 
     async def check(self) -> RemoteContact:
-        """Look whether it is there, by reading its card anew."""
+        """Check whether the agent is available, by reading its card again."""
         return await self._reach.look()
 
-    # --- the way there --------------------------------------------------------------------------------------------
+    # --- connection -----------------------------------------------------------------------------------------------
 
     def _is_found(self, peer: RemotePeer) -> None:
-        """Be described as the agent describes itself now; whether it takes webhooks is to be seen again."""
+        """Update the profile from the agent's card; whether it accepts webhooks is to be tested again."""
         self.profile = self._states(describe_by_card(self.profile, peer.card))
         if self._means is not None:
             self._means.may_push = True
@@ -248,7 +248,7 @@ class RemoteAgent:
 
 
 def _may_reach(url: str, webhook: str) -> bool:
-    """Whether the agent at a URL gets to a webhook: to one that is for this machine alone only from here."""
+    """Whether the agent at a URL can reach a webhook. A loopback webhook is reachable only from this machine."""
     return is_loopback(host_of(url)) or not is_loopback(host_of(webhook))
 
 
@@ -257,7 +257,7 @@ def _unchanged(profile: Profile) -> Profile:
 
 
 def describe_by_card(profile: Profile, card: AgentCard) -> Profile:
-    """Return how an agent elsewhere is described here: as its own card does, under the name that it has here."""
+    """Return a profile with the values of the agent's card, under its name here."""
     return replace(
         profile,
         description=card.description or profile.description,

@@ -1,6 +1,6 @@
 """Connection to a remote agent, opened by its card.
 
-It is opened again when the card is stale or leads nowhere. It knows nothing of tasks. Everything that prevents a
+It is opened again when the card is stale or its URLs do not work. It is independent of tasks. Every obstacle to a
 connection is one of a few exceptions with a reason for a person.
 """
 
@@ -40,29 +40,29 @@ from accord.storage.store import StoreRefused, StoreUnavailable
 
 
 class NotReachable(Exception):
-    """There is no way to the agent as things are set here: no credentials, no such name, nothing that both speak."""
+    """The settings do not allow a connection: missing credentials, an unknown name, or no common dialect."""
 
 
 NO_ANSWER = (Unreachable, AccordError, CardNotFound, BadCard, NotReachable)
-"""Everything that may come instead of an answer."""
+"""All errors in place of an answer."""
 
 
 class RemotePeer(Protocol):
-    """What is asked of an agent elsewhere: a part of A2A, and its card."""
+    """A remote agent: part of the A2A operations, and its card."""
 
     @property
     def card(self) -> AgentCard:
-        """Its card."""
+        """The agent's card."""
 
     @property
     def is_idempotent(self) -> bool:
-        """Whether it is known to take the same message twice for the same."""
+        """Whether the agent is known to detect a message that is sent twice."""
 
     async def send(self, request: SendRequest) -> Task | Message:
         """Send a message."""
 
     def stream(self, request: SendRequest) -> AsyncIterator[Event]:
-        """Send a message and follow what comes of it; the first event is the answer."""
+        """Send a message and yield its events; the first event is the answer."""
 
     async def get(self, request: GetRequest) -> Task:
         """Read a task."""
@@ -74,13 +74,13 @@ class RemotePeer(Protocol):
         """Cancel a task."""
 
     def subscribe(self, request: SubscribeRequest, *, after: int | None = None) -> AsyncIterator[Event]:
-        """Follow a task."""
+        """Subscribe to a task."""
 
 
 class RemoteResources(Struct, kw_only=True):
-    """What all runs of one agent share.
+    """Resources that all executions of one agent share.
 
-    `fault` is told what went wrong, which may be that the card is out of date, and `answered` what went well.
+    `fault` is called with each error, which may mean that the card is out of date, and `answered` after each success.
     """
 
     name: str
@@ -95,33 +95,35 @@ class RemoteResources(Struct, kw_only=True):
 
 
 CARD_SECONDS = 24 * 60 * 60.0
-"""How long a card is good if nothing speaks against it."""
+"""Maximum age of a card without errors, in seconds."""
 
 LOOK_SECONDS = 10.0
-"""How long somebody waits who wants to know whether an agent is there."""
+"""Maximum time of a check whether an agent is available, in seconds."""
 
 DOUBT_SECONDS = 60.0
-"""How old a card is at least that is read again because something went wrong: an agent that restarts is often back
-sooner, and one that stays away need not be asked for its card all the time."""
+"""Minimum age of a card before an error causes another read, in seconds.
+
+An agent that restarts is often back sooner. The card of an agent that stays away need not be read all the time.
+"""
 
 NEEDS_OPERATOR = (NoWay, NoCredentials, KeyManagementError, NoSuchAgent, StoreRefused)
-"""What only a person can mend."""
+"""Errors that only the operator can fix."""
 
 log = logging.getLogger("accord.remote")
 
 Connect = Callable[[], AbstractAsyncContextManager[RemotePeer]]
-"""Finds an agent by its card and opens the way to it."""
+"""Finds an agent by its card and opens a connection."""
 
 
 class _OldConnection(Struct):
-    """A way that is used no more, but may still have answers on it."""
+    """A replaced connection that may still have replies under way."""
 
     at: float
     opened: AsyncExitStack
 
 
 class RemoteConnection:
-    """The way to one agent."""
+    """The connection to one agent."""
 
     def __init__(
         self,
@@ -133,7 +135,10 @@ class RemoteConnection:
         now: Callable[[], float] = time.monotonic,
         now_ms: Callable[[], int] = SYSTEM.now_ms,
     ) -> None:
-        """Open it with `connect` when it is needed; `found` is told each time, and old ways linger for answers."""
+        """Connect with `connect` on demand; `found` is called after each connection.
+
+        Replaced connections linger for replies.
+        """
         self._name = name
         self._connect = connect
         self._found = found
@@ -141,7 +146,7 @@ class RemoteConnection:
         self._now = now
         self._now_ms = now_ms
         self.contact: RemoteContact | None = None
-        """How the agent was when it was last talked to."""
+        """The agent's status at the last contact."""
         self._lock = asyncio.Lock()
         self._opened = AsyncExitStack()
         self._left: list[_OldConnection] = []
@@ -151,11 +156,11 @@ class RemoteConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether the agent was found."""
+        """Whether a connection is open."""
         return self._peer is not None
 
     async def peer(self) -> RemotePeer:
-        """Return the agent, or raise why there is no way to it."""
+        """Return the agent; raises an error of `NO_ANSWER` without a connection."""
         async with self._lock:
             if self._peer is not None and not self._is_due():
                 return self._peer
@@ -170,19 +175,19 @@ class RemoteConnection:
                 return self._peer
 
     def fault(self, error: Exception) -> None:
-        """Hear what went wrong: an agent that is not there, or does not know what it offered, may have moved."""
+        """Record an error. An agent that is unreachable or lacks an offered method may have moved."""
         is_gone = isinstance(error, Unreachable) and not error.was_sent
         self._is_doubtful = self._is_doubtful or is_gone or isinstance(error, MethodNotFound)
         if is_gone:
             self._missed(str(error))
 
     def answered(self) -> None:
-        """Hear that the agent has answered something."""
+        """Record that the agent has answered."""
         known = self.contact or RemoteContact(is_up=True, at=0)
         self.contact = replace(known, is_up=True, at=self._now_ms(), detail="")
 
     async def look(self) -> RemoteContact:
-        """Find the agent anew, and return how it is."""
+        """Connect to the agent again, and return its status."""
         try:
             async with asyncio.timeout(LOOK_SECONDS), self._lock:
                 await self._open()
@@ -190,7 +195,7 @@ class RemoteConnection:
             self._missed(f"No answer within {LOOK_SECONDS:g} seconds")
         except NO_ANSWER as error:
             self._missed(str(error))
-        assert self.contact is not None  # one way or the other
+        assert self.contact is not None  # both outcomes set it
         return self.contact
 
     def _missed(self, why: str) -> None:
@@ -198,7 +203,7 @@ class RemoteConnection:
         self.contact = replace(known, is_up=False, at=self._now_ms(), detail=why)
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._peer = None
         for left in self._left:
             await left.opened.aclose()
@@ -214,7 +219,7 @@ class RemoteConnection:
             peer = await opened.enter_async_context(self._connect())
         except NEEDS_OPERATOR as error:
             raise NotReachable(str(error)) from error
-        except StoreUnavailable as error:  # its name or its credentials are in there
+        except StoreUnavailable as error:  # the store contains its name or its credentials
             raise Unreachable(f"The store is not available: {error}", was_sent=False) from error
         await self._leave()
         self._peer, self._opened = peer, opened
@@ -226,7 +231,7 @@ class RemoteConnection:
         return peer
 
     async def _leave(self) -> None:
-        """Use the old way no more; what is on its way there comes to its end."""
+        """Replace the connection; replies that are under way may still arrive."""
         now = self._now()
         gone = [left for left in self._left if now - left.at >= self._linger]
         self._left = [left for left in self._left if now - left.at < self._linger]

@@ -1,8 +1,8 @@
 """One execution of a remote task: send messages, recover doubtful ones.
 
-Nothing is remembered here: what was sent and received is in the link, and that a message is about to be sent is stored
-before, so that no execution sends anything twice. A message that is not found may have been accepted all the same
-(lists lag, leave the history out, or are cut short). Reading and waiting is `task_updates`.
+All state is in the link. The intent to send a message is stored before it is sent, so that no execution sends anything
+twice. A message that is not found may still have been accepted, because lists lag, leave the history out, or are cut
+short. `task_updates` reads and waits.
 """
 
 import asyncio
@@ -61,13 +61,13 @@ from accord.remote.tasks import patiently, poll_signal, unsent_message
 from accord.storage.commands.remote_tasks import RemoteLink
 
 LOOKS = 5
-"""How often a message is looked for before it is waited for: about half a minute, for lists that lag behind."""
+"""Number of searches for a message before waiting for it; about half a minute, for lists that lag."""
 
 PAGES = 10
-"""Pages that are looked through each time: ours is new, and lists begin with what is new."""
+"""Maximum number of pages in one search; the message is new, and lists start with new tasks."""
 
 CANDIDATES = 20
-"""Tasks without a history that are read one by one, because some lists leave it out."""
+"""Maximum number of tasks without a history that are read one by one, because some lists leave it out."""
 
 DELIVERY_UNKNOWN = "It is not known whether the remote agent got the message, so it is not sent again"
 
@@ -85,18 +85,18 @@ REFUSALS = (
     UnsupportedOperation,
     VersionNotSupported,
 )
-"""Answers of an agent, or of who guards it, that has looked at a message and does not take it."""
+"""Errors of an agent, or of a gateway in front of it, that has read a message and does not accept it."""
 
 WEBHOOK_WORDS = ("push", "webhook", "callback", "url", "https")
 
 
 def is_refusal(error: AccordError) -> bool:
-    """Whether an agent says that it has not taken a message, and will not; a slow one may have been taken."""
+    """Whether an error means that the message was not accepted and will not be. After a timeout it may have been."""
     return isinstance(error, REFUSALS) and not isinstance(error, RequestTimeout)
 
 
 def is_about_webhook(error: Exception, request: SendRequest) -> bool:
-    """Whether a message was refused because of the webhook that it brought, so that it may do without."""
+    """Whether a message was refused because of its webhook, so that it can be sent without one."""
     if request.configuration is None or request.configuration.task_push_notification_config is None:
         return False
     if isinstance(error, InvalidParams | PermissionDenied):
@@ -106,11 +106,11 @@ def is_about_webhook(error: Exception, request: SendRequest) -> bool:
 
 
 async def find_task(peer: RemotePeer, link: RemoteLink, message_id: str) -> Task | None:
-    """Return the task that has a message of ours, if the agent shows it."""
+    """Return the task that contains our message, or None if the agent does not show one."""
     if link.remote_id is not None:
         task = await peer.get(GetRequest(id=link.remote_id))
         return task if _has_taken(task, message_id) else None
-    # Its name for the conversation is known only once it has answered; until then it may be any.
+    # The agent's context id is known only after its first answer; until then it may be any.
     return await _find_in_list(peer, link.context_id, message_id) or await _find_in_list(peer, None, message_id)
 
 
@@ -137,7 +137,7 @@ async def _find_in_list(peer: RemotePeer, context_id: str | None, message_id: st
 
 
 def _has_taken(task: Task, message_id: str) -> bool:
-    """Whether a task has got an answer to its question; without a history, whether it has gone on since."""
+    """Whether a task has received its answer. Without a history, whether its state has changed since."""
     if task.history:
         return _has_message(task, message_id)
     return task.status.state not in lifecycle.INTERRUPTED
@@ -148,25 +148,25 @@ def _has_message(task: Task, message_id: str) -> bool:
 
 
 LEAST_SECONDS = 0.001
-"""The shortest time that a message states: a time that is over is for this server to notice."""
+"""Shortest time that a message states, in seconds; this server itself detects a deadline that has passed."""
 
 UNLIMITED = sys.maxsize
-"""How often a message is sent again that is safe to send again; the time that an agent may be silent limits it."""
+"""Retries of a message that is safe to send again; the SLA limits them instead."""
 
 log = logging.getLogger("accord.remote")
 
 
 class RemoteExecution(TaskUpdates):
-    """One run."""
+    """One execution of a remote task."""
 
     def __init__(self, ctx: Context, means: RemoteResources, run_id: str) -> None:
-        """Talk for the task of `ctx`; `run_id` tells this run from others."""
+        """Send for the task of `ctx`; `run_id` distinguishes this execution from others."""
         super().__init__(ctx, means)
         self._run_id = run_id
         self._is_answered = self._is_left = False
 
     async def go_on(self) -> NoReturn:
-        """Do what there is to do, and wait; the task ends by a report, never by returning from here."""
+        """Handle the link's state until the task is suspended. A report ends the task; this never returns normally."""
         while True:
             link, state = await self._look()
             if state in lifecycle.TERMINAL:
@@ -176,18 +176,18 @@ class RemoteExecution(TaskUpdates):
             elif link.asks > link.looked:
                 await self._answer_ask(link)
             elif state in lifecycle.INTERRUPTED:
-                await self._rest(link)  # for the caller, who has all the time there is
+                await self._rest(link)  # for the caller, whose answer has no time limit
             elif state is TaskState.UNKNOWN:
                 await self._look_late(link)
             else:
                 await self._wait(link)
 
-    # --- saying something -----------------------------------------------------------------------------------------
+    # --- sending --------------------------------------------------------------------------------------------------
 
     async def _say(self, link: RemoteLink, message: Message) -> None:
-        """Send a message, unless an earlier run may have done so, or this one before."""
+        """Send a message, unless this execution or an earlier one may have done so."""
         number = link.sent + 1
-        if number == 1 and link.remote_id is not None:  # whoever knows the token of the message has got it
+        if number == 1 and link.remote_id is not None:  # an agent that has the message's token has received the message
             await self._noted(replace(link, sent=1, tries=0))
             return
         attempt = f"send:{number}:{link.tries}"
@@ -211,7 +211,7 @@ class RemoteExecution(TaskUpdates):
             await self._send(peer, link, request)
 
     def _request(self, link: RemoteLink, message: Message, number: int, offer: CardOffer) -> SendRequest:
-        """Return a message as it is sent, each time the same."""
+        """Return a message in the form that is sent, the same each time."""
         ctx = self._ctx
         name = f"{ctx.tenant}\n{ctx.task_id}\n{number}"
         said = replace(
@@ -225,9 +225,9 @@ class RemoteExecution(TaskUpdates):
         return SendRequest(message=said, configuration=configuration)
 
     async def _metadata(self, message: Message, number: int) -> Metadata:
-        """Return a message's metadata with the route of the task and with what is left of its budget and its time.
+        """Return a message's metadata with the task's route and its remaining budget and time.
 
-        What was left when the message was sent first is kept: one that is sent again must be the same.
+        The values at the first attempt are stored, because a message that is sent again must be the same.
         """
         ctx, remotes = self._ctx, self._remotes
         route = (route_of(ctx.history) or TaskRoute()).after(f"{remotes.server_id}/{self._means.name}")
@@ -245,7 +245,7 @@ class RemoteExecution(TaskUpdates):
         return {**metadata, BUDGET: msgspec.json.decode(kept)}
 
     async def _expecting(self, link: RemoteLink, mode: ReportMode | None) -> tuple[RemoteLink, PushConfig | None]:
-        """Note how reports will get here; a webhook has a fresh token, whose hash is kept before it is used."""
+        """Store the mode of reporting. A webhook has a new token, whose hash is stored before its use."""
         expected = replace(link, mode=None if mode is None else mode.value)
         with_token = mode is ReportMode.PUSH
         tenant = self._ctx.tenant
@@ -253,11 +253,14 @@ class RemoteExecution(TaskUpdates):
         return link, PushConfig(url=self._terms.webhook or "", token=token) if with_token else None
 
     async def _send(self, peer: RemotePeer, link: RemoteLink, request: SendRequest) -> None:
-        """Send, and take in the answer, even if this run is stopped meanwhile: somebody has to know what it was."""
+        """Send, and store the answer even if this execution is stopped meanwhile.
+
+        Otherwise the answer would be lost.
+        """
         exchange = asyncio.create_task(self._exchange(peer, link, request), name=f"send {link.task_id}")
         self._means.sending.add(exchange)
         exchange.add_done_callback(self._means.sending.discard)
-        exchange.add_done_callback(lambda task: task.cancelled() or task.exception())  # known, if nobody waits
+        exchange.add_done_callback(lambda task: task.cancelled() or task.exception())  # marks it as retrieved
         try:
             state = await asyncio.shield(exchange)
         except asyncio.CancelledError:
@@ -273,7 +276,7 @@ class RemoteExecution(TaskUpdates):
             await self._unless_ended(state)
 
     async def _not_answered(self, peer: RemotePeer, link: RemoteLink, request: SendRequest, error: Exception) -> None:
-        """Go on after a message that was sent, and came back with an error."""
+        """Handle the error of a message that was sent."""
         self._means.fault(error)
         if is_about_webhook(error, request):
             log.warning("remote agent takes no webhook", extra={"agent": link.agent, "reason": str(error)})
@@ -294,7 +297,7 @@ class RemoteExecution(TaskUpdates):
         return await self._report(Report(body=answer, sent=link.sent + 1))
 
     async def _stream(self, peer: RemotePeer, link: RemoteLink, request: SendRequest) -> TaskState:
-        """Send, and follow what comes of it: its first event is the answer, and what breaks later is looked up."""
+        """Send, and relay the stream. Its first event is the answer; after a later break the link is read again."""
         is_numbered = CardOffer.of(peer.card).numbers_events
         events = cast("AsyncGenerator[Event]", peer.stream(request))
         async with self._means.streams, aclosing(events) as stream:
@@ -316,7 +319,7 @@ class RemoteExecution(TaskUpdates):
         return (await self._look())[1]
 
     async def _put_off(self, link: RemoteLink, error: Exception) -> None:
-        """Try a message again later that certainly did not arrive."""
+        """Retry a message later that certainly did not arrive."""
         tries = link.tries + 1
         self._means.fault(error)
         log.warning("remote agent not reached", extra={"agent": link.agent, "tries": tries, "reason": str(error)})
@@ -331,7 +334,7 @@ class RemoteExecution(TaskUpdates):
         await self._ctx.pause(seconds)
 
     async def _refused(self, peer: RemotePeer, link: RemoteLink, error: AccordError) -> None:
-        """Fail, if it is the first message; an answer that is refused changes nothing but is said to the caller."""
+        """Fail if the first message is refused. A refused answer changes nothing, and is reported to the caller."""
         if link.sent == 0:
             raise Failed(f"The remote agent refused the message: {error.message}")
         log.warning("remote agent refused a message", extra={"agent": link.agent, "reason": error.message})
@@ -345,12 +348,12 @@ class RemoteExecution(TaskUpdates):
         else:
             await self._unless_ended(await self._report(Report(body=task, insists=True)))
 
-    # --- when nobody knows whether it was said --------------------------------------------------------------------
+    # --- unknown deliveries ---------------------------------------------------------------------------------------
 
     async def _recover(
         self, peer: RemotePeer, link: RemoteLink, request: SendRequest, error: Exception | None = None
     ) -> None:
-        """Look for what became of a message that may have been accepted; it is never sent twice on a guess."""
+        """Search for a message that may have been accepted; it is never sent twice on a guess."""
         latest, _ = await self._look()
         if latest.sent > link.sent or (latest.sent == 0 and latest.remote_id is not None):
             return
@@ -371,11 +374,11 @@ class RemoteExecution(TaskUpdates):
             await self._wait_in_doubt(latest, looks=looks)
 
     async def _wait_in_doubt(self, link: RemoteLink, *, looks: int) -> None:
-        """Look again soon, then wait for a webhook that may yet tell, and in the end say that nobody knows.
+        """Search again soon, then wait for a webhook, and finally give the task up as unknown.
 
-        `looks` is how often it is looked. An agent that knows a message again gets it each time: it is in doubt for as
-        long as an agent may be silent, and so is one that cannot be asked.
-        Only a person may have the message sent again, who takes the risk that it is done twice.
+        `looks` is the maximum number of searches. An agent that detects duplicates receives the message each time, so
+        it is retried until the SLA ends. The same applies to an agent that cannot be reached. Only a person may have
+        the message sent again, at the risk that it is executed twice.
         """
         told = self._ctx.handed_in(poll_signal(link.asks)) if link.asks > link.looked else None
         if told == RETRY:
@@ -394,7 +397,7 @@ class RemoteExecution(TaskUpdates):
             await self._give_up(link, DELIVERY_UNKNOWN)
 
     async def _rest_in_doubt(self, link: RemoteLink, *, may_find: bool) -> None:
-        """Look now and then for a message that was given up; a webhook or a person may be sooner."""
+        """Search from time to time for a message that was given up; a webhook or a person may be earlier."""
         if not may_find or link.polls >= self._terms.late_looks:
             await self._rest(link)
             return

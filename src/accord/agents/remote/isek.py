@@ -1,9 +1,9 @@
 """ISEK network: the agent type, over HTTP or through a peer-to-peer bridge.
 
-A node with an address is A2A 0.3 like any other. A peer is named by its multiaddress, or by the ids that one is made
-of, and is reached through a bridge on this machine: `POST /call_peer?p2p_address=...` passes one JSON-RPC request on to
-a peer and returns its one answer, and `GET /p2p_context` reports the bridge's state. There is no stream, no webhook and
-no card, so the card is made here. No package of ISEK's is needed.
+A node with an address is an ordinary A2A 0.3 agent. A peer is named by its multiaddress, or by the ids that form one.
+It is reached through a bridge on this machine. `POST /call_peer?p2p_address=...` passes one JSON-RPC request on to a
+peer and returns its one answer. `GET /p2p_context` reports the bridge's state. A bridge has neither streams nor
+webhooks nor cards, so the card is made here. ISEK's own package is not needed.
 """
 
 import logging
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 
 VERSION = "0.3"
-"""What ISEK's nodes speak."""
+"""A2A version of ISEK's nodes."""
 
 CHECK_SECONDS = 5.0
 
 HTTP_OK = 200
 NO_STATE = frozenset({404, 405, 501})
-"""Answers of a bridge that does not say how it stands."""
+"""HTTP statuses of a bridge that does not report its state."""
 
 log = logging.getLogger("accord.remote")
 
 
 class _Failure(Struct):
-    """What a bridge says instead of a peer that it did not reach."""
+    """A bridge's error for a peer that it did not reach."""
 
     status: str = ""
     message: str = ""
@@ -51,7 +51,7 @@ class _Failure(Struct):
 
 
 async def check_bridge(transport: HttpTransport, bridge: str) -> None:
-    """Ask a bridge how it stands, and say so in the log; one that is not there, or not well, is `Unreachable`."""
+    """Read a bridge's state and log it; raises Unreachable if the bridge is missing or reports an error."""
     asked = HttpRequest(method="GET", url=f"{bridge.rstrip('/')}/p2p_context", seconds=CHECK_SECONDS)
     try:
         opened = await transport.open(asked)
@@ -74,12 +74,12 @@ class BridgeTransport:
     """A transport that passes every request on to one peer."""
 
     def __init__(self, inner: HttpTransport, bridge: str, peer: str) -> None:
-        """Ask the bridge at the URL `bridge`, through `inner`, for the peer with this multiaddress."""
+        """Use the bridge at the URL `bridge`, through `inner`, for the peer with this multiaddress."""
         self._inner = inner
         self._url = f"{bridge.rstrip('/')}/call_peer?p2p_address={quote(peer, safe='')}"
 
     async def open(self, request: HttpRequest) -> OpenReply:
-        """Send a request and return the answer's head."""
+        """Send a request and return the response's head."""
         if request.streams:
             raise UnsupportedOperation("A peer-to-peer bridge passes on one answer and no stream")
         return BridgeResponse(await self._inner.open(replace(request, method="POST", url=self._url)))
@@ -90,10 +90,10 @@ class BridgeTransport:
 
 
 class BridgeResponse:
-    """An answer of a bridge, in which a peer that was not reached is one that was not reached."""
+    """A response of a bridge; reading it raises Unreachable if the bridge did not reach the peer."""
 
     def __init__(self, opened: OpenReply) -> None:
-        """Read `opened`."""
+        """Read from `opened`."""
         self._opened = opened
         self.status: int = opened.status
         self.headers: Mapping[str, str] = opened.headers
@@ -104,22 +104,22 @@ class BridgeResponse:
         try:
             found = msgspec.json.decode(body, type=_Failure)
         except msgspec.DecodeError:
-            return body  # no answer of a bridge's own; whoever asked says what is wrong with it
+            return body  # not the bridge's own reply; the caller reports its errors
         if found.status == "error" and found.jsonrpc is None:
             raise Unreachable(f"The bridge did not reach the peer: {found.message}", was_sent=True)
         return body
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """Read the body as it comes."""
+        """Read the body as a stream."""
         return self._opened.pieces()
 
     async def close(self) -> None:
-        """Let the connection go."""
+        """Close the response."""
         await self._opened.close()
 
 
 def bridge_card(name: str, bridge: str) -> AgentCard:
-    """Return the card of a peer behind a bridge: it cannot be asked for one."""
+    """Return the card of a peer behind a bridge, which cannot be asked for one."""
     return AgentCard(
         name=name,
         description=f"An ISEK agent behind the bridge {bridge}",
@@ -133,7 +133,7 @@ def bridge_card(name: str, bridge: str) -> AgentCard:
 
 
 async def open_bridge(name: str, bridge: str, peer: str) -> tuple[AgentCard, BridgeTransport]:
-    """Return the card of a peer behind a bridge and the way to it, once the bridge has said that it is well."""
+    """Return a peer's card and its transport, once the bridge has reported that it is ready."""
     transport = transports.choose("aiohttp")
     try:
         await check_bridge(transport, bridge)
@@ -144,18 +144,18 @@ async def open_bridge(name: str, bridge: str, peer: str) -> tuple[AgentCard, Bri
 
 
 BRIDGE = "http://localhost:9001"
-"""Where a node's bridge listens if nothing else is said."""
+"""Default URL of a node's bridge."""
 
 RELAY_PORT = 9090
-"""Where ISEK's relays listen."""
+"""Port of ISEK's relays."""
 
 PARTS = ("peer_id", "relay_ip", "relay_peer_id")
 
 
 class IsekOptions(Options, frozen=True, kw_only=True):
-    """A node: at its `url`, or a peer behind the bridge there.
+    """Options of a node: its `url`, or a peer behind the bridge at that URL.
 
-    A peer is named by `p2p_address`, or by its `peer_id`, the relay's address and the relay's own id. It changes its id
+    A peer is named by `p2p_address`, or by its `peer_id`, the relay's address and the relay's own id. Its id changes
     whenever it starts.
     """
 
@@ -170,11 +170,11 @@ class IsekOptions(Options, frozen=True, kw_only=True):
     dialect: DialectName | None = None
     sla_seconds: Seconds = RemoteTerms().sla_seconds
     answer_seconds: Seconds = 60.0
-    """How long it may take to answer; a bridge gives up after a minute itself."""
+    """Maximum time for an answer, in seconds; a bridge itself gives up after a minute."""
 
     @property
     def address(self) -> str | None:
-        """The multiaddress of a peer, or None for a node with an address of its own."""
+        """The multiaddress of a peer, or None for a node with its own URL."""
         given = {name: getattr(self, name) for name in PARTS}
         if not any(given.values()):
             return self.p2p_address
@@ -189,13 +189,13 @@ class IsekOptions(Options, frozen=True, kw_only=True):
 
 
 def make(given: Given) -> Agent:
-    """Make an agent as its options say."""
+    """Make an agent from its options."""
     from accord.agents.remote.agent import RemoteAgent
 
     options: IsekOptions = given.options
     peer = options.address
     terms = RemoteTerms(
-        # A bridge passes on one answer and no stream, and what a node reports would not find the way back.
+        # A bridge passes on one answer and no stream, and reports of a node could not reach this server.
         mode=ReportMode.AUTO if peer is None else ReportMode.POLL,
         sla_seconds=options.sla_seconds,
         answer_seconds=options.answer_seconds,

@@ -1,6 +1,6 @@
 """Updates of a remote task, by webhook, stream or polling.
 
-It never sends a caller's message and never ends the task: what the agent answers goes through `remote.tasks`, like its
+It never sends a caller's message and never ends the task. The agent's answers go through `remote.tasks`, like its
 reports.
 """
 
@@ -26,11 +26,14 @@ from accord.storage.commands.remote_tasks import RemoteLink
 from accord.storage.store import BadValue
 
 PATIENCE = 3
-"""How often an agent is asked for what a report left out, or for a task that it does not know, before that is believed;
-and how often it may repeat its question after it was answered, before it is believed to ask again."""
+"""Number of attempts before an answer is believed.
+
+It applies to content that a report left out, to a task that the agent does not find, and to a question that the agent
+repeats after the answer.
+"""
 
 RETRY = "retry"
-"""What a task is told whose user wants it tried again."""
+"""Signal of a user to retry the task."""
 
 NOT_OFFERED = (UnsupportedOperation, MethodNotFound)
 
@@ -40,7 +43,7 @@ log = logging.getLogger("accord.remote")
 
 
 class TaskUpdates:
-    """What a run knows of its task, and its ways to learn more."""
+    """The link of an execution to its remote task, and its means of updating it."""
 
     def __init__(self, ctx: Context, means: RemoteResources) -> None:
         """Wait for the task of `ctx`."""
@@ -58,15 +61,15 @@ class TaskUpdates:
         return blank, ctx.task.status.state
 
     async def _context(self) -> str:
-        """Return what the agent is to call the conversation: as it has said, or as we do."""
+        """Return the agent's context id if it has sent one, else ours."""
         ctx, name = self._ctx, self._means.name
         known = await self._remotes.context(ctx.tenant, name, ctx.caller.owner, ctx.context_id)
         return known if known is not None else external_context(ctx, name)
 
-    # --- looking --------------------------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------------------------------
 
     async def _answer_ask(self, link: RemoteLink) -> None:
-        """Ask the agent for what a report left out, or because somebody wants to know."""
+        """Read the task because a report left content out, or because a person asks for it."""
         told = self._ctx.handed_in(poll_signal(link.asks))
         try:
             task = await self._get(link)
@@ -98,7 +101,7 @@ class TaskUpdates:
             await self._noted(replace(link, looked=link.asks))
 
     async def _take_word(self, link: RemoteLink, told: Any) -> None:
-        """Let a report do that came without what the task made."""
+        """Use an incomplete report whose artifacts cannot be read."""
         update = msgspec.convert(told, StatusUpdate)
         state = await self._report(Report(body=update, is_last=True, looked=link.asks))
         await self._unless_ended(state)
@@ -113,7 +116,7 @@ class TaskUpdates:
         return task
 
     async def _get_patiently(self, link: RemoteLink) -> Task:
-        """Ask; that a task is not known is believed when it was said several times."""
+        """Read the task; believe that it is missing only after several attempts."""
         for number in range(PATIENCE):
             try:
                 return await self._get(link)
@@ -128,7 +131,7 @@ class TaskUpdates:
     # --- waiting --------------------------------------------------------------------------------------------------
 
     async def _wait(self, link: RemoteLink) -> None:
-        """Wait for reports in the way that was agreed; if nothing new comes for too long, ask once more and give up."""
+        """Wait for reports in the agreed mode. If none comes until the SLA ends, read once more and give up."""
         left = self._sla_left(link)
         if left <= 0:
             await self._ask_once_more(link)
@@ -162,18 +165,18 @@ class TaskUpdates:
         await self._ask(await self._noted(replace(link, polls=link.polls + 1, asked_at=self._remotes.now_ms())))
 
     async def _ask(self, link: RemoteLink) -> None:
-        """Ask for the task; one that the agent does not know any more is given up."""
+        """Read the task; give it up if the agent no longer has it."""
         try:
             task = await self._get_patiently(link)
         except TaskNotFound:
             await self._give_up(link, FORGOTTEN)
-        except NO_ANSWER as error:  # the SLA ends this, if nothing else does
+        except NO_ANSWER as error:  # the SLA ends this otherwise
             log.info("remote task cannot be read", extra={"task_id": link.task_id, "reason": str(error)})
         else:
             await self._unless_ended(await self._report(Report(body=task, insists=link.polls > PATIENCE)))
 
     async def _follow(self, link: RemoteLink) -> None:
-        """Hold a stream open and report what comes; when it ends, however that is, ask."""
+        """Subscribe to the task and report its events; read the task when the stream ends for any reason."""
         async with self._means.streams:
             link = await self._noted(replace(link, polls=link.polls + 1, asked_at=self._remotes.now_ms()))
             try:
@@ -192,7 +195,7 @@ class TaskUpdates:
             await self._rest(latest, min(self._terms.poll_seconds(latest.polls), max(0.0, self._sla_left(latest))))
 
     async def _relay(self, events: AsyncIterator[Event], is_numbered: bool) -> None:
-        """Report what a stream brings, until nothing more comes of it."""
+        """Report the events of a stream until the task ends or is interrupted."""
         async with aclosing(cast("AsyncGenerator[Event]", events)) as stream:
             async for event in stream:
                 if isinstance(event.body, Message):
@@ -203,7 +206,7 @@ class TaskUpdates:
                     return
 
     async def _look_late(self, link: RemoteLink) -> None:
-        """Ask now and then for a task that was given up; a webhook may be sooner."""
+        """Read a task that was given up from time to time; a webhook may be earlier."""
         if link.polls > self._terms.late_looks or link.remote_id is None:
             await self._rest(link)
             return
@@ -227,7 +230,7 @@ class TaskUpdates:
     async def _rest(self, link: RemoteLink | None, seconds: float | None = None) -> None:
         await self._ctx.pause(seconds, key=None if link is None else poll_signal(link.asks + 1))
 
-    # --- small things ---------------------------------------------------------------------------------------------
+    # --- helpers --------------------------------------------------------------------------------------------------
 
     async def _report(self, report: Report) -> TaskState:
         ctx = self._ctx
@@ -237,11 +240,11 @@ class TaskUpdates:
             raise Failed(f"The remote agent said something that cannot be kept: {error}") from error
 
     async def _noted(self, link: RemoteLink) -> RemoteLink:
-        """Write a link; if somebody was faster, the next look shows what there is to do."""
+        """Write a link. If it changed meanwhile, the next look shows the present state."""
         return await patiently(lambda: self._remotes.note(self._ctx.tenant, link)) or link
 
     async def _unless_ended(self, state: TaskState) -> None:
-        """End the run with its task: the report that ended it has taken the claim away."""
+        """End the execution with its task; the report that ended the task also released the claim."""
         if state in lifecycle.TERMINAL:
             await self._rest(None)
 

@@ -1,6 +1,6 @@
 """Temporal workflows: the agent type and its options.
 
-Each task is one workflow, with the task's id as its own. Nothing of Temporal is imported here; the agent is `agent`.
+Each task is one workflow, with the task's id as its own. Nothing of Temporal is imported here. The agent is in `agent`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ __all__ = ["KIND", "TemporalOptions", "workflow_agent"]
 
 
 class TemporalOptions(Options, frozen=True, kw_only=True):
-    """What is said about a workflow; docs/agents/temporal.md has what each means."""
+    """Options of a workflow; docs/agents/temporal.md explains each."""
 
     SECRET = frozenset({"api_key"})
 
@@ -47,7 +47,7 @@ class TemporalOptions(Options, frozen=True, kw_only=True):
 
 
 def make(given: Given, connect: "Callable[[], Awaitable[Client]] | None" = None) -> "TemporalAgent":
-    """Return the agent of a workflow, reached through the client that `connect` gives or as its options say."""
+    """Return the agent of a workflow, with the client that `connect` returns or one made from its options."""
     try:
         import temporalio.client  # noqa: F401
     except ImportError as error:
@@ -65,7 +65,7 @@ def workflow_agent(
     connect: "Callable[[], Awaitable[Client]] | None" = None,
     **options: Any,
 ) -> "TemporalAgent":
-    """Return a workflow as an agent, for programs; a client of your own may encrypt, trace and authenticate."""
+    """Return a workflow as an agent, for programs. A custom client may encrypt, trace and authenticate."""
     said = msgspec.convert({"workflow": workflow, "task_queue": task_queue, **options}, TemporalOptions)
     return make(Given(options=said, name=name), connect)
 

@@ -1,9 +1,8 @@
 """A Temporal workflow as an agent, with client and cancels.
 
-The work, its state and its retries are Temporal's; no worker runs here. An execution holds nothing: it starts the
-workflow or finds it, passes on messages of the caller, looks, and suspends the task until the workflow ends or it is
-time to look again. A task that is canceled has ended at once; its workflow is canceled from here, by whichever node
-comes first.
+Temporal has the work, its state and its retries; no worker runs here. An execution holds no state of its own. It starts
+the workflow or finds it, passes on messages of the caller, and checks the workflow. Then it suspends the task until the
+workflow ends or the next check is due. A canceled task ends at once. The first node that is free cancels its workflow.
 """
 
 import asyncio
@@ -54,18 +53,21 @@ PASSING = frozenset(
         RPCStatusCode.UNKNOWN,
     }
 )
-"""Answers that may be others later."""
+"""Errors that may be temporary."""
 
 
 class TemporalUnreachable(Exception):
-    """Temporal cannot be reached; the text says why."""
+    """Temporal cannot be reached; the text is the reason."""
 
 
 class TemporalService:
-    """The way to Temporal; `name` tells it from others, to whom cancels of its workflows mean nothing."""
+    """The connection to a Temporal service.
+
+    Cancels are stored under its `name`, because other services do not have its workflows.
+    """
 
     def __init__(self, name: str, options: TemporalOptions, connect: Callable[[], Awaitable[Client]] | None) -> None:
-        """Go there as the options say, or have `connect` make the client for the agent called `name`."""
+        """Connect by the options, or let `connect` make the client for the agent called `name`."""
         self.name = f"temporal:{name}" if connect else f"temporal://{options.address}/{options.namespace}"
         self._options = options
         self._connect = connect or self._by_options
@@ -73,12 +75,12 @@ class TemporalService:
         self._client: Client | None = None
 
     async def client(self) -> Client:
-        """Return the client; once connected it connects again by itself."""
+        """Return the client, which reconnects by itself."""
         async with self._lock:
             if self._client is None:
                 try:
                     self._client = await self._connect()
-                except (RuntimeError, OSError) as error:  # what the SDK raises, and what a file that is not there does
+                except (RuntimeError, OSError) as error:  # raised by the SDK, or for a missing file
                     raise TemporalUnreachable(str(error)) from error
             return self._client
 
@@ -97,11 +99,11 @@ class TemporalService:
 
 
 NO_ANSWER = (RPCError, TemporalUnreachable)
-"""Everything that may come instead of an answer."""
+"""All errors in place of an answer."""
 
 
 async def latest_heartbeat(client: Client, seen: WorkflowExecutionDescription) -> Any:
-    """Return what an activity of a workflow said with its latest heartbeat; None if none has said anything."""
+    """Return the latest heartbeat of a workflow's activities, or None."""
     said = [one for one in seen.raw_description.pending_activities if one.heartbeat_details.payloads]
     if not said:
         return None
@@ -111,7 +113,7 @@ async def latest_heartbeat(client: Client, seen: WorkflowExecutionDescription) -
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether Temporal may give another answer later."""
+    """Whether an error may be temporary."""
     return not isinstance(error, RPCError) or error.status in PASSING
 
 
@@ -120,12 +122,12 @@ def _read_file(path: str | None) -> bytes | None:
 
 
 CANCEL_POLL_SECONDS = 0.3
-"""How late a cancel may be passed on; one look is for all tasks."""
+"""Interval of checks for cancels, in seconds; one check covers all tasks."""
 
 AT_ONCE = 16
 
 MAX_TRIES = 8
-"""How often it is tried, each time after twice the time: for an hour, if the grace is half a minute."""
+"""Maximum number of attempts, with delays that double; an hour, if the grace period is half a minute."""
 
 REASON = "The A2A task has ended"
 
@@ -133,16 +135,16 @@ log = logging.getLogger("accord.temporal")
 
 
 class WorkflowCancels:
-    """Passes cancels on to one Temporal."""
+    """Passes on cancels to one Temporal service."""
 
     def __init__(self, store: Store, service: TemporalService, grace_seconds: float) -> None:
-        """Cancel workflows of `service`, and terminate what has not ended after a grace."""
+        """Cancel workflows of `service`, and terminate those that have not ended after a grace period."""
         self._store = store
         self._service = service
         self._grace_ms = round(grace_seconds * 1000)
 
     async def keep(self) -> None:
-        """Pass on what there is, for ever."""
+        """Pass on cancels until canceled."""
         while True:
             try:
                 while found := await self._store.do(
@@ -151,23 +153,23 @@ class WorkflowCancels:
                     await asyncio.gather(*(self._pass_on(cancel) for cancel in found))
             except StoreUnavailable as error:
                 log.warning("store unavailable", extra={"reason": str(error)})
-            except Exception:  # the node must go on; what went wrong is in the log
+            except Exception:  # the node must continue; the log has the error
                 log.exception("cancels were not passed on", extra={"service": self._service.name})
             await asyncio.sleep(CANCEL_POLL_SECONDS)
 
     async def _pass_on(self, cancel: RemoteCancel) -> None:
-        """Do it; what is not done is due again after the grace."""
+        """Pass on one cancel; an unfinished one is due again after the grace period."""
         about = {"task_id": cancel.link.task_id, "service": self._service.name}
         try:
             is_done = await self._cancelled(cancel.link.task_id)
-        except NO_ANSWER as error:  # a workflow that is not there may be on its way
+        except NO_ANSWER as error:  # a missing workflow may still be on its way
             log.warning("cancel was not passed on", extra=about | {"reason": str(error)})
             is_done = cancel.cancels + 1 >= MAX_TRIES or (cancel.cancels > 0 and not is_transient(error))
         if is_done:
             await self._store.do(remote_tasks.clear_cancel, cancel.tenant, cancel.link.task_id)
 
     async def _cancelled(self, workflow_id: str) -> bool:
-        """Cancel a workflow, or end one that was asked to and has not; true if nothing is left to do."""
+        """Cancel a workflow, or terminate it if an earlier cancel had no effect; true if nothing is left to do."""
         handle = (await self._service.client()).get_workflow_handle(workflow_id)
         seen = await handle.describe(rpc_timeout=ANSWER)
         if seen.status is not WorkflowExecutionStatus.RUNNING:
@@ -183,22 +185,22 @@ class WorkflowCancels:
 
 
 QUERY = timedelta(seconds=5)
-"""How long a worker may take to say how a workflow stands; without a worker nobody ever does."""
+"""Maximum time for a worker's answer to a query; without a worker there is never one."""
 
 AGAIN_SECONDS = 5.0
-"""When to turn again to a Temporal that is not there."""
+"""Delay before the next attempt when Temporal is unreachable, in seconds."""
 
 PATIENCE_SECONDS = 60.0
-"""How long it may not be there before a task that it has not taken yet fails; others wait as long as it takes."""
+"""Maximum outage before a task without a workflow fails, in seconds; tasks with a workflow wait without limit."""
 
 SOONEST_SECONDS = 1.0
-"""When to look at a workflow that has just begun; later after a tenth of its age."""
+"""First delay between checks of a new workflow, in seconds; later a tenth of its age."""
 
 CLOSED = "closed"
-"""What a task waits for: that its workflow has ended."""
+"""Signal that the task's workflow has ended."""
 
 QUESTION = "question"
-"""The member of a status by which a workflow asks its caller something."""
+"""Member of a status that contains a question of the workflow to its caller."""
 
 Handle = WorkflowHandle[Any, Any]
 
@@ -207,7 +209,7 @@ class TemporalAgent:
     """An agent whose tasks are workflows."""
 
     def __init__(self, given: Given, connect: Callable[[], Awaitable[Client]] | None = None) -> None:
-        """Start workflows as the options say, through the client that `connect` gives, if it is given."""
+        """Start workflows by the options, through the client that `connect` returns if it is given."""
         options: TemporalOptions = given.options
         self.profile = profile(
             given,
@@ -227,14 +229,14 @@ class TemporalAgent:
     # --- startup, work, shutdown ----------------------------------------------------------------------------------
 
     async def start(self, node: Node) -> None:
-        """Begin to pass on cancels; Temporal need not be there yet."""
+        """Start to pass on cancels; Temporal may still be unreachable."""
         self._node = node
-        self._service = TemporalService(self.profile.name, self._options, self._connect)  # a client is its event loop's
+        self._service = TemporalService(self.profile.name, self._options, self._connect)  # clients are per loop
         cancels = WorkflowCancels(node.store, self._service, self._options.grace_seconds)
         self._cancels = asyncio.create_task(cancels.keep(), name=f"cancels of {self.profile.name}")
 
     async def stop(self) -> None:
-        """Stop watching; whoever goes on looks by itself."""
+        """Stop watching workflows; later executions check them."""
         ending = [*self._watches.values(), *([] if self._cancels is None else [self._cancels])]
         for task in ending:
             task.cancel()
@@ -242,7 +244,7 @@ class TemporalAgent:
         self._node = self._cancels = None
 
     async def run(self, ctx: Context) -> None:
-        """Let the workflow of this task go on, until it has ended."""
+        """Execute the workflow of this task until it has ended."""
         if self._node is None:
             raise RuntimeError("A Temporal agent is run by a node that has started it")
         has_ended = False
@@ -253,13 +255,13 @@ class TemporalAgent:
                 await self._without_answer(ctx, error)
 
     async def _go_on(self, ctx: Context, node: Node) -> bool:
-        """Do what there is to do and wait; true if the workflow has ended, and what it gave was said."""
+        """Update the task once and wait; true if the workflow has ended and its result was reported."""
         client = await self._service.client()
         handle = await self._begun(ctx, client, node)
         await self._pass_on_messages(ctx, client)
         said = None if ctx.handed_in(CLOSED) else await self._asked(ctx, handle, self._options.status)
         has_grown = await workflow_data.extend_answer(ctx, await self._asked(ctx, handle, self._options.progress_query))
-        seen = await handle.describe(rpc_timeout=ANSWER)  # after that: what it asked before it ended is no question
+        seen = await handle.describe(rpc_timeout=ANSWER)  # after the queries: a question from before the end is void
         self._down_since = None
         if seen.status is not WorkflowExecutionStatus.RUNNING:
             await report_result(ctx, handle)
@@ -272,14 +274,14 @@ class TemporalAgent:
         await ctx.pause(delay, key=None if ctx.handed_in(CLOSED) else CLOSED)
         return False
 
-    # --- what is said to the workflow -----------------------------------------------------------------------------
+    # --- messages to the workflow ---------------------------------------------------------------------------------
 
     async def _begun(self, ctx: Context, client: Client, node: Node) -> Handle:
-        """Return the workflow, started now unless it was before, by this run or by one that was lost."""
+        """Return the workflow; start it unless this execution or a lost one did."""
         if ctx.kept("workflow") is None:
             at = SYSTEM.now_ms()
             new = NewRemoteLink(task_id=ctx.task_id, agent=self._service.name, context_id=ctx.context_id, at=at)
-            # Before it begins: from now on cancels get there.
+            # Before it starts, so that cancels arrive from now on.
             await retry_until_available(
                 lambda: node.store.do(remote_tasks.create_link, ctx.tenant, new), log, task_id=ctx.task_id
             )
@@ -308,7 +310,7 @@ class TemporalAgent:
             log.info("workflow started", extra=about)
 
     async def _pass_on_messages(self, ctx: Context, client: Client) -> None:
-        """Signal what the caller said since; Temporal takes a request id once, so that nothing is signalled twice."""
+        """Signal the caller's messages since; Temporal ignores a repeated request id, so nothing is signaled twice."""
         for message in _user_messages(ctx)[1:]:
             noted = f"signalled:{message.message_id}"
             if ctx.kept(noted) is not None:
@@ -327,13 +329,13 @@ class TemporalAgent:
             except RPCError as error:
                 if error.status is not RPCStatusCode.NOT_FOUND:
                     raise
-                return  # it has ended, or is not known any more, as will be seen
+                return  # it has ended or is unknown, which the next check finds
             await ctx.keep(noted, "")
 
-    # --- what it says ---------------------------------------------------------------------------------------------
+    # --- status of the workflow -----------------------------------------------------------------------------------
 
     async def _asked(self, ctx: Context, handle: Handle, query: str | None) -> Any:
-        """Return what the workflow answers to a query; None if it does not."""
+        """Return the workflow's answer to a query, or None."""
         if query is None:
             return None
         try:
@@ -344,7 +346,7 @@ class TemporalAgent:
             return None
 
     def _delay(self, seen: WorkflowExecutionDescription) -> float:
-        """Return when to look again: for its status soon while it is young, for its end only lest that was missed."""
+        """Return the delay before the next check: short for a young workflow's status, long if only its end matters."""
         options = self._options
         if options.status is None and options.progress_query is None and not options.heartbeats:
             return options.poll_seconds
@@ -352,7 +354,7 @@ class TemporalAgent:
         return min(max(SOONEST_SECONDS, age / 10), options.poll_seconds)
 
     def _watch(self, ctx: Context, handle: Handle, node: Node) -> None:
-        """Have the task woken when its workflow ends, if not too many are watched already."""
+        """Wake the task when its workflow ends, unless too many workflows are watched."""
         key = (ctx.tenant, ctx.task_id)
         if key not in self._watches and len(self._watches) < self._options.watched:
             watch = asyncio.create_task(_wake_at_end(handle, node, *key), name=f"watch {ctx.task_id}")
@@ -360,7 +362,7 @@ class TemporalAgent:
             watch.add_done_callback(lambda _: self._watches.pop(key, None))
 
     async def _without_answer(self, ctx: Context, error: Exception) -> None:
-        """Wait, if Temporal may answer later; fail, if it has said no."""
+        """Suspend the task if Temporal may answer later, else fail."""
         about = {"task_id": ctx.task_id, "agent": self.profile.name, "reason": str(error)}
         is_begun = ctx.kept("workflow") is not None
         if not is_transient(error):
@@ -380,7 +382,7 @@ def _user_messages(ctx: Context) -> list[Message]:
 
 
 async def _report(ctx: Context, said: Any) -> None:
-    """Say how a workflow stands, or what it asks, if that is news."""
+    """Report a new status of the workflow, or its question."""
     asks = isinstance(said, dict) and QUESTION in said
     parts = parts_of(said[QUESTION] if asks else said)
     state = TaskState.INPUT_REQUIRED if asks else TaskState.WORKING
@@ -395,9 +397,9 @@ async def _wake_at_end(handle: Handle, node: Node, tenant: str, task_id: str) ->
     except RPCError as error:
         log.info("workflow is not watched", extra={"task_id": task_id, "reason": str(error)})
         return
-    except Exception as error:  # it failed, or gave what only its own converter reads: it has ended
+    except Exception as error:  # it failed, or its result needs the workflow's own converter: it has ended
         log.debug("workflow ended", extra={"task_id": task_id, "reason": str(error)})
     try:
         await node.wake(tenant, task_id, CLOSED, True)
-    except AccordError as error:  # the store cannot be used; the next look finds the end as well
+    except AccordError as error:  # the store cannot be used; the next check finds the end as well
         log.info("task is not woken", extra={"task_id": task_id, "reason": str(error)})

@@ -26,9 +26,9 @@ log = logging.getLogger("accord.temporal")
 
 
 async def extend_answer(ctx: Context, said: Any) -> bool:
-    """Say what is new in an answer so far, which is a text or a list of its pieces; whether anything is.
+    """Append the new text of an answer so far, a text or a list of pieces; return whether there was any.
 
-    An answer that does not begin with what was said takes its place.
+    An answer that does not start with the earlier text replaces it.
     """
     pieces = [said] if isinstance(said, str) else said
     if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
@@ -39,12 +39,12 @@ async def extend_answer(ctx: Context, said: Any) -> bool:
 
 
 async def complete_answer(ctx: Context, parts: Sequence[Part]) -> None:
-    """Say the rest of an answer: of a text what is new, anything else in place of what was said."""
+    """Complete an answer: append the new part of a text, or replace the answer with other content."""
     begun = _answer_so_far(ctx)
     if begun is None or not all(part.text is not None for part in parts):
         await ctx.artifact(parts, id=_id(begun, ctx))
         return
-    if parts:  # a workflow that gives nothing has said it all
+    if parts:  # a workflow without a result has already streamed its answer
         await _add(ctx, [text_of(parts)])
     await ctx.finish(begun.artifact_id)
 
@@ -68,7 +68,7 @@ async def _add(ctx: Context, pieces: Sequence[str]) -> bool:
 
 
 def _answer_so_far(ctx: Context) -> Artifact | None:
-    """Return what there is of the answer: a workflow has one, whichever message it was that began a run."""
+    """Return the answer's artifact. A workflow has only one, regardless of the message that started an execution."""
     return next((one for one in ctx.task.artifacts if one.artifact_id.startswith("answer-")), None)
 
 
@@ -77,7 +77,7 @@ def _id(begun: Artifact | None, ctx: Context) -> str:
 
 
 ANSWER = timedelta(seconds=10)
-"""How long Temporal may take for one answer."""
+"""Maximum time for one answer of Temporal."""
 
 MODES: Mapping[str, tuple[str, ...]] = {
     "auto": ("*/*",),
@@ -86,11 +86,11 @@ MODES: Mapping[str, tuple[str, ...]] = {
     "text": (TEXT, JSON),
     "data": (JSON,),
 }
-"""What a workflow is given -> what callers may send."""
+"""Form of a workflow's input -> media types that callers may send."""
 
 
 def workflow_value(ctx: Context, message: Message, how: str) -> Any:
-    """Return a message as a workflow is given it: one JSON value."""
+    """Return a message as a workflow's input: one JSON value."""
     return _GIVEN[how](with_context_id(message, external_context(ctx)))
 
 
@@ -128,7 +128,7 @@ _GIVEN: Mapping[str, Callable[[Message], Any]] = {
 
 
 async def workflow_input(ctx: Context, message: Message, how: str) -> Any:
-    """Return what a workflow begins with: its message, with what was said before if it is to know that."""
+    """Return a workflow's first input: its message, and for `conversation` the history."""
     given = workflow_value(ctx, message, how)
     if how != "conversation":
         return given
@@ -145,7 +145,7 @@ _ROLES = {Role.USER: "user", Role.AGENT: "agent"}
 
 
 async def report_result(ctx: Context, handle: "WorkflowHandle[Any, Any]") -> None:
-    """Say what a workflow that has ended gave, or why it gave nothing."""
+    """Write the result of a workflow that has ended; raises Failed if it failed."""
     from temporalio.client import WorkflowFailureError
 
     try:
@@ -178,7 +178,7 @@ async def _count(ctx: Context, usage: Any) -> None:
 
 
 def failure_reason(error: BaseException) -> str:
-    """Return why a workflow failed: what its activity or child said, if it was one of those."""
+    """Return the reason of a failed workflow, from its activity or child workflow if that failed."""
     from temporalio import exceptions
 
     match error:
