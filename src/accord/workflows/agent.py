@@ -90,7 +90,7 @@ CHECKED = "flow-preflight"
 ATTEMPTS = 1000
 """Maximum number of executions of a run.
 
-Each continues where the last one was lost, and a step that kills its process has its own limit.
+Each continues where the last one was lost. A command that crashes ends only its own process.
 """
 
 
