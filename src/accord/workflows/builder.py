@@ -9,7 +9,7 @@ and an invalid member raises at the call that gives it.
         .run_blocking()
 
 Members may also be one mapping, as in TypeScript. Names that Python reserves end with an underscore: `if_`, `for_`,
-`as_` and `with_`. A member that is None is left out.
+`as_` and `with_`. Members with the value None are left out.
 """
 
 import asyncio

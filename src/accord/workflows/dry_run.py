@@ -108,7 +108,7 @@ def _maps(step: Step) -> str:
 
 
 def _does(step: Step) -> str:
-    """Return what a step does, in one line. A question, time or list is added to the description."""
+    """Return what a step does, in one line. The description does not replace a question, time or list."""
     described = _first_line(step.description)
     if step.step is not None:
         over = step.over if isinstance(step.over, str) else msgspec.json.encode(step.over).decode()

@@ -98,11 +98,11 @@ def hierarchical(cast: Cast) -> list[Step]:
 
 
 def _led(cast: Cast, leads: Sequence[Step], levels: Sequence[Sequence[Step]]) -> list[Step]:
-    """Return levels of steps between the first step of a lead and its other steps, which get the outputs of the lowest
-    level.
+    """Return levels of steps between the first step of a lead and its other steps.
 
-    A lead's step with its own `dependsOn` collects results, so it never opens. If no step opens, the top level starts
-    at once. No step waits for a step that its author lets wait for it.
+    The other steps get the outputs of the lowest level. A lead's step with its own `dependsOn` collects results, so it
+    never opens. If no step opens, the top level starts at once. No step waits for a step that its author lets wait for
+    it.
     """
     opening = next((step for step in leads if not step.depends_on), None)
     collecting = [step for step in leads if step is not opening]
