@@ -194,7 +194,7 @@ class WorkflowAgent:
                     found |= {name: inner, **inner.members}
         return found
 
-    # --- startup, shutdown ----------------------------------------------------------------------------------------
+    # --- startup and shutdown -------------------------------------------------------------------------------------
 
     async def start(self, node: Node) -> None:
         """Take the store, the address and the credentials of the node."""
@@ -207,7 +207,7 @@ class WorkflowAgent:
         """Wait until commands of canceled steps have stopped."""
         await subprocesses.wait_until_stopped()
 
-    # --- a run ----------------------------------------------------------------------------------------------------
+    # --- runs -----------------------------------------------------------------------------------------------------
 
     async def run(self, ctx: Context) -> None:
         """Execute a run from its stored state."""

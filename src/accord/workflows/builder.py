@@ -72,7 +72,7 @@ class Builder:
         self._at = MAIN
         self._options: dict[str, Any] = {}
 
-    # --- the whole
+    # --- document
 
     def description(self, text: str) -> Self:
         """Set the description of the workflow."""
@@ -114,7 +114,7 @@ class Builder:
         """Set the triggers of a served workflow: a `schedule`, a `webhook`."""
         return self._with(on=_made(Triggers, _said(members, more), "on"))
 
-    # --- how its agents work together
+    # --- cooperation of agents
 
     def pattern(self, name: str | None) -> Self:
         """Set the pattern. With None, the roles of the agents choose one."""
@@ -176,7 +176,7 @@ class Builder:
         said = {"strategy": strategy, **_said(members, more)}
         return self._with(error_handling=_made(ErrorHandling, said, "errorHandling"))
 
-    # --- who, and what
+    # --- agents and workflows
 
     def agent(self, name: str, members: Members | None = None, /, **more: Any) -> Self:
         """Add a command line agent, with `cli` or `command`."""
@@ -213,7 +213,7 @@ class Builder:
         self._steps[self._at].append(_made(Step, {"name": name, **_said(members, more)}, f"step {name!r}"))
         return self
 
-    # --- what it comes to
+    # --- results
 
     def to_config(self) -> Document:
         """Return the document."""

@@ -234,7 +234,7 @@ def _end(
     return StepEnded(step=node.name, attempt=attempt, at=now, status=status, reason=reason, error=error, cause=cause)
 
 
-# --- ends by themselves -----------------------------------------------------------------------------------------------
+# --- ends of running steps, maps and barriers -------------------------------------------------------------------------
 
 
 def _end_of_running(state: RunState, node: PlanNode, step: Step, doom: SkipCause | None, now: int) -> StepEnded | None:

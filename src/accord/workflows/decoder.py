@@ -1,7 +1,7 @@
 """Decode YAML nodes into document structs, with a finding for each mistake.
 
 A file may use several names for a member: its own in camelCase, and agent-relay's. Decoding continues after a mistake,
-so that one pass reports all of them. `validation` checks how members fit together.
+so a single pass reports all of them. `validation` checks how members fit together.
 """
 
 import difflib

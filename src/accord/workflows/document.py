@@ -298,7 +298,7 @@ class Workflow(DocumentPart, frozen=True, kw_only=True):
     output: str | None = None
 
 
-# --- how they are run together ----------------------------------------------------------------------------------------
+# --- coordination -----------------------------------------------------------------------------------------------------
 
 
 class IdleNudge(DocumentPart, frozen=True, kw_only=True):

@@ -108,7 +108,7 @@ def _maps(step: Step) -> str:
 
 
 def _does(step: Step) -> str:
-    """Return what a step does, in one line. The description does not replace a question, time or list."""
+    """Return a one-line description of a step. It always includes a question, a time or a list."""
     described = _first_line(step.description)
     if step.step is not None:
         over = step.over if isinstance(step.over, str) else msgspec.json.encode(step.over).decode()

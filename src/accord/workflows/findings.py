@@ -107,7 +107,7 @@ CODES: Mapping[str, FindingCode] = MappingProxyType(
             "warning", "A template stands where none is read, and is left as it is written."
         ),
         "INJECTION_RISK": FindingCode("error", "What an agent says would be read as part of a program."),
-        # places
+        # directories
         "UNKNOWN_WORKDIR": FindingCode("error", "`workdir` is none of `paths`."),
         "NO_DIRECTORY": FindingCode("warning", "A directory to work in is not there."),
     }
@@ -152,7 +152,7 @@ def make_finding(code: str, message: str, fix: str, place: TextPosition = TextPo
 
 
 class BadDocument(Exception):
-    """A document that is not valid, with all findings; its text has one line for each."""
+    """A document that is not valid, with all findings. The message has one line for each."""
 
     def __init__(self, findings: Iterable[DocumentFinding]) -> None:
         """Store the findings in the order of the text."""

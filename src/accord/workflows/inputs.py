@@ -1,7 +1,7 @@
 """Inputs and variables of a run: given values, defaults and types.
 
-A given value is never a template; only the document's own variables are. All are settled before a run starts and are
-part of its plan.
+A given value is never a template, only the document's own variables are. All values are known before a run starts and
+are part of its plan.
 """
 
 from collections.abc import Callable, Collection, Mapping

@@ -22,7 +22,7 @@ _WORDS = re.compile(r"[a-z]+")
 
 
 class Misfit(Exception):
-    """The agents and steps of a document do not fit its pattern. The message names what is missing."""
+    """The agents and steps of a document do not fit its pattern."""
 
 
 class Cast:
@@ -193,10 +193,10 @@ def chained(steps: Iterable[Step], before: Iterable[str] = ()) -> list[Step]:
 
 
 def staged(cast: Cast, members: Sequence[Step], arranged: Callable[[tuple[str, ...]], list[Step]]) -> list[Step]:
-    """Return all steps, with `arranged` in place of the members. Steps before and after them stay in the order of the
-    file.
+    """Return all steps, with `arranged` in place of the members.
 
-    `arranged` takes the dependencies of its first steps.
+    Steps before and after the members stay in the order of the file. `arranged` takes the dependencies of its first
+    steps.
     """
     names = set(names_of(members))
     first = next(place for place, step in enumerate(cast.steps) if step.name in names)

@@ -1,7 +1,7 @@
 """Patterns: expand the steps of a workflow by how its agents cooperate.
 
-Each pattern is a row of `PATTERNS` with an expansion into plain steps, which a dry run prints. A document without a
-pattern gets the one that its agents' roles suggest. docs/workflows/patterns.md has a section for each.
+Each pattern is a row of `PATTERNS` with an expansion into plain steps, which a dry run prints. In a document without a
+pattern, the roles of its agents choose one. docs/workflows/patterns.md has a section for each.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -315,7 +315,7 @@ def _one_of(
 
 
 def _first_to_succeed(name: str, names: Sequence[str], word: str | None = None) -> Step:
-    """Return the step with the output of the one that succeeded. It fails if all failed, or declined with a word."""
+    """Return the step with the output of the first success. It fails if all failed, or declined with a word."""
     each = [f"succeeded({listed([one])})" for one in names]
     if word is not None:
         each = [f"({did} and vote({listed([one])}) != '{word}')" for did, one in zip(each, names, strict=True)]

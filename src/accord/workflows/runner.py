@@ -86,7 +86,7 @@ class Runner:
         finally:
             await self._stop()
 
-    # --- beginning and ending -------------------------------------------------------------------------------------
+    # --- start and end --------------------------------------------------------------------------------------------
 
     def _take_up(self) -> None:
         """Continue the steps that were running when the run was suspended or lost."""

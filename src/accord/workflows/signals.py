@@ -99,7 +99,7 @@ def _attempt(node: PlanNode) -> int:
     return node.attempt if node.standing == "running" else node.attempt + 1
 
 
-# --- addresses that runs give out -------------------------------------------------------------------------------------
+# --- event addresses --------------------------------------------------------------------------------------------------
 
 
 class EventToken(Struct, frozen=True, array_like=True):

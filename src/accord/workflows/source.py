@@ -147,7 +147,7 @@ def read_steps(text: str, file: str = "<string>") -> dict[str, CustomStep]:
     return DocumentDecoder().made(_Steps, parse_yaml(text, file), "the file").steps
 
 
-# --- a document to text -----------------------------------------------------------------------------------------------
+# --- writing ----------------------------------------------------------------------------------------------------------
 
 
 def write_document(document: Document, schema: str = SCHEMA_FILE) -> str:

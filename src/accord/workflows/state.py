@@ -1,7 +1,7 @@
 """The state of a run: an index over its plan and its records.
 
-Adding a record costs only the record's own edges. `decide` uses the state to choose the next steps. There is no clock
-and no I/O here. The same records give the same state in any order, also when some are added twice.
+Adding a record costs only the record's own edges. `decide` uses the state to choose the next steps. The module uses
+neither a clock nor I/O. The same records give the same state in any order, also when some are added twice.
 """
 
 from collections import deque

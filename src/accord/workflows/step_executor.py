@@ -107,7 +107,7 @@ class StepExecutor:
             raise ValueError(f"There is no type of step called {kind!r} here: is its package installed?")
         return self._means.executors[kind]
 
-    # --- by members -----------------------------------------------------------------------------------------------
+    # --- in members -----------------------------------------------------------------------------------------------
 
     def child(self, node: PlanNode) -> str:
         """Return the child task of a step's current attempt."""

@@ -1,6 +1,6 @@
 """YAML of workflow files as nodes that know their position.
 
-Scalars follow YAML 1.2, so `on` and `yes` are strings; keys are strings, and a duplicate key is an error. No other
+Scalars follow YAML 1.2, so `on` and `yes` are strings. Keys are strings, and a duplicate key is an error. No other
 module uses the YAML library.
 """
 

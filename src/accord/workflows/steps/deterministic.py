@@ -52,7 +52,7 @@ Heard = Callable[[str], Awaitable[None]]
 
 
 class CommandResult(Struct, frozen=True, kw_only=True):
-    """The result of a command. `exit_code` is None if it did not end by itself; `problem` has the reason."""
+    """The result of a command. Without an `exit_code` it did not end by itself, and `problem` has the reason."""
 
     output: str = ""
     errors: str = ""
@@ -228,7 +228,7 @@ def _is_shell(words: list[str]) -> bool:
 def _reading(names: list[str]) -> str:
     """Return shell code that reads values from files into unexported variables.
 
-    A shell drops line breaks at the end of what it reads, which belong to the value: hence the dot.
+    A shell drops line breaks at the end of its input. They belong to the value, hence the dot.
     """
     return "".join(f'{name}=$(cat "${{{name}_FILE}}"; printf .); {name}=${{{name}%.}}\n' for name in names)
 

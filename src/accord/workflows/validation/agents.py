@@ -311,7 +311,7 @@ def advise_crowds(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def advise_idle_agents(subject: Subject) -> Iterator[CheckProblem]:
-    """Advise a step for every agent, in patterns that use only agents named by steps."""
+    """Advise a step for each agent, in patterns that use only agents named by steps."""
     used = {placed.step.agent for placed in subject.steps}
     used |= {placed.step.verification.diagnostic_agent for placed in subject.steps if placed.step.verification}
     used |= {subject.document.error_handling.repair_agent} if subject.document.error_handling else set()

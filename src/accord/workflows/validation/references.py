@@ -1,4 +1,4 @@
-"""Check dependencies of steps, and what templates and conditions refer to."""
+"""Check dependencies of steps, and references in templates and conditions."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -224,7 +224,7 @@ def check_plain_texts(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_env_variables(subject: Subject) -> Iterator[CheckProblem]:
-    """Variables of the environment that an `env` names are filled in."""
+    """Check that references in `env` are filled in."""
     said: list[tuple[Where, Document | Step | AgentDef]] = [((), subject.document)]
     said += [(placed.where, placed.step) for placed in subject.steps]
     said += [(("agents", at), agent) for at, agent in enumerate(subject.document.agents)]
@@ -234,7 +234,7 @@ def check_env_variables(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def _plain(subject: Subject) -> Iterator[tuple[Where, object]]:
-    """Yield texts that are taken as they are."""
+    """Yield the texts in which templates are not evaluated."""
     for at, agent in enumerate(subject.document.agents):
         for name in ("command", "role", "skills", "done", "channels"):
             yield ("agents", at, name), getattr(agent, name)
@@ -256,7 +256,7 @@ def _texts(subject: Subject, placed: PlacedStep) -> Iterator[TemplatedText]:
     for name in (*_TEXTS, "until"):
         value = getattr(step, {"baseBranch": "base_branch"}.get(name, name))
         is_condition = name == "until" and is_loop
-        # a loop speaks of its own last round
+        # a loop may read its own last round
         is_own = is_loop and step.max_iterations is not None
         for text in texts_in(value):
             yield TemplatedText((*where, name), text, is_condition, is_own)

@@ -95,7 +95,7 @@ class Subject:
         return self.agents.get(step.agent or "")
 
     def kind_of(self, step: Step) -> str:
-        """Return a step's type: its own, or the one that a run derives."""
+        """Return a step's type, as the file has it or as a run derives it."""
         return with_type(step, self.agent_of(step)).kind
 
 
@@ -325,7 +325,7 @@ PATH = re.compile(r"/?[A-Za-z0-9._~-]+(?:/[A-Za-z0-9._~-]+)*/?")
 """A path without characters that a URL would have to escape."""
 
 OF_A_CALL = ("body", "headers")
-"""What the input of a webhook may speak of."""
+"""The roots of values in the input of a webhook."""
 
 
 def check_webhooks(subject: Subject) -> Iterator[CheckProblem]:
