@@ -78,7 +78,7 @@ class DocumentPart(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
 
 
 class Constraints(DocumentPart, frozen=True, kw_only=True):
-    """Limits of an agent: model, tokens, cost, timeout and retries."""
+    """The model, limits, timeout and retries of an agent."""
 
     model: str | None = None
     max_tokens: Count | None = None

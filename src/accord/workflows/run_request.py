@@ -133,8 +133,8 @@ def carry_over_records(plan: Plan, entries: Mapping[str, str], start_from: str |
     """Return the records of an earlier run, given by key, that a new run starts with.
 
     A step is reused if it ended well and all its dependencies are reused. An approval that the owner may not give is
-    valid for one run, and is never reused. For a map that has not ended well, its items and those records of them that
-    ended well are reused. With `start_from`, that step and all later ones run again, and all earlier ones must be
+    valid for one run, and is never reused. For a map that has not ended well, its list and the records of the items
+    that ended well are reused. With `start_from`, that step and all later ones run again, and all earlier ones must be
     reusable. Without an earlier run they are skipped. Raises ValueError.
     """
     state = RunState(plan, _fitting(plan, entries))

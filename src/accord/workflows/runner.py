@@ -384,7 +384,7 @@ class Runner:
 
 
 def is_ruled(node: PlanNode) -> bool:
-    """Whether only some callers may decide an approval. A message does not prove the role of its sender."""
+    """Whether only some callers may decide an approval. A message comes from the owner, whose role is unknown here."""
     return node.step is not None and node.step.is_ruled_approval
 
 

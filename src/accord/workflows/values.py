@@ -250,14 +250,14 @@ class Values(Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=4096)
 def check_command(command: str, *, options: bool = False) -> None:
-    """Raise UnsafeCommand or BadExpression if a shell command could not run with any values."""
+    """Raise UnsafeCommand or BadExpression if a shell command cannot run, regardless of its values."""
     text, templates = _pieces(command)
     holes = [Hole(variable_of(one.node), one.source, _constant(one)) for one in templates]
     _read_shell(text, holes, options=options)
 
 
 def check_argv(argv: Sequence[str], *, options: bool = False, interpreter: bool = False) -> None:
-    """Raise UnsafeCommand or BadExpression if an `argv` could not run with any values."""
+    """Raise UnsafeCommand or BadExpression if an `argv` cannot run, regardless of its values."""
     check_arguments(_words_of(argv)[0], options=options, interpreter=interpreter)
 
 
