@@ -168,7 +168,7 @@ class Verification(DocumentPart, frozen=True, kw_only=True):
 
 
 class Step(DocumentPart, frozen=True, kw_only=True):
-    """A step of a workflow. Its type decides which members have an effect; `validation` reports the others."""
+    """A step of a workflow. Its type decides which members have an effect; validation reports the others."""
 
     name: str
     type: StepType | None = None
