@@ -1,7 +1,7 @@
 """Workflows in Python: calls that build a document.
 
-A builder has no rules of its own. Its members are decoded like those of a file, with names in camelCase or snake_case,
-and an invalid member raises at the call that gives it.
+A builder has no rules of its own. Its members are decoded like those of a file, with names in camelCase or snake_case.
+An invalid member raises at the call that gives it.
 
     workflow("my-flow")
         .a2a_agent("data-processor", url="http://localhost:9000", role="Processes data via n8n")

@@ -24,7 +24,7 @@ from accord.workflows.functions import FILTERS, FUNCTIONS, FunctionSignature, ne
 
 MAX_LENGTH = 8_192
 MAX_DEPTH = 40
-"""Limits of an expression. They are far above what a person writes, and bound the cost of a hostile one."""
+"""Limits of an expression. They are far above the needs of a person, and bound the cost of a hostile expression."""
 
 COMPARISONS = ("==", "!=", "<=", ">=", "<", ">", "contains", "matches")
 

@@ -1,9 +1,9 @@
 """Shell commands with templates: each template becomes a quoted variable reference.
 
 The parser accepts what POSIX shells and bash read alike: simple commands, lists, pipes, `if`, loops, groups,
-redirections to files, quotes, `$NAME` and `$(..)`. A command with templates that contains anything else is refused, so
-a value is only ever a quoted part of an argument or of a variable. `agents.command_safety` lists the commands that may
-receive values.
+redirections to files, quotes, `$NAME` and `$(..)`. A command with templates and anything else is refused.
+So a value is only ever a quoted part of an argument or of a variable. `agents.command_safety` lists the commands that
+may receive values.
 """
 
 import re
@@ -58,7 +58,7 @@ _PRINTING = frozenset({"basename", "date", "dirname", "echo", "printf", "pwd"})
 _CONFIGURING = re.compile(
     r"(?:^|/)(?:\.(?:git|gitconfig|githooks|husky|config)(?:/|$)|hooks/[^./]*$|\0[^/]*$)|[*?\[]", re.IGNORECASE
 )
-"""Files by which git and gh choose what they run, and unknown names, which contain a NUL."""
+"""Files by which git and gh choose programs to run, and unknown names, which contain a NUL."""
 
 _PLAIN = frozenset(
     [

@@ -349,7 +349,7 @@ def resolve_scalar(text: str) -> Any:
 
 
 _BREAKS = re.compile("[\r\x85\u2028\u2029\ufeff]")
-"""Characters that one version of YAML reads as the end of a line, and another does not."""
+"""Characters that are line breaks in only one of YAML 1.1 and 1.2."""
 
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # it ships no types
