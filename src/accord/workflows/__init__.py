@@ -1,6 +1,6 @@
 """Workflows: documents, the plans made of them, and their runs.
 
-The public names are imported when they are used. `run_document` is a port: importing `accord` sets who runs documents,
+The public names are imported when they are used. `run_document` is a port: importing `accord` sets its implementation,
 because a store and hosted agents are in a higher layer. Nothing heavy is imported here.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class RunPort:
-    """Who runs documents."""
+    """The port for running documents."""
 
     run: "Run | None" = None
 
@@ -50,9 +50,10 @@ async def run_document(
     previous_run_id: str | None = None,
     on_event: "Told | None" = None,
 ) -> "Task":
-    """Run a workflow of a document to its end, or to where it asks somebody, and return the task that the run is.
+    """Run a workflow of a document and return its task.
 
-    It is kept in the store that the settings name, as are its steps: `accord runs` shows and resumes it.
+    The run ends, or stops when it needs input. The run and its steps are stored in the store of the settings. `accord
+    runs` lists and resumes it.
     """
     if RUNNER.run is None:
         raise RuntimeError("Nobody here runs documents: import accord")
@@ -93,7 +94,7 @@ _HOMES = {
         "is_worktree_step",
     ),
 }
-"""Module -> the public names that are at home there."""
+"""Module -> the public names that it contains."""
 
 __getattr__ = lazily(__name__, _HOMES)
-"""Who needs one module does not pay for all."""
+"""Import a module only when one of its names is used."""

@@ -1,7 +1,7 @@
 """A workflow as an agent: each run of it is a task.
 
-It makes a plan of a request, stores the plan with the run, and has the runner execute it. A file that changes meanwhile
-changes no run. The members of a workflow are agents beside it that only its runs can call.
+The agent makes a plan from a request, stores the plan with the run, and lets the runner execute it. A later change of
+the file changes no run. The members of a workflow are hosted next to it, and only its runs can call them.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,11 +41,11 @@ from accord.workflows.steps import Executor
 from accord.workflows.values import Unresolved
 
 FAN_IN = 2
-"""Steps that another comes after, for their meeting to be worth a note."""
+"""Minimum number of dependencies for a step to be recorded as a convergence."""
 
 
 def trajectory_of(plan: Plan, state: RunState) -> dict[str, Any] | None:
-    """Return what is kept of a run, if its document wants that."""
+    """Return the trajectory of a run; None if the document does not enable trajectories."""
     wanted = plan.trajectories
     if wanted is None or not wanted.enabled:
         return None
@@ -77,7 +77,7 @@ def _statuses_before(state: RunState, node: PlanNode) -> dict[str, str]:
 
 
 def _is_decision(node: PlanNode) -> bool:
-    """Whether something was decided about a step besides doing it: to leave it out, or to try again."""
+    """Whether a decision was made about a step: it was skipped or retried."""
     end = node.ended
     return end is not None and (end.status == "skipped" or end.attempt > 1)
 
@@ -85,10 +85,13 @@ def _is_decision(node: PlanNode) -> bool:
 JSON = "application/json"
 
 CHECKED = "flow-preflight"
-"""What is kept under it: that the preflight of a run has passed."""
+"""Journal key that says that the preflight of a run has passed."""
 
 ATTEMPTS = 1000
-"""How often a run may be lost: each goes on where the last one was, and a step that kills its process is its own."""
+"""Maximum number of executions of a run.
+
+Each continues where the last one was lost. A command that crashes ends only its own process.
+"""
 
 
 _EMPTY: Mapping[str, Any] = {
@@ -99,24 +102,24 @@ _EMPTY: Mapping[str, Any] = {
     "array": [],
     "object": {},
 }
-"""Type of an input -> a value of it: who the members are may depend on no input."""
+"""Type of an input -> a value of it. The members may depend on no input."""
 
 
 class MemberKeys:
-    """The credentials that a workflow's members may name: of the environment, and later those that its node has."""
+    """The credentials that members may name: from the environment, and from the node after startup."""
 
     def __init__(self, first: Keys) -> None:
-        """Look in `first`, and then where `more` says."""
+        """Look in `first`, then call `more`."""
         self._first = first
         self.more: Callable[[str], Credential | None] = lambda _: None
 
     def find(self, id: str) -> Credential | None:
-        """Return what is known under an id."""
+        """Return the credential with this id, or None."""
         return self._first.find(id) or self.more(id)
 
 
 class WorkflowAgent:
-    """A document, as an agent."""
+    """A document as an agent."""
 
     def __init__(
         self,
@@ -130,10 +133,11 @@ class WorkflowAgent:
         executors: Mapping[str, Executor] = EXECUTORS,
         now_ms: Callable[[], int] | None = None,
     ) -> None:
-        """Serve a document; `directory` is where relative paths begin. `text` is what its file says, if it has one.
+        """Serve a document; raises BadDocument.
 
-        What is fixed for all of its runs, such as addresses, is filled in here: with `vars`. `env` is the server's
-        environment: commands get the common variables of it, and those that the document names. Raises BadDocument.
+        `directory` is the base of relative paths. `text` is set later to the text of the file, if there is one.
+        Addresses and other values that are fixed for all runs are filled in here, with `vars`. `env` is the server's
+        environment: commands get its common variables and those that the document names.
         """
         self._title, self._told = document.name, msgspec.json.encode(document).decode()
         self.text: str | None = None
@@ -168,7 +172,7 @@ class WorkflowAgent:
         return found
 
     def _files(self, env: Mapping[str, str]) -> dict[str, Agent]:
-        """Return the workflows of other files that this one has among its steps."""
+        """Return the workflows of other files that steps of this document run."""
         found: dict[str, Agent] = {}
         for one in self.document.workflows:
             for step in members.steps_of(one.steps):
@@ -190,23 +194,23 @@ class WorkflowAgent:
                     found |= {name: inner, **inner.members}
         return found
 
-    # --- startup, shutdown ----------------------------------------------------------------------------------------
+    # --- startup and shutdown -------------------------------------------------------------------------------------
 
     async def start(self, node: Node) -> None:
-        """Be ready to look at earlier runs, and to say where events can be posted."""
+        """Take the store, the address and the credentials of the node."""
         self._store, self._url, self._approvals = node.store, node.url, node.approvals
         self._now_ms = self._given_ms or node.clock.now_ms
         self._keys.more = node.credential
         self._store_files = node.files
 
     async def stop(self) -> None:
-        """Wait for commands of steps that are being ended."""
+        """Wait until commands of canceled steps have stopped."""
         await subprocesses.wait_until_stopped()
 
-    # --- a run ----------------------------------------------------------------------------------------------------
+    # --- runs -----------------------------------------------------------------------------------------------------
 
     async def run(self, ctx: Context) -> None:
-        """Do the work of one run, from wherever it stands."""
+        """Execute a run from its stored state."""
         made = await self._begun(ctx)
         means = RunSetup(
             flow=self.profile.name,
@@ -230,7 +234,7 @@ class WorkflowAgent:
         await self._finish(ctx, drive, outcome, means)
 
     async def _begun(self, ctx: Context) -> Plan:
-        """Return the plan of a run, as it was made when it began."""
+        """Return the stored plan of a run; make and store it at the first execution."""
         entry = ctx.journal.entry(PLAN)
         if entry is not None:
             return msgspec.json.decode(entry, type=Plan)
@@ -251,12 +255,12 @@ class WorkflowAgent:
         if wish.previous_run is not None or wish.start_from is not None:
             entries |= await self._earlier(ctx, made, wish)
         ctx.journal.note(entries)
-        if made.preflight or made.check_agents:  # which may take its time
+        if made.preflight or made.check_agents:  # these may take long, so the plan is committed first
             await ctx.journal.write({})
         return made
 
     def _origin(self, made: Plan, wish: RunRequest) -> dict[str, str]:
-        """Return where a run comes from."""
+        """Return the journal entries about the origin of a run."""
         found = run_request.RunOrigin(
             name=self._title, workflow=made.workflow, directory=str(self._directory), vars=self._vars, wish=wish
         )
@@ -276,7 +280,7 @@ class WorkflowAgent:
         return replace(made, check_agents=wish.check_agents, steps=steps)
 
     async def _earlier(self, ctx: Context, made: Plan, wish: RunRequest) -> dict[str, str]:
-        """Return what an earlier run has done already and this one need not do again."""
+        """Return the records of an earlier run that this run reuses."""
         found: dict[str, str] = {}
         if wish.previous_run is not None:
             head = await self._store.read(tasks.read_head, ctx.tenant, wish.previous_run)
@@ -292,7 +296,7 @@ class WorkflowAgent:
         return {PREFIX + record.key: msgspec.json.encode(record).decode() for record in records}
 
     async def _checked(self, ctx: Context, made: Plan) -> None:
-        """Look once whether a run can succeed at all."""
+        """Run the preflight once; raises Failed."""
         if ctx.journal.entry(CHECKED) is not None:
             return
         directory = Path(made.directory)
@@ -324,13 +328,13 @@ def _used(made: Plan) -> list[AgentDef]:
 
 
 def _asked(made: Plan) -> list[AgentDef]:
-    """Return the agents that steps are for, each as its step has it."""
+    """Return the agents of the steps, each with the overrides of its step."""
     found = (members.member_for(made, step) for step in members.steps_of(made.steps))
     return list({member.agent.url: member.agent for member in found if member is not None}.values())
 
 
 def _renamed(document: Document, name: str) -> Document:
-    """Return a document under another name; what its runs have in common stays under its own."""
+    """Return a document under another name. Its shared state keeps the old name as namespace."""
     state = document.state
     if state is not None and state.namespace is None:
         state = replace(state, namespace=document.name)
@@ -354,7 +358,7 @@ def _profile(document: Document, name: str) -> Profile:
 
 
 def _skill(workflow: Workflow, document: Document) -> AgentSkill:
-    """Return a workflow as a skill, with what its runs may be given as a schema."""
+    """Return a workflow as a skill, with the JSON Schema of its inputs."""
     described = workflow.description or document.description or workflow.name
     return AgentSkill(
         id=workflow.name, name=workflow.name, description=described, tags=("workflow",), input_schema=schema(document)
@@ -362,7 +366,7 @@ def _skill(workflow: Workflow, document: Document) -> AgentSkill:
 
 
 def schema(document: Document) -> dict[str, Any] | None:
-    """Return the JSON Schema of what a run of a document may be given."""
+    """Return the JSON Schema of a document's inputs; None if it has none."""
     if not document.inputs:
         return None
     properties: dict[str, Any] = {}

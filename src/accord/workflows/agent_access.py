@@ -1,7 +1,7 @@
 """Access to the agents of a document: commands, addresses, preflight checks.
 
-A command line agent is a row of `ROWS`. An A2A agent is reached by its card, or without one directly at its address
-over JSON-RPC. Secrets are looked up when they are used and are in no plan.
+A command line agent is a row of `ROWS`. An A2A agent is called at the address in its card, or without a card at its
+configured address over JSON-RPC. Secrets are read when they are used, and no plan contains them.
 """
 
 import asyncio
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 MODEL = "AGENT_MODEL"
-"""The variable that a command of one's own finds its model in."""
+"""The variable that contains the model, for a command without a row."""
 
 
 class CliRow(Struct, frozen=True, kw_only=True):
-    """One command; `access` has what keeps it to what it may do, as far as it can do that itself."""
+    """A command line agent; `access` has the flags that make it enforce its permissions, where it can."""
 
     preset: PresetName
     path: str | None = None
@@ -45,12 +45,12 @@ class CliRow(Struct, frozen=True, kw_only=True):
     access: Mapping[str, Sequence[str]] = {}
     directory: str | None = None
     own: Sequence[str] = ()
-    """The variables of the server that it gets: its key, and where its configuration is."""
+    """The server variables that it gets: its API key and the place of its configuration."""
 
 
 _CURSOR = CliRow(preset="cursor", access={"full": ("--force",)}, own=("CURSOR_API_KEY",))
 _ANY = ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENROUTER_API_KEY")
-"""Keys of models, for commands that work with those of any provider."""
+"""API keys of models, for commands that support any provider."""
 
 ROWS: Mapping[str, CliRow] = {
     "claude": CliRow(
@@ -99,31 +99,33 @@ ROWS: Mapping[str, CliRow] = {
     "cursor-agent": _CURSOR,
     "agent": CliRow(preset="cursor", path="agent", access=_CURSOR.access, own=_CURSOR.own),
 }
-"""`cli` -> command."""
+"""`cli` -> its command."""
 
 
 def cli_arguments(row: CliRow, *, model: str | None, access: str | None, directories: Sequence[str]) -> tuple[str, ...]:
-    """Return what a command is called with, besides what its preset says."""
+    """Return the arguments of a command, besides those of its preset."""
     named = (row.model, model) if row.model and model else ()
     added = [word for one in directories for word in (row.directory, one)] if row.directory else []
     return (*named, *row.access.get(access or "", ()), *(word for word in added if word))
 
 
 def cli_variables(row: CliRow | None, model: str | None) -> dict[str, str]:
-    """Return the variables that tell a command its model: its own, or ours for a command that has no row."""
+    """Return the variables that pass the model to a command. A command without a row gets `AGENT_MODEL`."""
     name = MODEL if row is None else row.model_env
     return {name: model} if name and model else {}
 
 
 VERSIONS = ("0.3", "1.0")
-"""What an agent without a card is tried with: one of the old version does not understand the new one's names, and the
-other way round, so that nothing happens twice."""
+"""The protocol versions that are tried for an agent without a card.
+
+Each version rejects the method names of the other, so no call has an effect twice.
+"""
 
 API_KEY = "X-API-Key"
-"""Where an API key goes that no card says the place of."""
+"""The header for an API key when no card names one."""
 
 NO_CARD = (CardNotFound, BadCard, AuthenticationFailed, PermissionDenied)
-"""What stands between us and a card, but not between us and the agent."""
+"""Errors that prevent reading a card, but not calling the agent."""
 
 _REFERENCE = re.compile(r"\$\{(credential:)?([^${}]+)\}")
 
@@ -131,9 +133,10 @@ log = logging.getLogger("accord.workflows")
 
 
 def fill_secrets(text: str, env: Mapping[str, str], keys: Keys, to: str | None = None) -> str:
-    """Return a text with `${NAME}` from the environment and `${credential:NAME}` from what keys have under that name.
+    """Return a text with `${NAME}` from the environment and `${credential:NAME}` from `keys` filled in.
 
-    Raises KeyManagementError for one that is nowhere, or whose `hosts` leave out the address `to`.
+    Raises KeyManagementError if a variable or credential is missing, or if the credential's `hosts` leave out the
+    address `to`.
     """
 
     def found(reference: re.Match[str]) -> str:
@@ -152,7 +155,7 @@ def fill_secrets(text: str, env: Mapping[str, str], keys: Keys, to: str | None =
 
 
 def credential_for(name: str, keys: Keys, to: str | None) -> Credential | None:
-    """Return the credential that a document names; KeyManagementError if its `hosts` leave out the address."""
+    """Return the credential that a document names; raises KeyManagementError if its `hosts` leave out the address."""
     credential = keys.find(name)
     refused = () if credential is None or to is None else foreign_hosts(credential, [to])
     if credential is not None and refused:
@@ -161,7 +164,7 @@ def credential_for(name: str, keys: Keys, to: str | None) -> Credential | None:
 
 
 def connector_for(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> Callable[[], Any]:
-    """Return what opens the way to an agent."""
+    """Return a function that opens a connection to an agent."""
 
     @asynccontextmanager
     async def connect() -> AsyncIterator["Client"]:
@@ -183,7 +186,7 @@ def connector_for(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> Callab
 
 
 async def fetch_card(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> AgentCard:
-    """Return the card of an agent; raises whatever stands in the way."""
+    """Return the card of an agent; raises the error of the connection."""
     from accord.client.client import Client
 
     url, options = await asyncio.to_thread(_asked, agent, env, keys)
@@ -192,9 +195,9 @@ async def fetch_card(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> Age
 
 
 def _asked(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> tuple[str, dict[str, Any]]:
-    """Return an agent's address and how it is asked, with secrets in their places; it may ask a keyring.
+    """Return an agent's address and connection options, with secrets filled in. May read a keyring.
 
-    Without a credential that the document names, headers are taken for what the agent wants to see.
+    If the document gives headers and names no credential, the headers are the authentication.
     """
     url = fill_secrets(agent.url or "", env, keys)
     url = fill_secrets(
@@ -211,7 +214,7 @@ def _asked(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> tuple[str, di
 
 
 def _key_of(agent: AgentDef, keys: Keys) -> dict[str, str]:
-    """Return the header for an API key, which an agent without a card cannot say where it wants."""
+    """Return the header for an API key. Without a card, the agent cannot name the place of the key."""
     credential = None if agent.credentials is None else keys.find(agent.credentials)
     if credential is None or credential.bearer or not credential.api_key:
         return {}
@@ -219,7 +222,7 @@ def _key_of(agent: AgentDef, keys: Keys) -> dict[str, str]:
 
 
 def assumed_card(agent: AgentDef, url: str) -> AgentCard:
-    """Return the card that is assumed for an agent without one; it streams unless the document says otherwise."""
+    """Return the card assumed for an agent without one. It streams unless the document says otherwise."""
     interfaces = tuple(
         AgentInterface(url=url, protocol_binding=JSONRPC, protocol_version=version) for version in VERSIONS
     )
@@ -236,14 +239,14 @@ def assumed_card(agent: AgentDef, url: str) -> AgentCard:
 
 
 CHECK_SECONDS = 30.0
-"""How long one check may take."""
+"""Timeout of one preflight check, in seconds."""
 
 CARD_SECONDS = 10.0
-"""How long an agent may take to show its card, when it is asked whether it is there."""
+"""Timeout for reading an agent's card in a preflight, in seconds."""
 
 
 async def run_preflight_checks(checks: Iterable[Preflight], *, directory: Path, env: Mapping[str, str]) -> list[str]:
-    """Do all checks of a workflow, one after the other, and return what is wrong."""
+    """Run the checks of a workflow in order; return the failures."""
     found = [await _checked(check, directory, env) for check in checks]
     return [problem for problem in found if problem is not None]
 
@@ -255,7 +258,7 @@ async def _checked(check: Preflight, directory: Path, env: Mapping[str, str]) ->
 
 
 def _judged(check: Preflight, output: str) -> str | None:
-    """Return what speaks against what a check printed."""
+    """Return why the output of a check is a failure; None if it passed."""
     shown = output.splitlines()[0] if output else ""
     try:
         if check.fail_if == "non-empty":
@@ -272,7 +275,7 @@ def _judged(check: Preflight, output: str) -> str | None:
 
 
 def find_missing_commands(agents: Iterable[AgentDef], env: Mapping[str, str], directory: Path) -> list[str]:
-    """Return what is wrong with command line agents that are not on this machine."""
+    """Return a problem for each command line agent that is not installed."""
     found = []
     for agent in agents:
         row = ROWS.get(agent.cli or "")
@@ -287,7 +290,7 @@ def find_missing_commands(agents: Iterable[AgentDef], env: Mapping[str, str], di
 
 
 async def find_missing_agents(agents: Iterable[AgentDef], env: Mapping[str, str], keys: Keys) -> list[str]:
-    """Return what is wrong with A2A agents that do not show a card; all are asked at the same time."""
+    """Return a problem for each A2A agent without a readable card. All cards are read concurrently."""
     asked = [agent for agent in agents if agent.is_a2a]
     cards = await asyncio.gather(*(card_of(agent, env, keys) for agent in asked))
     return [
@@ -298,7 +301,7 @@ async def find_missing_agents(agents: Iterable[AgentDef], env: Mapping[str, str]
 
 
 async def card_of(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> AgentCard | str:
-    """Return the card of an A2A agent, or why it cannot be had."""
+    """Return the card of an A2A agent, or why it cannot be read."""
     try:
         async with asyncio.timeout(CARD_SECONDS):
             return await fetch_card(agent, env, keys)
@@ -309,7 +312,7 @@ async def card_of(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> AgentC
 
 
 def introduction_line(agent: AgentDef, card: AgentCard | str) -> str:
-    """Return the line that a channel gets about an agent before it is talked to; without a card the run goes on."""
+    """Return the post that introduces an agent. A run continues without a card."""
     if isinstance(card, str):
         return f"A2A agent: {agent.name} (no card: {card}); going on without"
     return f"A2A agent: {card.name} ({card.description})"

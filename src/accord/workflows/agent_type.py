@@ -1,6 +1,6 @@
 """The agent type `workflow`: makes an agent of a workflow file.
 
-It also recognizes a `Document` and a `Builder`. Everything heavy is imported when such an agent is made.
+It also recognizes a `Document` and a `Builder`. Heavy modules are imported when such an agent is made.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ BUILT = ("accord.workflows.builder:Builder", "accord.workflows.document:Document
 
 
 class WorkflowOptions(Options, frozen=True, kw_only=True):
-    """A workflow file: `vars` are fixed for all of its runs, and its paths begin in `directory`, or where it is."""
+    """A workflow file; `vars` are fixed for all its runs, and `directory` is the base of its paths."""
 
     vars: dict[str, Any] = field(default_factory=dict)
     directory: str | None = None
@@ -52,7 +52,7 @@ def _make(given: Given) -> Any:
 
 
 def _document(target: Any) -> "tuple[Source | None, Document]":
-    """Return the document that something is, with its text if it is a file."""
+    """Return the document of a target, with its text if it is a file."""
     from accord.workflows.document import Document
     from accord.workflows.source import load_source
 

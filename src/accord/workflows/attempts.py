@@ -30,14 +30,14 @@ from accord.workflows.steps import Executor, Executors, Result
 from accord.workflows.values import StepValue, Unresolved, UnsafeCommand, Values
 
 SET = "flow-set:"
-"""What the keys of values begin with that the steps of a run have set."""
+"""Prefix of the journal keys of values that steps have set."""
 
 
 class SharedValues:
-    """The values of one run, and what others of the same namespace have set before."""
+    """The values of one run, and those that other runs of the same namespace have set."""
 
     def __init__(self, ctx: Context, plan: Plan, store: Store | None) -> None:
-        """Keep them for the caller of `ctx`; without a `store`, to the run."""
+        """Store values for the caller of `ctx`; without a `store`, only with the run."""
         self._ctx, self._state = ctx, plan.state
         is_kept = plan.state is not None and plan.state.backend == "database"
         self._store = store if is_kept else None
@@ -45,7 +45,7 @@ class SharedValues:
         self.values: dict[str, Any] = {}
 
     async def load(self) -> None:
-        """Take what others have set, and then what this run has."""
+        """Load the values of other runs, then apply those of this run."""
         if self._store is not None:
             found = await self._store.read(workflow_runs.load_values, self._ctx.tenant, self._shelf)
             self.values = {key: msgspec.json.decode(value) for key, value in found.items()}
@@ -55,11 +55,11 @@ class SharedValues:
             await self.put(values, at)
 
     def entry(self, step: str, attempt: int, values: dict[str, Any], at: int) -> dict[str, str]:
-        """Return what a run writes down of what a step sets."""
+        """Return the journal entry for the values that a step sets."""
         return {f"{SET}{step}:{attempt}": msgspec.json.encode((at, values)).decode()}
 
     async def put(self, values: dict[str, Any], at: int) -> None:
-        """Set values, for the other runs as well if the document says so; what is written down is not lost."""
+        """Set values, also for other runs if the document shares them. The journal entry must be written before."""
         self.values.update(values)
         if self._store is None:
             return
@@ -69,15 +69,15 @@ class SharedValues:
 
 
 EXECUTORS: Mapping[str, Executor] = Executors()
-"""Type of a step -> who does it, of those that are done in the process of their run."""
+"""Type of a step -> its executor, for types that are executed in the process of the run."""
 
 
 class RunSetup(Struct, frozen=True, kw_only=True):
-    """What a run works with.
+    """The environment of a run.
 
-    `flow` is the agent whose task the run is: parts of it that are workflows themselves are its children. `hosted` are
-    the members that this node has, `run` is what templates may say of the run itself. `env` has the variables that the
-    document may name, `commands` is the environment of its commands. `store_files` change with every task.
+    `flow` is the agent whose task the run is; nested workflow runs are its child tasks. `hosted` are the members on
+    this node. `run` contains the values of `{{run...}}`. `env` has the variables that the document may name, and
+    `commands` is the environment of its commands. `store_files` are files of the store, which change with every task.
     """
 
     flow: str
@@ -94,12 +94,12 @@ class RunSetup(Struct, frozen=True, kw_only=True):
 
     @property
     def directory(self) -> Path:
-        """Where the run works."""
+        """The directory of the run."""
         return Path(self.plan.directory)
 
 
 class EndedSteps(Mapping[str, StepValue]):
-    """The steps of a run that have ended, by their name; for an item of a map, the map's name means the item itself."""
+    """The ended steps of a run by name. For an item of a map, the name of the map means the item itself."""
 
     def __init__(self, state: RunState, item: PlanNode | None = None) -> None:
         self._state = state
@@ -119,7 +119,7 @@ class EndedSteps(Mapping[str, StepValue]):
 
 
 def top_of(node: PlanNode) -> PlanNode:
-    """Return the step of the plan that an item, perhaps of a map within a map, belongs to."""
+    """Return the step of the plan that an item belongs to, through all nested maps."""
     while node.parent is not None:
         node = node.parent
     return node
@@ -134,7 +134,7 @@ def step_values(
 ) -> Values:
     """Return the values of a step.
 
-    `shared` is what the runs of its document have in common, `env` its environment and `run` what is known of the run.
+    `shared` is the state that runs share, `env` the environment of the document, and `run` the values of `{{run...}}`.
     """
     plan = state.plan
     above = node.parent
@@ -155,7 +155,7 @@ def step_values(
 
 
 def _around(node: PlanNode | None) -> dict[str, Any]:
-    """Return the items that a map itself is for, by what they are called; nearer ones hide those further out."""
+    """Return the items of the enclosing maps by name. Inner maps hide outer ones."""
     found: dict[str, Any] = {}
     while node is not None and node.parent is not None:
         if node.parent.step is not None:
@@ -165,7 +165,7 @@ def _around(node: PlanNode | None) -> dict[str, Any]:
 
 
 def run_output(state: RunState, env: Mapping[str, str] | None = None, run: Mapping[str, Any] | None = None) -> str:
-    """Return what a run that has ended says: as its workflow's `output`, or what its last steps said, in their order.
+    """Return the output of an ended run: the workflow's `output`, or the outputs of its last steps in order.
 
     Raises Unresolved.
     """
@@ -181,23 +181,23 @@ def run_output(state: RunState, env: Mapping[str, str] | None = None, run: Mappi
 
 
 CHILDREN = frozenset({"agent", "a2a", "workflow"})
-"""Types that a child task does."""
+"""Types of steps that a child task executes."""
 
 MAX_ITEMS = 10_000
-"""Items of a map: more than that is a mistake of whoever made the list."""
+"""Maximum number of items of a map. A longer list is taken for a mistake."""
 
 WITH_ADVICE = "failed_verification_with_diagnostic"
 
 TOLD_WHY = frozenset({"failed_verification", WITH_ADVICE})
-"""Reasons of a failed attempt, for the prompt of the next attempt."""
+"""Reasons of a failed attempt that the prompt of the next attempt contains."""
 
 
 class CannotStart(Exception):
-    """A step cannot be done as it is."""
+    """A step cannot start as it is defined."""
 
 
 class AttemptStart(Struct, frozen=True, kw_only=True):
-    """How an attempt begins: with a record, and perhaps a call; or it has ended with that."""
+    """The start of an attempt: a record and possibly a call, or an immediate end."""
 
     begun: StepStarted | None = None
     call: ChildCall | None = None
@@ -205,7 +205,7 @@ class AttemptStart(Struct, frozen=True, kw_only=True):
 
 
 class StepAttempt(Struct, frozen=True, kw_only=True):
-    """An attempt that is to begin, and what its step may speak of."""
+    """An attempt to start, and the values of its step."""
 
     node: PlanNode
     number: int
@@ -216,21 +216,21 @@ class StepAttempt(Struct, frozen=True, kw_only=True):
 
     @property
     def step(self) -> Step:
-        """Its step."""
+        """The step."""
         assert self.node.step is not None
         return self.node.step
 
     @property
     def key(self) -> str:
-        """What its child task is noted under."""
+        """The journal key of its child task."""
         return child_key(self.node.name, self.number)
 
     def begun(self, **more: Any) -> StepStarted:
-        """Return the record of it."""
+        """Return the record of its start."""
         return StepStarted(step=self.node.name, attempt=self.number, at=self.at, **more)
 
     def text(self) -> str:
-        """Return the task; after a failed verification, also why the last attempt failed."""
+        """Return the prompt. After a failed verification it contains the reason."""
         said = self.values.text(self.step.task or "")
         before = self.node.ended
         if before is not None and before.reason in TOLD_WHY:
@@ -239,12 +239,12 @@ class StepAttempt(Struct, frozen=True, kw_only=True):
 
 
 def child_key(step: str, attempt: int) -> str:
-    """Return what the child task of an attempt is noted under."""
+    """Return the journal key of an attempt's child task."""
     return f"flow:{step}:{attempt}:child"
 
 
 def start_attempt(attempt: StepAttempt) -> AttemptStart:
-    """Return how an attempt begins."""
+    """Return how an attempt starts; nothing is executed yet."""
     try:
         return _KINDS.get(attempt.step.kind, _plainly)(attempt)
     except (Unresolved, UnsafeCommand, CannotStart) as error:
@@ -281,7 +281,7 @@ def _map(attempt: StepAttempt) -> AttemptStart:
 
 
 def _items(found: Any) -> tuple[Any, ...]:
-    """Return a list as it is, or as a text says it: as a JSON array, or line by line."""
+    """Return the items of a list, of a JSON array in a string, or the lines of any other string."""
     if isinstance(found, str):
         try:
             found = msgspec.json.decode(found)
@@ -293,7 +293,7 @@ def _items(found: Any) -> tuple[Any, ...]:
 
 
 def _child(attempt: StepAttempt) -> AttemptStart:
-    """Let a member do it."""
+    """Start a step that a member executes."""
     step, means = attempt.step, attempt.means
     name, member = members.member_of(means.plan, step), members.member_for(means.plan, step)
     if member is None:
@@ -321,7 +321,7 @@ def _child(attempt: StepAttempt) -> AttemptStart:
 
 
 def _workflow(attempt: StepAttempt) -> AttemptStart:
-    """Let another workflow do it: one of the same document, or one of another file."""
+    """Start a step that runs another workflow, of the same document or of another file."""
     step, means = attempt.step, attempt.means
     said: dict[str, Any] = {"input": attempt.values.text(step.input or "")}
     if step.workflow is not None:
@@ -341,7 +341,7 @@ def _workflow(attempt: StepAttempt) -> AttemptStart:
 
 
 INNER = "workflow"
-"""Metadata key of a message by which a run begins another: its data says how."""
+"""Metadata key of a message with which a run starts another; its data is the request."""
 
 _KINDS: Mapping[str, Callable[[StepAttempt], AttemptStart]] = {
     "agent": _child,
@@ -350,4 +350,4 @@ _KINDS: Mapping[str, Callable[[StepAttempt], AttemptStart]] = {
     "workflow": _workflow,
     "map": _map,
 }
-"""Types with a beginning of their own; all others begin plainly."""
+"""Types with a start function of their own; the others use `_plainly`."""

@@ -1,15 +1,15 @@
-"""Workflows written in Python: calls that add up to the document that a file would be.
+"""Workflows in Python: calls that build a document.
 
-A builder has no rules of its own: what it is given goes through the same reading as a file, with a file's names in
-camelCase or snake_case, and is refused at the line that said it. `source` is below; scripts stand above.
+A builder has no rules of its own. Its members are decoded like those of a file, with names in camelCase or snake_case.
+An invalid member raises at the call that gives it.
 
     workflow("my-flow")
         .a2a_agent("data-processor", url="http://localhost:9000", role="Processes data via n8n")
         .step("fetch-data", type="a2a", agent="data-processor", task="Pull latest dataset from warehouse")
         .run_blocking()
 
-Members may also come as one mapping, as in TypeScript; `if_`, `for_`, `as_` and `with_` are what Python keeps for
-itself, and a member that is None is not said.
+Members may also be one mapping, as in TypeScript. Names that Python reserves end with an underscore: `if_`, `for_`,
+`as_` and `with_`. Members with the value None are left out.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ from accord.workflows.yaml_nodes import node_of_values
 VERSION = "1"
 
 MAIN = "main"
-"""What the workflow is called that the first steps belong to."""
+"""The name of the default workflow."""
 
 Members = Mapping[str, Any]
 
@@ -61,10 +61,10 @@ T = TypeVar("T", bound=Struct)
 
 
 class Builder:
-    """A document in the making; every method but those at its end returns the builder."""
+    """A document under construction. Every method except the final ones returns the builder."""
 
     def __init__(self, name: str) -> None:
-        """Begin with nothing but a name."""
+        """Start with a name only."""
         self._document = Document(version=VERSION, name=name, swarm=Swarm(pattern="dag"))
         self._swarm: dict[str, Any] = {"pattern": "dag"}
         self._workflows: dict[str, dict[str, Any]] = {MAIN: {}}
@@ -72,88 +72,88 @@ class Builder:
         self._at = MAIN
         self._options: dict[str, Any] = {}
 
-    # --- the whole
+    # --- document
 
     def description(self, text: str) -> Self:
-        """Say what it is for."""
+        """Set the description of the workflow."""
         return self._with(description=text)
 
     def inputs(self, members: Members | None = None, /, **more: Any) -> Self:
-        """Name values that whoever runs it gives: `topic={"type": "string", "required": True}`."""
+        """Declare inputs of a run: `topic={"type": "string", "required": True}`."""
         given = {name: _made(Input, said, f"input {name!r}") for name, said in _plain(members, more).items()}
         return self._with(inputs=self._document.inputs | given)
 
     def vars(self, members: Members | None = None, /, **more: Any) -> Self:
-        """Name values that templates may use."""
+        """Set values that templates may read."""
         return self._with(vars=self._document.vars | _tree(_plain(members, more)))
 
     def env(self, members: Members | None = None, /, **more: str) -> Self:
-        """Set variables that all commands get: `GH_TOKEN="${GH_TOKEN}"` passes one of the server's."""
+        """Set variables of all commands. `GH_TOKEN="${GH_TOKEN}"` passes a variable of the server."""
         return self._with(env=self._document.env | _plain(members, more))
 
     def paths(self, paths: Sequence[Members]) -> Self:
-        """Name places to work in: `{"name": "docs", "path": "../docs"}`."""
+        """Name directories: `{"name": "docs", "path": "../docs"}`."""
         more = tuple(_made(Path, path, "path") for path in paths)
         return self._with(paths=self._document.paths + more)
 
     def permission_profile(self, name: str, members: Members | None = None, /, **more: Any) -> Self:
-        """Name permissions that agents may have as their `profile`."""
+        """Define a permission profile for the `profile` of agents."""
         profile = _made(Permissions, _said(members, more), f"profile {name!r}")
         return self._with(permission_profiles=self._document.permission_profiles | {name: profile})
 
     def permissions(self, members: Members | None = None, /, **more: Any) -> Self:
-        """Set the `default` permissions of agents that have none; `profiles` are further named permissions."""
+        """Set the `default` permissions of agents without permissions; `profiles` are further permission profiles."""
         return self._with(permissions=_made(FilePermissions, _said(members, more), "permissions"))
 
     def custom_step(self, name: str, members: Members | None = None, /, **more: Any) -> Self:
-        """Define a step of one's own, which others `use`: its `params`, and the members of a step."""
+        """Define a custom step for `use`: its `params`, and the members of a step."""
         custom = _made(CustomStep, _said(members, more), f"custom step {name!r}")
         return self._with(steps=self._document.steps | {name: custom})
 
     def on(self, members: Members | None = None, /, **more: Any) -> Self:
-        """Say what begins a run of it where it is served: a `schedule`, a `webhook`."""
+        """Set the triggers of a served workflow: a `schedule`, a `webhook`."""
         return self._with(on=_made(Triggers, _said(members, more), "on"))
 
-    # --- how its agents work together
+    # --- cooperation of agents
 
     def pattern(self, name: str | None) -> Self:
-        """Choose how the agents work together; None leaves the choice to their roles."""
+        """Set the pattern. With None, the roles of the agents choose one."""
         return self._with_swarm(pattern=name)
 
     def max_concurrency(self, count: int) -> Self:
-        """Bound how many steps are worked at at a time."""
+        """Limit the number of concurrent steps."""
         return self._with_swarm(maxConcurrency=count)
 
     def timeout(self, time: str | float) -> Self:
-        """Bound how long a run takes: `10m`, or seconds."""
+        """Set the timeout of a run: `10m`, or seconds."""
         return self._with_swarm(timeout=time)
 
     def timeout_ms(self, time: float) -> Self:
-        """Bound how long a run takes, in milliseconds."""
+        """Set the timeout of a run in milliseconds."""
         return self._with_swarm(timeout=time / 1000)
 
     def token_budget(self, count: int) -> Self:
-        """Bound how many tokens a run uses."""
+        """Limit the tokens of a run."""
         return self._with_swarm(tokenBudget=count)
 
     def cost_budget(self, amount: float) -> Self:
-        """Bound what a run costs."""
+        """Limit the cost of a run."""
         return self._with_swarm(costBudget=amount)
 
     def channel(self, name: str) -> Self:
-        """Choose where a run says how it goes."""
+        """Set the channel for progress posts."""
         return self._with_swarm(channel=name)
 
     def idle_nudge(self, members: Members | None = None, /, **more: Any) -> Self:
-        """Say what becomes of an agent that says nothing."""
+        """Set the reminders for a silent agent."""
         return self._with_swarm(idleNudge=_made(IdleNudge, _said(members, more), "idleNudge"))
 
     def completion_grace_period(self, time: str | float) -> Self:
-        """Say how long an agent may go on after it said that it is done."""
+        """Set how long an agent may run after it reports that it is done."""
         return self._with_swarm(completionGracePeriod=time)
 
     def coordination(self, members: Members | None = None, /, **more: Any) -> Self:
-        """Say how agents agree: `barriers`, `voting_threshold`, `consensus_strategy`."""
+        """Set how agents agree: `barriers`, `voting_threshold`, `consensus_strategy`."""
         return self._with(coordination=_made(Coordination, _said(members, more), "coordination"))
 
     def barrier(self, name: str, members: Members | None = None, /, **more: Any) -> Self:
@@ -163,32 +163,32 @@ class Builder:
         return self._with(coordination=replace(before, barriers=(*before.barriers, barrier)))
 
     def state(self, members: Members | None = None, /, **more: Any) -> Self:
-        """Say where runs of it keep what they have in common."""
+        """Set where runs store the state that they share."""
         return self._with(state=_made(SharedState, _said(members, more), "state"))
 
     def trajectories(self, members: Members | bool | None = None, /, **more: Any) -> Self:
-        """Say which decisions of a run are written down; False for none."""
+        """Set which decisions of a run are recorded; False for none."""
         said = members if isinstance(members, bool) else _said(members, more)
         return self._with(trajectories=_made(Trajectories, said, "trajectories"))
 
     def on_error(self, strategy: str, members: Members | None = None, /, **more: Any) -> Self:
-        """Say what becomes of a run when a step fails: `fail-fast`, `continue` or `retry`, with `max_retries` ..."""
+        """Set the reaction to a failed step: `fail-fast`, `continue` or `retry`, with `max_retries` and others."""
         said = {"strategy": strategy, **_said(members, more)}
         return self._with(error_handling=_made(ErrorHandling, said, "errorHandling"))
 
-    # --- who, and what
+    # --- agents and workflows
 
     def agent(self, name: str, members: Members | None = None, /, **more: Any) -> Self:
-        """Add an agent: one of a command line, with `cli` or `command`."""
+        """Add a command line agent, with `cli` or `command`."""
         agent = _made(AgentDef, {"name": name, **_said(members, more)}, f"agent {name!r}")
         return self._with(agents=(*self._document.agents, agent))
 
     def a2a_agent(self, name: str, members: Members | None = None, /, **more: Any) -> Self:
-        """Add an agent that is reached over A2A, at its `url`."""
+        """Add an A2A agent at its `url`."""
         return self.agent(name, {"runtime": "a2a", **_said(members, more)})
 
     def workflow(self, name: str, members: Members | None = None, /, **more: Any) -> Self:
-        """Begin a workflow, or go on with one: what follows belongs to it. Without this, all belongs to `main`."""
+        """Start a workflow, or continue one. The following calls belong to it; without this call, to `main`."""
         if not self._workflows[self._at] and not self._steps[self._at]:
             del self._workflows[self._at], self._steps[self._at]
         self._at = name
@@ -197,14 +197,14 @@ class Builder:
         return self
 
     def preflight(self, command: str, members: Members | None = None, /, **more: Any) -> Self:
-        """Add what must be so before anything is done."""
+        """Add a check before the first step."""
         check = _made(Preflight, {"command": command, **_said(members, more)}, "preflight")
         here = self._workflows[self._at]
         here["preflight"] = [*here.get("preflight", ()), check]
         return self
 
     def output(self, template: str) -> Self:
-        """Say what a run comes to."""
+        """Set the output template of a run."""
         self._workflows[self._at]["output"] = template
         return self
 
@@ -213,7 +213,7 @@ class Builder:
         self._steps[self._at].append(_made(Step, {"name": name, **_said(members, more)}, f"step {name!r}"))
         return self
 
-    # --- what it comes to
+    # --- results
 
     def to_config(self) -> Document:
         """Return the document."""
@@ -221,7 +221,7 @@ class Builder:
         return replace(self._document, workflows=tuple(map(self._workflow, begun)))
 
     def to_yaml(self) -> str:
-        """Return it as a file."""
+        """Return the document as YAML."""
         return write_document(self.to_config())
 
     def dry_run(
@@ -232,23 +232,24 @@ class Builder:
         input: str | None = None,
         directory: FilePath | str = ".",
     ) -> DryRun:
-        """Return what a run would do; raises BadDocument for what could not be run."""
+        """Return the report of a dry run; raises BadDocument."""
         return dry_run_report(make_plan(self.to_config(), workflow, vars, input, base=FilePath(directory)))
 
     def start_from(self, step: str) -> Self:
-        """Let runs begin with a step: what comes before it is taken from the run before, or left out."""
+        """Start runs at a step. Earlier steps are taken from the previous run, or skipped."""
         self._options["start_from"] = step
         return self
 
     def previous_run_id(self, run: str) -> Self:
-        """Let runs take over what has ended well in an earlier one."""
+        """Reuse the completed steps of an earlier run."""
         self._options["previous_run_id"] = run
         return self
 
     async def run(self, **options: Any) -> Task:
-        """Run it to its end, or to where it asks somebody, and return the task that the run is.
+        """Run the workflow and return its task.
 
-        `options` are those of `run_document`: workflow, vars, input, directory, start_from, previous_run_id, on_event.
+        The run ends, or stops when it needs input. `options` are those of `run_document`: workflow, vars, input,
+        directory, start_from, previous_run_id, on_event.
         """
         wanted = {**self._options, **_options(options)}
         if wanted.get("directory") is not None:
@@ -256,7 +257,7 @@ class Builder:
         return await run_document(self.to_config(), **wanted)
 
     def run_blocking(self, **options: Any) -> Task:
-        """Run it from a script without async."""
+        """Run the workflow from a script without async."""
         return asyncio.run(self.run(**options))
 
     def _workflow(self, name: str) -> Workflow:
@@ -291,17 +292,17 @@ class Builder:
 
 
 def workflow(name: str) -> Builder:
-    """Begin a workflow."""
+    """Return a new builder."""
     return Builder(name)
 
 
 def _made(kind: type[T], said: Any, what: str) -> T:
-    """Return what a file would say with these values; raises BadDocument."""
+    """Decode members as those of a file; raises BadDocument."""
     return DocumentDecoder().made(kind, node_of_values(_tree(said), TextPosition(f"<{what}>")), what)
 
 
 def _said(members: Members | None, more: Members) -> dict[str, Any]:
-    """Return members without those that are not said, under names that a file has."""
+    """Return members under the names of a file, without those that are None."""
     return {name: value for name, value in {**(members or {}), **_named(more)}.items() if value is not None}
 
 
@@ -310,13 +311,13 @@ def _named(more: Members) -> dict[str, Any]:
 
 
 def _options(given: Members) -> dict[str, Any]:
-    """Return what a run is given, in our spelling; a name that is none is refused where it is called."""
+    """Return options of a run in snake_case. An unknown name raises in `run_document`."""
     spelled = {camel_case(name): name for name in inspect.signature(run_document).parameters}
     return {spelled.get(name, name): value for name, value in given.items()}
 
 
 def _plain(members: Members | None, more: Members) -> dict[str, Any]:
-    """Return values whose names are the user's own."""
+    """Return values whose names the author chooses."""
     return {**(members or {}), **more}
 
 

@@ -18,7 +18,7 @@ from accord.workflows.records import StepEnded
 
 
 class OpenQuestion:
-    """Somebody's question: the message, and whether it asks for credentials."""
+    """A question of a step: the message, and the task state that it needs (input or authentication)."""
 
     def __init__(self, message: Message, state: TaskState = TaskState.INPUT_REQUIRED) -> None:
         self.message = message
@@ -26,7 +26,7 @@ class OpenQuestion:
 
 
 class OpenQuestions:
-    """The open questions of one run, by the step that asks, oldest first."""
+    """The open questions of one run, by step, oldest first."""
 
     def __init__(self, ctx: Context) -> None:
         """Ask the caller of `ctx`."""
@@ -39,11 +39,11 @@ class OpenQuestions:
         return bool(self._open) or self._shown is not None
 
     def open(self, step: str, question: OpenQuestion) -> None:
-        """Let a step ask."""
+        """Add the question of a step."""
         self._open[step] = question
 
     def close(self, step: str) -> None:
-        """Let a step ask no longer."""
+        """Remove the question of a step."""
         self._open.pop(step, None)
 
     @property
@@ -52,18 +52,18 @@ class OpenQuestions:
         return next(iter(self._open), None)
 
     def answer(self) -> Message | None:
-        """Return what the caller said to the question that is shown, if anything."""
+        """Return the caller's answer to the shown question, or None."""
         first = self.first
         if first is None:
             return None
         return answer_to(self._open[first].message, self._ctx.history)
 
     def forget(self) -> None:
-        """Know that whatever was shown is shown no longer: something else was said."""
+        """Record that the question is not shown anymore, because another status has replaced it."""
         self._shown = None
 
     def show(self) -> StatusEntry | None:
-        """Return what shows the first question, or none any more, if that is not shown already."""
+        """Return the status that shows the first question, or that ends the last; None if nothing changes."""
         first = self.first
         if first is None:
             was, self._shown = self._shown, None
@@ -76,23 +76,26 @@ class OpenQuestions:
 
 
 METADATA = "workflow"
-"""Metadata key of what a post is about."""
+"""Metadata key of the structured content of a post."""
 
 SHOWN = 500
-"""Characters of an output that a post shows."""
+"""Maximum number of output characters in a post."""
 
 FAILURES = frozenset({"failed", "retrying"})
-"""What the channel for failures hears of."""
+"""Statuses that are posted to the channel for failures."""
 
 LOGGED = 1024 * 1024
-"""Characters of an attempt's output that posts carry line by line: as much as its output keeps."""
+"""Maximum number of characters of an attempt's output that posts contain line by line.
+
+An output is stored up to the same size.
+"""
 
 CHUNKS = 10
-"""Pieces of a streamed answer between two posts."""
+"""Chunks of a streamed answer between two posts."""
 
 
 class Post(Struct, frozen=True):
-    """One post: a text, which may be empty, and what it is about."""
+    """One post: a text, which may be empty, and its metadata."""
 
     text: str
     about: dict[str, Any]
@@ -110,23 +113,24 @@ def end_post(step: Step, end: StepEnded, seconds: float | None = None) -> Post:
 
 
 def progress_post(step: str, chunks: int) -> Post:
-    """Return the post for a streamed answer on its way."""
+    """Return the post for the progress of a streamed answer."""
     return Post(f"**[{step}]** A2A streaming... ({chunks} chunks)", {"step": step, "chunks": chunks})
 
 
 def line_post(step: str, text: str) -> Post:
-    """Return the post for something that is said about a step."""
+    """Return a post with a text about a step."""
     return Post(f"**[{step}]** {text}", {"step": step})
 
 
 class Printed:
-    """Output of one attempt of a step that no post shows yet.
+    """Output of one attempt that no post contains yet.
 
-    Posts carry every line of the first `LOGGED` characters; after that, the last line between two posts.
+    Posts contain every line of the first `LOGGED` characters, and after that only the last line since the previous
+    post.
     """
 
     def __init__(self, step: str) -> None:
-        """Start with nothing printed by `step`."""
+        """Start with no output of `step`."""
         self._step = step
         self._room = LOGGED
         self._lines: list[str] = []
@@ -143,19 +147,19 @@ class Printed:
             self._lines.append(f"[the log has {LOGGED} characters of this attempt; from here on it skips lines]")
 
     def take(self) -> Post | None:
-        """Return the post for the lines added since the last one; None without any."""
+        """Return the post for the lines added since the last call; None if there are none."""
         lines = [*self._lines, self._last] if self._last else self._lines
         self._lines, self._last = [], ""
         return Post("", {"step": self._step, "output": "\n".join(lines)}) if lines else None
 
 
 def last_line(text: str) -> str:
-    """Return the last line of what was printed that says something."""
+    """Return the last non-blank line of an output."""
     return next((line[-SHOWN:] for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def channels_of(plan: Plan, step: Step | None, post: Post) -> list[str]:
-    """Return the channels that a post about a step is for: the document's, its agent's, and that for failures."""
+    """Return the channels for a post about a step: the document's, its agent's, and the one for failures."""
     agent = None if step is None else plan.agent(step.agent)
     found = [plan.channel, *(agent.channels if agent is not None else ())]
     if post.about.get("status") in FAILURES:

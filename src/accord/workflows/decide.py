@@ -1,21 +1,21 @@
-"""Decides the next steps of a run: which steps start, are skipped or retried, and how the run ends.
+"""Decide the next steps of a run: which steps start, are skipped or retried, and how the run ends.
 
-A function of the plan, the records and the time alone: it does nothing, waits for nothing and knows no value of a step
-but the answer to its `if`. The driver of a run stands above, does what is decided here and writes it down.
+This is a function of the plan, the records and the time alone. It has no effects, does not wait, and reads no value of
+a step except the result of its `if`. `runner` applies each decision and writes the records.
 
-- A step begins when all that it depends on has ended. One that failed for good is the end of everything after it: its
-  dependents are skipped, and theirs. With `onError: continue` they run, and what it said is there for them; with
-  `onError: skip` the step itself counts as skipped, its dependents are skipped as well, and the run does not fail.
-- A step whose own `if` is false is skipped alone: what comes after it runs, as after a step with nothing to say.
-- An `if` with `always()` or `failed(x)` is asked even when something before it failed or was skipped, and even when the
-  run has failed: that is how one cleans up.
-- After a failure nothing else begins, and what runs is to be cancelled; with the strategy `continue`, all that does not
-  depend on the failure is still done.
-- Items of a map are steps without dependencies, at most `concurrency` of them under way, retries included. A map fails
-  with an item that fails, and what that means is its own `onError`; it is not tried again, its items are. With
-  `onError: continue` the other items of it are done even so.
-- A barrier is passed when all, any or more than half of what it waits for has ended well, and skips what comes after it
-  when that has become impossible; its time runs from when the first of them began.
+- A step starts when all its dependencies have ended. If one has failed for good, its dependents are skipped, and
+  theirs. With `onError: continue` they run, and can read its output. With `onError: skip` the step itself counts as
+  skipped, its dependents are skipped as well, and the run does not fail.
+- A step whose own `if` is false is skipped alone. Its dependents run, as after a step without output.
+- An `if` with `always()` or `failed(x)` is evaluated even after a failed or skipped dependency, and even when the run
+  has failed. Cleanup steps use this.
+- After a failure nothing else starts, and running steps are canceled. With the strategy `continue`, everything that
+  does not depend on the failure still runs.
+- Items of a map are steps without dependencies. At most `concurrency` of them are active, retries included. A map fails
+  when an item fails, and its own `onError` decides what that means. The map is not retried, its items are. With
+  `onError: continue` the other items still run.
+- A barrier completes when all, any or more than half of its steps have ended well. It skips its dependents when that
+  has become impossible. Its timeout starts when the first of them starts.
 """
 
 from collections.abc import Callable
@@ -40,21 +40,21 @@ from accord.workflows.steps import Result
 from accord.workflows.values import Unresolved
 
 Holds = Callable[[PlanNode], bool]
-"""Answers the `if` of a step of which all that it comes after has ended; raises `Unresolved`."""
+"""Evaluates the `if` of a step whose dependencies have all ended; raises `Unresolved`."""
 
 RETRIES = 2
-"""How often `onError: retry` tries again when nothing says how often."""
+"""Default number of retries with `onError: retry`."""
 
 RETRY_DELAY = 1.0
 BACKOFF = 2.0
-"""Seconds before the second attempt, and how many times longer before each further one, unless the step says so."""
+"""Defaults: seconds before the second attempt, and the factor for each further attempt."""
 
 LONGEST_DELAY = 3600.0
-"""Seconds: longer than that nobody expects a run to stand still between two attempts."""
+"""Maximum delay between two attempts, in seconds."""
 
 
 class RunOutcome(Struct, frozen=True, kw_only=True):
-    """How a run ended, and the steps that it failed with."""
+    """How a run ended, and the steps that failed it."""
 
     status: Literal["completed", "failed"]
     failed: tuple[str, ...] = ()
@@ -62,11 +62,11 @@ class RunOutcome(Struct, frozen=True, kw_only=True):
 
 
 class RunDecision(Struct, frozen=True, kw_only=True):
-    """What happens next.
+    """The next actions of a run.
 
-    `begin` are steps and the number of their attempt; they are named again until their `Begun` is applied. `ends` are
-    those that end without being done, already applied to the state. `cancel` are running steps that nobody needs any
-    more: each ends as `cancelled` says. With an `outcome` there is nothing left to do.
+    `begin` contains steps and the number of their attempt. They are repeated until their `StepStarted` is applied.
+    `ends` are ends without execution, already applied to the state. `cancel` contains running steps whose result is not
+    needed anymore: each ends as `cancelled` returns. With an `outcome` the run is over.
     """
 
     begin: tuple[tuple[str, int], ...] = ()
@@ -77,7 +77,7 @@ class RunDecision(Struct, frozen=True, kw_only=True):
 
 
 def decide(state: RunState, now: int, holds: Holds, stop: str | None = None) -> RunDecision:
-    """Return what happens next; with `stop` nothing new begins for that reason, as after a failure."""
+    """Return the next actions. With `stop`, nothing new starts for that reason, as after a failure."""
     if stop is not None:
         state.stop(stop)
     state.ring(now)
@@ -100,9 +100,9 @@ def decide(state: RunState, now: int, holds: Holds, stop: str | None = None) -> 
 
 
 def ended(step: Step, attempt: int, result: Result, now: int, rule: OnError | None = None) -> StepEnded:
-    """Return how an attempt ended, and when the next begins if there is one.
+    """Return the end of an attempt, with the time of the next attempt if there is one.
 
-    A `rule` takes the place of the step's `onError` and of its retries: what a person rejected is not tried again.
+    A `rule` replaces the step's `onError` and its retries: a rejected approval is not retried.
     """
     if result.ok:
         status: Status = "completed"
@@ -125,7 +125,7 @@ def ended(step: Step, attempt: int, result: Result, now: int, rule: OnError | No
 
 
 def cancelled(state: RunState, name: str, now: int) -> StepEnded:
-    """Return how a running step ends that was cancelled because nobody needs it any more."""
+    """Return the end of a running step that was canceled because its result is not needed anymore."""
     node = state.nodes[name]
     doom = state.doom(node) or SkipCause(None, "it was cancelled")
     return _given_up(node, node.attempt, doom, now)
@@ -145,7 +145,7 @@ def _again_at(step: Step, attempt: int, now: int) -> int | None:
 
 
 def _failure(step: Step, rule: OnError | None = None) -> tuple[Status, str | None]:
-    """Return as what a step counts that failed for good, and because of whom what comes after it is skipped."""
+    """Return the status of a step that failed for good, and the cause for skipping its dependents, if any."""
     match rule or step.on_error:
         case "continue":
             return "failed", None
@@ -161,11 +161,11 @@ def _can_begin(node: PlanNode) -> bool:
     return node.standing == "pending" and node.open == 0 and not node.held and node.step is not None
 
 
-# --- ends without work ------------------------------------------------------------------------------------------------
+# --- ends without execution -------------------------------------------------------------------------------------------
 
 
 def _end_of(state: RunState, node: PlanNode, now: int, holds: Holds) -> StepEnded | None:
-    """Return how a node ends without being done, or by itself, if it does."""
+    """Return how a node ends without execution, or by itself; None if it does not."""
     if node.standing in FINAL:
         return None
     if node.step is None:
@@ -173,7 +173,7 @@ def _end_of(state: RunState, node: PlanNode, now: int, holds: Holds) -> StepEnde
     doom = state.doom(node)
     if node.standing == "running":
         return _end_of_running(state, node, node.step, doom, now)
-    if node.open:  # also those given up wait: who cleans up after them begins when nothing before them runs any more
+    if node.open:  # steps that are given up wait too, so that cleanup starts only when nothing before it runs
         return None
     if doom is not None:
         return _given_up(node, node.attempt + 1, doom, now)
@@ -183,7 +183,7 @@ def _end_of(state: RunState, node: PlanNode, now: int, holds: Holds) -> StepEnde
 
 
 def _unwanted(state: RunState, node: PlanNode, now: int, holds: Holds) -> StepEnded | None:
-    """Return how a step ends that could begin, but is not to."""
+    """Return how a step ends that could start but must not; None if it may start."""
     if not node.immune and node.passed < node.needed:
         return _skipped_after(state, node, now)
     step = node.step
@@ -199,7 +199,7 @@ def _unwanted(state: RunState, node: PlanNode, now: int, holds: Holds) -> StepEn
 
 
 def _skipped_after(state: RunState, node: PlanNode, now: int) -> StepEnded:
-    """Return how a node ends after one that nothing comes after."""
+    """Return the end of a node whose dependency skips its dependents."""
     before = (state.nodes[name].ended for name in node.after)
     cause = next(end.cause for end in before if end is not None and end.cause is not None)
     how = state.nodes[cause].standing
@@ -234,7 +234,7 @@ def _end(
     return StepEnded(step=node.name, attempt=attempt, at=now, status=status, reason=reason, error=error, cause=cause)
 
 
-# --- ends by themselves -----------------------------------------------------------------------------------------------
+# --- ends of running steps, maps and barriers -------------------------------------------------------------------------
 
 
 def _end_of_running(state: RunState, node: PlanNode, step: Step, doom: SkipCause | None, now: int) -> StepEnded | None:
@@ -251,7 +251,7 @@ def _end_of_running(state: RunState, node: PlanNode, step: Step, doom: SkipCause
 
 
 def _end_of_map(node: PlanNode, step: Step, items: list[PlanNode], now: int) -> StepEnded:
-    """Return how a map ends: with what its items said, in their order; of those that were skipped, nothing."""
+    """Return the end of a map, with the outputs of its items in order. The output of a skipped item is null."""
     ends = [item.ended for item in items if item.ended is not None]
     broken = [end for end in ends if end.fails]
     output = msgspec.json.encode([None if end.status == "skipped" else end.output for end in ends]).decode()

@@ -1,7 +1,7 @@
 """Decode YAML nodes into document structs, with a finding for each mistake.
 
 A file may use several names for a member: its own in camelCase, and agent-relay's. Decoding continues after a mistake,
-so that one pass reports all of them. What members mean together is checked by `validation`.
+so a single pass reports all of them. `validation` checks how members fit together.
 """
 
 import difflib
@@ -51,7 +51,7 @@ REFUSED: Refusals = MappingProxyType(
         (Step, "params"): "use `gh` or `curl` in a deterministic step, or an A2A agent",
     }
 )
-"""Keys of agent-relay that would have no effect here, and what has."""
+"""Keys of agent-relay that would have no effect here, and what to use instead."""
 
 REFUSED_VALUES: Mapping[tuple[type[Struct], str, str], str] = MappingProxyType(
     {
@@ -65,10 +65,10 @@ REFUSED_VALUES: Mapping[tuple[type[Struct], str, str], str] = MappingProxyType(
         (Step, "type", "done"): "remove the step: `output` of the workflow is what a run returns",
     }
 )
-"""Values of agent-relay and of its successor that are refused, and what to write."""
+"""Values of agent-relay and of its successor that are refused, and what to write instead."""
 
 IMPLIED: Mapping[tuple[type[Struct], str], Any] = MappingProxyType({(Preflight, "captureOutput"): True})
-"""Keys of agent-relay that may be written with the only value that there is here."""
+"""Keys of agent-relay that are accepted only with the one value that applies here."""
 
 SAME_VALUES: Mapping[tuple[type[Struct], str, str], str] = MappingProxyType(
     {
@@ -105,11 +105,11 @@ MEANT: Refusals = MappingProxyType(
         (AgentDef, "type"): "write `runtime: a2a`, or `cli`",
     }
 )
-"""Keys that other tools have for what is called otherwise here."""
+"""Keys of other tools, and what to write here."""
 
 
 class MemberName(NamedTuple):
-    """What a name stands for: a member, its type without the None it may be, and the unit of a plain number."""
+    """The meaning of a name: a member, its type without None, and the unit of a plain number."""
 
     field: inspect.Field
     kind: inspect.Type
@@ -117,12 +117,12 @@ class MemberName(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What files call it by themselves."""
+        """The name of the member in files."""
         return self.field.encode_name
 
 
 def without_none(kind: inspect.Type) -> inspect.Type:
-    """Return a type without the None that a value may be where it is left out."""
+    """Return a type without its None."""
     if isinstance(kind, inspect.UnionType):
         some = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
         return some[0] if len(some) == 1 else inspect.UnionType(tuple(some))
@@ -130,7 +130,7 @@ def without_none(kind: inspect.Type) -> inspect.Type:
 
 
 def written_as(kind: inspect.Type) -> str | None:
-    """Return how a file writes a type, if not as itself: `duration` or `scalar`."""
+    """Return the notation of a type in files, `duration` or `scalar`; None for its own."""
     return (kind.extra or {}).get("written") if isinstance(kind, inspect.Metadata) else None
 
 
@@ -162,12 +162,12 @@ def members_of(struct: type[Struct]) -> dict[str, MemberName]:
 
 
 def default_of(field: inspect.Field) -> Any:
-    """Return what a member is if a file does not say it."""
+    """Return the default of a member."""
     return field.default if field.default_factory is NODEFAULT else field.default_factory()
 
 
 def has_time_unit(name: str) -> bool:
-    """Whether a name says which unit its number has."""
+    """Whether a name contains the unit of its number."""
     return name.endswith(("Ms", "_ms", "Secs", "_secs"))
 
 
@@ -178,7 +178,7 @@ def camel_case(name: str) -> str:
 
 
 def unknown_key_fix(struct: type[Struct], key: str) -> tuple[str, str]:
-    """Return the code of a key that is not read, and what to do about it."""
+    """Return the code for an unknown key, and its fix."""
     if (instead := REFUSED.get((struct, camel_case(key)))) is not None:
         return "UNSUPPORTED", instead
     if (instead := MEANT.get((struct, key))) is not None:
@@ -194,7 +194,7 @@ def unknown_key_fix(struct: type[Struct], key: str) -> tuple[str, str]:
 
 
 def nearest_word(word: str, known: Mapping[str, Any] | tuple[str, ...]) -> str | None:
-    """Return the word that was probably meant."""
+    """Return the most similar known word, or None."""
     lower = {one.lower(): one for one in reversed(list(known))}
     close = difflib.get_close_matches(word.lower(), lower, 1)
     return lower[close[0]] if close else None
@@ -204,23 +204,23 @@ T = TypeVar("T")
 
 
 class _BadValue(Exception):
-    """A value that is wrong; the finding is written down."""
+    """A value that is not valid; its finding is recorded."""
 
 
 class DocumentDecoder:
-    """Goes over values together with the types that they should have, and writes down what does not fit.
+    """Decodes values by type, and records a finding for each mistake.
 
-    What it returns has the structs' own names and times in seconds. In a step of one's own (`partial`) nothing is
-    required, and any value may be a template.
+    The result has the names of the structs, and durations in seconds. In a custom step (`partial`) nothing is required,
+    and any value may be a template.
     """
 
     def __init__(self, *, partial: bool = False) -> None:
-        """Begin without findings."""
+        """Start without findings."""
         self.findings: list[DocumentFinding] = []
         self._partial = partial
 
     def made(self, kind: type[T], node: YamlNode, where: str) -> T:
-        """Return a value of this type; raises BadDocument with everything that was found."""
+        """Return a value of this type; raises BadDocument with all findings."""
         try:
             tree = self._value(inspect.type_info(kind), node, where)
         except _BadValue:
@@ -243,7 +243,7 @@ class DocumentDecoder:
     # --- groups
 
     def struct(self, kind: inspect.StructType, node: YamlNode, where: str) -> Any:
-        """Return the members of a struct, whatever the file calls them."""
+        """Return the members of a struct by any of their names."""
         if (short := _SHORT.get(kind.cls)) is not None and (tree := short(self, node, where)) is not None:
             return tree
         self._must_be(dict, node, where, "keys with values", "write `key: value`")
@@ -279,7 +279,7 @@ class DocumentDecoder:
         return list(items.values())
 
     def table(self, kind: inspect.DictType, node: YamlNode, where: str) -> Any:
-        """Return the values below names of one's own."""
+        """Return a mapping whose names the author chooses."""
         self._must_be(dict, node, where, "names with values", "write `name: value` for each")
         values: dict[str | int, Any] = {}
         for name, part in node.parts.items():
@@ -287,14 +287,14 @@ class DocumentDecoder:
         return values
 
     def union(self, kind: inspect.UnionType, node: YamlNode, where: str) -> Any:
-        """Return a value of the one type that its form belongs to: a list, or something else, or nothing."""
+        """Return a value of the type that fits its form: a list or another value."""
         some = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
         is_list = isinstance(node.tree, list)
         fits = [one for one in some if isinstance(one, inspect.VarTupleType) == is_list]
         return self._value((fits or some)[0], node, where)
 
     def _try(self, into: dict[Any, Any], name: str | int, read: Callable[..., Any], *given: Any) -> None:
-        """Read a part; if it is wrong, that is written down, and the next one is read."""
+        """Decode a part; if it is not valid, leave it out, because its finding is recorded."""
         try:
             into[name] = read(*given)
         except _BadValue:
@@ -305,7 +305,10 @@ class DocumentDecoder:
             raise self._bad("BAD_TYPE", f"`{where}` is {_a(node)}, not {what}", fix, node.place)
 
     def _unknown(self, struct: type[Struct], key: str, node: YamlNode) -> dict[str, Any]:
-        """Return the parameter that a key is: agent-relay gives a step of one's own its parameters beside `use`."""
+        """Return the parameter for an unknown key.
+
+        In agent-relay, the parameters of a custom step are next to `use`.
+        """
         stated = node.tree.get("with")
         if struct is Step and "use" in node.parts:
             if isinstance(stated, dict) and key in stated:
@@ -356,7 +359,7 @@ class DocumentDecoder:
         return time
 
     def marked(self, kind: inspect.Metadata, node: YamlNode, where: str) -> Any:
-        """Return a value that files write in a way of their own."""
+        """Return a value with a notation of its own."""
         written = written_as(kind)
         if written == "scalar" and node.raw is not None:
             return node.raw
@@ -365,7 +368,7 @@ class DocumentDecoder:
         return self._value(kind.type, node, where)
 
     def text(self, kind: inspect.StrType, node: YamlNode, where: str) -> Any:
-        """Return a text."""
+        """Return a string."""
         fix = f'write "{node.raw}"' if node.raw is not None else "write a text; put {{...}} into quotes"
         self._must_be(str, node, where, "a text", fix)
         return node.tree
@@ -393,7 +396,7 @@ class DocumentDecoder:
             raise self._bad("BAD_VALUE", f"`{where}` must be {bounds}", f"{node.raw} is outside of that", node.place)
 
     def choice(self, kind: inspect.LiteralType, node: YamlNode, where: str) -> Any:
-        """Return one of a few words."""
+        """Return one of a fixed set of words."""
         return self._one_of(tuple(map(str, kind.values)), node, where)
 
     def _one_of(self, known: tuple[str, ...], node: YamlNode, where: str) -> Any:
@@ -404,33 +407,33 @@ class DocumentDecoder:
         return node.tree
 
     def anything(self, kind: inspect.AnyType, node: YamlNode, where: str) -> Any:
-        """Return a value of the file's own."""
+        """Return any value unchanged."""
         return node.tree
 
-    # --- what may be written shorter
+    # --- short forms
 
     def pattern(self, node: YamlNode, where: str) -> Any:
-        """Return a swarm that is only the name of its pattern."""
+        """Return a swarm that is written as the name of its pattern."""
         return {"pattern": node.tree} if isinstance(node.tree, str) else None
 
     def permitted(self, node: YamlNode, where: str) -> Any:
-        """Return permissions that are one word: an access, or else the name of a profile."""
+        """Return permissions that are written as one word: an access, or the name of a profile."""
         if not isinstance(node.tree, str):
             return None
         return {"access" if node.tree in ACCESS else "profile": node.tree}
 
     def permitted_all(self, node: YamlNode, where: str) -> Any:
-        """Return the permissions of a file that are one word."""
+        """Return the permissions of a file that are written as one word."""
         return None if (short := self.permitted(node, where)) is None else {"default": short}
 
     def switch(self, node: YamlNode, where: str) -> Any:
-        """Return what is only switched on or off."""
+        """Return a struct that is written as true or false."""
         return {"enabled": node.tree} if isinstance(node.tree, bool) else None
 
     def custom(self, node: YamlNode, where: str) -> Any:
-        """Return a step of one's own: its members below `step`, or beside its parameters as agent-relay has them.
+        """Return a custom step. Its members are below `step`, or next to its parameters as in agent-relay.
 
-        They stay as they are written until its parameters are filled in.
+        They stay as written until the parameters are filled in.
         """
         self._must_be(dict, node, where, "keys with values", "write `type`, `command` and `params`")
         inner = node.parts.get("step")
@@ -472,7 +475,7 @@ _BY_KIND: Mapping[type[inspect.Type], Callable[[DocumentDecoder, Any, YamlNode, 
 
 
 def _a(node: YamlNode) -> str:
-    """Return what a value is, for people."""
+    """Return a value as an error message shows it."""
     match node.tree:
         case dict():
             return "a mapping"

@@ -1,7 +1,7 @@
 """Workflow documents as plain data: agents, workflows, steps and triggers.
 
-The structs are the file's form: their names and defaults are those of the file, in camelCase. `source` reads a document
-from YAML, `planner` makes a plan of it.
+The structs have the form of the file: names and defaults are those of the file, in camelCase. `source` reads a document
+from YAML, and `planner` makes a plan of it.
 """
 
 import re
@@ -16,21 +16,21 @@ UNITS = {"d": Decimal(86_400), "h": Decimal(3_600), "m": Decimal(60), "s": Decim
 
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])")
 DURATION_PATTERN = r"^\s*(\d+(\.\d+)?(ms|[dhms])\s*)+$"
-"""What may be written, as a regular expression for everybody."""
+"""A valid duration, as a regular expression that any engine reads."""
 
 MAX_SECONDS = 10 * 366 * 86_400
-"""Ten years: a longer time is a mistake, and would not fit everywhere."""
+"""Ten years. A longer time is a mistake and would overflow in some places."""
 
 
 def parse_duration(text: str) -> float:
-    """Return a time in seconds; raises ValueError for what is none."""
+    """Return a duration in seconds; raises ValueError if it is not valid."""
     if re.fullmatch(DURATION_PATTERN[1:-1], text, re.ASCII) is None:
         raise ValueError(text)
     return float(sum((Decimal(number) * UNITS[unit] for number, unit in _PART.findall(text)), Decimal(0)))
 
 
 def format_duration(time: float) -> str:
-    """Return a time as files have it; `parse_duration` of it is the same time."""
+    """Return a duration in the form of a file; the inverse of `parse_duration`."""
     left = Decimal(repr(time))
     if left % UNITS["ms"]:
         return f"{left:f}s"
@@ -44,7 +44,7 @@ def format_duration(time: float) -> str:
 STEP_TYPES = ("agent", "deterministic", "worktree", "a2a", "approval", "wait", "workflow", "map")
 
 StepType = Annotated[str, Meta(extra={"written": "step type"})]
-"""One of these, or a type that another package has added (`steps`)."""
+"""One of `STEP_TYPES`, or a type that another package adds (`steps`)."""
 
 Access = Literal["readonly", "readwrite", "restricted", "full"]
 ACCESS = get_args(Access)
@@ -55,30 +55,30 @@ Cli = Literal[
 ]
 
 Seconds = Annotated[float, Meta(ge=0, le=MAX_SECONDS, extra={"written": "duration"})]
-"""At most ten years. Files write `10m`, or `timeoutMs` for `timeout`."""
+"""A duration of at most ten years. Files write `10m`, or `timeoutMs` for `timeout`."""
 
 Text = Annotated[str, Meta(extra={"written": "scalar"})]
-"""What is a text though people write it without quotes, as a number or true: it is what they wrote."""
+"""A scalar that is always a string, also if it is written as a number or boolean without quotes."""
 
 Argv = Annotated[tuple[Text, ...], Meta(min_length=1)]
-"""A program and its arguments, which no shell reads."""
+"""A program and its arguments, run without a shell."""
 
 Count = Annotated[int, Meta(ge=1)]
 Tally = Annotated[int, Meta(ge=0)]
 
 A2A_SECONDS = 60.0
-"""How long an A2A agent may take, unless it or the step says otherwise."""
+"""Default timeout of an A2A agent, in seconds."""
 
 
 class DocumentPart(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
-    """Base of everything that a file says: durations are seconds, whatever the file wrote them as."""
+    """Base of all structs of a file. Durations are in seconds, in any notation of the file."""
 
 
 # --- agents -----------------------------------------------------------------------------------------------------------
 
 
 class Constraints(DocumentPart, frozen=True, kw_only=True):
-    """What an agent may use, and how patient we are with it."""
+    """The model, limits, timeout and retries of an agent."""
 
     model: str | None = None
     max_tokens: Count | None = None
@@ -89,7 +89,7 @@ class Constraints(DocumentPart, frozen=True, kw_only=True):
 
 
 class Files(DocumentPart, frozen=True, kw_only=True):
-    """Patterns of files, relative to where an agent works."""
+    """Patterns of files, relative to the directory of an agent."""
 
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class Files(DocumentPart, frozen=True, kw_only=True):
 
 
 class Permissions(DocumentPart, frozen=True, kw_only=True):
-    """What an agent may change; it is looked after every step whether it kept to that."""
+    """Permissions of an agent to change files, checked after every step."""
 
     profile: str | None = None
     access: Access | None = None
@@ -108,14 +108,14 @@ class Permissions(DocumentPart, frozen=True, kw_only=True):
 
 
 class FilePermissions(DocumentPart, frozen=True, kw_only=True):
-    """Permissions as agent-relay writes them for a whole file."""
+    """Permissions of a whole file, as agent-relay writes them."""
 
     profiles: dict[str, Permissions] = field(default_factory=dict)
     default: Permissions | None = None
 
 
 class AgentDef(DocumentPart, frozen=True, kw_only=True):
-    """Who works: a command line agent (`cli`, or any `command`), or with `runtime: a2a` an agent at a URL."""
+    """An agent: a command line agent (`cli`, or any `command`), or with `runtime: a2a` an agent at a URL."""
 
     name: str
     runtime: Literal["cli", "a2a"] = "cli"
@@ -146,7 +146,7 @@ class AgentDef(DocumentPart, frozen=True, kw_only=True):
 
     @property
     def is_a2a(self) -> bool:
-        """Whether it is reached over A2A."""
+        """Whether the agent is called over A2A."""
         return self.runtime == "a2a"
 
 
@@ -154,7 +154,7 @@ class AgentDef(DocumentPart, frozen=True, kw_only=True):
 
 
 class Verification(DocumentPart, frozen=True, kw_only=True):
-    """What must be so after a step for it to count as done."""
+    """A check that a step must pass to count as completed."""
 
     type: Literal["output_contains", "exit_code", "file_exists", "custom", "regex", "pr_url"]
     value: Text = ""
@@ -168,7 +168,7 @@ class Verification(DocumentPart, frozen=True, kw_only=True):
 
 
 class Step(DocumentPart, frozen=True, kw_only=True):
-    """One thing to do. Which members count is a matter of its type; `checks` says so where others are used."""
+    """A step of a workflow. Its type decides which members have an effect; validation reports the others."""
 
     name: str
     type: StepType | None = None
@@ -234,32 +234,32 @@ class Step(DocumentPart, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> str:
-        """Its type; who only names an agent and a task has one of the type `agent`."""
+        """The type of the step [default: `agent`]."""
         return self.type or "agent"
 
     @property
     def command_line(self) -> str | None:
-        """What it runs, as a person would type it."""
+        """The command as a person would type it."""
         return self.command if self.argv is None else shlex.join(self.argv)
 
     @property
     def is_added(self) -> bool:
-        """Whether its type is that of another package."""
+        """Whether another package adds its type."""
         return self.kind not in STEP_TYPES
 
     @property
     def innermost(self) -> "Step":
-        """What is done in the end: the step itself, or what a map does for each of its items."""
+        """The step itself; for a map, the step that runs for each item."""
         return self if self.step is None else self.step.innermost
 
     @property
     def is_agent_step(self) -> bool:
-        """Whether a command line agent does it."""
+        """Whether a command line agent executes it."""
         return self.kind == "agent"
 
     @property
     def is_ruled_approval(self) -> bool:
-        """Whether only some callers may decide it, and so no message of the run's owner does."""
+        """Whether only some callers may decide it. The owner then cannot decide it with a message."""
         return self.kind == "approval" and (bool(self.approvers) or self.not_by_starter)
 
     @property
@@ -269,17 +269,17 @@ class Step(DocumentPart, frozen=True, kw_only=True):
 
     @property
     def is_worktree_step(self) -> bool:
-        """Whether it makes a worktree."""
+        """Whether it creates a worktree."""
         return self.kind == "worktree"
 
     @property
     def is_a2a_step(self) -> bool:
-        """Whether an A2A agent does it."""
+        """Whether an A2A agent executes it."""
         return self.kind == "a2a"
 
 
 class Preflight(DocumentPart, frozen=True, kw_only=True):
-    """What must be so before anything is done."""
+    """A check before the first step."""
 
     command: str
     fail_if: str | None = None
@@ -288,7 +288,7 @@ class Preflight(DocumentPart, frozen=True, kw_only=True):
 
 
 class Workflow(DocumentPart, frozen=True, kw_only=True):
-    """Steps that belong together."""
+    """A workflow: named steps with an order."""
 
     name: str
     steps: Annotated[tuple[Step, ...], Meta(min_length=1)]
@@ -298,11 +298,11 @@ class Workflow(DocumentPart, frozen=True, kw_only=True):
     output: str | None = None
 
 
-# --- how they are run together ----------------------------------------------------------------------------------------
+# --- coordination -----------------------------------------------------------------------------------------------------
 
 
 class IdleNudge(DocumentPart, frozen=True, kw_only=True):
-    """What becomes of an agent that says nothing."""
+    """Reminders for an agent that is silent, and its end."""
 
     nudge_after: Seconds = 120.0
     escalate_after: Seconds = 120.0
@@ -310,7 +310,7 @@ class IdleNudge(DocumentPart, frozen=True, kw_only=True):
 
 
 class Swarm(DocumentPart, frozen=True, kw_only=True):
-    """How the agents of a document work together; `pattern` is a row of `patterns`, where one is chosen if none is."""
+    """How the agents of a document work together. Without a `pattern`, their roles choose one."""
 
     pattern: str | None = None
     max_concurrency: Count | None = None
@@ -323,7 +323,7 @@ class Swarm(DocumentPart, frozen=True, kw_only=True):
 
 
 class Barrier(DocumentPart, frozen=True, kw_only=True):
-    """Nothing that comes after a barrier begins before those it waits for have ended."""
+    """A point that steps wait for. It completes when the steps of `waitFor` have ended as `mode` demands."""
 
     name: str
     wait_for: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -332,7 +332,7 @@ class Barrier(DocumentPart, frozen=True, kw_only=True):
 
 
 class Coordination(DocumentPart, frozen=True, kw_only=True):
-    """How agents agree."""
+    """How agents agree: barriers and votes."""
 
     barriers: tuple[Barrier, ...] = ()
     voting_threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
@@ -340,7 +340,7 @@ class Coordination(DocumentPart, frozen=True, kw_only=True):
 
 
 class SharedState(DocumentPart, frozen=True, kw_only=True):
-    """What the runs of a document have in common: values that steps `set`, and read as `{{state.NAME}}`."""
+    """State that the runs of a document share. Steps `set` values and read them as `{{state.NAME}}`."""
 
     backend: Literal["memory", "database"] = "database"
     ttl: Seconds | None = None
@@ -348,7 +348,7 @@ class SharedState(DocumentPart, frozen=True, kw_only=True):
 
 
 class ErrorHandling(DocumentPart, frozen=True, kw_only=True):
-    """What becomes of a run when a step fails."""
+    """What happens to a run when a step fails."""
 
     strategy: Literal["fail-fast", "continue", "retry"] = "fail-fast"
     max_retries: Tally | None = None
@@ -360,7 +360,7 @@ class ErrorHandling(DocumentPart, frozen=True, kw_only=True):
 
 
 class Trajectories(DocumentPart, frozen=True, kw_only=True):
-    """Which decisions of a run are written down in an artifact of it."""
+    """Which decisions of a run are recorded in its `trajectory` artifact."""
 
     enabled: bool = True
     reflect_on_barriers: bool = False
@@ -369,7 +369,7 @@ class Trajectories(DocumentPart, frozen=True, kw_only=True):
 
 
 class Path(DocumentPart, frozen=True, kw_only=True):
-    """A named place that agents and steps may work in."""
+    """A named directory that agents and steps may work in."""
 
     name: str
     path: str
@@ -378,7 +378,7 @@ class Path(DocumentPart, frozen=True, kw_only=True):
 
 
 class Input(DocumentPart, frozen=True, kw_only=True):
-    """A value that whoever runs the document gives."""
+    """A value that the caller gives to a run."""
 
     type: Literal["string", "number", "integer", "boolean", "array", "object"] = "string"
     description: str | None = None
@@ -388,7 +388,7 @@ class Input(DocumentPart, frozen=True, kw_only=True):
 
 
 class Param(DocumentPart, frozen=True, kw_only=True):
-    """What a step of one's own is given with `with`."""
+    """A parameter of a custom step, given in `with`."""
 
     name: str
     required: bool = False
@@ -397,14 +397,14 @@ class Param(DocumentPart, frozen=True, kw_only=True):
 
 
 class CustomStep(DocumentPart, frozen=True, kw_only=True):
-    """A step of one's own, which others `use`: any members of a step, in which `{{NAME}}` are its parameters."""
+    """A custom step for `use`: any members of a step, in which `{{NAME}}` are its parameters."""
 
     params: tuple[Param, ...] = ()
     step: dict[str, Any] = field(default_factory=dict)
 
 
 class Schedule(DocumentPart, frozen=True, kw_only=True):
-    """When a run begins by itself: five fields of cron, in a time zone."""
+    """A schedule that starts runs: five cron fields, in a time zone."""
 
     cron: str
     timezone: str = "UTC"
@@ -413,7 +413,7 @@ class Schedule(DocumentPart, frozen=True, kw_only=True):
 
 
 class Hook(DocumentPart, frozen=True, kw_only=True):
-    """A run begins with every POST to `/hooks/NAME/PATH`; `secret` names the credential that signs them."""
+    """A webhook endpoint: each POST to `/hooks/NAME/PATH` starts a run. `secret` names the credential that signs it."""
 
     path: str
     secret: str | None = None
@@ -422,7 +422,7 @@ class Hook(DocumentPart, frozen=True, kw_only=True):
 
 
 class Triggers(DocumentPart, frozen=True, kw_only=True):
-    """What begins a run of a served document, besides a message."""
+    """Triggers that start runs of a served document, besides messages."""
 
     schedule: tuple[Schedule, ...] = ()
     webhook: tuple[Hook, ...] = ()
@@ -452,19 +452,19 @@ class Document(DocumentPart, frozen=True, kw_only=True):
 
     @property
     def profiles(self) -> dict[str, Permissions]:
-        """Every permission profile by its name."""
+        """All permission profiles by name."""
         return {**self.permission_profiles, **self.permissions.profiles}
 
     @property
     def permitted(self) -> tuple[AgentDef, ...]:
-        """Its agents; one without permissions has the default of the file."""
+        """The agents of the document. An agent without permissions gets the default of the file."""
         default = self.permissions.default
         return tuple(one if one.permissions else replace(one, permissions=default) for one in self.agents)
 
     def agent(self, name: str) -> AgentDef | None:
-        """Return one of its agents."""
+        """Return one of its agents, or None."""
         return next((agent for agent in self.agents if agent.name == name), None)
 
     def workflow(self, name: str | None = None) -> Workflow | None:
-        """Return one of its workflows; the first if none is named."""
+        """Return the workflow with this name; without a name, the first."""
         return next((one for one in self.workflows if name in (None, one.name)), None)

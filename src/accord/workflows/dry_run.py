@@ -13,11 +13,11 @@ from accord.workflows.plan import Plan
 from accord.workflows.state import PARKED
 
 MANY = 5
-"""From how many steps on the outputs that one waits for may be too much for one task."""
+"""Number of dependencies from which their outputs may be too much for one task."""
 
 
 class DryRunStep(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One step: what it is, whom it waits for, and what it does: as it is described, or else the first line of it."""
+    """One step of the report. `does` is its description, or the first line of its task or command."""
 
     name: str
     type: str
@@ -28,7 +28,10 @@ class DryRunStep(Struct, frozen=True, kw_only=True, rename="camel", omit_default
 
 
 class DryRun(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The report: `peak` is how many steps are under way at once at most, `agents` how many steps each has."""
+    """The report of a dry run.
+
+    `peak` is the maximum number of concurrent steps, `agents` the number of steps of each agent.
+    """
 
     name: str
     workflow: str
@@ -42,7 +45,7 @@ class DryRun(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def dry_run_report(plan: Plan) -> DryRun:
-    """Return what a run of a plan would do."""
+    """Return the report of a plan."""
     waves = _waves(plan)
     widest = max(map(len, waves), default=0)
     return DryRun(
@@ -59,7 +62,7 @@ def dry_run_report(plan: Plan) -> DryRun:
 
 
 def _waves(plan: Plan) -> list[list[Step]]:
-    """Return the steps by how many others, one after the other, come before them; barriers count as nothing."""
+    """Return the steps by the length of the longest chain of dependencies. Barriers do not count."""
     by_name = {step.name: step for step in plan.steps}
     barriers = {barrier.name: barrier.wait_for for barrier in plan.barriers}
     before = {**{name: step.depends_on or () for name, step in by_name.items()}, **barriers}
@@ -73,7 +76,7 @@ def _waves(plan: Plan) -> list[list[Step]]:
 
 
 def _in_order(before: dict[str, tuple[str, ...]]) -> list[str]:
-    """Return names so that each comes after those that it waits for."""
+    """Return names in topological order."""
     open_ = {name: len(set(others)) for name, others in before.items()}
     after: dict[str, list[str]] = {}
     for name, others in before.items():
@@ -105,7 +108,7 @@ def _maps(step: Step) -> str:
 
 
 def _does(step: Step) -> str:
-    """Return what a step does, in a line; a question, a time and a list are said besides what the step is for."""
+    """Return a one-line description of a step. It always includes a question, a time or a list."""
     described = _first_line(step.description)
     if step.step is not None:
         over = step.over if isinstance(step.over, str) else msgspec.json.encode(step.over).decode()

@@ -1,7 +1,7 @@
 """The expression language of `if:` and of `{{...}}` templates.
 
-Text is parsed into a tree, and the tree says what it mentions; `values` evaluates it. There are no loops, no
-assignments and no calls of anything outside `functions`.
+A text is parsed into a tree that lists the values it mentions, and `values` evaluates it. There are no loops, no
+assignments and no calls except those of `functions`.
 
     expression  = term {("and" | "or") term}          "and" binds closer, "not" closer still
     term        = operand [("==" | "!=" | "<" | "<=" | ">" | ">=" | "contains" | "matches") operand]
@@ -24,7 +24,7 @@ from accord.workflows.functions import FILTERS, FUNCTIONS, FunctionSignature, ne
 
 MAX_LENGTH = 8_192
 MAX_DEPTH = 40
-"""An expression is a line that a person reads; the bounds keep a hostile one from costing more than that."""
+"""Limits of an expression. They are far above the needs of a person, and bound the cost of a hostile expression."""
 
 COMPARISONS = ("==", "!=", "<=", ">=", "<", ">", "contains", "matches")
 
@@ -45,30 +45,30 @@ _WORDS = {"and", "or", "not", "contains", "matches"}
 
 
 class BadExpression(ValueError):
-    """A template or a condition that is not one: what is wrong with it, and where."""
+    """A template or a condition is not valid. The message contains the text and the reason."""
 
 
 class Constant(Struct, frozen=True):
-    """A value that is written down."""
+    """A literal value."""
 
     value: Any
 
 
 class Name(Struct, frozen=True):
-    """Something that has a value: `steps.plan.output`."""
+    """A path to a value: `steps.plan.output`."""
 
     path: tuple[str, ...]
 
 
 class FunctionCall(Struct, frozen=True):
-    """A function and what it is given; functions about steps are given names, not values."""
+    """A function call. Functions about steps take names, not values."""
 
     function: str
     given: tuple["Expression", ...]
 
 
 class Filtered(Struct, frozen=True):
-    """What a filter makes of something."""
+    """A value with a filter."""
 
     inner: "Expression"
     filter: str
@@ -76,13 +76,13 @@ class Filtered(Struct, frozen=True):
 
 
 class Not(Struct, frozen=True):
-    """The opposite."""
+    """The negation of a condition."""
 
     inner: "Expression"
 
 
 class Both(Struct, frozen=True):
-    """Two things and what is between them: a comparison, `and` or `or`."""
+    """Two operands and an operator: a comparison, `and` or `or`."""
 
     sign: str
     left: "Expression"
@@ -93,7 +93,7 @@ Expression = Constant | Name | FunctionCall | Filtered | Not | Both
 
 
 class PathMention(NamedTuple):
-    """A path that an expression reads; `is_optional` if a default stands in where it has no value."""
+    """A path that an expression reads; `is_optional` if a default replaces a missing value."""
 
     path: tuple[str, ...]
     is_optional: bool = False
@@ -101,14 +101,14 @@ class PathMention(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def parse_expression(text: str) -> Expression:
-    """Read an expression; raises BadExpression."""
+    """Parse an expression; raises BadExpression."""
     if len(text) > MAX_LENGTH:
         raise BadExpression(f"an expression of {len(text)} characters is too long: {MAX_LENGTH} at most")
     return _ExpressionReader(text).whole()
 
 
 def mentions(node: Expression, is_optional: bool = False) -> Iterator[PathMention]:
-    """Yield every path that an expression reads; a function about steps reads their status."""
+    """Yield every path that an expression reads. A function about steps reads their status."""
     match node:
         case Name(path):
             yield PathMention(path, is_optional)
@@ -130,12 +130,12 @@ def mentions(node: Expression, is_optional: bool = False) -> Iterator[PathMentio
 
 
 def heeds_failure(condition: str) -> bool:
-    """Whether a condition is about failures, so that it is asked although a step before it has failed."""
+    """Whether a condition is about failures, so that it is evaluated even after a failed dependency."""
     return _heeds(parse_expression(condition))
 
 
 def arguments(function: str, given: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], tuple[str, ...]]:
-    """Return which values and which steps a function is given: `build`, "build" and `steps.build` are the same step."""
+    """Return the value arguments and the steps of a function: `build`, "build" and `steps.build` are the same step."""
     plain = FUNCTIONS[function].plain
     if plain is None:
         return given, ()
@@ -150,7 +150,7 @@ def _step_named(function: str, node: Expression) -> str:
 
 
 def rendered(node: Expression) -> str:
-    """Return an expression as text; reading that again gives the same."""
+    """Return an expression as text; the inverse of `parse_expression`."""
     match node:
         case Constant(value):
             return _constant(value)
@@ -168,7 +168,7 @@ def rendered(node: Expression) -> str:
 
 
 def renamed(node: Expression, names: Mapping[str, str | None]) -> Expression:
-    """Return an expression in which steps have other names; what a step without one says is an empty text."""
+    """Return an expression with other names of steps. The output of a step without a new name is an empty string."""
     match node:
         case Name(("steps", name, *rest)) if name in names:
             other = names[name]
@@ -199,12 +199,12 @@ def _constant(value: Any) -> str:
 
 
 def path_of(text: str) -> tuple[str, ...]:
-    """Return the names along a path that is written as one."""
+    """Return the names in a path."""
     return tuple("".join(groups) for groups in _SEGMENT.findall(text))
 
 
 def _heeds(node: Expression, is_denied: bool = False) -> bool:
-    """Whether something is about failures; that a step did not succeed is as well, that it did is not."""
+    """Whether an expression is about failures. The negation of `succeeded` is, `succeeded` itself is not."""
     match node:
         case Name(path):
             return path[0] == "steps" and path[-1] == "status"
@@ -220,7 +220,7 @@ def _heeds(node: Expression, is_denied: bool = False) -> bool:
 
 
 class _ExpressionReader:
-    """Reads one expression from left to right."""
+    """Parses one expression from left to right."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -229,7 +229,7 @@ class _ExpressionReader:
         self._depth = 0
 
     def whole(self) -> Expression:
-        """Read all of it."""
+        """Parse the whole text."""
         node = self._either()
         if self._at < len(self._tokens):
             self._refuse(f"{self._next!r} is not expected there")
@@ -247,7 +247,7 @@ class _ExpressionReader:
 
     @property
     def _next(self) -> str | None:
-        """The next sign or word; None for the end, and for what may be a value."""
+        """The next sign or keyword; None at the end, or before a possible value."""
         if self._at == len(self._tokens):
             return None
         kind, token = self._tokens[self._at]
@@ -359,22 +359,22 @@ class _ExpressionReader:
 
 
 ROOTS = ("input", "inputs", "vars", "steps", "item", "index", "state", "env", "run")
-"""What paths begin with; another first name is that of a variable, or of a map's item."""
+"""The first names of paths. Any other first name is a variable or the item of a map."""
 
 _TEMPLATE = re.compile(r"""\{\{((?:"[^"]*"|'[^']*'|\}(?!\})|[^}"'])*)\}\}""")
 
 
 class Placeholder(NamedTuple):
-    """One `{{...}}`: as it is written, and what it says."""
+    """One `{{...}}`: its source and its expression."""
 
     source: str
     node: Expression
 
 
 class Reference(NamedTuple):
-    """Something that a text needs a value for.
+    """A value that a text needs.
 
-    `start` is where its template begins. `is_optional` if a default stands in where there is no value.
+    `start` is the position of its template. `is_optional` if a default replaces a missing value.
     """
 
     path: tuple[str, ...]
@@ -384,13 +384,13 @@ class Reference(NamedTuple):
 
     @property
     def step(self) -> str | None:
-        """The step that it is about, if it is about one."""
+        """The step that it reads, if it reads one."""
         return self.path[1] if self.path[0] == "steps" and len(self.path) > 1 else None
 
 
 @lru_cache(maxsize=4096)
 def split_template(text: str) -> tuple[str | Placeholder, ...]:
-    """Return the pieces of a text, in their order; raises BadExpression."""
+    """Return the pieces of a text in order; raises BadExpression."""
     pieces: list[str | Placeholder] = []
     end = 0
     while (begin := text.find("{{", end)) >= 0:
@@ -406,7 +406,7 @@ def split_template(text: str) -> tuple[str | Placeholder, ...]:
 
 
 def references(text: str) -> tuple[Reference, ...]:
-    """Return everything that the templates of a text need a value for; raises BadExpression."""
+    """Return the values that the templates of a text need; raises BadExpression."""
     found, start = [], 0
     for piece in split_template(text):
         if isinstance(piece, Placeholder):
@@ -418,14 +418,14 @@ def references(text: str) -> tuple[Reference, ...]:
 
 
 def condition_references(condition: str) -> tuple[Reference, ...]:
-    """Return everything that the condition of an `if` needs a value for; raises BadExpression."""
+    """Return the values that the condition of an `if` needs; raises BadExpression."""
     return tuple(
         Reference(path, condition, 0, is_optional) for path, is_optional in mentions(parse_expression(condition))
     )
 
 
 def renamed_in(text: str, names: Mapping[str, str | None]) -> str:
-    """Return a text whose templates speak of steps by other names; of a step without one they say nothing."""
+    """Return a text whose templates use other names of steps. A step without a new name has an empty output."""
     return "".join(
         piece if isinstance(piece, str) else f"{{{{{rendered(renamed(piece.node, names))}}}}}"
         for piece in split_template(text)
@@ -433,7 +433,7 @@ def renamed_in(text: str, names: Mapping[str, str | None]) -> str:
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """Yield every text in a value that is made of lists, tables and structs, in their order."""
+    """Yield every string in a value of lists, mappings and structs, in order."""
     left = [value]
     while left:
         one = left.pop()

@@ -13,7 +13,7 @@ Severity = Literal["error", "warning", "info"]
 
 
 class FindingCode(NamedTuple):
-    """What a code says of a document, and how bad that is."""
+    """The severity and the meaning of a code."""
 
     severity: Severity
     meaning: str
@@ -107,7 +107,7 @@ CODES: Mapping[str, FindingCode] = MappingProxyType(
             "warning", "A template stands where none is read, and is left as it is written."
         ),
         "INJECTION_RISK": FindingCode("error", "What an agent says would be read as part of a program."),
-        # places
+        # directories
         "UNKNOWN_WORKDIR": FindingCode("error", "`workdir` is none of `paths`."),
         "NO_DIRECTORY": FindingCode("warning", "A directory to work in is not there."),
     }
@@ -115,7 +115,7 @@ CODES: Mapping[str, FindingCode] = MappingProxyType(
 
 
 class TextPosition(NamedTuple):
-    """A place in a text, counted from 1; line 0 is no place in it."""
+    """A position in a text, counted from 1. With line 0 the position is unknown."""
 
     file: str = "<document>"
     line: int = 0
@@ -126,7 +126,7 @@ class TextPosition(NamedTuple):
 
 
 class DocumentFinding(Struct, frozen=True, kw_only=True):
-    """One thing: where, which, what, and what to do about it."""
+    """A finding of a document: position, code, message and fix."""
 
     code: str
     message: str
@@ -138,23 +138,23 @@ class DocumentFinding(Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> TextPosition:
-        """Where it is."""
+        """The position of the finding."""
         return TextPosition(self.file, self.line, self.column)
 
     def __str__(self) -> str:
-        where = "" if self.place == TextPosition() else f"{self.place}: "  # a caller knows of no document
+        where = "" if self.place == TextPosition() else f"{self.place}: "  # a caller knows no document
         return f"{where}{self.severity} {self.code}: {self.message} ({self.fix})"
 
 
 def make_finding(code: str, message: str, fix: str, place: TextPosition = TextPosition()) -> DocumentFinding:  # noqa: B008  # it is frozen
-    """Return a finding that is as bad as its code says."""
+    """Return a finding with the severity of its code."""
     return DocumentFinding(code=code, message=message, fix=fix, severity=CODES[code].severity, **place._asdict())
 
 
 class BadDocument(Exception):
-    """A document that cannot be used, with everything that was found; its text has a line for each."""
+    """A document that is not valid, with all findings. The message has one line for each."""
 
     def __init__(self, findings: Iterable[DocumentFinding]) -> None:
-        """Keep them, in the order of the text."""
+        """Store the findings in the order of the text."""
         self.findings = tuple(sorted(findings, key=lambda one: (one.file, one.line, one.column)))
         super().__init__("\n".join(map(str, self.findings)))

@@ -1,7 +1,7 @@
-"""Filters and functions of expressions, and the votes they count.
+"""Filters and functions of expressions, and votes.
 
 They are pure and total: a value that does not fit raises `Unsuitable`. A vote is a line such as `VOTE: APPROVE` in an
-answer; an answer without one is an abstention.
+answer. An answer without such a line is an abstention.
 """
 
 import difflib
@@ -14,26 +14,26 @@ import msgspec
 from msgspec import Struct
 
 MARKERS = ("VOTE", "DECISION", "REVIEW_DECISION", "VERDICT")
-"""How the line begins that says how an agent votes; its last one counts."""
+"""The first words of a vote line. The last such line in an answer counts."""
 
 APPROVE, REJECT = "APPROVE", "REJECT"
 
 QUORUM = 2 / 3
-"""Which part of all voters must agree in a quorum, unless a threshold is given."""
+"""The share of all voters that must vote in a quorum, without a threshold."""
 
 _BEGIN = r"^(?:[^\S\n]|[>*_`#-])*"
-"""What may stand before a marker in its line. With line breaks in it, 10000 blank lines took 4 s."""
+"""Text that may precede a marker in its line. With line breaks in it, 10000 blank lines took 4 s."""
 
 _VOTE = re.compile(rf"{_BEGIN}(?:{'|'.join(MARKERS)})[*_`]*\s*:[\s*_`\"']*([\w.-]+)", re.MULTILINE | re.IGNORECASE)
 _SCORE = re.compile(rf"{_BEGIN}(?:BID|SCORE)[*_`]*\s*:[\s*_`]*(-?\d+(?:\.\d+)?)", re.MULTILINE | re.IGNORECASE)
 _LOOKS_GOOD = re.compile(r"\bLGTM\b")
 
 _SAME = {"APPROVED": APPROVE, "ACCEPT": APPROVE, "YES": APPROVE, "REJECTED": REJECT, "NO": REJECT}
-"""Words that mean the same vote as another."""
+"""Synonyms of votes."""
 
 
 def vote_in(text: str) -> str:
-    """Return the vote of an answer, in capitals; nothing if it has none. A bare LGTM approves."""
+    """Return the vote of an answer in capitals, or an empty string. A bare LGTM approves."""
     found: list[str] = _VOTE.findall(text)
     if found:
         word = found[-1].rstrip(".").upper()
@@ -42,22 +42,23 @@ def vote_in(text: str) -> str:
 
 
 def score_in(text: str) -> float | None:
-    """Return what an answer bids, or how it scores something: its last line `BID: 3` or `SCORE: 3`."""
+    """Return the bid or score of an answer: the number in its last line `BID: 3` or `SCORE: 3`."""
     found = _SCORE.findall(text)
     return float(found[-1]) if found else None
 
 
 def tally(texts: Iterable[str]) -> dict[str, int]:
-    """Count votes, the most frequent first, and those of equal number by name."""
+    """Count votes, the most frequent first, equal counts by name."""
     counts = Counter(vote for text in texts if (vote := vote_in(text)))
     return dict(sorted(counts.items(), key=lambda row: (-row[1], row[0])))
 
 
 def consensus(strategy: str, threshold: float | None, texts: Iterable[str], voters: int) -> str:
-    """Return what voters agree on, or nothing.
+    """Return the vote that voters agree on, or an empty string.
 
-    majority: more than half of all voters, or the share that `threshold` says; unanimous: all of them; quorum: the
-    share that `threshold` says (two thirds) has voted, and most of those who have agree.
+    - majority: more than half of all voters, or the share in `threshold`.
+    - unanimous: all voters.
+    - quorum: the share in `threshold` [default: two thirds] has voted, and more than half of the votes agree.
     """
     counts = tally(texts)
     word, most = next(iter(counts.items()), ("", 0))
@@ -76,13 +77,13 @@ def consensus(strategy: str, threshold: float | None, texts: Iterable[str], vote
 
 
 def best_score(texts: Iterable[str]) -> int:
-    """Return the place of the answer with the highest bid or score, the first of equals; -1 if none has one."""
+    """Return the index of the answer with the highest bid or score, the first of equals; -1 without any."""
     scored = [(score, -place) for place, text in enumerate(texts) if (score := score_in(text)) is not None]
     return -max(scored)[1] if scored else -1
 
 
 def _share(threshold: float, voters: int) -> float:
-    """Return how many voters a share of them is; nobody is never enough."""
+    """Return the number of voters for a share, at least one."""
     return max(1.0, threshold * voters - 1e-9)
 
 
@@ -94,13 +95,13 @@ _NO_SLUG = re.compile(r"[^a-z0-9]+")
 
 
 class Unsuitable(ValueError):
-    """A filter or a comparison was given what it cannot work with."""
+    """An argument does not fit its filter or comparison."""
 
 
 class FunctionSignature(Struct, frozen=True, kw_only=True):
-    """How a filter or a function is used, and what it does.
+    """The usage and implementation of a filter or function.
 
-    A function about steps has `plain`: how many values come before the names of steps that it is given.
+    For a function about steps, `plain` is the number of values before the names of steps.
     """
 
     usage: str
@@ -112,7 +113,7 @@ class FunctionSignature(Struct, frozen=True, kw_only=True):
 
 
 class StepValue(Struct, frozen=True):
-    """What is known of a step that has ended."""
+    """The result of an ended step."""
 
     status: Literal["completed", "failed", "skipped"] = "completed"
     output: str = ""
@@ -123,12 +124,12 @@ class StepValue(Struct, frozen=True):
 
 
 def as_text(value: Any) -> str:
-    """Return a value as text: texts as they are, everything else as JSON."""
+    """Return a value as text: strings unchanged, everything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def from_json(text: Any) -> Any:
-    """Return what a text says in JSON: all of it, or the last block of it that is fenced."""
+    """Return the JSON in a text: the whole text, or its last fenced block that is valid."""
     if not isinstance(text, str):
         return text
     for candidate in (text, *reversed(_FENCED.findall(text))):
@@ -140,7 +141,7 @@ def from_json(text: Any) -> Any:
 
 
 def is_true(value: Any) -> bool:
-    """Whether a value counts as true: not null, false, 0, "false", and nothing empty."""
+    """Whether a value counts as true: not null, false, 0, "false" or empty."""
     return value.strip().lower() not in ("", "false") if isinstance(value, str) else bool(value)
 
 
@@ -201,7 +202,7 @@ FILTERS: dict[str, FunctionSignature] = {
     "lower": FunctionSignature(usage="lower", does=lambda value: as_text(value).lower()),
     "upper": FunctionSignature(usage="upper", does=lambda value: as_text(value).upper()),
 }
-"""What can stand after `|`."""
+"""Filters for `|`."""
 
 
 # --- functions --------------------------------------------------------------------------------------------------------
@@ -262,12 +263,17 @@ FUNCTIONS: dict[str, FunctionSignature] = {
         usage="latest(STEP, ..)", does=lambda *steps: _latest(steps), least=1, most=MANY, plain=0
     ),
 }
-"""What can be called. `text` joins values; `succeeded` is also true of no step at all; `best` is the place, from 0, of
-the step that bids or scores most, -1 if none does; `latest` is what the last of the steps said that was completed."""
+"""Functions of expressions.
+
+- `text` joins values.
+- `succeeded` is also true without any step.
+- `best` is the index of the step with the highest bid or score, from 0; -1 without any.
+- `latest` is the output of the last step that completed.
+"""
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return what to say of a name that is none: the one that may be meant, or which there are."""
+    """Return a hint for an unknown name: the most similar name, or the list of names."""
     known = sorted(names)
     near = difflib.get_close_matches(name, known, 1)
     return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"

@@ -1,7 +1,7 @@
 """Inputs and variables of a run: given values, defaults and types.
 
-A given value is never a template; only the document's own variables are. All are settled before a run starts and are
-part of its plan.
+A given value is never a template, only the document's own variables are. All values are known before a run starts and
+are part of its plan.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -25,13 +25,14 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 
 
 _STAND_INS: Mapping[str, Any] = {"string": "", "number": 0, "integer": 0, "boolean": False, "array": [], "object": {}}
-"""Type of an input -> a value of it."""
+"""Type of an input -> a valid value of it."""
 
 
 def outlined(document: Document, given: Mapping[str, Any]) -> tuple[dict[str, Any], frozenset[str]]:
-    """Return the values to plan a document with before any run, and the names of those that only a run has.
+    """Return values for planning a document before any run, and the names of values that only a run has.
 
-    Required inputs that are not given have valid stand-ins. Only a run has these, its input and variables of both.
+    A required input that is not given gets a valid stand-in. Stand-ins, the input of the run, and variables made of
+    them are pending: only a run has their values.
     """
     stand_ins = {
         name: one.enum[0] if one.enum else _STAND_INS[one.type]
@@ -46,7 +47,7 @@ def outlined(document: Document, given: Mapping[str, Any]) -> tuple[dict[str, An
 
 
 def inputs_of(document: Document, given: Mapping[str, Any], text: str) -> tuple[dict[str, Any], list[DocumentFinding]]:
-    """Return the values of a document's inputs: given by name, in the JSON of the run's input, or the default."""
+    """Return a document's inputs and findings. A value is given by name, in the run's JSON input, or is the default."""
     values: dict[str, Any] = {}
     problems: list[DocumentFinding] = []
     in_text = _table_in(text) if document.inputs else {}
@@ -81,9 +82,9 @@ def vars_of(
     *,
     pending: Collection[str] = (),
 ) -> tuple[dict[str, Any], list[DocumentFinding]]:
-    """Return a run's variables: those given, and the document's with their templates replaced.
+    """Return a run's variables: the given ones, and the document's with their templates evaluated.
 
-    A pending variable that cannot be made of stand-ins is an empty text.
+    A pending variable that cannot be made of stand-ins is an empty string.
     """
     done: dict[str, Any] = {name: value for name, value in given.items() if name not in document.inputs}
     left = {name: value for name, value in document.vars.items() if name not in done}
@@ -116,7 +117,7 @@ def _table_in(text: str) -> dict[str, Any]:
 
 
 def _read(one: Input, value: Any) -> Any:
-    """Return a value that came as text, as those of a command line do, with the type that the input has."""
+    """Return a value in the type of its input. Values on a command line are strings."""
     if one.type == "string" or not isinstance(value, str):
         return value
     try:
@@ -126,13 +127,13 @@ def _read(one: Input, value: Any) -> Any:
 
 
 def _needs(value: Any, left: Mapping[str, Any]) -> bool:
-    """Whether a value needs a variable that is not settled yet."""
+    """Whether a value needs a variable that is not evaluated yet."""
     values = _values_in(value)
     return any(f"vars.{name}" in values for name in left)
 
 
 def _values_in(value: Any) -> set[str]:
-    """Return the values that templates read; none if one of them is not valid."""
+    """Return the values that templates read; none if a template is not valid."""
     try:
         return {value_name(reference.path) for text in texts_in(value) for reference in references(text)}
     except BadExpression:
@@ -140,7 +141,7 @@ def _values_in(value: Any) -> set[str]:
 
 
 def value_name(path: tuple[str, ...]) -> str:
-    """Return the value that a path begins with: `input`, `inputs.NAME`, or `vars.NAME` also for a bare name."""
+    """Return the value that a path starts with: `input`, `inputs.NAME` or `vars.NAME`, also for a bare name."""
     return ".".join(path[:2]) if path[0] in ROOTS else f"vars.{path[0]}"
 
 

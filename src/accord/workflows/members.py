@@ -1,7 +1,7 @@
 """Members of a workflow: the agents that execute its steps as child tasks.
 
-They are hosted beside the workflow and are not served: only a run can give them tasks, which may therefore say where
-they work.
+The server hosts them with the workflow and does not serve them. Only a run can give them tasks, so a task may name the
+directory of its member.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,10 +31,10 @@ from accord.workflows.document import A2A_SECONDS, AgentDef, IdleNudge, Permissi
 from accord.workflows.plan import Plan
 
 PLACE = "workflow"
-"""Metadata key of what a run says to a member besides the task: where it works, and its variables."""
+"""Metadata key of the directory and the variables that a run sends to a member with the task."""
 
 HEADLESS = frozenset({"worker", "reviewer", "analyst"})
-"""Presets that work without a terminal, whatever else their agent says."""
+"""Presets that never use a terminal."""
 
 MAX_GRACE = 60.0
 
@@ -50,13 +50,13 @@ PROVIDERS: tuple[tuple[str, str, str], ...] = (
     ("gemini", "GEMINI_API_KEY", "https://generativelanguage.googleapis.com/v1beta/openai"),
     ("", "OPENAI_API_KEY", "https://api.openai.com/v1"),
 )
-"""What a model's name begins with, the variable with the key for it, and where it is, for `cli: api`."""
+"""Prefix of a model's name, variable with the API key, and base URL, for `cli: api`."""
 
 BASE_URL = "OPENAI_BASE_URL"
 
 
 class Member(Struct, frozen=True, kw_only=True):
-    """One member: its agent, with what a step says otherwise, and what the document says of all its agents."""
+    """A member: its agent with the overrides of a step, and the document's settings for all agents."""
 
     agent: AgentDef
     permissions: Permissions = Permissions()
@@ -66,12 +66,12 @@ class Member(Struct, frozen=True, kw_only=True):
 
     @property
     def is_interactive(self) -> bool:
-        """Whether it works in a terminal and does not end by itself."""
+        """Whether it works in a terminal and does not exit by itself."""
         return is_interactive(self.agent)
 
 
 def is_interactive(agent: AgentDef) -> bool:
-    """Whether an agent works in a terminal: by default a coding agent does, and any other command does not."""
+    """Whether an agent works in a terminal. By default a coding agent does, and any other command does not."""
     if agent.is_a2a or agent.cli == "api" or agent.preset in HEADLESS:
         return False
     if agent.interactive is not None:
@@ -79,11 +79,11 @@ def is_interactive(agent: AgentDef) -> bool:
     return agent.command is None or agent.preset == "lead"
 
 
-# --- who there is -----------------------------------------------------------------------------------------------------
+# --- definitions ------------------------------------------------------------------------------------------------------
 
 
 def define_members(plan: Plan) -> dict[str, Member]:
-    """Return all members of a plan by their names."""
+    """Return all members of a plan by name."""
     found = {f"{plan.name}/{agent.name}": _member(plan, agent) for agent in plan.agents}
     for step in steps_of(plan.steps):
         if (member := member_for(plan, step)) is not None:
@@ -92,7 +92,7 @@ def define_members(plan: Plan) -> dict[str, Member]:
 
 
 def member_of(plan: Plan, step: Step) -> str:
-    """Return the name of the member that does a step: its agent's, or one of the step's own if it says more."""
+    """Return the name of the member that executes a step. A step with overrides has a member of its own."""
     agent, member = plan.agent(step.agent), member_for(plan, step)
     if agent is not None and member == _member(plan, agent):
         return f"{plan.name}/{agent.name}"
@@ -100,7 +100,7 @@ def member_of(plan: Plan, step: Step) -> str:
 
 
 def member_for(plan: Plan, step: Step) -> Member | None:
-    """Return the member that does a step; None for a step that no agent does."""
+    """Return the member that executes a step; None for a step without an agent."""
     agent = plan.agent(step.agent)
     if step.kind == "a2a" or (agent is not None and agent.is_a2a):
         return _member(plan, _merged(agent or AgentDef(name=_own_name(step), runtime="a2a"), step))
@@ -112,7 +112,7 @@ def member_for(plan: Plan, step: Step) -> Member | None:
 
 
 def steps_of(steps: tuple[Step, ...]) -> Iterator[Step]:
-    """Yield steps, and those that are done for each item of a list, under the name of the list's step as in a run."""
+    """Yield steps and the inner steps of maps. As in a run, an inner step has the name of its map."""
     for step in steps:
         yield step
         if step.step is not None:
@@ -120,12 +120,12 @@ def steps_of(steps: tuple[Step, ...]) -> Iterator[Step]:
 
 
 def _own_name(step: Step) -> str:
-    """Return a step's name without the number that an item of a list has."""
+    """Return a step's name without the index of a map item."""
     return step.name.partition("[")[0]
 
 
 def _merged(agent: AgentDef, step: Step) -> AgentDef:
-    """Return an agent as a step wants it: each member that the step states counts (C-16)."""
+    """Return an agent with the overrides of a step (C-16)."""
     return replace(
         agent,
         url=step.url or agent.url,
@@ -148,13 +148,13 @@ def _member(plan: Plan, agent: AgentDef) -> Member:
     )
 
 
-# --- as what they are hosted ------------------------------------------------------------------------------------------
+# --- agents -----------------------------------------------------------------------------------------------------------
 
 
 def make_member_agent(name: str, member: Member, env: Mapping[str, str], keys: Keys | None = None) -> Agent:
-    """Return a member as an agent; `env` is the server's environment, of which it gets what it names.
+    """Return the agent of a member. `env` is the server's environment; the agent gets the variables it names.
 
-    Raises ValueError for one that cannot be, and KeyManagementError.
+    Raises ValueError if the member is not valid, and KeyManagementError.
     """
     keys = keys or KeyManager(env=env)
     if member.agent.is_a2a:
@@ -195,7 +195,7 @@ def _process(name: str, member: Member, env: Mapping[str, str], keys: Keys) -> A
 
 
 def _waiting(member: Member) -> dict[str, Any]:
-    """Return how long an agent in a terminal may be silent: reminded as the document says, or else simply done."""
+    """Return the settings for silence in a terminal: reminders if the document has them, otherwise the end."""
     nudge, idle = member.idle_nudge, member.agent.constraints.idle_threshold
     common = {"mode": "pty", "on_idle": "finish"}
     if nudge is None:
@@ -209,7 +209,7 @@ def _waiting(member: Member) -> dict[str, Any]:
 
 
 def placing(ctx: Context) -> Placement | None:
-    """Return where a run wants its child to work, as it said when it began it."""
+    """Return the directory and variables that the run sent with the task."""
     said = (ctx.history[0].metadata or {}).get(PLACE) if ctx.history else None
     if not isinstance(said, dict) or "directory" not in said:
         return None
@@ -249,13 +249,13 @@ def _remote(name: str, agent: AgentDef, env: Mapping[str, str], keys: Keys) -> A
     seconds = agent.timeout or A2A_SECONDS
     sends = max(
         1, min(RemoteTerms().sends, int(seconds + 1).bit_length() - 1)
-    )  # so that it fails in time, and says why
+    )  # so that it fails in time, with the reason
     terms = RemoteTerms(mode=mode_of(agent), sla_seconds=seconds, answer_seconds=seconds, sends=sends)
     return RemoteAgent(agent.url or "", name=name, terms=terms, connect=connector_for(agent, env, keys))
 
 
 def mode_of(agent: AgentDef) -> ReportMode:
-    """Return how what an agent elsewhere says gets here: it is streamed unless the document does not want that."""
+    """Return how results of a remote agent arrive: by default as it offers, otherwise as the document says."""
     if agent.mode is not None:
         return _MODES[agent.mode]
     if agent.streaming is None:

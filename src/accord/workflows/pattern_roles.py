@@ -13,20 +13,20 @@ from accord.workflows.document import AgentDef, Coordination, Step
 from accord.workflows.expressions import references
 
 SPOKEN = ("agent", "a2a")
-"""Types of steps that are told something, to which more can be added."""
+"""Types of steps with a prompt, to which text can be added."""
 
 TIER = re.compile(r"tier-?(\d+)", re.IGNORECASE)
-"""How roles are numbered that take over from each other."""
+"""The form of numbered roles for escalation."""
 
 _WORDS = re.compile(r"[a-z]+")
 
 
 class Misfit(Exception):
-    """The agents and steps of a document do not fit its pattern: what is missing."""
+    """The agents and steps of a document do not fit its pattern."""
 
 
 class Cast:
-    """Who there is."""
+    """The steps, agents and coordination of a workflow."""
 
     def __init__(self, steps: Iterable[Step], agents: Iterable[AgentDef], coordination: Coordination) -> None:
         self.steps = list(steps)
@@ -34,7 +34,7 @@ class Cast:
         self.coordination = coordination
 
     def of(self, *roles: str) -> list[Step]:
-        """Return the steps of who plays one of these roles; an agent without a step gets one, if it has a task."""
+        """Return the steps with one of these roles. Without any, an agent with the role and without a step gets one."""
         found = [step for step in self.steps if self.plays(step, *roles)]
         idle = [agent for agent in self._idle() if _is_in(roles, agent.role or "", agent.name)]
         for agent in () if found else idle:
@@ -43,22 +43,22 @@ class Cast:
         return found
 
     def others(self, *roles: str) -> list[Step]:
-        """Return the steps of everybody else."""
+        """Return the steps without any of these roles."""
         return [step for step in self.steps if not self.plays(step, *roles)]
 
     def speakers(self, *roles: str) -> list[Step]:
-        """Return the steps of all other agents: commands have no opinion."""
+        """Return the agent steps without any of these roles. Commands have no opinion."""
         return [step for step in self.others(*roles) if step.type in SPOKEN]
 
     def above(self, last: Sequence[Step]) -> list[Step]:
-        """Return the steps above the last of some, without these; what the file has below them comes after them."""
+        """Return the steps above the last of the given steps, without these. Steps below it run after them."""
         if not last:
             return list(self.steps)
         place = max(self.steps.index(step) for step in last)
         return [step for step in self.steps[:place] if step not in last]
 
     def waits_for(self, name: str) -> set[str]:
-        """Return what a step waits for at any distance, by the `dependsOn` and the barriers of its author."""
+        """Return all direct and indirect dependencies of a step, from the `dependsOn` and barriers of its author."""
         before = {one.name: one.depends_on or () for one in self.steps}
         before |= {one.name: one.wait_for for one in self.coordination.barriers}
         found: set[str] = set()
@@ -70,11 +70,11 @@ class Cast:
         return found
 
     def agent_of(self, *roles: str) -> AgentDef | None:
-        """Return the first agent that plays one of these roles, whether it has a step or not."""
+        """Return the first agent with one of these roles, with or without a step."""
         return next((agent for agent in self.agents.values() if _is_in(roles, agent.role or "", agent.name)), None)
 
     def plays(self, step: Step, *roles: str) -> bool:
-        """Whether a step is done by someone in one of these roles."""
+        """Whether a step, its agent or the agent's role has one of these roles."""
         agent = self.agents.get(step.agent or "")
         return _is_in(roles, (agent.role or "") if agent else "", step.name, agent.name if agent else "")
 
@@ -84,7 +84,7 @@ class Cast:
 
 
 def needed(found: Sequence[Step], what: str, least: int = 1) -> None:
-    """Raise if there are too few of something."""
+    """Raise Misfit if there are fewer steps than `least`."""
     if len(found) < least:
         raise Misfit(f"{what} (there are {len(found)})" if found or least > 1 else what)
 
@@ -99,21 +99,21 @@ def _is_in(roles: Iterable[str], role: str, *names: str) -> bool:
 
 
 def _parts(name: str) -> set[str]:
-    """Return the words of a name, and every two that follow each other: `hive-mind-2` has `hive-mind`."""
+    """Return the words of a name and all pairs of adjacent words: `hive-mind-2` has `hive-mind`."""
     words = _WORDS.findall(name.lower())
     return {*words, *("-".join(pair) for pair in pairwise(words))}
 
 
-# --- steps, changed ---------------------------------------------------------------------------------------------------
+# --- changed steps ----------------------------------------------------------------------------------------------------
 
 
 def turn(agent: AgentDef, name: str, task: str) -> Step:
-    """Return a step in which an agent does something."""
+    """Return a step for an agent."""
     return Step(name=name, type="a2a" if agent.is_a2a else "agent", agent=agent.name, task=task)
 
 
 def like(step: Step, name: str, task: str) -> Step:
-    """Return another step by whoever does this one."""
+    """Return a copy of a step with another name and task, for the same agent."""
     return replace(
         step,
         name=name,
@@ -128,19 +128,19 @@ def like(step: Step, name: str, task: str) -> Step:
 
 
 def after(step: Step, names: Iterable[str]) -> Step:
-    """Return a step that waits for others, unless its author said for whom it waits."""
+    """Return a step that depends on others, unless its author gave it dependencies."""
     return step if step.depends_on is not None else replace(step, depends_on=tuple(names))
 
 
 def told(step: Step, text: str) -> Step:
-    """Return a step whose agent is told one thing more."""
+    """Return a step with more text in its prompt."""
     if step.type not in SPOKEN:
         return step
     return replace(step, task=f"{(step.task or '').rstrip()}\n\n{text}".lstrip())
 
 
 def hears(step: Step, names: Collection[str]) -> Step:
-    """Return a step that waits for others, and is told what they said unless its task speaks of it already."""
+    """Return a step that depends on others, with their outputs in its prompt unless its task mentions them."""
     step = after(step, names)
     spoken_of = {reference.step for reference in references(step.task or "")}
     for name in step.depends_on or ():
@@ -150,19 +150,19 @@ def hears(step: Step, names: Collection[str]) -> Step:
 
 
 def votes(step: Step, *words: str) -> Step:
-    """Return a step that is asked to end with its vote, unless its task says how already."""
+    """Return a step whose prompt asks for a vote, unless its task asks for one already."""
     if any(mark in (step.task or "") for mark in ("VOTE:", "DECISION:", "VERDICT:")):
         return step
     return told(step, "End your answer with one line: " + " or ".join(f"DECISION: {word}" for word in words))
 
 
 def only_if(step: Step, condition: str) -> Step:
-    """Return a step that is done only if this is so too."""
+    """Return a step with an additional condition."""
     return replace(step, if_=f"({step.if_}) and ({condition})" if step.if_ else condition)
 
 
 def result(name: str, after_: Iterable[str], output: str, condition: str | None = None, why: str = "") -> Step:
-    """Return a step that says an expression, and fails unless a condition holds."""
+    """Return a step whose output is an expression. It fails unless a condition holds."""
     command = f"printf '%s' {{{{{output}}}}}"
     if condition is not None:
         command += f"\n[ {{{{{condition}}}}} = true ] || {{ echo '{why}' >&2; exit 1; }}"
@@ -170,12 +170,12 @@ def result(name: str, after_: Iterable[str], output: str, condition: str | None 
 
 
 def names_of(steps: Iterable[Step]) -> tuple[str, ...]:
-    """Return their names."""
+    """Return the names of steps."""
     return tuple(step.name for step in steps)
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names as a function of an expression takes them."""
+    """Return names as arguments of a function in an expression."""
     return ", ".join(f'"{name}"' for name in names)
 
 
@@ -183,7 +183,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def chained(steps: Iterable[Step], before: Iterable[str] = ()) -> list[Step]:
-    """Return steps each of which waits for the one before it."""
+    """Return steps of which each depends on the previous one."""
     found: list[Step] = []
     last = tuple(before)
     for step in steps:
@@ -193,9 +193,10 @@ def chained(steps: Iterable[Step], before: Iterable[str] = ()) -> list[Step]:
 
 
 def staged(cast: Cast, members: Sequence[Step], arranged: Callable[[tuple[str, ...]], list[Step]]) -> list[Step]:
-    """Return all steps: `arranged` in the place of the members, what the file has before and after them in its order.
+    """Return all steps, with `arranged` in place of the members.
 
-    `arranged` is given whom its first ones wait for.
+    Steps before and after the members stay in the order of the file. `arranged` takes the dependencies of its first
+    steps.
     """
     names = set(names_of(members))
     first = next(place for place, step in enumerate(cast.steps) if step.name in names)
@@ -207,7 +208,7 @@ def staged(cast: Cast, members: Sequence[Step], arranged: Callable[[tuple[str, .
 
 
 def gathered(cast: Cast, many: Sequence[Step], last: Sequence[Step]) -> list[Step]:
-    """Return all steps: some begin at once, and the last hear all of them."""
+    """Return all steps: `many` start at once, and `last` get all their outputs."""
 
     def arranged(before: tuple[str, ...]) -> list[Step]:
         return [*(after(step, before) for step in many), *(hears(step, names_of(many)) for step in last)]

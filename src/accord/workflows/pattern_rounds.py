@@ -1,7 +1,7 @@
 """Loops and patterns with rounds: review, reflection, debate and others.
 
-A run only moves forward, so each round is a copy of its steps with names and an `if` of its own. After the loop, steps
-of the original names have the results of the last round. `maxIterations` uses the same loops.
+A run only moves forward, so each round is a copy of its steps with new names and an `if` of its own. After the loop,
+steps with the original names have the results of the last round. `maxIterations` uses the same loops.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ from accord.workflows.pattern_roles import (
 )
 
 ROUNDS = 3
-"""How many rounds a loop of a pattern has at most, unless a step says `maxIterations`."""
+"""Default maximum number of rounds, unless a step has `maxIterations`."""
 
 TEXTS = ("task", "command", "cwd", "branch", "base_branch", "path", "url", "input", "over", "event")
 TABLES = ("env", "set", "headers", "vars", "with_")
@@ -37,7 +37,7 @@ TABLES = ("env", "set", "headers", "vars", "with_")
 
 
 def rewritten(step: Step, change: Callable[[str], str]) -> Step:
-    """Return a step with all of its texts changed."""
+    """Return a step with all its texts changed."""
     new: dict[str, Any] = {name: change(text) for name in TEXTS if isinstance(text := getattr(step, name), str)}
     if step.argv is not None:
         new["argv"] = tuple(map(change, step.argv))
@@ -57,20 +57,20 @@ def _rewritten_check(check: Verification, change: Callable[[str], str]) -> Verif
 
 
 def round_name(name: str, number: int) -> str:
-    """Return what a step is called in a round."""
+    """Return the name of a step in a round."""
     return f"{name}-round-{number}"
 
 
 def most_rounds(steps: Iterable[Step], otherwise: int = ROUNDS) -> int:
-    """Return how many rounds steps say that they have."""
+    """Return the highest `maxIterations` of steps, or a default."""
     return max((step.max_iterations for step in steps if step.max_iterations), default=otherwise)
 
 
 def looped(group: Sequence[Step], until: str, limit: int, feedback: Sequence[str] = ()) -> list[Step]:
-    """Return steps that are done again, all of them, until a condition on their names holds; at most `limit` times.
+    """Return rounds of a group of steps, at most `limit`, until a condition on their names holds.
 
-    In a round, what a step says of others that it waits for is said of this round, and what it says of itself or of
-    those after it, of the round before. Who waits for nobody of the group is also told what those of `feedback` said.
+    In a round, a template reads the outputs of its dependencies from the same round. It reads its own output and those
+    of later steps from the previous round. Steps without a dependency in the group also get the outputs of `feedback`.
     """
     names = names_of(group)
     steps: list[Step] = []
@@ -125,7 +125,7 @@ def _upstream(step: Step, group: Sequence[Step]) -> set[str]:
 
 
 def _holds(names: Sequence[str], until: str, number: int) -> str:
-    """Return the condition that a round has been done, and was the last."""
+    """Return the condition that a round was executed and fulfilled the end condition."""
     these = {name: round_name(name, number) for name in names}
     return f"succeeded({listed(these.values())}) and ({rendered(renamed(parse_expression(until), these))})"
 
@@ -136,7 +136,7 @@ def _again(names: Sequence[str], until: str, number: int) -> str:
 
 
 def _ends(names: Sequence[str], until: str, limit: int) -> list[Step]:
-    """Return what has the names of the steps afterwards; the last of them fails if the loop has not come to its end."""
+    """Return the steps with the original names. The last one fails if the loop did not reach its end condition."""
     rounds = range(1, limit + 1)
     last = [round_name(name, limit) for name in names]
     has_ended = " or ".join(f"({_holds(names, until, number)})" for number in rounds)
@@ -160,17 +160,17 @@ BOARDS = ("moderator", "blackboard")
 
 
 def review_loop(cast: Cast) -> list[Step]:
-    """It is made, all reviewers review it, and it is made again until they all approve."""
+    """A step makes something, all reviewers review it, and it is repeated until all approve."""
     return _judged(cast, cast.of(*REVIEWERS), "an agent with the role reviewer")
 
 
 def reflection(cast: Cast) -> list[Step]:
-    """It is made, the critic looks at it, and it is made again until the critic approves."""
+    """A step makes something, the critic reviews it, and it is repeated until the critic approves."""
     return _judged(cast, cast.of(*CRITICS), "an agent with the role critic")
 
 
 def red_team(cast: Cast) -> list[Step]:
-    """The defender makes it, attackers look for a way in, and it is made again until they find none and approve."""
+    """The defender makes something, attackers look for a way in, and it is repeated until all of them approve."""
     needed(cast.of(*DEFENDERS), "it needs an agent with the role defender")
     return _judged(cast, cast.of(*ATTACKERS), "an agent with the role attacker", cast.of(*DEFENDERS))
 
@@ -191,7 +191,7 @@ def _judged(cast: Cast, judges: list[Step], who: str, makers: list[Step] | None 
 
 
 def _makers(cast: Cast, judges: Sequence[Step]) -> list[Step]:
-    """Return whom the judges judge: those they say they wait for, else the step above the first of them."""
+    """Return the steps that judges review: their dependencies, or the step above the first judge."""
     waited_for = {name for judge in judges for name in judge.depends_on or ()}
     named = [step for step in cast.steps if step.name in waited_for and step not in judges]
     others = [step for step in cast.steps if step not in judges]
@@ -200,7 +200,7 @@ def _makers(cast: Cast, judges: Sequence[Step]) -> list[Step]:
 
 
 def supervisor(cast: Cast) -> list[Step]:
-    """Each worker's step is checked by the supervisor, and done again until the supervisor approves."""
+    """The supervisor checks the step of each worker, and it is repeated until the supervisor approves."""
     boss = cast.agent_of(*SUPERVISORS, "lead")
     workers = cast.others(*SUPERVISORS, "lead")
     if boss is None:
@@ -225,7 +225,7 @@ def supervisor(cast: Cast) -> list[Step]:
 
 
 def debate(cast: Cast) -> list[Step]:
-    """All say what they think, then what they think of what the others said; a judge, or a vote, decides."""
+    """All agents answer, then comment on the answers of the others. A judge or a vote decides."""
     judges = cast.of(*JUDGES)
     debaters = [step for step in cast.above(judges) if step in cast.speakers()]
     needed(debaters, "it needs two steps at least of those who debate", 2)
@@ -245,14 +245,17 @@ def debate(cast: Cast) -> list[Step]:
 
 
 def mesh(cast: Cast) -> list[Step]:
-    """All say what they think, then again knowing what all the others said."""
+    """All agents answer, then answer again with all other answers in their prompts."""
     members = cast.speakers()
     needed(members, "it needs two steps of agents at least", 2)
     return staged(cast, members, lambda before: _in_turns(members, most_rounds(members, 2), before))
 
 
 def blackboard(cast: Cast) -> list[Step]:
-    """One after the other adds to what is known, hearing all that was said before; a moderator closes."""
+    """One agent after the other adds to a shared text, with all earlier outputs in its prompt.
+
+    A moderator concludes.
+    """
     last = cast.of(*BOARDS)
     writers = cast.above(last)
     needed(writers, "it needs two steps at least of those who write", 2)
@@ -271,7 +274,7 @@ def blackboard(cast: Cast) -> list[Step]:
 
 
 def _in_turns(members: Sequence[Step], limit: int, first: tuple[str, ...]) -> list[Step]:
-    """Return rounds in which all speak at once, and know what the others said in the round before."""
+    """Return rounds in which all agents answer at once, with the answers of the previous round in their prompts."""
     steps: list[Step] = []
     for number in range(1, limit + 1):
         for member in members:
@@ -286,7 +289,7 @@ def _in_turns(members: Sequence[Step], limit: int, first: tuple[str, ...]) -> li
 
 
 def agreed(cast: Cast, name: str, voters: Sequence[str], wanted: str | None = None) -> Step:
-    """Return the step that counts votes, says what was agreed on, and fails if nothing was, or not what is wanted."""
+    """Return the step that counts votes. It fails without an agreement, or if the agreement is not `wanted`."""
     strategy = cast.coordination.consensus_strategy or "majority"
     threshold = cast.coordination.voting_threshold
     call = f"consensus('{strategy}', {'null' if threshold is None else threshold}, {listed(voters)})"

@@ -1,7 +1,7 @@
 """Patterns: expand the steps of a workflow by how its agents cooperate.
 
-Each pattern is a row of `PATTERNS` with an expansion into plain steps, which a dry run prints. A document without a
-pattern gets the one that its agents' roles suggest. docs/workflows/patterns.md has a section for each.
+Each pattern is a row of `PATTERNS` with an expansion into plain steps, which a dry run prints. In a document without a
+pattern, the roles of its agents choose one. docs/workflows/patterns.md has a section for each.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,22 +44,22 @@ SUMMARY = "Put together what the others have done into one answer, and say what 
 
 
 def dag(cast: Cast) -> list[Step]:
-    """Every step begins when those in its `dependsOn` have ended; one without, at once."""
+    """Each step starts when its `dependsOn` have ended. Without dependencies it starts at once."""
     return [after(step, ()) for step in cast.steps]
 
 
 def pipeline(cast: Cast) -> list[Step]:
-    """Every step waits for the one above it."""
+    """Each step waits for the one above it."""
     return chained(cast.steps)
 
 
 def fan_out(cast: Cast) -> list[Step]:
-    """All steps begin at once, except those that say for whom they wait."""
+    """All steps start at once, except those with dependencies."""
     return dag(cast)
 
 
 def scatter_gather(cast: Cast) -> list[Step]:
-    """All begin at once; the last, or the gatherer, hears all of them."""
+    """All steps start at once. The last one, or the gatherer, gets all outputs."""
     last = cast.of(*GATHERERS) or cast.steps[-1:]
     parts = cast.above(last)
     needed(parts, "it needs two steps at least besides the one that gathers", 2)
@@ -67,7 +67,7 @@ def scatter_gather(cast: Cast) -> list[Step]:
 
 
 def map_reduce(cast: Cast) -> list[Step]:
-    """The mappers begin at once; the reducer hears all of them."""
+    """The mappers start at once. The reducer gets all their outputs."""
     reducers = cast.of("reducer")
     mappers = cast.of("mapper")
     mappers += [step for step in cast.steps if step.type == "map" and step not in mappers]
@@ -77,7 +77,7 @@ def map_reduce(cast: Cast) -> list[Step]:
 
 
 def hub_spoke(cast: Cast) -> list[Step]:
-    """The hub begins, the spokes hear it, the hub hears the spokes."""
+    """The hub starts, the spokes get its output, and the hub gets theirs."""
     hubs = cast.of(*LEADS)
     spokes = [step for step in cast.steps if step not in hubs]
     needed(hubs, "it needs an agent with the role hub, coordinator or lead")
@@ -86,7 +86,7 @@ def hub_spoke(cast: Cast) -> list[Step]:
 
 
 def hierarchical(cast: Cast) -> list[Step]:
-    """The lead begins, managers hear the lead, workers the managers, and the lead hears the workers."""
+    """The lead starts, managers get its output, workers those of the managers, and the lead those of the workers."""
     leads = cast.of(*LEADS)
     managers = [step for step in cast.of(*MANAGERS) if step not in leads]
     workers = [step for step in cast.steps if step not in leads and step not in managers]
@@ -98,10 +98,11 @@ def hierarchical(cast: Cast) -> list[Step]:
 
 
 def _led(cast: Cast, leads: Sequence[Step], levels: Sequence[Sequence[Step]]) -> list[Step]:
-    """Return levels of steps between the first step of a lead and its others, which hear the lowest level.
+    """Return levels of steps between the first step of a lead and its other steps.
 
-    A lead's step with a `dependsOn` of its own collects results, so it never opens; if no step opens, the top level
-    begins at once. No step waits for one that its author has wait for it.
+    The other steps get the outputs of the lowest level. A lead's step with its own `dependsOn` collects results, so it
+    never opens. If no step opens, the top level starts at once. No step waits for a step that its author lets wait for
+    it.
     """
     opening = next((step for step in leads if not step.depends_on), None)
     collecting = [step for step in leads if step is not opening]
@@ -119,7 +120,7 @@ def _led(cast: Cast, leads: Sequence[Step], levels: Sequence[Sequence[Step]]) ->
 
 
 def handoff(cast: Cast) -> list[Step]:
-    """Each hears the one before it, and none is asked any more after one that says DECISION: DONE."""
+    """Each step gets the output of the previous one. After an answer DECISION: DONE the rest is skipped."""
     needed(cast.steps, "it needs two steps at least, one to hand over to the other", 2)
     found: list[Step] = []
     for step in cast.steps:
@@ -137,7 +138,7 @@ def handoff(cast: Cast) -> list[Step]:
 
 
 def saga(cast: Cast) -> list[Step]:
-    """Steps in their order; when one fails, those before it are undone, the last of them first."""
+    """Steps run in order. When one fails, the previous ones are undone in reverse order."""
     handler = cast.agent_of(*HANDLERS)
     forward = [step for step in cast.steps if not _undone(step) and not cast.plays(step, *HANDLERS)]
     undoing = {name: step for step in cast.steps if (name := _undone(step)) is not None}
@@ -161,7 +162,7 @@ def saga(cast: Cast) -> list[Step]:
 
 
 def _undone(step: Step) -> str | None:
-    """Return which step one is there to undo, by its name."""
+    """Return the name of the step that this step undoes, or None."""
     for word in UNDO:
         if step.name.startswith(f"{word}-"):
             return step.name.removeprefix(f"{word}-")
@@ -183,7 +184,7 @@ CIRCUIT = ("primary", "fallback", "backup")
 
 
 def consensus(cast: Cast) -> list[Step]:
-    """What comes before the first vote is voted on, and nothing comes after it unless enough approve."""
+    """Agents vote on the results of the steps before them. The steps after them run only if enough approve."""
     voters = cast.speakers(*PROPOSERS)
     needed(voters, "it needs two steps at least of those who vote", 2)
 
@@ -195,7 +196,7 @@ def consensus(cast: Cast) -> list[Step]:
 
 
 def verifier(cast: Cast) -> list[Step]:
-    """The workers do their steps, verifiers look at all of them, and the run goes on only if all of them approve."""
+    """Workers execute their steps, and verifiers check all of them. The run continues only if all verifiers approve."""
     verifiers = cast.of(*VERIFIERS)
     workers = cast.above(verifiers)
     needed(verifiers, "it needs an agent with the role verifier")
@@ -213,9 +214,9 @@ def verifier(cast: Cast) -> list[Step]:
 
 
 def competitive(cast: Cast) -> list[Step]:
-    """All do the same at once, and a judge hears all of them and chooses.
+    """All agents do the same task at once, and a judge chooses from their outputs.
 
-    Without a judge, a step that depends on two others at least is the one that chooses, and the steps keep their order.
+    Without a judge, a step with at least two dependencies chooses, and the steps keep their order.
     """
     judges = cast.of(*JUDGES)
     rivals = cast.above(judges)
@@ -232,7 +233,7 @@ def competitive(cast: Cast) -> list[Step]:
 
 
 def swarm(cast: Cast) -> list[Step]:
-    """All work at once, and the hive-mind hears all of them and makes one answer."""
+    """All agents work at once, and the hive-mind makes one answer of their outputs."""
     minds = cast.of(*MINDS)
     workers = cast.above(minds)
     needed(minds, "it needs an agent with the role hive-mind")
@@ -241,7 +242,7 @@ def swarm(cast: Cast) -> list[Step]:
 
 
 def auction(cast: Cast) -> list[Step]:
-    """All bid for it, and the one with the highest bid does it, the first of equals."""
+    """All agents bid. The one with the highest bid does the task, the first of equals."""
     bidders = cast.speakers(*AUCTIONEERS)
     needed(bidders, "it needs two steps at least of those who bid", 2)
     bid_names = [f"{step.name}-bid" for step in bidders]
@@ -260,17 +261,17 @@ def auction(cast: Cast) -> list[Step]:
     return staged(cast, bidders, arranged)
 
 
-# --- another one when one fails ---------------------------------------------------------------------------------------
+# --- alternatives after a failure -------------------------------------------------------------------------------------
 
 
 def cascade(cast: Cast) -> list[Step]:
-    """The next one tries when one fails, or says DECISION: REJECT."""
+    """When an agent fails or answers DECISION: REJECT, the next one tries."""
     needed(cast.steps, "it needs two steps at least", 2)
     return _one_of(cast.steps, "cascade-result", "REJECT", "If you cannot do this, end with the line DECISION: REJECT")
 
 
 def escalation(cast: Cast) -> list[Step]:
-    """The next tier takes over when one fails or says DECISION: ESCALATE, and hears what was said."""
+    """When a tier fails or answers DECISION: ESCALATE, the next tier takes over and gets its output."""
     tiers = {step.name: tier for step in cast.steps if (tier := _tier(cast, step)) is not None}
     needed([step for step in cast.steps if step.name in tiers], "it needs agents with the roles tier-1 and tier-2", 2)
     ordered = sorted((step for step in cast.steps if step.name in tiers), key=lambda step: tiers[step.name])
@@ -280,7 +281,7 @@ def escalation(cast: Cast) -> list[Step]:
 
 
 def circuit_breaker(cast: Cast) -> list[Step]:
-    """When the primary fails, after its retries, the fallback does it, and then the backup."""
+    """When the primary fails after its retries, the fallback takes over, then the backup."""
     roles = [cast.of(role) for role in CIRCUIT]
     needed(roles[0], "it needs an agent with the role primary")
     needed(roles[1] + roles[2], "it needs an agent with the role fallback or backup")
@@ -298,7 +299,7 @@ def _tier(cast: Cast, step: Step) -> int | None:
 def _one_of(
     steps: Sequence[Step], name: str, word: str | None = None, text: str = "", hear: bool = False
 ) -> list[Step]:
-    """Return steps of which each is only done when the one before it failed, or declined with a word."""
+    """Return steps of which each runs only when the previous one failed, or declined with a word."""
     found: list[Step] = []
     for step in steps:
         one = replace(step, on_error="continue")
@@ -314,7 +315,7 @@ def _one_of(
 
 
 def _first_to_succeed(name: str, names: Sequence[str], word: str | None = None) -> Step:
-    """Return the step that says what one of them came to, and fails if all failed, or declined with a word."""
+    """Return the step with the output of the first success. It fails if all failed, or declined with a word."""
     each = [f"succeeded({listed([one])})" for one in names]
     if word is not None:
         each = [f"({did} and vote({listed([one])}) != '{word}')" for did, one in zip(each, names, strict=True)]
@@ -338,11 +339,11 @@ BY_ROLES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("verifier",), "verifier"),
     (("supervisor",), "supervisor"),
 )
-"""Roles that must all be there, and the pattern that they mean."""
+"""Roles that must all be present, and the pattern that they select."""
 
 
 def choose_pattern(cast: Cast) -> str:
-    """Return the pattern that a document without one means."""
+    """Return the pattern for a document without one."""
     if any(step.depends_on is not None for step in cast.steps):
         return "dag"
     if cast.coordination.consensus_strategy is not None:
@@ -368,7 +369,7 @@ def _has(cast: Cast, role: str) -> bool:
 
 
 class Pattern(NamedTuple):
-    """What a pattern is called and when it is right; `expand` raises Misfit."""
+    """The name of a pattern, when to use it, and its expansion; `expand` raises Misfit."""
 
     name: str
     when: str
@@ -405,4 +406,4 @@ _ROWS = (
 )
 
 PATTERNS: Mapping[str, Pattern] = MappingProxyType({row.name: row for row in _ROWS})
-"""Every pattern that agent-relay has a name for."""
+"""Every pattern that agent-relay names."""

@@ -1,6 +1,6 @@
 """File permissions of agents, and the check that they were kept.
 
-Nothing is prevented, because any program of the same user could do it anyway: the directory is compared before and
+Nothing is prevented, because any program of the same user could do it anyway. The directory is compared before and
 after a step, and a step that changed a forbidden file fails. Other changes in the directory count too, so agents with
 permissions should have a directory or worktree of their own.
 """
@@ -19,29 +19,29 @@ from accord.agents.safe_regexes import Regex, escape_text
 from accord.workflows.document import Files, Permissions
 
 IGNORED, READ_ONLY = ".agentignore", ".agentreadonly"
-"""Files with patterns of what agents must leave alone altogether, and of what they may only read."""
+"""Files with patterns that agents must not touch, and with patterns that they may only read."""
 
 SHOWN = 10
-"""How many files an error names."""
+"""Maximum number of files in an error."""
 
 Snapshot = Mapping[str, tuple[int, int, int]]
-"""Path -> size, time of change, place on disk: a file for which these are the same has not been changed."""
+"""Path -> size, time of change, inode. A file with the same three values has not changed."""
 
 
 class PermissionRules(Struct, frozen=True, kw_only=True):
-    """What permissions come to: patterns of what may be changed (None is everything), and of what may not."""
+    """Resolved permissions: patterns that may be changed (None for all), and patterns that must not."""
 
     write: tuple[str, ...] | None = None
     kept: tuple[str, ...] = ()
 
     @property
     def is_free(self) -> bool:
-        """Whether anything may be changed, so that there is no need to look."""
+        """Whether every file may be changed, so that no snapshot is needed."""
         return self.write is None and not self.kept
 
 
 def resolve_permissions(permissions: Permissions | None, profiles: Mapping[str, Permissions]) -> Permissions:
-    """Return permissions with what their profile says where they say nothing themselves."""
+    """Return permissions with the values of their profile where they have none."""
     own = permissions or Permissions()
     base = profiles.get(own.profile or "", Permissions())
     mine, theirs = own.files or Files(), base.files or Files()
@@ -59,11 +59,10 @@ def resolve_permissions(permissions: Permissions | None, profiles: Mapping[str, 
 
 
 def rules_in(permissions: Permissions, directory: Path) -> PermissionRules:
-    """Return what permissions come to in a directory.
+    """Return the rules of permissions in a directory.
 
-    `deny` counts whatever the access is. What may be read and is not said to be written is only read. With the access
-    `readonly` or `restricted` nothing else than `write` may be changed, with `full` what the directory's own files ask
-    for does not count.
+    `deny` applies to every access. With `write`, or with the access `readonly` or `restricted`, only `write` may be
+    changed. Without them, `read` is read-only. With `full`, the ignore files of the directory do not apply.
     """
     files = permissions.files or Files()
     asks = permissions.inherit and permissions.access != "full"
@@ -74,25 +73,25 @@ def rules_in(permissions: Permissions, directory: Path) -> PermissionRules:
 
 
 async def take_snapshot(directory: Path, ignored: Collection[Path] = ()) -> Snapshot:
-    """Return what is in a directory, without the files of the store."""
+    """Return a snapshot of a directory, without the files of the store."""
     return await asyncio.to_thread(lambda: dict(_scan(directory, ignored)))
 
 
 async def changed_since(directory: Path, at_ms: int, ignored: Collection[Path] = ()) -> list[str]:
-    """Return what was made or changed in a directory since a time; what was removed is not seen."""
+    """Return the files that were created or changed since a time. Removals are not detected."""
     found = await take_snapshot(directory, ignored)
     return sorted(path for path, (_, changed_ns, _) in found.items() if changed_ns >= at_ms * 1_000_000)
 
 
 def changed_files(before: Snapshot, after: Snapshot) -> list[str]:
-    """Return what was made, changed or removed."""
+    """Return the files that were created, changed or removed."""
     return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
 
 
 def find_violation(paths: Iterable[str], rules: PermissionRules, beside: Sequence[PermissionRules] = ()) -> str | None:
-    """Say which of the files that were changed an agent may not change, or None.
+    """Return an error for the changed files that an agent may not change, or None.
 
-    What those `beside` it may change, who worked in the same place at the same time, is not held against it.
+    Files that agents `beside` it may change, who worked in the same directory at the same time, do not count.
     """
     allowed = (rules, *beside)
     found = [path for path in paths if not any(_may_change(path, one) for one in allowed)]
@@ -103,7 +102,7 @@ def find_violation(paths: Iterable[str], rules: PermissionRules, beside: Sequenc
 
 
 def describe_permissions(permissions: Permissions) -> str:
-    """Return what an agent is told about its permissions; nothing if it may do anything."""
+    """Return the permissions as text for a prompt; empty if there are no limits."""
     files = permissions.files or Files()
     may = {
         "readonly": "You may read files but must not change any",
@@ -120,7 +119,7 @@ def describe_permissions(permissions: Permissions) -> str:
     return "\n".join(line for line in lines if line)
 
 
-# --- inside -----------------------------------------------------------------------------------------------------------
+# --- helpers ----------------------------------------------------------------------------------------------------------
 
 
 def _may_change(path: str, rules: PermissionRules) -> bool:
@@ -130,7 +129,7 @@ def _may_change(path: str, rules: PermissionRules) -> bool:
 
 
 def matches(path: str, patterns: Iterable[str]) -> bool:
-    """Whether a path is meant by patterns like those of git's ignore files: the last that fits counts, `!` undoes."""
+    """Whether a path matches patterns like those of git's ignore files. The last match counts, and `!` negates."""
     found = False
     for pattern in patterns:
         body = pattern.removeprefix("!")
@@ -141,9 +140,10 @@ def matches(path: str, patterns: Iterable[str]) -> bool:
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> Regex:
-    """Return a pattern for paths: `*` and `?` within a name, `**` across; whatever is below what it means is meant too.
+    """Return the regular expression of a path pattern.
 
-    Without a slash but at its end it means that name anywhere.
+    `*` and `?` match within a name, `**` across, and everything below a match matches too. A pattern without a slash,
+    except at its end, matches that name in any directory.
     """
     body = pattern.removeprefix("./").rstrip("/")
     anywhere = "(?:.*/)?" if "/" not in body else ""
@@ -162,7 +162,7 @@ def _piece(piece: str) -> str:
 
 
 def _lines(file: Path) -> tuple[str, ...]:
-    """Return the patterns in a file, if it is there."""
+    """Return the patterns in a file; none if it does not exist."""
     try:
         lines = file.read_text(errors="replace").splitlines()
     except FileNotFoundError:
@@ -171,12 +171,12 @@ def _lines(file: Path) -> tuple[str, ...]:
 
 
 def _is_apart(folder: Path) -> bool:
-    """Whether a folder is a worktree or a repository of its own, or has what a task was given and has left."""
+    """Whether a folder is a worktree or repository of its own, or the folder of a task's files."""
     return (folder / ".git").exists() or (folder.parent.name == FOLDER and (folder / BEGAN).exists())
 
 
 def _scan(directory: Path, ignored: Collection[Path]) -> Iterable[tuple[str, tuple[int, int, int]]]:
-    """Yield the files of a directory: not git's own nor a task's, and not those of repositories within it."""
+    """Yield the files of a directory, without those of git, of tasks, and of nested repositories."""
     own = {path.name for path in ignored}
     for folder, folders, names in os.walk(directory):
         at = Path(folder)
@@ -189,5 +189,5 @@ def _scan(directory: Path, ignored: Collection[Path]) -> Iterable[tuple[str, tup
             try:
                 status = path.lstat()
             except FileNotFoundError:
-                continue  # it was there a moment ago
+                continue  # it was removed in the meantime
             yield path.relative_to(directory).as_posix(), (status.st_size, status.st_ctime_ns, status.st_ino)

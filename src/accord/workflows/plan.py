@@ -1,6 +1,6 @@
 """The plan of a run, and the check that its references resolve.
 
-A plan is plain data with everything settled that can be settled before a run starts. It is stored with its run and
+A plan is plain data in which everything that can be resolved before a run is resolved. It is stored with its run and
 contains names of secrets, never secrets. References are checked by name and order, because steps have no values yet.
 """
 
@@ -33,9 +33,9 @@ from accord.workflows.values import UnsafeCommand, Values, check_argv, check_com
 
 
 class Plan(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The steps of a run: each with its type, whom it waits for and its agent's defaults, and nothing left to look up.
+    """The steps of a run, each with its type, dependencies and the defaults of its agent. Nothing is left to look up.
 
-    `directory` is where relative paths begin. `steps` has what the pattern added, in the order of the file.
+    `directory` is the base of relative paths. `steps` includes those that the pattern adds, in the order of the file.
     """
 
     name: str
@@ -68,11 +68,11 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
     trajectories: Trajectories | None = None
 
     def step(self, name: str) -> Step | None:
-        """Return one of its steps."""
+        """Return one of its steps, or None."""
         return next((step for step in self.steps if step.name == name), None)
 
     def agent(self, name: str | None) -> AgentDef | None:
-        """Return one of its agents."""
+        """Return one of its agents, or None."""
         return next((agent for agent in self.agents if agent.name == name), None)
 
 
@@ -83,11 +83,11 @@ _NAMED = re.compile(r"\$\{([^}]+)\}")
 """The same, or a credential."""
 
 LATER = frozenset({"steps", "state", "env", "run", "item", "index"})
-"""Roots of what is known only during a run, or must not be written down with a plan."""
+"""Roots of values that are known only during a run, or must not be stored with a plan."""
 
 THIS_STEP = "step"
 NO_THIS_STEP = 'name the step: {{steps.NAME.output}}; write braces that are only text as {{"{{"}}'
-"""What agent-relay's own texts call the step at hand, and what to write."""
+"""How texts of agent-relay name the current step, and what to write instead."""
 
 CODE_VARIABLE = re.compile(
     r"PATH|HOME|XDG_CONFIG_HOME|BASH_ENV|ENV|IFS|PS4|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|LD_.*|DYLD_.*|(.*_)?(EDITOR|PAGER)|VISUAL|"
@@ -97,12 +97,12 @@ CODE_VARIABLE = re.compile(
     r"(TAR|GREP)_OPTIONS|(RSYNC|CVS)_RSH|SVN_SSH|GOFLAGS|RUSTC(_WRAPPER)?|LUA_(INIT|C?PATH).*|PHPRC|WGETRC|PSQLRC|KUBECONFIG|"
     r"(JAVA|MAVEN|GRADLE|SBT|ANT)_OPTS|GH_CONFIG_DIR|GNUPGHOME|HGRCPATH|R_PROFILE.*|AWS_CONFIG_FILE|GCONV_PATH|OPENSSL_CONF|(VIM|EX)INIT|DOTNET_STARTUP_HOOKS|(?i:npm_config_.*)|BASH_FUNC_.*"
 )
-"""Variables that choose what programs run."""
+"""Variables that choose which programs run."""
 
 OF_STEPS = ("output", "status", "json", "exit_code", "exitCode")
 
 Known = Mapping[str, Collection[str]]
-"""The names that there are values of, by the first word of their paths."""
+"""The names that have values, by the first word of their paths."""
 
 Edges = Mapping[str, tuple[str, ...]]
 
@@ -110,10 +110,10 @@ Edges = Mapping[str, tuple[str, ...]]
 def check_references(
     plan: Plan, document: Document, env: Mapping[str, str], pending: Collection[str] | None = None
 ) -> list[DocumentFinding]:
-    """Return everything that would have no value, and every order that is none.
+    """Return the findings for references without a value, and for an impossible order.
 
-    `pending` has the values that only a run has, for an outline: a plan of no run yet. Variables that a run is given
-    count as known there. Addresses and headers are fixed before a run, so they read no pending value.
+    `pending` has the values that only a run has, for an outline: a plan of no run yet. Variables that are given to a
+    run count as known there. Addresses and headers are fixed before a run, so they read no pending value.
     """
     is_outline = pending is not None
     edges: dict[str, tuple[str, ...]] = {step.name: step.depends_on or () for step in plan.steps}
@@ -157,7 +157,7 @@ def check_references(
 
 
 def resolve_references(plan: Plan) -> Plan:
-    """Return a plan in which addresses, headers and names of events have their values, all known before a run."""
+    """Return a plan with the values of addresses, headers and event names, which are all known before a run."""
     text = Values(input=plan.input, inputs=plan.inputs, vars=plan.vars).text
 
     def given(said: AgentDef | Step) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def _names(plan: Plan, edges: Edges) -> Iterator[DocumentFinding]:
 
 
 def _circles(edges: Edges) -> Iterator[DocumentFinding]:
-    """Take away what waits for nobody until nothing is left; what is left waits for itself."""
+    """Remove steps without dependencies until none is left. The remaining steps are in a cycle."""
     left = {name: sum(other in edges for other in set(before)) for name, before in edges.items()}
     after: dict[str, list[str]] = {}
     for name, before in edges.items():
@@ -227,7 +227,7 @@ def _is_upstream(edges: Edges, name: str, other: str) -> bool:
     return False
 
 
-# --- what is spoken of ------------------------------------------------------------------------------------------------
+# --- references -------------------------------------------------------------------------------------------------------
 
 
 _SPOKEN = (*TEXTS, "argv", *TABLES, "until")
@@ -236,7 +236,8 @@ _SPOKEN = (*TEXTS, "argv", *TABLES, "until")
 class StepReference(NamedTuple):
     """A reference in a step.
 
-    `is_own` if it may be to the step itself, because it is read after its end. `is_fixed` if a run cannot change it.
+    `is_own` if it may read the step itself, because it is evaluated after its end. `is_fixed` if a run cannot change
+    it.
     """
 
     reference: Reference
@@ -303,7 +304,7 @@ def _of_step(edges: Edges, step: Step | None, reference: Reference, is_own: bool
 
 
 def _missing(known: Known, root: str, rest: list[str]) -> str | None:
-    """Return what to do about a value that there is none of, or None if there is one."""
+    """Return the fix for a missing value, or None if the value exists."""
     if root in ("item", "index"):
         return "only the step of a map has one"
     if root == "input" and not rest:
@@ -326,7 +327,7 @@ def _missing(known: Known, root: str, rest: list[str]) -> str | None:
 
 
 def is_variable_reference(reference: Reference) -> bool:
-    """Whether a reference is to a variable."""
+    """Whether a reference reads a variable."""
     root, *rest = reference.path
     return (root == "vars" and bool(rest)) or (root not in ROOTS and not (root == THIS_STEP and rest))
 
@@ -337,7 +338,7 @@ def events_of(steps: Sequence[Step]) -> frozenset[str]:
 
 
 def run_lacks(rest: Sequence[str], events: Collection[str]) -> str | None:
-    """Return what to write for something that is not known of a run, or None if it is."""
+    """Return the fix for an unknown value of a run, or None if the value exists."""
     if rest[0] == "id" and len(rest) == 1:
         return None
     if rest[0] != "events" or len(rest) != 2:
@@ -354,7 +355,7 @@ def _sets(step: Step) -> Iterator[str]:
 
 
 def _items(step: Step) -> frozenset[str]:
-    """Return what the items are called that the innermost step of maps has."""
+    """Return the names of items in the innermost step of nested maps."""
     return frozenset() if step.step is None else frozenset({step.as_}) | _items(step.step)
 
 
@@ -377,7 +378,7 @@ def _commands(step: Step) -> Iterator[DocumentFinding]:
 
 
 def unsafe_commands(step: Step) -> Iterator[tuple[tuple[str, ...], UnsafeCommand]]:
-    """Yield the commands of a step in which a value could be code: the member, and what is wrong with it."""
+    """Yield the commands of a step in which a value could become code: the member and the error."""
     checks: list[tuple[tuple[str, ...], Callable[[], None]]] = []
     wanted = step.verification
     for where, member, command in (((), step, step.command), (("verification",), wanted, _custom(wanted))):
@@ -404,14 +405,17 @@ def _custom(wanted: Verification | None) -> str | None:
 
 
 def _check_variable(name: str, text: str) -> None:
-    """Raise UnsafeCommand for a value in a variable that programs take code, programs or options from."""
+    """Raise UnsafeCommand for a value in a variable from which programs take code, programs or options."""
     value = next((one.source for one in references(text) if one.path[0] != "env"), None)
     if value is not None and CODE_VARIABLE.fullmatch(name):
         raise UnsafeCommand(f"{value} would be what programs run because of {name}", "give it in another variable")
 
 
 def _fixed(where: str, said: AgentDef | Step, items: Collection[str] = ()) -> Iterator[DocumentFinding]:
-    """Yield what in an address, a header or an event is known only during a run: no agent says where another one is."""
+    """Yield references in addresses, headers and events that are known only during a run.
+
+    No agent may choose an address.
+    """
     event = said.event if isinstance(said, Step) else None
     for text in texts_in((said.url, said.headers, event)):
         for reference in _read(text, where, []):
@@ -424,7 +428,7 @@ def _fixed(where: str, said: AgentDef | Step, items: Collection[str] = ()) -> It
 
 
 def _pending(where: str, said: AgentDef | Step, pending: Collection[str]) -> Iterator[DocumentFinding]:
-    """Yield what in an address or a header has no value before a run: members are made before it."""
+    """Yield references in addresses and headers that have no value before a run. Members are made before it."""
     for text in texts_in((said.url, said.headers)):
         for reference in _read(text, where, []):
             if value_name(reference.path) in pending and not reference.is_optional:
@@ -433,7 +437,7 @@ def _pending(where: str, said: AgentDef | Step, pending: Collection[str]) -> Ite
 
 
 def unfilled(said: Document | AgentDef | Step) -> Iterator[tuple[str, str, str]]:
-    """Yield what in an `env` would be left as it is written: its name, what is said of it, and what to do."""
+    """Yield the variables of an `env` that would not be filled in: name, message and fix."""
     is_agent = isinstance(said, AgentDef)
     for name, text in said.env.items():
         if isinstance(said, Document):

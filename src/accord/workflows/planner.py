@@ -1,7 +1,7 @@
 """Make the plan of a run from a document: custom steps, defaults, patterns.
 
-Everything that can be refused before a run starts is refused here, including a file that includes itself. Problems that
-do not concern this run are reported by `validation`.
+Everything that can be refused before a run starts is refused here, including a file that includes itself. `validation`
+reports problems that do not concern this run.
 """
 
 import os
@@ -40,14 +40,14 @@ from accord.workflows.source import load_document, read_step, read_steps, tree_o
 from accord.workflows.yaml_nodes import read_text
 
 FILES = (".relay/steps.yaml", ".accord/steps.yaml")
-"""Where steps of one's own are, beside a document; the last one counts, and the document's own most."""
+"""Files with custom steps, relative to a document. The last one overrides, and the document's own override all."""
 
 MAX_DEPTH = 8
-"""How many steps of one's own may use each other."""
+"""Maximum depth of custom steps that use each other."""
 
 
 def load_custom_steps(base: Path) -> dict[str, CustomStep]:
-    """Return the steps of one's own that are beside a document; raises BadDocument."""
+    """Return the custom steps in the directory of a document; raises BadDocument."""
     steps: dict[str, CustomStep] = {}
     for name in FILES:
         if (path := base / name).is_file():
@@ -56,7 +56,7 @@ def load_custom_steps(base: Path) -> dict[str, CustomStep]:
 
 
 def expand_custom_step(step: Step, steps: Mapping[str, CustomStep], depth: int = 0) -> Step:
-    """Return a step with what it uses in its place; raises BadDocument."""
+    """Return a step with its custom step expanded; raises BadDocument."""
     if step.use is None:
         return step
     if step.use not in steps:
@@ -143,17 +143,17 @@ def _value(value: Any, rest: list[str]) -> Expression:
 
 
 def _constants(text: str) -> list[Expression]:
-    """Return a text as constants none of which has both kinds of quotes, which no constant can have."""
+    """Return a text as constants. No constant can have both kinds of quotes, so the text is split at double quotes."""
     pieces = [piece for part in text.split('"') for piece in (part, '"')][:-1]
     return [Constant(piece) for piece in pieces if piece]
 
 
 RETRIES = 2
 RETRY_DELAY = 1.0
-"""How often, and after how many seconds, steps are tried again with the strategy `retry`: as agent-relay does."""
+"""Number of retries and delay in seconds with the strategy `retry`, as in agent-relay."""
 
 WORKING = frozenset({"agent", "a2a", "deterministic", "worktree"})
-"""Types of steps that can be tried again by themselves."""
+"""Types of steps that can be retried."""
 
 _OF_AGENT = ("credentials", "streaming", "mode", "task")
 _OF_ITEMS = ("retries", "retry_delay", "backoff")
@@ -161,13 +161,13 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 def with_type(step: Step, agent: AgentDef | None) -> Step:
-    """Return a step that says its type: who names an agent elsewhere, or a URL, has one of the type a2a."""
+    """Return a step with its type. A step with an A2A agent or a URL has the type a2a."""
     kind = step.type or ("a2a" if step.url or (agent is not None and agent.is_a2a) else "agent")
     return replace(step, type=kind)
 
 
 def with_defaults(step: Step, document: Document, workflow: Workflow, base: Path, env: Mapping[str, str]) -> Step:
-    """Return a step with everything that applies to it."""
+    """Return a step with all its defaults."""
     agent = document.agent(step.agent) if step.agent else None
     new: dict[str, Any] = {"depends_on": step.depends_on or ()}
     if agent is not None and step.type in ("agent", "a2a"):
@@ -185,7 +185,7 @@ def with_defaults(step: Step, document: Document, workflow: Workflow, base: Path
 
 
 def with_approval_rules(step: Step, approvals: Approvals) -> Step:
-    """Return a step with what the server demands of approvals: a step may demand more, and never less."""
+    """Return a step with the server's rules for approvals. A step may be stricter, never less strict."""
     if step.step is not None:
         return replace(step, step=with_approval_rules(step.step, approvals))
     if step.kind != "approval":
@@ -205,7 +205,7 @@ def _of_agent(step: Step, agent: AgentDef) -> dict[str, Any]:
         new["headers"] = _headers(agent.headers, step.headers)
     if step.timeout is None:
         new["timeout"] = agent.constraints.timeout if agent.timeout is None else agent.timeout
-    # what names a variable or a credential is filled in where the command is called, and not written down with a run
+    # variables and credentials are filled in when the command is called, and not stored with a run
     new["env"] = {**{name: value for name, value in agent.env.items() if "${" not in value}, **step.env}
     return new
 
@@ -233,7 +233,7 @@ def _of_errors(step: Step, document: Document, workflow: Workflow, agent: AgentD
 
 
 def _item(step: Step, on_error: str | None, document: Document) -> Step:
-    """Return the step of a map's items with what the map says of trying again: it is they who are tried again."""
+    """Return the step of a map's items with the retries of the map, because the items are retried and not the map."""
     assert step.step is not None
     inner = with_type(step.step, document.agent(step.step.agent or ""))
     inner = replace(inner, set={key: _of_itself(text, inner.name, step.name) for key, text in inner.set.items()})
@@ -244,20 +244,20 @@ def _item(step: Step, on_error: str | None, document: Document) -> Step:
 
 
 def _of_itself(text: str, name: str, known_as: str) -> str:
-    """Return a text in which a step speaks of itself by the name that it has in a plan."""
+    """Return a text in which a step refers to itself by its name in the plan."""
     try:
         return renamed_in(text, {name: known_as})
     except BadExpression:
         return text  # `plan` reports it
 
 
-# --- places -----------------------------------------------------------------------------------------------------------
+# --- directories ------------------------------------------------------------------------------------------------------
 
 
 def _place(
     step: Step, agent: AgentDef | None, document: Document, base: Path, env: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return where a step works: where it or its agent says, a path of the document by its name."""
+    """Return the directory of a step, from the step or its agent. A named path is resolved."""
     for said in (step, agent):
         if said is None:
             continue
@@ -270,16 +270,16 @@ def _place(
 
 
 def resolve_path(path: str, base: Path, env: Mapping[str, str]) -> Path:
-    """Return a path of a document: variables of the environment in it are replaced, and it begins beside the file."""
+    """Return a path of a document, relative to its file, with variables of the environment filled in."""
     text = _VARIABLE.sub(lambda found: env.get(found[1] or found[2], found[0]), path)
     return base / os.path.expanduser(text)
 
 
 MAIN = "main"
-"""What the workflow of a document is called that has none but agents."""
+"""The name of the workflow of a document that has only agents."""
 
 REPAIRS = 2
-"""How often a repair agent is asked, unless the document says: as agent-relay does."""
+"""Default number of repair attempts, as in agent-relay."""
 
 
 def make_plan(
@@ -292,10 +292,10 @@ def make_plan(
     env: Mapping[str, str] | None = None,
     is_outline: bool = False,
 ) -> Plan:
-    """Return what a run of a workflow follows, the first of a document unless one is named; raises BadDocument.
+    """Return the plan for a workflow, by default the first of the document; raises BadDocument.
 
-    `vars` are variables and inputs by their names; `base` is where relative paths begin; `env` is what `${NAME}` and
-    `{{env.NAME}}` must be found in. An outline is planned without the inputs and variables that only a run is given.
+    `vars` are variables and inputs by name. `base` is the base of relative paths. `env` must contain the variables of
+    `${NAME}` and `{{env.NAME}}`. An outline is planned without the inputs and variables that only a run has.
     """
     env = os.environ if env is None else env
     text = input or ""
@@ -362,7 +362,7 @@ def _workflow(document: Document, name: str | None) -> Workflow:
 
 
 def _arranged(document: Document, one: Workflow, base: Path) -> tuple[str, list[Step]]:
-    """Return the steps of a workflow with the order of its pattern, and what the pattern adds."""
+    """Return the pattern and the steps of a workflow, in the order of the pattern and with the steps that it adds."""
     own = {**load_custom_steps(base), **document.steps}
     steps = [expand_custom_step(step, own) for step in one.steps]
     steps = [with_type(step, document.agent(step.agent or "")) for step in steps]
@@ -382,13 +382,13 @@ def _arranged(document: Document, one: Workflow, base: Path) -> tuple[str, list[
 
 
 def _unrolled(steps: list[Step]) -> list[Step]:
-    """Return steps without loops: each has become its rounds."""
+    """Return steps with each loop replaced by its rounds."""
     found_: list[Step] = []
     for step in steps:
         if step.max_iterations is None:
             found_.append(step)
             continue
-        if step.until is None and step.verification is not None:  # as agent-relay means it: until it is verified
+        if step.until is None and step.verification is not None:  # as in agent-relay: until it is verified
             found_.append(replace(step, max_iterations=None, retries=max(step.retries or 0, step.max_iterations - 1)))
             continue
         if step.until is None:
@@ -404,7 +404,7 @@ def _unrolled(steps: list[Step]) -> list[Step]:
 
 
 def _barriers(document: Document, steps: list[Step]) -> tuple[Barrier, ...]:
-    """Return the barriers of a workflow: coordination is the document's, and some may belong to another workflow."""
+    """Return the barriers of a workflow. The document's coordination may contain barriers of other workflows."""
     names = {step.name for step in steps}
     return tuple(one for one in document.coordination.barriers if names & set(one.wait_for))
 
@@ -417,7 +417,7 @@ def _repairs(document: Document) -> int:
 
 
 def includes_itself(file: Path) -> bool:
-    """Whether a file has a file among its steps, however indirectly, that has itself; one that is none has none."""
+    """Whether a file includes itself, also indirectly. A file that cannot be read does not."""
     return _includes(file.resolve(), (), set())
 
 
@@ -429,7 +429,7 @@ def _includes(file: Path, above: tuple[Path, ...], clear: set[Path]) -> bool:
     try:
         document = load_document(file)
     except (BadDocument, OSError):
-        return False  # which is found by whoever reads it
+        return False  # reported when the file is read
     found = any(_includes((file.parent / inner).resolve(), (*above, file), clear) for inner in _files_of(document))
     clear.add(file)
     return found

@@ -18,10 +18,10 @@ from accord.workflows.members import PLACE, Member
 from accord.workflows.steps import Result
 
 KEPT = 1024 * 1024
-"""Characters of an answer that later steps get: its artifacts are whole with its own task."""
+"""Characters of an answer that later steps get. The artifacts of its own task are complete."""
 
 RESULT = "result"
-"""The artifact that has the output of a workflow run."""
+"""The artifact with the output of a workflow run."""
 
 GUARDS: Mapping[str, str] = {
     "lead": "You lead: you decide how the task is done, and answer for its result.",
@@ -31,11 +31,11 @@ GUARDS: Mapping[str, str] = {
     "word REVIEW_DECISION, a colon, and APPROVE or REJECT.",
     "analyst": "You analyse: change no files. Read what you need, and print what you found.",
 }
-"""Preset -> what its agents are told first."""
+"""Preset -> the first paragraph of its prompts."""
 
 
 def member_prompt(member: Member, step: Step, task: str) -> str:
-    """Return the text that a member is told."""
+    """Return the prompt of a member."""
     agent = member.agent
     if agent.is_a2a:
         return task
@@ -62,9 +62,9 @@ def child_message(
     directory: Path,
     env: Mapping[str, str] | None = None,
 ) -> Message:
-    """Return the message that begins the child task of a step.
+    """Return the message that starts the child task of a step.
 
-    Steps that share a context belong to one conversation of that agent for as long as the run lasts.
+    Steps that share a context are one conversation with that agent for the duration of the run.
     """
     shares = member.agent.share_context if step.share_context is None else step.share_context
     place = {PLACE: {"directory": str(directory), "env": dict(env or {})}}
@@ -78,7 +78,7 @@ def child_message(
 
 
 def child_result(member: Member, task: Task) -> Result:
-    """Return what a child task that has ended comes to."""
+    """Return the result of an ended child task."""
     text = text_of(_without_last_word(task))
     if len(text) > KEPT:
         text = f"{text[:KEPT]}\n...(truncated)"
@@ -90,7 +90,7 @@ def child_result(member: Member, task: Task) -> Result:
 
 
 def workflow_output(run: Task) -> str:
-    """Return the output of a workflow run; its other artifacts, such as the trajectory, are not part of it."""
+    """Return the output of a workflow run. Its other artifacts, such as the trajectory, are not part of it."""
     return text_of(replace(run, artifacts=tuple(one for one in run.artifacts if one.artifact_id == RESULT)))
 
 
@@ -100,7 +100,7 @@ def workflow_failure(run: Task) -> str:
 
 
 def require_output(step: Step, result: Result, task: Task) -> Result:
-    """Return a result, as failed if an agent ended well and left nothing to read or to check."""
+    """Return a result; failed if the agent ended well and left no text, files or proof."""
     is_proven = result.reason not in (None, "completed_by_process_exit")
     if not result.ok or is_proven or step.allow_empty or result.output.strip() or _has_files(task):
         return result
@@ -116,7 +116,7 @@ def _has_files(task: Task) -> bool:
 
 
 def has_exited(task: Task) -> bool:
-    """Whether the process of a task has ended by itself, and not because it fell silent."""
+    """Whether the process of a task exited by itself, and was not ended for its silence."""
     said = task.status.message
     return task.status.state is TaskState.COMPLETED and not (said is not None and SILENCE_KEY in (said.metadata or {}))
 

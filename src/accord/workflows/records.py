@@ -1,6 +1,6 @@
 """Records of a run: the start and end of each attempt.
 
-Records are only added, each under its own key, and mean the same in any order. `state` is what they add up to.
+Records are only added, each under its own key, and their order does not matter. `state` computes the state from them.
 """
 
 from typing import Any, Literal
@@ -8,7 +8,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 Status = Literal["completed", "failed", "skipped"]
-"""How an attempt ends."""
+"""The status of an ended attempt."""
 
 BY_CONDITION = "skipped_by_condition"
 BY_FAILURE = "skipped_by_failure"
@@ -17,11 +17,11 @@ BY_START = "skipped_by_start"
 TIMED_OUT = "timed_out"
 UNDECIDABLE = "failed_condition"
 ITEM_FAILED = "failed_item"
-"""Reasons that `decide` and `run_request` give; `steps.Reason` has those of executors."""
+"""Reasons from `decide` and `run_request`; `steps.Reason` has those of executors."""
 
 
 class StepRecord(Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
-    """Base of the records: which attempt at which step, and when in milliseconds. The first attempt is number one."""
+    """Base of the records: step, attempt and time in milliseconds. The first attempt is number one."""
 
     step: str
     attempt: int
@@ -29,9 +29,9 @@ class StepRecord(Struct, frozen=True, kw_only=True, tag_field="kind", omit_defau
 
 
 class StepStarted(StepRecord, frozen=True, kw_only=True, tag="begun"):
-    """An attempt has begun.
+    """An attempt has started.
 
-    `items` is what a map goes over, so that it stays the same whatever values become; `until` is when a `wait` is over.
+    `items` is the list of a map, stored so that it stays the same. `until` is the end time of a `wait`.
     """
 
     items: tuple[Any, ...] | None = None
@@ -39,16 +39,16 @@ class StepStarted(StepRecord, frozen=True, kw_only=True, tag="begun"):
 
     @property
     def key(self) -> str:
-        """What there is one of in a run."""
+        """The unique key of the record in a run."""
         return f"{self.step}:{self.attempt}:begun"
 
 
 class StepEnded(StepRecord, frozen=True, kw_only=True, tag="ended"):
-    """An attempt has ended, or the step without one: then its number is that which the next would have had.
+    """An attempt has ended, or the step has ended without one. Then the number is that of the next attempt.
 
-    With `again_at` it failed and is tried again then; without, the step has ended. `cause` names the step because of
-    which those that come after this one are skipped: itself if it failed, the one it was skipped for otherwise. Without
-    a cause they run. `reason` is for programs, `error` for people.
+    With `again_at` the attempt failed and is retried then. Without it, the step has ended. `cause` names the step
+    because of which dependents are skipped: the step itself if it failed, otherwise the cause of its own skip. Without
+    a cause the dependents run. `reason` is for programs, `error` for people.
     """
 
     status: Status
@@ -61,12 +61,12 @@ class StepEnded(StepRecord, frozen=True, kw_only=True, tag="ended"):
 
     @property
     def key(self) -> str:
-        """What there is one of in a run."""
+        """The unique key of the record in a run."""
         return f"{self.step}:{self.attempt}:ended"
 
     @property
     def fails(self) -> bool:
-        """Whether whatever the step is part of fails with it."""
+        """Whether the failure fails the run or the enclosing map."""
         return self.status == "failed" and self.cause is not None
 
 

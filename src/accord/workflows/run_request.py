@@ -1,7 +1,7 @@
 """The request of a run: its input, its origin, and the records that it reuses.
 
-Callers give an input, values of declared inputs and the name of a workflow. Runs, schedules, webhooks and commands give
-a whole `RunRequest`, which may name an earlier run: steps that completed there are not executed again.
+A caller gives an input, values of declared inputs and the name of a workflow. Runs, schedules, webhooks and commands
+give a whole `RunRequest`, which may name an earlier run. Steps that completed there are not executed again.
 """
 
 import hashlib
@@ -24,14 +24,16 @@ from accord.workflows.records import BY_START, Record, StepEnded, StepStarted
 from accord.workflows.state import PlanNode, RunState
 
 PLAN, DOCUMENT, SOURCE = "flow-plan", "flow-document", "flow-source"
-"""What the plan of a run, the document that it was made of and the text of that are kept under; `ORIGIN` is what tells
-that it is one. What was built without a file has no text."""
+"""Journal keys of a run's plan, its document, and the text of the document.
+
+`ORIGIN_STEP` identifies a task as a run. A document that was built without a file has no text.
+"""
 
 
 class RunRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
-    """What a run is asked for: as whoever begins one for another says it, in the data of a message.
+    """The request of a run, as a program sends it in the data of a message.
 
-    With `check_agents` it begins only if all of its A2A agents are there.
+    With `check_agents` the run starts only if all its A2A agents can be reached.
     """
 
     input: str = ""
@@ -44,9 +46,10 @@ class RunRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
 
 
 class RunOrigin(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Of which document a run is, by its own name, which of its workflows, and what it was asked for.
+    """The origin of a run: its document by name, its workflow, and its request.
 
-    `directory` and `vars` are what the document was served with: with them and the document the same agent is made.
+    `directory` and `vars` are those with which the document was served. With them and the document, the same agent can
+    be made again.
     """
 
     name: str
@@ -57,39 +60,38 @@ class RunOrigin(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
 
 
 def origin_entries(origin: RunOrigin, document: str, text: str | None = None) -> dict[str, str]:
-    """Return what is written down with a run; the document is its JSON, and the text what its file says."""
+    """Return the journal entries of a run's origin: the document as JSON, and the text of its file."""
     found = {ORIGIN_STEP: msgspec.json.encode(origin).decode(), DOCUMENT: document}
     return found if text is None else {**found, SOURCE: text}
 
 
 def origin_of(entry: str) -> RunOrigin:
-    """Return where a run comes from, as it was written down."""
+    """Return the origin in a journal entry."""
     return msgspec.json.decode(entry, type=RunOrigin)
 
 
 def document_of(entry: str) -> Document:
-    """Return the document of a run, as it was written down."""
+    """Return the document in a journal entry."""
     return msgspec.json.decode(entry, type=Document)
 
 
 def own_name(document: Document, directory: Path, vars: Mapping[str, Any]) -> str:
-    """Return what the agent is called that runs a document for a command: a name that no other document has.
+    """Return the unique name of the agent that runs a document for a command.
 
-    Whoever runs things for commands shares one store, and two documents may well have the same name: they must not do
-    each other's work.
+    All commands share one store, and two documents may have the same name. They must not execute each other's tasks.
     """
     told = msgspec.json.encode((document, str(directory), dict(vars)), order="deterministic")
     return f"{document.name}@{hashlib.sha256(told).hexdigest()[:12]}"
 
 
 def read_run_request(ctx: Context, document: Document) -> RunRequest:
-    """Return what a run is asked for; raises Rejected."""
+    """Return the request of a run; raises Rejected."""
     said, metadata = ctx.data, ctx.message.metadata or {}
     if metadata.get(INNER) is True and _is_ours(ctx):
         return _converted(said)
     skill = _requested_workflow(metadata) or _requested_workflow(
         ctx.task.metadata or {}
-    )  # a task has the metadata of the request that began it
+    )  # a task has the metadata of the request that started it
     if skill is not None and document.workflow(skill) is None:
         names = ", ".join(one.name for one in document.workflows) or "none"
         raise Rejected(f"There is no workflow {skill!r}: there are {names}")
@@ -103,12 +105,15 @@ def read_run_request(ctx: Context, document: Document) -> RunRequest:
 
 
 def _requested_workflow(metadata: Mapping[str, Any]) -> str | None:
-    """Return the workflow that somebody names."""
+    """Return the workflow that the metadata names, or None."""
     return next((metadata[key] for key in SKILL_KEYS if isinstance(metadata.get(key), str)), None)
 
 
 def _is_ours(ctx: Context) -> bool:
-    """Whether a message came from here: by another run, or through no edge of the server, each of which says so."""
+    """Whether a message comes from another run, or from a caller without an origin.
+
+    Every edge of the server sets one.
+    """
     return ctx.is_child or ctx.caller.origin is None
 
 
@@ -125,12 +130,12 @@ R = TypeVar("R", StepStarted, StepEnded)
 
 
 def carry_over_records(plan: Plan, entries: Mapping[str, str], start_from: str | None, now: int) -> list[Record]:
-    """Return the records of an earlier run, given by their keys, with which a new one begins.
+    """Return the records of an earlier run, given by key, that a new run starts with.
 
-    Kept is what has ended well, and comes only after what is kept. An approval that the owner may not give is for one
-    run, and is never kept. Of a map that has not, its items are kept, and what
-    has ended well of them. With `start_from`, that step and all after it is done again, and all before it must be
-    kept; without an earlier run it is left out. Raises ValueError.
+    A step is reused if it ended well and all its dependencies are reused. An approval that the owner may not give is
+    valid for one run, and is never reused. For a map that has not ended well, its list and the records of the items
+    that ended well are reused. With `start_from`, that step and all later ones run again, and all earlier ones must be
+    reusable. Without an earlier run they are skipped. Raises ValueError.
     """
     state = RunState(plan, _fitting(plan, entries))
     if start_from is not None and (start_from not in state.nodes or state.nodes[start_from].step is None):
@@ -150,14 +155,14 @@ def carry_over_records(plan: Plan, entries: Mapping[str, str], start_from: str |
 
 
 def _check_approvals(state: RunState, start_from: str) -> None:
-    """Refuse to start after an approval that the owner of the run may not give: that would be giving it."""
+    """Refuse to start after an approval that the owner of the run may not give, because that would give it."""
     steps = [state.nodes[name].step for name in _reached(state, start_from, forward=False)]
     if ruled := sorted(step.name for step in steps if step is not None and step.is_ruled_approval):
         raise ValueError(f"No run can start from {start_from!r}: it comes after the approval {', '.join(ruled)}")
 
 
 def _fitting(plan: Plan, entries: Mapping[str, str]) -> list[Record]:
-    """Return the records that are of steps of the plan, and of maps if these are maps."""
+    """Return the records whose steps exist in the plan. Records of maps must belong to maps."""
     steps = {step.name: step for step in plan.steps}
     found = [_decoder.decode(entry) for key, entry in entries.items() if key.endswith((":begun", ":ended"))]
     return [record for record in found if _fits(steps, record)]
@@ -173,7 +178,7 @@ def _fits(steps: Mapping[str, Step], record: Record) -> bool:
 
 
 def _kept(state: RunState, again: set[str]) -> set[str]:
-    """Return what has ended well and comes only after such; of what a barrier waits for, as much as it needs."""
+    """Return the steps that ended well and depend only on such steps. A barrier needs as many as its mode demands."""
     kept: set[str] = set()
     for node in _in_order(state):
         held = sum(name in kept for name in node.after)
@@ -189,7 +194,7 @@ def _ended_well(node: PlanNode) -> bool:
 
 
 def _in_order(state: RunState) -> Iterator[PlanNode]:
-    """Yield steps and barriers, each after those that it comes after."""
+    """Yield steps and barriers, each after its dependencies."""
     waits = {name: len(node.after) for name, node in state.nodes.items() if node.parent is None}
     ready = deque(name for name, count in waits.items() if not count)
     while ready:
@@ -202,7 +207,7 @@ def _in_order(state: RunState) -> Iterator[PlanNode]:
 
 
 def _reached(state: RunState, start: str, *, forward: bool) -> set[str]:
-    """Return all that comes after a step, or all that it comes after."""
+    """Return all direct and indirect dependents of a step, or its dependencies."""
     found: set[str] = set()
     left = [start]
     while left:
@@ -214,7 +219,7 @@ def _reached(state: RunState, start: str, *, forward: bool) -> set[str]:
 
 
 def _held(state: RunState, name: str, kept: set[str], again: set[str], now: int) -> Iterator[Record]:
-    """Yield the records of a step with which a new run begins."""
+    """Yield the records of a step that a new run starts with."""
     node = state.nodes[name]
     if name not in again and all(other in kept for other in node.after):
         yield from _items(node, now, every=name in kept)
@@ -223,7 +228,7 @@ def _held(state: RunState, name: str, kept: set[str], again: set[str], now: int)
 
 
 def _items(node: PlanNode, now: int, *, every: bool) -> Iterator[Record]:
-    """Yield what a map goes over and what has come of it: of every item, or of those that have ended well."""
+    """Yield the list of a map and the records of its items: of every item, or of those that ended well."""
     if node.items is None or node.begun is None:
         return
     yield _first(node.begun, now)
@@ -235,11 +240,11 @@ def _items(node: PlanNode, now: int, *, every: bool) -> Iterator[Record]:
 
 
 def _first(record: R, now: int) -> R:
-    """Return a record as that of the first attempt of the new run."""
+    """Return a record as that of the first attempt in the new run."""
     return replace(record, attempt=1, at=now)
 
 
 def _left_out(name: str, start_from: str, now: int) -> StepEnded:
-    """Return the end of a step that is passed over although nothing is known of it."""
+    """Return the end of a step that is skipped because the run starts after it."""
     error = f"The run starts from {start_from!r}"
     return StepEnded(step=name, attempt=1, at=now, status="skipped", reason=BY_START, error=error)

@@ -1,7 +1,8 @@
-"""Execute a run from its stored state to its end, as `decide` says.
+"""Execute a run from its stored state to its end.
 
-The end of an attempt, the attempts that start because of it, and their posts are one transaction. Nothing starts before
-it is committed, so a run that is lost continues from its records. A run that only waits is suspended.
+`decide` chooses the steps. The end of an attempt, the attempts that start because of it, and their posts are one
+transaction. Nothing starts before it is committed, so a lost run continues from its records. A run that only waits is
+suspended.
 """
 
 import asyncio
@@ -31,28 +32,28 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PREFIX = "flow:"
-"""What the keys of records begin with among all that a task keeps."""
+"""Prefix of the journal keys of records."""
 
 PATIENCE = 5.0
-"""Seconds without news from members after which a run parks; most steps that take no longer never see it parked."""
+"""Seconds without news from members after which a run suspends. Most steps that take less time never suspend a run."""
 
 SOON_MS = 2000
-"""A time that comes sooner is waited for."""
+"""A run does not suspend for a time that is nearer than this, in milliseconds."""
 
 SHOW_SECONDS = 1.0
-"""How often a run shows what its steps print."""
+"""Interval between posts of step output, in seconds."""
 
 LOOK_SECONDS = 1.0
-"""How often a run that waits for others as well looks whether it was answered, if no hint says so."""
+"""Interval of checks for answers without a notification, in seconds, while the run also waits for other things."""
 
 _decoder = msgspec.json.Decoder(Record)
 
 
 class Runner:
-    """One run, driven once."""
+    """One execution of a run."""
 
     def __init__(self, ctx: Context, means: RunSetup) -> None:
-        """Go on with the task of `ctx`."""
+        """Continue the task of `ctx` from its records."""
         self._ctx, self._means = ctx, means
         self._journal = ctx.journal
         self._searches = any("matches" in text for text in texts_in(means.plan.steps))
@@ -72,7 +73,7 @@ class Runner:
         self._shown_at = 0.0
 
     async def go(self) -> RunOutcome:
-        """Drive it to its end."""
+        """Execute the run to its end."""
         self._take_up()
         try:
             if self._listens:
@@ -85,10 +86,10 @@ class Runner:
         finally:
             await self._stop()
 
-    # --- beginning and ending -------------------------------------------------------------------------------------
+    # --- start and end --------------------------------------------------------------------------------------------
 
     def _take_up(self) -> None:
-        """Go on with what had begun when this run was last parked, or lost."""
+        """Continue the steps that were running when the run was suspended or lost."""
         for name, node in list(self.state.running.items()):
             step = node.step
             if step is None:
@@ -100,7 +101,7 @@ class Runner:
                 self._start(name)
 
     async def _advance(self) -> RunDecision:
-        """Do everything that can be done now."""
+        """Make all decisions that are possible now."""
         while True:
             now = self._means.now_ms()
             decision = await self._evaluate(decide, self.state, now, self._holds)
@@ -118,11 +119,14 @@ class Runner:
             await self._write(ends, [one for one in begins if one.begun is not None], is_last=bool(decision.outcome))
 
     async def _evaluate(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-        """Evaluate conditions and templates: in a thread if the plan searches texts, which may take seconds."""
+        """Evaluate conditions and templates; in a thread if the plan uses `matches`, which may take seconds."""
         return await asyncio.to_thread(work, *given, **named) if self._searches else work(*given, **named)
 
     async def _write(self, ends: list[StepEnded], begins: list[AttemptStart], *, is_last: bool) -> None:
-        """Commit what has ended, what begins and what is said of it, then begin; the last goes with the run's end."""
+        """Commit ends, starts and posts, then start the attempts.
+
+        The last write belongs to the transaction that ends the run.
+        """
         begun = [one.begun for one in begins if one.begun is not None]
         records: list[Record] = [*ends, *begun]
         entries = {PREFIX + record.key: msgspec.json.encode(record).decode() for record in records}
@@ -144,7 +148,7 @@ class Runner:
             self._start(one.step)
 
     def _sayings(self, ends: list[StepEnded], begun: list[StepStarted]) -> list[StatusEntry]:
-        """Return what is said about what happens; what is asked is shown again, which that would have covered."""
+        """Return the posts for ends and starts, and the open question again, because posts replace it."""
         posts, self._posts = self._posts, []
         for end in ends:
             node = self.state.nodes[end.step]
@@ -188,7 +192,7 @@ class Runner:
     # --- work -----------------------------------------------------------------------------------------------------
 
     def _start(self, name: str) -> None:
-        """Begin to do, or to wait for, a step that has begun."""
+        """Execute a step that has started, or wait for it."""
         node = self.state.nodes[name]
         step = node.step
         if step is None or node.is_map:
@@ -204,15 +208,15 @@ class Runner:
             self._awaited[name] = wait_key(signal_key(f"event/{step.event}", node.attempt))
 
     def _is_done_here(self, step: Step) -> bool:
-        """Whether a step is done in this process, or would be if its package were here."""
+        """Whether a step is executed in this process, or would be if its package were installed."""
         return step.is_added or step.kind in self._means.executors
 
     def _attend(self, name: str) -> None:
-        """Wait for the member that does a step."""
+        """Wait for the member that executes a step."""
         node = self.state.nodes[name]
         child = self._journal.child(child_key(name, node.attempt))
         if child is None:
-            raise RuntimeError(f"{name} has begun without a task")  # they are written together
+            raise RuntimeError(f"{name} has begun without a task")  # the record and the child task are written together
         task = asyncio.create_task(self._doing.attended(node, child), name=f"attend {name}")
         self._attending[name] = task
         task.add_done_callback(lambda done: self._is_finished(name, done))
@@ -226,14 +230,14 @@ class Runner:
         self._journal.nudge()
 
     def _show_printed(self) -> None:
-        """Post the output of steps, now and then: a post for each line would be too many."""
+        """Post the output of steps at intervals, because one post per line would be too many."""
         now = asyncio.get_running_loop().time()
         if self._doing.printed and now - self._shown_at >= SHOW_SECONDS:
             self._shown_at = now
             self._posts += [post for printed in self._doing.printed.values() if (post := printed.take()) is not None]
 
     async def _post(self, post: Post) -> None:
-        """Say something at the next opportunity."""
+        """Queue a post for the next write."""
         self._news_at = asyncio.get_running_loop().time()
         self._posts.append(post)
         self._journal.nudge()
@@ -247,13 +251,13 @@ class Runner:
         return end
 
     def _end(self, node: PlanNode, result: Result) -> None:
-        """Note what came of the attempt that a step is at."""
+        """Record the result of the current attempt of a step."""
         assert node.step is not None
         end = self._doing.judged(node, result, ended(node.step, node.attempt, result, self._means.now_ms()))
         self._ends.append(self._ended(end))
 
     async def _give_up(self, name: str) -> None:
-        """Stop a step that nobody needs any more."""
+        """Stop a step whose result is not needed anymore."""
         node = self.state.nodes[name]
         for found in (self._work.pop(name, None), self._attending.pop(name, None)):
             if found is not None:
@@ -263,7 +267,7 @@ class Runner:
             await self._doing.cancel(node)
 
     async def _stop(self) -> None:
-        """Let go of everything: whoever goes on with the run finds what is written."""
+        """Stop all local work. The next execution continues from the records."""
         if held := [*self._work.values(), *self._attending.values()]:
             for task in held:
                 task.cancel()
@@ -272,12 +276,12 @@ class Runner:
     # --- waiting --------------------------------------------------------------------------------------------------
 
     async def _wait(self, wake_at: int | None) -> None:
-        """Wait until something has happened, and take it in."""
+        """Wait for an event, and process it."""
         if not self._finished:
             left = None if wake_at is None else max(0, wake_at - self._means.now_ms())
             if self._may_park(left):
                 await self._park(left)
-            if not self._ends:  # or something had happened before it could park
+            if not self._ends:  # an end may have been added before the run could suspend
                 seconds = LOOK_SECONDS if self._listens or self._work else PATIENCE
                 until = self._journal.hinted if self._listens else self._journal.nudged
                 await until(seconds if left is None else min(seconds, left / 1000 + 0.001))
@@ -290,7 +294,7 @@ class Runner:
         self._news_at = asyncio.get_running_loop().time()
         mine = self._work if self._work.get(name) is done else self._attending
         if mine.get(name) is not done:
-            return  # given up meanwhile
+            return  # stopped in the meantime
         del mine[name]
         found = done.result()
         node = self.state.nodes[name]
@@ -308,7 +312,7 @@ class Runner:
         return not self._attending or asyncio.get_running_loop().time() - self._news_at > PATIENCE
 
     async def _park(self, left_ms: int | None) -> None:
-        """End this run until something happens; goes on if it has."""
+        """Suspend the run until an event; continue if it has already happened."""
         if (asked := self._questions.show()) is not None:
             await self._journal.write({}, (), [asked])
         names = [*self._attending, *self._asking]
@@ -324,11 +328,11 @@ class Runner:
 
     @property
     def _listens(self) -> bool:
-        """Whether somebody may have answered."""
+        """Whether an answer or a signal may have arrived."""
         return bool(self._questions) or bool(self._awaited)
 
     async def _look(self) -> None:
-        """Take in what the caller has said, what was handed in, and which members ask no longer."""
+        """Process answers of the caller, signals, and members that do not ask anymore."""
         await self._journal.look()
         for name, key in list(self._awaited.items()):
             if (entry := self._journal.entry(key)) is not None:
@@ -357,7 +361,7 @@ class Runner:
         self._attend(name)
 
     def _answered(self, node: PlanNode, value: object) -> None:
-        """Take what was handed in from elsewhere."""
+        """Process a signal."""
         assert node.step is not None
         if node.step.kind == "wait":
             output = value if isinstance(value, str) else msgspec.json.encode(value).decode()
@@ -367,7 +371,7 @@ class Runner:
         self._decided(node, Approval.of(IncomingMessage(Message(message_id="", role=Role.USER, parts=(part,)))))
 
     def _decided(self, node: PlanNode, approval: Approval) -> None:
-        """End an approval as a person has decided."""
+        """End an approval as the person decided."""
         assert node.step is not None
         if approval:
             self._end(node, Result(ok=True, output=approval.comment))
@@ -380,7 +384,7 @@ class Runner:
 
 
 def is_ruled(node: PlanNode) -> bool:
-    """Whether only some callers may decide what a node asks: a message is its owner's, whose role is unknown here."""
+    """Whether only some callers may decide an approval. A message comes from the owner, whose role is unknown here."""
     return node.step is not None and node.step.is_ruled_approval
 
 
@@ -388,5 +392,5 @@ _RECORDS = (":begun", ":ended")
 
 
 def signal_key(what: str, attempt: int = 1) -> str:
-    """Return the key under which a step is handed what it waits for: a decision, or an event."""
+    """Return the key of a step's signal: a decision, or an event."""
     return f"step/{what}" if attempt == 1 else f"step/{what}/{attempt}"

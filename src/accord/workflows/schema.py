@@ -278,25 +278,25 @@ MEANINGS: Mapping[type[Struct], Mapping[str, str]] = {
         "autoDecisions": "Also what was decided for a step, and why.",
     },
 }
-"""Struct -> key -> what it does."""
+"""Struct -> key -> its description."""
 
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
-"""What editors for YAML understand best."""
+"""The dialect that YAML editors support best."""
 
 SECRETIVE = {"doNotSuggest": True}
-"""Other spellings are right, and are not proposed."""
+"""Marks other spellings, which are valid but not suggested."""
 
 
 @cache
 def schema() -> dict[str, Any]:
-    """Return the schema."""
+    """Return the JSON Schema of workflow files."""
     definitions = {struct.__name__: _SPECIAL.get(struct, _struct)(struct) for struct in MEANINGS}
     return {
         "$schema": DIALECT,
         "title": "Accord workflow",
         "description": "A workflow of accord: agents, and the steps that they do together.",
-        "allOf": [_ref(Document)],  # in this dialect, nothing counts beside a $ref
+        "allOf": [_ref(Document)],  # in this dialect, keywords next to a $ref are ignored
         "definitions": definitions,
     }
 
@@ -317,9 +317,9 @@ def _struct(struct: type[Struct]) -> dict[str, Any]:
 
 _MORE: Mapping[str, dict[str, Any]] = {
     "url": {"anyOf": [{"format": "uri"}, {"pattern": r"\{\{|\$\{"}]},
-    "streaming": {"default": True},  # of an agent that offers it
+    "streaming": {"default": True},  # for an agent that offers it
 }
-"""What the types do not say."""
+"""Keywords that the types do not contain."""
 
 
 def _properties(struct: type[Struct]) -> dict[str, Any]:
@@ -351,7 +351,7 @@ def _default(member: decoder.MemberName) -> dict[str, Any]:
 
 
 def _required(struct: type[Struct]) -> dict[str, Any]:
-    """Return which members must be there, under whichever of their names."""
+    """Return the required members, each under any of its names."""
     names = {
         field.encode_name: [name for name, member in decoder.members_of(struct).items() if member.field is field]
         for field in decoder.fields_of(struct)
@@ -363,7 +363,7 @@ def _required(struct: type[Struct]) -> dict[str, Any]:
 
 
 def _step(struct: type[Struct]) -> dict[str, Any]:
-    """Return that of a step: with `use`, other keys are parameters."""
+    """Return the schema of a step. With `use`, unknown keys are parameters."""
     found = _struct(struct)
     del found["additionalProperties"]
     only = {"propertyNames": {"enum": list(found["properties"])}}
@@ -371,7 +371,7 @@ def _step(struct: type[Struct]) -> dict[str, Any]:
 
 
 def _custom(struct: type[Struct]) -> dict[str, Any]:
-    """Return that of a step of one's own: any member may be a template, and they may stand beside `params`."""
+    """Return the schema of a custom step. Any member may be a template, and may be next to `params`."""
     found = _struct(struct)
     own = found["properties"]
     inside: dict[str, Any] = {

@@ -1,9 +1,9 @@
 """Shell commands with templates: each template becomes a quoted variable reference.
 
 The parser accepts what POSIX shells and bash read alike: simple commands, lists, pipes, `if`, loops, groups,
-redirections to files, quotes, `$NAME` and `$(..)`. A command with templates that contains anything else is refused, so
-a value is only ever a quoted part of an argument or of a variable. `agents.command_safety` lists the commands that may
-receive values.
+redirections to files, quotes, `$NAME` and `$(..)`. A command with templates and anything else is refused.
+So a value is only ever a quoted part of an argument or of a variable. `agents.command_safety` lists the commands that
+may receive values.
 """
 
 import re
@@ -13,13 +13,13 @@ from typing import NamedTuple, NoReturn
 from accord.agents.command_safety import PROGRAMS, UnsafeCommand, Value, Word, check_simple_command, name_of
 
 HOLE = "\0"
-"""Stands for a template in the text of a command, which cannot have this character otherwise."""
+"""The character that replaces a template in the text of a command. A command cannot contain it otherwise."""
 
 _KEYWORDS = frozenset({"if", "then", "elif", "else", "fi", "while", "until", "do", "done", "!", "{", "}"})
-"""After these a command begins or ends."""
+"""Words after which a command starts or ends."""
 
 _UNREAD = frozenset({"[[", "case", "coproc", "function", "select", "time"})
-"""These begin something that is not read here; what follows on `time` is a keyword in some shells."""
+"""Keywords of syntax that is not supported. After `time`, some shells read a keyword."""
 
 _CHANGING = frozenset(
     [
@@ -39,7 +39,7 @@ _CHANGING = frozenset(
         "unalias",
     ],
 )
-"""These change what the rest of a command means, or read variables as code by their names, or run what does."""
+"""Commands that change the meaning of later ones, read variables as code by name, or run such commands."""
 
 _NAMING = {
     "read": re.compile(r".*[\[\0].*", re.DOTALL),
@@ -47,18 +47,18 @@ _NAMING = {
     "wait": re.compile(r".*\[.*|-.*p.*", re.DOTALL),
     "set": re.compile(r"[-+].*k.*|keyword", re.DOTALL),
 }
-"""Arguments by which these read a variable as code, or assign to more variables; a NUL is text that is not known."""
+"""Arguments with which these commands read a variable as code, or assign to more variables. A NUL is unknown text."""
 
 _INTEGER = re.compile(r"(?:RANDOM|SRANDOM|HISTCMD|OPTIND|BASHPID)(?:\+?=(?![0-9]*\Z).*)?", re.DOTALL)
-"""Variables for which bash calculates what is assigned to them, and so reads the variables that this names."""
+"""Variables whose assigned values bash evaluates as arithmetic, and so reads variables named in the value."""
 
 _PRINTING = frozenset({"basename", "date", "dirname", "echo", "printf", "pwd"})
-"""What may be in `$(..)` of a command that writes a value into a file: these read no file."""
+"""Commands allowed in `$(..)` of a command that writes a value into a file, because they read no file."""
 
 _CONFIGURING = re.compile(
     r"(?:^|/)(?:\.(?:git|gitconfig|githooks|husky|config)(?:/|$)|hooks/[^./]*$|\0[^/]*$)|[*?\[]", re.IGNORECASE
 )
-"""Files by which git and gh choose what they run, and names that are not known, for which there is a NUL."""
+"""Files by which git and gh choose programs to run, and unknown names, which contain a NUL."""
 
 _PLAIN = frozenset(
     [
@@ -78,7 +78,7 @@ _PLAIN = frozenset(
         "wait",
     ]
 )
-"""These run no file, like `agents.command_safety.PROGRAMS`."""
+"""Commands that run no file, like `agents.command_safety.PROGRAMS`."""
 
 _ENDS = " \t\n;&|()<>"
 _REDIRECT = re.compile(r"[0-9]*(?:(?P<copy>[<>]&(?:[0-9]+|-)(?=[\s;&|)]|\Z))|(?:>>|>\||<>|>|<)(?![<>&(|]))")
@@ -86,11 +86,11 @@ _PARAMETER = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\}|[0-9?$#!*@-])",
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
 _ARRAY = re.compile(r"[A-Za-z_]\w*\[", re.ASCII)
 _OWN = re.compile(r"([a-z]\w*)=", re.ASCII)
-"""A variable of the command's own; in capital letters are those that programs read."""
+"""An assignment to a lower-case variable, which is the command's own. Programs read upper-case ones."""
 
 
 class Hole(NamedTuple):
-    """A template: the variable that has its value, how it is written, and what it says if its author wrote that."""
+    """A template: the variable with its value, its source, and its text if the author wrote a constant."""
 
     variable: str
     source: str
@@ -98,14 +98,17 @@ class Hole(NamedTuple):
 
 
 class ShellCommand(NamedTuple):
-    """A command for a shell, and the words of its commands that have values."""
+    """A shell command, and the words of its simple commands that contain values."""
 
     text: str
     commands: tuple[tuple[Word, ...], ...]
 
 
 def shell_command(text: str, holes: Sequence[Hole], *, options: bool = False) -> ShellCommand:
-    """Return a command with references in place of its holes; raises UnsafeCommand. `options`: values may be some."""
+    """Return a command with variable references in its holes; raises UnsafeCommand.
+
+    With `options`, values may be options of the program.
+    """
     reader = _ShellReader(text, holes, options)
     reader.read("")
     reader.check_names()
@@ -114,7 +117,7 @@ def shell_command(text: str, holes: Sequence[Hole], *, options: bool = False) ->
 
 
 class _Simple:
-    """A simple command, as far as it has been read."""
+    """A simple command, as far as it has been parsed."""
 
     def __init__(self, is_sink: bool = False) -> None:
         self.is_sink = is_sink
@@ -131,7 +134,7 @@ class _Simple:
 
 
 class _ShellReader:
-    """Reads a command from left to right, and writes it with references."""
+    """Parses a command from left to right, and writes it with references."""
 
     def __init__(self, text: str, holes: Sequence[Hole], options: bool) -> None:
         self.out: list[str] = []
@@ -151,7 +154,7 @@ class _ShellReader:
     # --- commands
 
     def read(self, closer: str) -> None:
-        """Read commands up to `closer`."""
+        """Parse commands up to `closer`."""
         command = _Simple()
         while not self._ahead(closer) if closer else self._at < len(self._text):
             sign = self._text[self._at : self._at + 1]
@@ -182,7 +185,7 @@ class _ShellReader:
         self.read(")")
 
     def _add(self, command: _Simple) -> None:
-        """Read a word of a command."""
+        """Parse a word of a command."""
         begin = self._at
         word = self._word()
         raw = self._text[begin : self._at]
@@ -212,7 +215,7 @@ class _ShellReader:
         return _Simple(is_sink=found == "|" and self._has_values)
 
     def _end(self, command: _Simple) -> None:
-        """Check a simple command that has ended."""
+        """Check a simple command at its end."""
         words = command.words
         for word in command.assigned:
             self._assign(word, is_alone=not words)
@@ -243,7 +246,7 @@ class _ShellReader:
             self.commands.append(tuple(words))
 
     def _check_builtin(self, name: str, words: Sequence[Word]) -> None:
-        """Refuse what a shell itself may read variables as code for, and a loop whose commands look like words."""
+        """Refuse builtins that may read variables as code, and a `for` loop without `in`."""
         if name in _CHANGING and words[:2] != [("command",), ("-v",)]:
             self._refuse(f"`{name}` changes what the rest of it means, or may read variables as code")
         if name == "for" and len(words) > 2 and words[2] != ("in",):
@@ -252,7 +255,7 @@ class _ShellReader:
             self._refuse(f"an argument of `{name}` may read a variable as code, or is not fixed")
 
     def _check_integers(self, words: Sequence[Word]) -> None:
-        """Refuse to set a variable for which bash calculates."""
+        """Refuse assignments that bash evaluates as arithmetic."""
         integer = next((_plain(word) for word in words if _INTEGER.fullmatch(_plain(word))), None)
         if integer is not None and self._has_values:
             self._refuse(
@@ -260,7 +263,7 @@ class _ShellReader:
             )
 
     def _assign(self, word: Word, *, is_alone: bool) -> None:
-        """Remember a variable of the command's own that has a value, which is then a value as well."""
+        """Record an assignment of a value to a variable, which then contains a value too."""
         value = next((piece for piece in word if isinstance(piece, Value)), None)
         own = _OWN.match(str(word[0]))
         name = str(word[0]).partition("=")[0]
@@ -289,12 +292,12 @@ class _ShellReader:
             command.files.append(word)
 
     def check_names(self) -> None:
-        """Refuse a command whose name is not known beside variables that have values, which it could read as code."""
+        """Refuse an unknown command name if variables have values, because it could read them as code."""
         if self._names and self._has_open_name:
             self._refuse("the name of a command is not fixed, and it may read a variable as code")
 
     def check_files(self) -> None:
-        """Refuse a command that writes a value into a file, and may run that file or what it says."""
+        """Refuse a command that writes a value into a file, and may run that file or use its content."""
         if not (self._writes_value and self._has_values):
             return
         for name in self._run:
@@ -345,7 +348,7 @@ class _ShellReader:
         return [Value(hole.source, self._next_hole - 1)]
 
     def _single(self) -> list[str | Value | None]:
-        """Take what is between apostrophes: its holes stand outside of them, between quotes of their own."""
+        """Parse single quotes. A hole is written outside of them, in double quotes of its own."""
         self._take(1)
         pieces: list[str | Value | None] = [""]
         while not self._ahead("'"):
@@ -380,7 +383,7 @@ class _ShellReader:
         return self._take(2)[1:]
 
     def _dollar(self, *, is_quoted: bool) -> list[str | Value | None]:
-        """Take a dollar and what it begins."""
+        """Parse a dollar sign and its expansion."""
         if self._ahead("$(") and not self._ahead("$(("):
             self._depth += 1
             self._nested("$(")
@@ -418,7 +421,7 @@ class _ShellReader:
         return taken
 
     def _continue(self) -> None:
-        """Take the end of a line that is none, between two words."""
+        """Parse an escaped line break between two words."""
         if self._text[self._at - 1 : self._at] not in (" ", "\t", "") or self._text[self._at + 2 : self._at + 3] == "#":
             self._refuse("a backslash at the end of a line needs a blank before it, and no `#` after it")
         self._take(2)
@@ -436,12 +439,12 @@ class _ShellReader:
 
 
 def _plain(word: Word) -> str:
-    """Return the text of a word, with a NUL for what is not known."""
+    """Return the text of a word, with a NUL for each unknown piece."""
     return "".join(piece if isinstance(piece, str) else "\0" for piece in word)
 
 
 def _joined(pieces: Sequence[str | Value | None]) -> Word:
-    """Return pieces with neighboring texts as one."""
+    """Return pieces with adjacent strings joined."""
     word: list[str | Value | None] = []
     for piece in pieces:
         if isinstance(piece, str) and word and isinstance(word[-1], str):

@@ -1,7 +1,7 @@
 """Signals for waiting steps: an event, or a decision about an approval.
 
-A signal is stored for the step that waits, and any node resumes the run. The console and the CLI check permissions. A
-run may also create a secret address for an event: its bearer may send that event.
+A signal is stored for the waiting step, and any node resumes the run. The console and the CLI check permissions. A run
+may also create a secret address for an event, and its bearer may send that event.
 """
 
 import base64
@@ -26,41 +26,41 @@ from accord.workflows.state import FINAL, PlanNode
 from accord.workflows.stored_run import StoredRun, encode_decision, load_stored_run
 
 ADDRESS = "/api/events"
-"""Where events are posted by whoever was told where; the token in the query says which."""
+"""Path of the endpoint for events. A token in the query names the run and the event."""
 
 URL = "flow-url:"
-"""What the keys of such tokens begin with: the event's name follows, and the hash of the secret."""
+"""Prefix of the journal keys of event tokens, followed by the name of the event and the hash of the secret."""
 
 SECRET_BYTES = 32
 
 MENTIONED = b"run.events"
-"""What is written in a document that speaks of an address."""
+"""Text that a document contains if it uses an event address."""
 
 Wake = Callable[[str, str, str, Any], Awaitable[bool]]
 
 
 class NotWaiting(Exception):
-    """The step waits for nothing: not yet, or no more."""
+    """The step does not wait, not yet or not anymore."""
 
 
 class RunSignals:
-    """Hands things in to the runs of a store."""
+    """Sends signals to the runs of a store."""
 
     def __init__(self, store: Store, wake: Wake, agents: Collection[str]) -> None:
-        """Reach the runs of `agents`, which are workflows."""
+        """Handle the runs of `agents`, which are workflows."""
         self._store = store
         self._wake = wake
         self._agents = frozenset(agents)
 
     async def find(self, tenant: str, run: str) -> StoredRun:
-        """Return a run of a tenant; raises TaskNotFound for what is none."""
+        """Return a run of a tenant; raises TaskNotFound."""
         found = await load_stored_run(self._store, run)
         if found is None or found.task.tenant != tenant or found.task.agent not in self._agents:
             raise TaskNotFound(f"There is no run {run}")
         return found
 
     async def decide(self, run: StoredRun, step: str, *, approved: bool, comment: str = "") -> None:
-        """Approve or refuse what a step asks; raises TaskNotFound, and NotWaiting if it does not ask."""
+        """Approve or reject a step; raises TaskNotFound, or NotWaiting if the step does not ask."""
         node = run.state().nodes.get(step)
         if node is None or node.step is None or node.step.kind != "approval":
             raise TaskNotFound(f"The run has no approval {step}")
@@ -72,20 +72,20 @@ class RunSignals:
             raise NotWaiting(f"{step} has been decided")
 
     async def tell(self, run: StoredRun, event: str, value: Any) -> None:
-        """Hand in an event, also to a step that will wait for it only later; raises as `decide` does."""
+        """Send an event, also to a step that starts to wait for it later; raises like `decide`."""
         if not any(step.event == event for step in steps_of(run.plan.steps)):
             raise TaskNotFound(f"The run has no step that waits for {event}")
         _check_open(run)
         nodes = [node for node in run.state().nodes.values() if node.step is not None and node.step.event == event]
         open_ = {_attempt(node) for node in nodes if node.standing not in FINAL}
-        attempts = open_ if nodes else {1}  # a map that has no items yet will have such steps
+        attempts = open_ if nodes else {1}  # a map without items yet will have such steps
         tenant, task_id = run.task.tenant, run.task.task_id
         keys = [signal_key(f"event/{event}", attempt) for attempt in sorted(attempts)]
         if not any([await self._wake(tenant, task_id, key, value) for key in keys]):
             raise NotWaiting(f"Nothing waits for {event} any more")
 
     async def is_shown(self, shown: "EventToken") -> bool:
-        """Whether a run gave out the address that somebody shows."""
+        """Whether a run issued this token."""
         key = _key(shown.event, shown.secret)
         return await self._store.read(steps.find_step, shown.tenant, shown.run, key) is not None
 
@@ -99,11 +99,11 @@ def _attempt(node: PlanNode) -> int:
     return node.attempt if node.standing == "running" else node.attempt + 1
 
 
-# --- addresses that runs give out -------------------------------------------------------------------------------------
+# --- event addresses --------------------------------------------------------------------------------------------------
 
 
 class EventToken(Struct, frozen=True, array_like=True):
-    """What a token says; its secret is what only those know who were given the address."""
+    """The content of an event token. Only the holders of the address have its secret."""
 
     tenant: str
     run: str
@@ -115,12 +115,12 @@ class EventToken(Struct, frozen=True, array_like=True):
 
     @property
     def token(self) -> str:
-        """It as one word."""
+        """The token as text."""
         return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
 
     @classmethod
     def read(cls, token: str) -> "EventToken | None":
-        """Return what a token says, if it is one."""
+        """Return the content of a token, or None if it is not valid."""
         try:
             return msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)), type=cls)
         except (ValueError, msgspec.DecodeError):
@@ -128,9 +128,10 @@ class EventToken(Struct, frozen=True, array_like=True):
 
 
 async def event_addresses(ctx: Context, plan: Plan, url: str) -> dict[str, str]:
-    """Return an address for each event that a run speaks of, so that whoever is told it can hand the event in.
+    """Return an address for each event that a run mentions.
 
-    The secrets are fresh each time, and only their hashes are kept; addresses that were given out earlier stay good.
+    A caller with the address can send the event. The secrets are new each time, and only their hashes are stored.
+    Addresses issued earlier stay valid.
     """
     shown = [
         EventToken(ctx.tenant, ctx.task_id, event, secrets.token_urlsafe(SECRET_BYTES))
@@ -149,7 +150,7 @@ def _key(event: str, secret: str) -> str:
 def mentioned_events(plan: Plan) -> list[str]:
     """Return the events whose addresses a plan mentions."""
     if MENTIONED not in msgspec.json.encode((plan.steps, plan.output)):
-        return []  # as in most plans, and a long one has many texts to look into
+        return []  # the common case; a long plan has many texts to search
     return sorted(set(_events_in(plan)))
 
 

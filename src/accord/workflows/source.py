@@ -1,7 +1,7 @@
 """Workflow files: read a document with its positions, and write one.
 
-`swarm: NAME` may name a template, from the folder `library` or beside the file: the file's own members are merged over
-it.
+`swarm: NAME` may name a template from the folder `library` or from the directory of the file. The file's own members
+are merged over it.
 """
 
 import re
@@ -19,7 +19,7 @@ from accord.workflows.patterns import PATTERNS
 from accord.workflows.yaml_nodes import YamlNode, node_of_values, parse_yaml, read_text, render_yaml
 
 BESIDE = (".accord/workflows", ".relay/workflows")
-"""Where one's own templates are, beside a file; the first counts."""
+"""Directories of the author's templates, relative to a file. The first one counts."""
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 
@@ -27,7 +27,7 @@ _HERE = Path(__file__).parent / "library"
 
 
 def template_files(base: Path) -> dict[str, Path]:
-    """Return the files of all templates for a file in this directory, by their names."""
+    """Return the files of all templates by name, for a file in this directory."""
     folders = [_HERE, *(base / name for name in reversed(BESIDE))]
     return {
         file.stem: file for folder in folders for file in sorted(folder.glob("*.yaml")) if NAME.fullmatch(file.stem)
@@ -35,9 +35,9 @@ def template_files(base: Path) -> dict[str, Path]:
 
 
 def apply_template(root: YamlNode, base: Path) -> YamlNode:
-    """Return a file with what its template says besides; raises BadDocument.
+    """Return a file merged over its template; raises BadDocument.
 
-    Where a file has steps or agents of its own, the name of a pattern is the pattern.
+    In a file with steps or agents of its own, the name of a pattern means the pattern.
     """
     swarm = root.parts.get("swarm")
     if swarm is None or not isinstance(swarm.tree, str):
@@ -56,7 +56,7 @@ def apply_template(root: YamlNode, base: Path) -> YamlNode:
 
 
 def _over(below: YamlNode, above: YamlNode) -> YamlNode:
-    """Return what both say, where the upper one counts: keys by their names, items of lists by their `name`."""
+    """Return two nodes merged, with `above` taking precedence: mappings by key, lists by the `name` of their items."""
     if isinstance(below.tree, dict) and isinstance(above.tree, dict):
         return _merged(below, above, list(dict.fromkeys((*below.parts, *above.parts))))
     names, others = _by_name(below), _by_name(above)
@@ -81,7 +81,7 @@ def _merged(below: YamlNode, above: YamlNode, keys: list[str | int]) -> YamlNode
 
 
 def _by_name(node: YamlNode) -> dict[str, YamlNode] | None:
-    """Return the items of a list by their names, if all have one of their own."""
+    """Return the items of a list by name, if each has a unique one."""
     if not isinstance(node.tree, list) or not all(isinstance(item, dict) and "name" in item for item in node.tree):
         return None
     found_ = {str(part.tree["name"]): part for part in node.parts.values()}
@@ -89,13 +89,13 @@ def _by_name(node: YamlNode) -> dict[str, YamlNode] | None:
 
 
 SCHEMA_FILE = "accord-workflow.schema.json"
-"""Where editors look for the schema of a file that was written here: what `accord workflow schema` prints."""
+"""The file name of the schema for editors, as printed by `accord workflow schema`."""
 
 MemberPath = tuple[str | int, ...]
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """A document, its text, and where in that everything stands."""
+    """A document, its text, and the positions of its members."""
 
     document: Document
     file: str
@@ -103,60 +103,60 @@ class Source(Struct, frozen=True, kw_only=True):
     root: YamlNode
 
     def place(self, path: MemberPath, *, key: bool = False, start: int | None = None) -> TextPosition:
-        """Return where the value at a path of a file's own names stands, its key, or a part of its text.
+        """Return the position of the value at a path, of its key, or of a part of its text.
 
-        What is not there stands where it should be.
+        The path has the file's own names. For a missing member, the position is where it belongs.
         """
         return self.root.at(path, key=key, start=start)
 
 
 class _Steps(DocumentPart, frozen=True, kw_only=True):
-    """A file of steps of one's own."""
+    """A file of custom steps."""
 
     steps: dict[str, CustomStep]
 
 
 def read_document(text: str, file: str = "<string>") -> Document:
-    """Return what a text says; raises BadDocument."""
+    """Return the document in a text; raises BadDocument."""
     return read_source(text, file).document
 
 
 def load_document(path: Path | str) -> Document:
-    """Return what a file says; raises BadDocument, also if it cannot be read."""
+    """Return the document in a file; raises BadDocument, also if the file cannot be read."""
     return load_source(path).document
 
 
 def read_source(text: str, file: str = "<string>") -> Source:
-    """Return what a text says, and where."""
+    """Return the document in a text, with positions."""
     root = apply_template(parse_yaml(text, file), Path(file).parent)
     return Source(document=DocumentDecoder().made(Document, root, "the file"), file=file, text=text, root=root)
 
 
 def load_source(path: Path | str) -> Source:
-    """Return what a file says, and where."""
+    """Return the document in a file, with positions."""
     return read_source(read_text(Path(path)), str(path))
 
 
 def read_step(tree: Mapping[str, Any], place: TextPosition = TextPosition()) -> Step:  # noqa: B008  # it is frozen
-    """Return the step that values with a file's names say; they all stand at this place."""
+    """Return a step from members with a file's names, all at one position."""
     return DocumentDecoder().made(Step, node_of_values(tree, place), "the step")
 
 
 def read_steps(text: str, file: str = "<string>") -> dict[str, CustomStep]:
-    """Return the steps of one's own that a file has below `steps`."""
+    """Return the custom steps below `steps` of a file."""
     return DocumentDecoder().made(_Steps, parse_yaml(text, file), "the file").steps
 
 
-# --- a document to text -----------------------------------------------------------------------------------------------
+# --- writing ----------------------------------------------------------------------------------------------------------
 
 
 def write_document(document: Document, schema: str = SCHEMA_FILE) -> str:
-    """Return a document as a file, whose first line tells editors where its schema is; `read` of it is the same."""
+    """Return a document as YAML; the inverse of `read_document`. The first line names its schema for editors."""
     return f"# yaml-language-server: $schema={schema}\n{render_yaml(tree_of(document))}"
 
 
 def tree_of(said: Struct) -> dict[str, Any]:
-    """Return what a file would say, without what is left out of one."""
+    """Return the members of a struct under a file's names, without defaults."""
     tree = {}
     for field in decoder.fields_of(type(said)):
         value = getattr(said, field.name)
@@ -182,21 +182,21 @@ def _written(kind: inspect.Type, value: Any) -> Any:
 
 
 ROUND = "-round-"
-"""What is between the name of a step and the number of its round in a loop (`patterns.loops`)."""
+"""The text between the name of a step and its round number in a loop (`pattern_rounds`)."""
 
 
 class LineRange(NamedTuple):
-    """The first and the last line of something, counted from 1."""
+    """The first and last line of a member, counted from 1."""
 
     first: int
     last: int
 
 
 class StepPositions:
-    """The places of one workflow's steps, and of agents for those steps that a pattern has made of them."""
+    """The line ranges of a workflow's steps, and of agents for steps that a pattern adds."""
 
     def __init__(self, text: str, workflow: str) -> None:
-        """Look in a text; one that is no YAML, by now, has no places."""
+        """Parse a text. If it is not valid YAML anymore, there are no positions."""
         self._rows = text.splitlines()
         try:
             root = parse_yaml(text)
@@ -206,20 +206,20 @@ class StepPositions:
         self._agents = {} if root is None else dict(self._named(root.parts.get("agents")))
 
     def of(self, name: str, step: Step | None = None) -> LineRange | None:
-        """Return where a step stands; an item of a map stands where the map does, and a round of a loop likewise."""
+        """Return the lines of a step. Items of a map and rounds of a loop have the lines of their step."""
         top = name.partition("[")[0]
         agent = None if step is None else self._agents.get(step.agent or "")
         return self._steps.get(top) or self._steps.get(top.rpartition(ROUND)[0]) or agent
 
     def _named(self, listed: YamlNode | None) -> Iterator[tuple[str, LineRange]]:
-        """Yield what is in a list by its name."""
+        """Yield the items of a list by name."""
         for part in [] if listed is None else listed.parts.values():
             name = _name(part)
             if name is not None:
                 yield name, self._lines(part)
 
     def _lines(self, node: YamlNode) -> LineRange:
-        """Return the lines of an item of a list: all that follow and are as far to the right as its first key."""
+        """Return the lines of a list item: all following lines with at least the indentation of its first key."""
         first, margin = node.place.line, node.place.column - 1
         last = first
         for at in range(first, len(self._rows)):

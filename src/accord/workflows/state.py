@@ -1,7 +1,7 @@
 """The state of a run: an index over its plan and its records.
 
-Adding a record costs only the record's own edges. `decide` uses the state to choose the next steps. There is no clock
-and no I/O here; the same records give the same state in any order, also when some are added twice.
+Adding a record costs only the record's own edges. `decide` uses the state to choose the next steps. The module uses
+neither a clock nor I/O. The same records give the same state in any order, also when some are added twice.
 """
 
 from collections import deque
@@ -18,24 +18,24 @@ from accord.workflows.plan import Plan
 from accord.workflows.records import BY_END_OF_RUN, Record, StepEnded, StepStarted
 
 NodeStatus = Literal["pending", "running", "waiting", "completed", "failed", "skipped"]
-"""Where a step stands; `waiting` is between two attempts."""
+"""The status of a step; `waiting` is between two attempts."""
 
 FINAL = frozenset({"completed", "failed", "skipped"})
-"""What nothing leaves."""
+"""Statuses that do not change anymore."""
 
 PARKED = frozenset({"approval", "wait"})
-"""Types that nobody works at: they wait for a person, a time or an event."""
+"""Types that nothing executes: they wait for a person, a time or an event."""
 
 HALTING = frozenset({"fail-fast", "retry"})
-"""Strategies by which nothing new begins after a failure."""
+"""Strategies with which nothing new starts after a failure."""
 
 
 class PlanNode(Struct, kw_only=True, eq=False):
-    """A step, an item of a map or a barrier, and where it stands.
+    """A step, an item of a map or a barrier, and its status.
 
-    `order` is its place in the plan. `immune` is who begins although something failed. Of those that it comes `after`,
-    `open` have not ended and `passed` let it pass. `broken` is the item that a map has failed with. `due` says that its
-    time, which `alarm` was, has come; `queued`, that it waits for a place. `begun` and `ended` are its latest records.
+    `order` is its place in the plan. With `immune` it may start after a failure. Of its dependencies in `after`, `open`
+    have not ended and `passed` let it start. `broken` is the item that failed a map. `due` means that the time in
+    `alarm` has come, and `queued` that it waits for a free slot. `begun` and `ended` are its latest records.
     """
 
     name: str
@@ -66,22 +66,22 @@ class PlanNode(Struct, kw_only=True, eq=False):
 
     @property
     def attempt(self) -> int:
-        """The number of the attempt that it is at; none yet is 0."""
+        """The number of the current attempt; 0 before the first."""
         return self.rank // 2
 
     @property
     def is_map(self) -> bool:
-        """Whether it only has items, which are the ones to be done."""
+        """Whether it is a map, of which only the items are executed."""
         return self.step is not None and self.step.type == "map"
 
     @property
     def works(self) -> bool:
-        """Whether it takes one of the places that `max_concurrency` gives."""
+        """Whether it occupies one of the slots of `max_concurrency`."""
         return self.step is not None and self.step.type not in PARKED and not self.is_map
 
     @property
     def needed(self) -> int:
-        """How many of those that it comes after must let it pass."""
+        """The number of dependencies that must let it start."""
         every = len(self.after)
         return (
             every if self.barrier is None else {"all": every, "any": 1, "majority": every // 2 + 1}[self.barrier.mode]
@@ -89,7 +89,7 @@ class PlanNode(Struct, kw_only=True, eq=False):
 
     @property
     def held(self) -> bool:
-        """Whether it is an item that others must end before: a map has at most `concurrency` of them under way."""
+        """Whether it is an item that must wait for others, because a map has at most `concurrency` active items."""
         parent = self.parent
         if parent is None or parent.items is None or parent.step is None or parent.step.concurrency is None:
             return False
@@ -97,19 +97,19 @@ class PlanNode(Struct, kw_only=True, eq=False):
 
     @property
     def end(self) -> StepEnded | None:
-        """How it ended, if it has."""
+        """The record of its end, if it has ended."""
         return self.ended if self.standing in FINAL else None
 
 
 class SkipCause(Struct, frozen=True):
-    """Why a step that could still be done is not: the one because of which, if it was one, and that in words."""
+    """Why a step is given up: the step that caused it, if any, and the reason in words."""
 
     cause: str | None
     error: str
 
 
 class RunState:
-    """Where the run of a plan stands."""
+    """The state of a run."""
 
     def __init__(self, plan: Plan, records: Iterable[Record] = ()) -> None:
         self.plan = plan
@@ -153,7 +153,7 @@ class RunState:
     # --- records ------------------------------------------------------------------------------------------------------
 
     def apply(self, record: Record) -> None:
-        """Take a record into account."""
+        """Add a record."""
         node = self.nodes.get(record.step)
         if node is None:  # an item of a map whose own record has not been read yet
             self._early.setdefault(record.step, []).append(record)
@@ -229,7 +229,7 @@ class RunState:
             self._touch_items(item)
 
     def _unfold(self, node: PlanNode, items: tuple[Any, ...]) -> None:
-        """Make the items of a map."""
+        """Create the items of a map."""
         nested = node.step.step if node.step is not None else None
         if nested is None:
             raise ValueError(f"{node.name!r} is no map with a step")
@@ -258,15 +258,15 @@ class RunState:
         node.alarm = None
         node.due = False
 
-    # --- the end of everything ----------------------------------------------------------------------------------------
+    # --- the end of the run -------------------------------------------------------------------------------------------
 
     @property
     def halted(self) -> SkipCause | None:
-        """Why nothing new begins any more, if so."""
+        """Why nothing new starts anymore, or None."""
         return self._halted
 
     def stop(self, error: str) -> None:
-        """Let nothing new begin, for a reason that no step gave."""
+        """Let nothing new start, for a reason outside of the steps."""
         if self._halted is None:
             self._halted = SkipCause(None, error)
             self.touched.extend(node for node in self.nodes.values() if node.standing not in FINAL)
@@ -279,7 +279,7 @@ class RunState:
             self._halted = doom
 
     def doom(self, node: PlanNode) -> SkipCause | None:
-        """Return why a step that has not ended is to be given up, if so."""
+        """Return why a step that has not ended is to be given up, or None."""
         if node.immune:
             return None
         if self._halted is not None:
@@ -301,7 +301,7 @@ class RunState:
             heappush(self._alarms, (at, node.order, node.name))
 
     def _wind_barriers(self, node: PlanNode, at: int) -> None:
-        """Let the time of barriers run from when the first of those began that they wait for."""
+        """Start the timeout of barriers when the first of their steps starts."""
         for other in node.dependents:
             if other.barrier is not None and other.barrier.timeout is not None and other.standing not in FINAL:
                 over = at + round(other.barrier.timeout * 1000)
@@ -309,7 +309,7 @@ class RunState:
                     self._wind(other, over)
 
     def ring(self, now: int) -> None:
-        """Touch those whose time has come."""
+        """Touch the nodes whose time has come."""
         while (at := self.next_alarm()) is not None and at <= now:
             node = self.nodes[heappop(self._alarms)[2]]
             node.alarm = None
@@ -318,24 +318,24 @@ class RunState:
             self._touch_items(node)
 
     def next_alarm(self) -> int | None:
-        """Return when the next time comes."""
+        """Return the time of the next alarm, or None."""
         while self._alarms:
             at, _, name = self._alarms[0]
             if self.nodes[name].alarm == at:
                 return at
-            heappop(self._alarms)  # it has moved on since
+            heappop(self._alarms)  # the node has moved on since
         return None
 
-    # --- who can begin ------------------------------------------------------------------------------------------------
+    # --- steps that can start -----------------------------------------------------------------------------------------
 
     def offer(self, node: PlanNode) -> None:
-        """Let a step begin as soon as there is a place for it."""
+        """Queue a step until a slot is free."""
         if not node.queued:
             node.queued = True
             heappush(self._ready[node.works], (node.order, node.name))
 
     def ready(self) -> list[PlanNode]:
-        """Return those for which there is a place, in the order of the plan."""
+        """Return the steps with a free slot, in the order of the plan."""
         most = self.plan.max_concurrency
         found = self._first(self._ready[False], None)
         found += self._first(self._ready[True], None if most is None else most - self._working)
@@ -355,7 +355,7 @@ class RunState:
 
 
 def _raise(node: PlanNode, rank: int) -> bool:
-    """Note how far a step is; return whether it was not there yet."""
+    """Advance a node to a rank; return whether it was below."""
     if rank <= node.rank or node.standing in FINAL:
         return False
     node.rank = rank
@@ -363,7 +363,7 @@ def _raise(node: PlanNode, rank: int) -> bool:
 
 
 def _over_at(node: PlanNode, record: StepStarted) -> int | None:
-    """Return when a step that nobody works at is over by itself; the time of others is whose who do them."""
+    """Return when a waiting step or map ends by itself. Executors enforce the timeouts of the other types."""
     if node.step is None or not (node.step.type in PARKED or node.is_map):
         return None
     timeout = None if node.step.timeout is None else record.at + round(node.step.timeout * 1000)

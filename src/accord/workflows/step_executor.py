@@ -1,7 +1,7 @@
 """Execute steps in the process of the run, or wait for their members.
 
-It starts nothing of its own accord, except calls of agents that help after a failure. `runner` decides what follows
-from a result.
+The executor starts nothing of its own accord, except calls of agents that help after a failure. `runner` decides what
+follows from a result.
 """
 
 import asyncio
@@ -32,25 +32,25 @@ from accord.workflows.values import Unresolved, UnsafeCommand, Values
 from accord.workflows.verification import CompletionEvidence, diagnostic_prompt, judge_completion, verify
 
 CHANGING = frozenset({"agent", "deterministic"})
-"""Types that may change files where the run works."""
+"""Types that may change files in the directory of the run."""
 
 RULES = ("approvers", "notByStarter")
-"""Metadata of an approval that no message decides."""
+"""Metadata keys of an approval that no message decides."""
 
 REPAIRED = "retry_after_repair"
-"""Why an attempt follows on the last one that there should have been."""
+"""The reason of an extra attempt after a repair."""
 
 LONGER_SECONDS = 2.0
-"""How long a step that has ended waits for its agent to be introduced: agents that are quick have quick cards."""
+"""Maximum wait of an ended step for the introduction of its agent, in seconds. Fast agents have fast cards."""
 
 log = logging.getLogger("accord.workflows")
 
 
 class StepExecutor:
-    """How the steps of one run are done."""
+    """Executes the steps of one run."""
 
     def __init__(self, ctx: Context, means: RunSetup, state: RunState, post: Callable[[Post], Awaitable[None]]) -> None:
-        """Do steps for the task of `ctx`, and `post` what there is to say; `printed` is the output of each."""
+        """Execute steps for the task of `ctx`, and send posts to `post`. `printed` is the output of each step."""
         self._ctx, self._means, self._state = ctx, means, state
         self._journal = ctx.journal
         self._directory = means.directory
@@ -59,7 +59,7 @@ class StepExecutor:
         self._met: set[str] = set()
 
     def values(self, node: PlanNode) -> Values:
-        """Return what a step may speak of."""
+        """Return the values that a step may use."""
         return step_values(self._state, node, self._means.shared.values, self._means.env, self._means.run)
 
     def _scene(self, node: PlanNode) -> Scene:
@@ -83,10 +83,10 @@ class StepExecutor:
             heard=heard,
         )
 
-    # --- here -----------------------------------------------------------------------------------------------------
+    # --- in this process ------------------------------------------------------------------------------------------
 
     async def done(self, node: PlanNode) -> Result:
-        """Do a step here, and look whether it is as it should be."""
+        """Execute a step in this process, and verify its result."""
         assert node.step is not None
         scene = self._scene(node)
         try:
@@ -97,7 +97,7 @@ class StepExecutor:
                 span.note(error=None if result.ok else "failed")
         except (Unresolved, UnsafeCommand, OSError, ValueError) as error:
             result = Result(ok=False, error=str(error))
-        except Exception as error:  # of an executor that somebody added, perhaps: the run must know
+        except Exception as error:  # of an added executor, perhaps; the run must get a result
             log.exception("step failed", extra={"task_id": self._ctx.task_id, "step": node.name})
             result = Result(ok=False, error=f"The step failed: {type(error).__name__}")
         return await self._helped(node, result, node.step.command_line or "")
@@ -107,20 +107,20 @@ class StepExecutor:
             raise ValueError(f"There is no type of step called {kind!r} here: is its package installed?")
         return self._means.executors[kind]
 
-    # --- by members -----------------------------------------------------------------------------------------------
+    # --- in members -----------------------------------------------------------------------------------------------
 
     def child(self, node: PlanNode) -> str:
-        """Return the task that does the attempt a step is at."""
+        """Return the child task of a step's current attempt."""
         return self._journal.child(child_key(node.name, node.attempt)) or ""
 
     async def attended(self, node: PlanNode, child: str) -> Task:
-        """Wait until a member has ended or asks, and tell who it is and how it gets on meanwhile."""
+        """Wait until a member has ended or asks. Meanwhile post who it is and its progress."""
         async with _beside(self._introduced(node)):
             await self._followed(node, child)
         return await self._journal.reach.settled(child)
 
     async def _introduced(self, node: PlanNode) -> None:
-        """Say who does a step elsewhere; one without a card is asked all the same."""
+        """Post who executes a step remotely. An agent without a card is called all the same."""
         assert node.step is not None
         member = members.member_for(self._means.plan, node.step)
         if member is None or not member.agent.is_a2a or node.name in self._met:
@@ -139,7 +139,7 @@ class StepExecutor:
                         await self._post(channel.progress_post(node.name, chunks))
 
     async def concluded(self, node: PlanNode, task: Task) -> Result:
-        """Return what a member's task comes to, once it is looked whether that is as it should be."""
+        """Return the verified result of a member's task."""
         step = node.step
         assert step is not None
         member = members.member_for(self._means.plan, step)
@@ -163,14 +163,14 @@ class StepExecutor:
         return await self._helped(node, prompts.require_output(step, result, task), told)
 
     async def cancel(self, node: PlanNode) -> None:
-        """End the task that does a step."""
+        """Cancel the child task of a step."""
         assert node.step is not None
         child = self.child(node)
         if child:
             await self._journal.reach.cancel(self._agent(node.step), child)
 
     def _agent(self, step: Step) -> str:
-        """Return the agent whose task does a step."""
+        """Return the agent whose task executes a step."""
         if step.kind == "workflow":
             return self._means.flow if step.file is None else f"{self._means.plan.name}/{step.file}"
         return members.member_of(self._means.plan, step)
@@ -178,7 +178,7 @@ class StepExecutor:
     # --- files ----------------------------------------------------------------------------------------------------
 
     async def before(self, begun: StepStarted) -> Mapping[str, str]:
-        """Return what must be written down before a step begins: what is there, if it may not change everything."""
+        """Return the journal entry to write before a step starts: a snapshot, if its permissions are limited."""
         node = self._state.nodes[begun.step]
         step = node.step
         if step is None or (member := members.member_for(self._means.plan, step)) is None or member.agent.is_a2a:
@@ -190,7 +190,7 @@ class StepExecutor:
         return {f"flow:{begun.step}:{begun.attempt}:before": msgspec.json.encode(found).decode()}
 
     async def _changed(self, node: PlanNode, member: members.Member, place: Path) -> list[str] | str:
-        """Return what a member has changed, or what it should not have."""
+        """Return the files that a member changed, or an error if it may not change one."""
         entry = self._journal.entry(f"flow:{node.name}:{node.attempt}:before")
         if entry is None:
             return []
@@ -204,7 +204,7 @@ class StepExecutor:
         )
 
     def _beside(self, node: PlanNode, place: Path) -> list[permissions.PermissionRules]:
-        """Return what those may change who have worked in the same place at the same time."""
+        """Return the rules of steps that worked in the same directory at the same time."""
         found: list[permissions.PermissionRules] = []
         since = node.begun.at if node.begun is not None else 0
         for other in self._state.nodes.values():
@@ -224,7 +224,7 @@ class StepExecutor:
     # --- help with failures ---------------------------------------------------------------------------------------
 
     async def _helped(self, node: PlanNode, result: Result, told: str) -> Result:
-        """Let an agent look at a failure, if the document names one for that."""
+        """Let an agent diagnose or repair a failure, if the document names one."""
         step, plan = node.step, self._means.plan
         assert step is not None
         if result.ok:
@@ -246,7 +246,7 @@ class StepExecutor:
         return step.on_error in (None, "fail", "retry") and node.attempt < attempts + self._means.plan.repair_retries
 
     def judged(self, node: PlanNode, result: Result, end: StepEnded) -> StepEnded:
-        """Return how an attempt ends, which is not the last if somebody has repaired what failed."""
+        """Return the end of an attempt. After a repair, the attempt is not the last."""
         step, plan = node.step, self._means.plan
         assert step is not None
         if end.status != "failed" or end.again_at is not None or plan.repair_agent is None:
@@ -257,7 +257,7 @@ class StepExecutor:
         return replace(end, again_at=self._means.now_ms(), cause=None, reason=REPAIRED)
 
     async def _asked(self, node: PlanNode, agent: str, text: str, what: str, seconds: float | None) -> str | None:
-        """Let an agent do something about an attempt, and return what it said, if it did it."""
+        """Let an agent handle a failed attempt; return its output, or None if it did not complete."""
         key = self._help_key(node, what)
         name = f"{self._means.plan.name}/{agent}"
         if self._journal.child(key) is None:
@@ -275,7 +275,7 @@ class StepExecutor:
         await self._post(channel.line_post(node.name, f"{agent} looks at it ({what})"))
         task = await self._journal.reach.settled(self._journal.child(key) or "")
         if task.status.state is not TaskState.COMPLETED:
-            await self._journal.reach.cancel(name, task.id)  # one that asks finds nobody to answer
+            await self._journal.reach.cancel(name, task.id)  # a question of it would get no answer
             return None
         return text_of(task)
 
@@ -285,7 +285,7 @@ class StepExecutor:
     # --- questions ------------------------------------------------------------------------------------------------
 
     def question(self, node: PlanNode, unclear: int = 0) -> OpenQuestion:
-        """Return what an approval asks, once more after answers that were neither yes nor no."""
+        """Return the question of an approval, worded differently after unclear answers."""
         assert node.step is not None
         rules = dict(zip(RULES, (list(node.step.approvers), node.step.not_by_starter), strict=True))
         try:
@@ -312,13 +312,13 @@ class StepExecutor:
 
     @staticmethod
     def _rule(step: Step) -> str:
-        """Return who may decide an approval and where, for those who cannot decide it by a message."""
+        """Return who may decide an approval and where, for callers who cannot decide it with a message."""
         roles = f" with the role {' or '.join(step.approvers)}" if step.approvers else ""
         other = " other than the owner of the run" if step.not_by_starter else ""
         return f"decided by a caller{roles}{other}, in the console or with the runs API, not by a message"
 
     def passed_on(self, node: PlanNode, task: Task) -> OpenQuestion:
-        """Return a member's question as the run asks it."""
+        """Return a member's question as a question of the run."""
         asked = task.status.message
         turn = sum(said.role is Role.USER for said in task.history)
         metadata = (asked.metadata if asked else None) or {}
@@ -335,7 +335,7 @@ class StepExecutor:
         return OpenQuestion(message, task.status.state)
 
     async def pass_back(self, node: PlanNode, answer: Message) -> None:
-        """Give a member its answer."""
+        """Send the answer to a member."""
         assert node.step is not None
         reply = replace(
             answer, message_id=f"{answer.message_id}/{node.name}", task_id=self.child(node), context_id=None
@@ -343,10 +343,10 @@ class StepExecutor:
         key = child_key(node.name, node.attempt)
         await self._journal.reach.tell(self._agent(node.step), reply, key)
 
-    # --- what runs have in common ---------------------------------------------------------------------------------
+    # --- shared state ---------------------------------------------------------------------------------------------
 
     async def sets(self, end: StepEnded) -> dict[str, Any]:
-        """Return what a step that has ended well sets for those after it; what has no value is said, and not set."""
+        """Return the values that a completed step sets. A missing value is posted and left out."""
         node = self._state.nodes[end.step]
         if end.status != "completed" or node.step is None or not node.step.set:
             return {}
@@ -361,7 +361,7 @@ class StepExecutor:
 
 @asynccontextmanager
 async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Do something beside a block, and at most a little longer than that."""
+    """Run a coroutine during a block, and at most a little longer."""
     task = asyncio.create_task(work)
     try:
         yield
@@ -380,7 +380,7 @@ def _of_workflow(task: Task) -> Result:
 
 
 def _repairing(step: Step, result: Result, told: str) -> str:
-    """Return what an agent is asked to repair."""
+    """Return the prompt of a repair agent."""
     return "\n\n".join(
         (
             f"The step {step.name!r} of a workflow has failed. Repair what made it fail, so that it succeeds when it "

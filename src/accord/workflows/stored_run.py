@@ -1,6 +1,6 @@
 """A stored run: the status of its steps, and its waits.
 
-It only reads; the agent and the runner write, and `signals` delivers what a run waits for.
+This module only reads. The agent and the runner write, and `signals` delivers the signals that a run waits for.
 """
 
 from collections.abc import Iterator
@@ -24,13 +24,13 @@ from accord.workflows.source import write_document
 from accord.workflows.state import FINAL, PARKED, PlanNode, RunState
 
 CANCELLED = "cancelled"
-"""What a step is that had begun and not ended when its run did: nothing is written down about its end."""
+"""Status of a step that had started and not ended when its run ended. No record of its end exists."""
 
 _decoder = msgspec.json.Decoder(Record)
 
 
 class StoredStep(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One step as it stands; `depth` is how many maps it is an item of, times are milliseconds since 1970."""
+    """The stored state of one step. `depth` is the number of enclosing maps, and times are milliseconds since 1970."""
 
     name: str
     type: str
@@ -47,22 +47,22 @@ class StoredStep(Struct, frozen=True, kw_only=True, rename="camel", omit_default
 
     @property
     def seconds(self) -> float | None:
-        """How long its last attempt took, if that has ended."""
+        """Duration of the last attempt, if it has ended."""
         return None if self.begun_at is None or self.ended_at is None else (self.ended_at - self.begun_at) / 1000
 
 
 class RunWait(Struct, frozen=True, kw_only=True):
-    """What a run waits for: a decision about a step, an event by its name, or a time in milliseconds since 1970."""
+    """Something a run waits for: a decision about a step, a named event, or a time in milliseconds since 1970."""
 
     step: str
     event: str | None = None
     until: int | None = None
     attempt: int = 1
-    """Which time the step waits: a loop asks for an approval again."""
+    """Number of the attempt; a loop asks for an approval again."""
 
     @property
     def is_approval(self) -> bool:
-        """Whether somebody has to decide."""
+        """Whether a person has to decide."""
         return self.event is None and self.until is None
 
     def __str__(self) -> str:
@@ -72,48 +72,48 @@ class RunWait(Struct, frozen=True, kw_only=True):
 
 
 class StoredRun(Struct, frozen=True):
-    """A run as it is written down: what is known of its task, where it comes from, and its journal."""
+    """A run as it is stored: its task, its origin and its journal."""
 
     task: ListedRun
     entries: dict[str, str]
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, so that nothing more becomes of its steps."""
+        """Whether the run has ended, so its steps do not change anymore."""
         return self.task.state in ENDED
 
     @property
     def origin(self) -> RunOrigin:
-        """Where it comes from."""
+        """The origin of the run."""
         return origin_of(self.task.origin)
 
     @property
     def plan(self) -> Plan:
-        """What it follows."""
+        """The plan of the run."""
         return msgspec.json.decode(self.entries[PLAN], type=Plan)
 
     @property
     def document(self) -> Document:
-        """The document that it is of, as it was when it began."""
+        """The document of the run, as it was when the run started."""
         return document_of(self.entries[DOCUMENT])
 
     @property
     def text(self) -> str:
-        """That document as its file has it, or would have it."""
+        """The text of the document: that of its file, or the rendered document."""
         return self.entries.get(SOURCE) or write_document(self.document)
 
     @property
     def records(self) -> dict[str, str]:
-        """What is written down of its steps, by the keys of the records."""
+        """The records of its steps, by key."""
         return {key.removeprefix(PREFIX): entry for key, entry in self.entries.items() if key.startswith(PREFIX)}
 
     def state(self) -> RunState:
-        """Return where it stands."""
+        """Return the state of the run."""
         found = (_decoder.decode(entry) for key, entry in self.records.items() if key.endswith((":begun", ":ended")))
         return RunState(self.plan, found)
 
     def lines(self, state: RunState | None = None) -> list[StoredStep]:
-        """Return its steps in the order of the plan, items below their maps; of its state, for whoever has it."""
+        """Return its steps in the order of the plan, items below their maps. A caller may pass the state."""
         nodes = (state or self.state()).nodes.values()
         return [line for node in nodes if node.parent is None for line in self._lines(node, 0)]
 
@@ -144,12 +144,12 @@ class StoredRun(Struct, frozen=True):
         )
 
     def child(self, step: str, attempt: int) -> str | None:
-        """Return the task that does an attempt at a step, or did it, if one does."""
+        """Return the child task of an attempt, if there is one."""
         entry = self.entries.get(child_key(step, attempt))
         return None if entry is None else msgspec.json.decode(entry, type=str)
 
     def waits(self, state: RunState | None = None) -> list[RunWait]:
-        """Return what it waits for, besides its agents; of its state, for whoever has it."""
+        """Return the waits of the run, except those for agents. A caller may pass the state."""
         if self.is_over:
             return []
         running = (state or self.state()).running.values()
@@ -163,7 +163,7 @@ def _wait(node: PlanNode, step: Step) -> RunWait:
 
 
 async def load_stored_run(store: Store, run_id: str) -> StoredRun | None:
-    """Return a run; None if there is none of that id."""
+    """Return a run, or None if the id is unknown."""
     found = await store.read(workflow_runs.list_runs, RunListQuery(task_id=run_id, inner=True, limit=1))
     if not found:
         return None
@@ -171,5 +171,5 @@ async def load_stored_run(store: Store, run_id: str) -> StoredRun | None:
 
 
 def encode_decision(*, is_approved: bool, comment: str = "") -> dict[str, Any]:
-    """Return what is handed in to an approval."""
+    """Return the signal that decides an approval."""
     return {"approved": is_approved, "comment": comment}

@@ -1,6 +1,6 @@
 """Triggers of runs: cron schedules and webhook endpoints of a document.
 
-Every node checks the schedules by itself and sends the same message at the same time; the idempotency of
+Every node checks the schedules by itself and sends the same message at the same time. The idempotency of
 `service.submission` starts one run of it. A time that was missed while no node ran is made up for once. Calls of
 webhooks are authenticated by the kind of signature that their endpoint names:
 
@@ -52,13 +52,13 @@ _DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 
 
 class BadCron(ValueError):
-    """What is no schedule, and why."""
+    """A schedule is not valid; the message has the reason."""
 
 
 class Cron(NamedTuple):
     """The minutes, hours, days, months and weekdays (0 is Sunday) of a schedule.
 
-    If both days and weekdays are limited (`is_either`), one of them is enough, as cron has it.
+    If both days and weekdays are limited (`is_either`), one of them is enough, as in cron.
     """
 
     minutes: frozenset[int]
@@ -86,7 +86,7 @@ FIELDS = (
 
 
 def read_cron(text: str) -> Cron:
-    """Return what a schedule says; raises BadCron."""
+    """Parse a schedule; raises BadCron."""
     parts = NICKNAMES.get(text.strip().lower(), text).split()
     if len(parts) != len(FIELDS):
         raise BadCron(f'"{text}" has {len(parts)} fields, not {len(FIELDS)}')
@@ -128,26 +128,26 @@ def _number(word: str, field: _Field) -> int:
 
 
 MISSED_MS = 3600 * 1000
-"""How old a time that was missed may be for its run to begin after all."""
+"""Maximum age of a missed time whose run is still started."""
 
 MAX_SLEEP = 60.0
-"""Seconds after which the clock is looked at again: it may have been set, or the machine may have slept."""
+"""Maximum sleep in seconds. The clock may have been set, or the machine may have slept."""
 
 RETRY_SECONDS = 5.0
 
 MAX_DAYS = 366 * 9
-"""How far ahead is looked: a 29th of February may be eight years away."""
+"""Maximum number of days to search: a 29th of February may be eight years away."""
 
 Begin = Callable[[Message], Awaitable[Any]]
 
 log = logging.getLogger("accord.workflows")
 
 
-# --- when -------------------------------------------------------------------------------------------------------------
+# --- times ------------------------------------------------------------------------------------------------------------
 
 
 def next_time(cron: Cron, zone: ZoneInfo, at: int) -> int | None:
-    """Return the first time of a schedule that is later than another, if one comes; times are in milliseconds."""
+    """Return the first time of a schedule after `at`, or None. Times are in milliseconds."""
     first = _day(at, zone) - timedelta(days=1)
     for ahead in range(MAX_DAYS):
         later = [time for time in _times(cron, zone, first + timedelta(days=ahead)) if time > at]
@@ -157,7 +157,7 @@ def next_time(cron: Cron, zone: ZoneInfo, at: int) -> int | None:
 
 
 def latest_time(cron: Cron, zone: ZoneInfo, since: int, now: int) -> int | None:
-    """Return the last time of a schedule after `since` up to now, if there was one."""
+    """Return the last time of a schedule after `since` and up to `now`, or None."""
     day, before = _day(now, zone) + timedelta(days=1), _day(since, zone)
     while day >= before - timedelta(days=1):
         passed = [time for time in _times(cron, zone, day) if since < time <= now]
@@ -173,10 +173,10 @@ def _day(at: int, zone: ZoneInfo) -> date:
 
 @lru_cache(maxsize=256)
 def _times(cron: Cron, zone: ZoneInfo, day: date) -> tuple[int, ...]:
-    """Return when a schedule is due on a day of its zone, in order.
+    """Return the times of a schedule on a day of its zone, in order.
 
-    A time that the clocks skip comes as much later, and of one that they show twice the first counts; whatever comes
-    every hour comes in both of them.
+    A time that the clocks skip comes as much later. Of a time that they repeat the first counts, but an hourly schedule
+    has both.
     """
     by_day, by_weekday = day.day in cron.days, day.isoweekday() % 7 in cron.weekdays
     if day.month not in cron.months or not ((by_day or by_weekday) if cron.is_either else (by_day and by_weekday)):
@@ -191,11 +191,11 @@ def _times(cron: Cron, zone: ZoneInfo, day: date) -> tuple[int, ...]:
     return tuple(sorted(round(time * 1000) for time in times))
 
 
-# --- what begins ------------------------------------------------------------------------------------------------------
+# --- schedules --------------------------------------------------------------------------------------------------------
 
 
 class ScheduleEntry(NamedTuple):
-    """A schedule, with a name that tells it from the others of its document."""
+    """A schedule with a unique name in its document."""
 
     name: str
     cron: Cron
@@ -203,7 +203,7 @@ class ScheduleEntry(NamedTuple):
     said: Schedule
 
     def message(self, agent: str, at: int) -> Message:
-        """Return what is said to an agent at a time: the same from every node."""
+        """Return the message that starts a run at a time, the same from every node."""
         when = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="minutes")
         wish = {"input": self.said.input, "vars": self.said.vars}
         return Message(
@@ -215,11 +215,11 @@ class ScheduleEntry(NamedTuple):
 
 
 SCHEDULED = "schedule"
-"""Metadata key of the time that a run began for."""
+"""Metadata key of the scheduled time of a run."""
 
 
 def entries_of(said: Sequence[Schedule]) -> list[ScheduleEntry]:
-    """Return the schedules of a document; raises BadCron, and KeyError or ValueError for a zone that is none."""
+    """Return the schedules of a document; raises BadCron, and KeyError or ValueError for an unknown time zone."""
     found: dict[str, ScheduleEntry] = {}
     for one in said:
         plain = f"{one.cron} {one.timezone}"
@@ -242,7 +242,7 @@ class Timetable:
         now_ms: Callable[[], int],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Begin runs of `agent` when one of its schedules is due."""
+        """Start runs of `agent` when its schedules are due."""
         self._agent = agent
         self._entries = entries_of(said)
         self._store = store
@@ -251,20 +251,20 @@ class Timetable:
         self._seen: dict[str, int] = {}
 
     async def run(self) -> None:
-        """Look at the clock until cancelled."""
+        """Check the schedules until canceled."""
         while True:
             try:
                 seconds = await self.look()
             except StoreUnavailable as error:
                 log.warning("schedules wait: %s", error, extra={"agent": self._agent})
                 seconds = RETRY_SECONDS
-            except Exception:  # the next time may come all the same; what went wrong is in the log
+            except Exception:  # the next time may succeed, and the log has the error
                 log.exception("schedules failed", extra={"agent": self._agent})
                 seconds = MAX_SLEEP
             await self._sleep(seconds)
 
     async def look(self) -> float:
-        """Begin what is due, and return the seconds until something may be due again."""
+        """Start runs that are due; return the seconds until the next check."""
         now = self._now_ms()
         if not self._seen:
             names = [entry.name for entry in self._entries]
@@ -275,7 +275,7 @@ class Timetable:
         return max(0.0, min(MAX_SLEEP if is_done else RETRY_SECONDS, *waits))
 
     async def _look_at(self, entry: ScheduleEntry, now: int) -> bool:
-        """Begin a run if a schedule is due; false if that should be tried again."""
+        """Start a run if a schedule is due; return False if that has to be retried."""
         due = latest_time(entry.cron, entry.zone, max(self._seen[entry.name], now - MISSED_MS - 1), now)
         if due is None:
             return True
@@ -292,19 +292,19 @@ class Timetable:
 
 
 DELIVERIES = ("x-github-delivery", "idempotency-key", "webhook-id")
-"""Headers that name a delivery of a caller whom the server authenticates: the same name starts no second run."""
+"""Headers that name a delivery of an authenticated caller. A duplicate name starts no second run."""
 
 MAX_DELIVERY = 256
-"""Characters of such a name: it becomes part of a key."""
+"""Maximum length of such a name, because it becomes part of a key."""
 
 STANDARD_PREFIX = "whsec_"
-"""What secrets of Standard Webhooks begin with; the rest is base64."""
+"""Prefix of secrets of Standard Webhooks; the rest is base64."""
 
 _TIME = re.compile(r"[0-9]{1,12}")
 
 
 class WebhookCall(NamedTuple):
-    """A request to a webhook endpoint; names of headers are in lower case."""
+    """A request to a webhook endpoint; header names are in lower case."""
 
     target: str
     headers: Mapping[str, str]
@@ -312,14 +312,14 @@ class WebhookCall(NamedTuple):
 
 
 def hook_at(document: Document, path: str) -> Hook | None:
-    """Return the webhook of a document at a path, whose slashes at its ends do not matter."""
+    """Return the webhook at a path, without regard to slashes at its ends."""
     wanted = path.strip("/")
     found = document.on.webhook if document.on is not None else ()
     return next((hook for hook in found if hook.path.strip("/") == wanted), None)
 
 
 def verify_webhook(hook: Hook, secret: str, call: WebhookCall, now: int, tolerance: int) -> str:
-    """Return the id of a signed delivery, which is signed too, or raise AuthenticationFailed."""
+    """Return the signed id of a delivery, or raise AuthenticationFailed."""
     kinds = SIGNATURES[hook.signature]
     for header, verified in kinds.items():
         if header in call.headers:
@@ -341,7 +341,7 @@ def _a2a(secret: str, call: WebhookCall, now: int, tolerance: int) -> str:
 
 def _standard(secret: str, call: WebhookCall, now: int, tolerance: int) -> str:
     id, stated = call.headers.get("webhook-id", ""), call.headers.get("webhook-timestamp", "")
-    if not id or "." in id or not _TIME.fullmatch(stated):  # a dot ends the id in what is signed
+    if not id or "." in id or not _TIME.fullmatch(stated):  # in the signed text, a dot ends the id
         raise AuthenticationFailed("webhook-id and webhook-timestamp are missing or not valid")
     _check_time(int(stated), now, tolerance)
     due = hmac.new(standard_key(secret), f"{id}.{stated}.".encode("latin-1") + call.body, hashlib.sha256).digest()
@@ -352,13 +352,13 @@ def _standard(secret: str, call: WebhookCall, now: int, tolerance: int) -> str:
 
 
 def standard_key(secret: str) -> bytes:
-    """Return the key of a secret, which Standard Webhooks write as `whsec_` and base64; else raise ValueError."""
+    """Return the key of a secret. Standard Webhooks write it as `whsec_` and base64; raises ValueError."""
     encoded = secret.removeprefix(STANDARD_PREFIX)
     return secret.encode() if encoded == secret else base64.b64decode(encoded, validate=True)
 
 
 def _github(secret: str, call: WebhookCall, _now: int, _tolerance: int) -> str:
-    """Return the digest of the body: the header that names a delivery is not signed, so a replay can change it."""
+    """Return the digest of the body. The header that names a delivery is not signed, so a replay can change it."""
     stated = call.headers["x-hub-signature-256"].removeprefix("sha256=").strip().lower()
     due = hmac.new(secret.encode(), call.body, hashlib.sha256).hexdigest()
     if not hmac.compare_digest(stated.encode(), due.encode()):
@@ -372,7 +372,7 @@ SIGNATURES: Mapping[str, Mapping[str, Verify]] = {
     "timestamp": {http_headers.SIGNATURE_HEADER.lower(): _a2a, "webhook-signature": _standard},
     "github": {"x-hub-signature-256": _github},
 }
-"""The `signature` of a webhook -> the header that has one -> how it is verified."""
+"""`signature` of a webhook -> header -> its verification."""
 
 
 def _check_time(timestamp: int, now: int, tolerance: int) -> None:
@@ -385,17 +385,16 @@ def _wrong() -> AuthenticationFailed:
 
 
 def delivery_named(headers: Mapping[str, str]) -> str | None:
-    """Return the name that a caller gives a delivery, if it gives one."""
+    """Return the name of a delivery, or None."""
     return next((headers[name] for name in DELIVERIES if headers.get(name)), None)
 
 
 def webhook_message(
     document: Document, hook: Hook, call: WebhookCall, delivery: str | None, fixed: Mapping[str, Any]
 ) -> Message:
-    """Return what a call asks for; `fixed` are the values of all runs of the document.
+    """Return the message for a call; `fixed` are the values of all runs of the document.
 
-    Raises InvalidParams, also for inputs that are missing or wrong: whoever calls hears nothing of a run that is
-    rejected.
+    Raises InvalidParams, also for missing or invalid inputs, because the sender gets no report of a rejected run.
     """
     try:
         text = call.body.decode()
@@ -428,7 +427,7 @@ def _input(hook: Hook, said: Any, text: str, headers: Mapping[str, str]) -> str:
 
 
 def _read(text: str) -> Any:
-    """Return what a body says: as JSON if it is some, else as the text that it is."""
+    """Return the JSON of a body, or its text."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

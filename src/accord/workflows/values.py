@@ -1,8 +1,8 @@
 """Values of templates in a run: the input, variables, results of steps, the item of a map.
 
-Nothing is looked up anywhere else, and no value becomes part of a command's text: `argv` makes arguments of values, and
-`shell` variables of the environment. The language between the braces is `expressions`; who runs steps makes a `Values`
-for each.
+Nothing else is looked up, and no value becomes part of a command's text: `argv` makes arguments of values, and `shell`
+makes variables of the environment. The language between the braces is `expressions`. The runner makes a `Values` for
+each step.
 """
 
 import operator
@@ -57,7 +57,7 @@ __all__ = [
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9]+")
 _UNSPEAKABLE = re.compile("[\0\ud800-\udfff]")
-"""What no variable of an environment can hold."""
+"""Characters that no environment variable can contain."""
 
 _REFERRED = re.compile(r"\b(?:STEP_[A-Z0-9_]+_OUTPUT|VAR_[A-Z0-9_]+|INPUT)\b")
 _SHELL = re.compile(r"#! ?(?:/usr)?/bin/(?:env )?(?:sh|bash|dash)(?: -[eux]+)?")
@@ -68,19 +68,18 @@ _PREFIXES = {"steps": "STEP", "vars": "VAR", "inputs": "INPUT", "state": "STATE"
 
 
 class Unresolved(LookupError):
-    """A template says something that has no value."""
+    """A template has no value."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class Values(Struct, frozen=True, kw_only=True):
-    """Everything that templates may speak of.
+    """The values that templates may read.
 
-    `run` has its `id`, and in `events` the addresses that events can be posted to.
-    `item` and `index` are those of a map, whose `as` is in `name`; `around` are the items of the maps around that one,
-    by their names. `needs` are the steps that the one at hand waits for, which is what `failed()` and `succeeded()`
-    without a name are about.
+    `run` has its `id`, and in `events` the addresses for posting events. `item` and `index` are those of a map, whose
+    `as` is in `name`. `around` has the items of the enclosing maps by name. `needs` are the dependencies of the current
+    step, which `failed()` and `succeeded()` without arguments mean.
     """
 
     input: str = ""
@@ -97,27 +96,27 @@ class Values(Struct, frozen=True, kw_only=True):
     around: Mapping[str, Any] = field(default_factory=dict)
 
     def text(self, template: str) -> str:
-        """Return a text with the values of its templates in their places; raises Unresolved."""
+        """Return a text with its templates evaluated; raises Unresolved."""
         return "".join(
             piece if isinstance(piece, str) else as_text(self._worth(piece)) for piece in split_template(template)
         )
 
     def pattern(self, template: str) -> str:
-        """Return a regular expression in which the values of templates stand for themselves; raises Unresolved."""
+        """Return a regular expression with the values of templates escaped; raises Unresolved."""
         pieces = split_template(template)
         return "".join(
             piece if isinstance(piece, str) else escape_text(as_text(self._worth(piece))) for piece in pieces
         )
 
     def value(self, template: str) -> Any:
-        """Return the value of a text that is one lone template, with its type; any other text as `text` does."""
+        """Return the value of a text that is one template, with its type. Any other text is evaluated as by `text`."""
         pieces = split_template(template.strip())
         if len(pieces) == 1 and isinstance(pieces[0], Placeholder):
             return self._worth(pieces[0])
         return self.text(template)
 
     def tree(self, given: Any) -> Any:
-        """Return a value of a document in which all texts have the values of their templates; raises Unresolved."""
+        """Return a value of a document with all templates evaluated; raises Unresolved."""
         match given:
             case str():
                 return self.value(given)
@@ -132,11 +131,11 @@ class Values(Struct, frozen=True, kw_only=True):
         return is_true(self._worth(Placeholder(condition, parse_expression(condition))))
 
     def shell(self, command: str, *, options: bool = False) -> tuple[str, dict[str, str]]:
-        """Return a command that refers to variables wherever it had templates, and these variables.
+        """Return a command with references to variables in place of templates, and these variables.
 
-        A variable that the command itself refers to (`$STEP_PLAN_OUTPUT`) is among them too. What no variable can hold
-        is replaced by U+FFFD. Raises Unresolved, and UnsafeCommand for a template in a place where a value could be
-        taken for something else, or for a value that would be an option, which `options` allows.
+        Variables that the command itself refers to (`$STEP_PLAN_OUTPUT`) are included. Characters that no variable can
+        contain are replaced by U+FFFD. Raises Unresolved. Raises UnsafeCommand for a template where its value could be
+        misread, and for a value that would be an option, unless `options` allows it.
         """
         variables = self._referred(command)
         text, templates = _pieces(command)
@@ -153,10 +152,10 @@ class Values(Struct, frozen=True, kw_only=True):
         return made.text, variables
 
     def argv(self, argv: Sequence[str], *, options: bool = False, interpreter: bool = False) -> tuple[str, ...]:
-        """Return the program and the arguments of a step; raises Unresolved, and UnsafeCommand as `check_argv` does.
+        """Return the program and arguments of a step; raises Unresolved, and UnsafeCommand like `check_argv`.
 
-        A value that would be an option is refused unless `options` allows it. What no argument can hold is replaced by
-        U+FFFD.
+        A value that would be an option is refused unless `options` allows it. Characters that no argument can contain
+        are replaced by U+FFFD.
         """
         words, templates = _words_of(argv)
         check_arguments(words, options=options, interpreter=interpreter)
@@ -168,7 +167,7 @@ class Values(Struct, frozen=True, kw_only=True):
     def _spoken(self, template: Placeholder) -> str:
         return _UNSPEAKABLE.sub("\ufffd", as_text(self._worth(template)))
 
-    # --- what an expression is worth ----------------------------------------------------------------------------------
+    # --- evaluation ---------------------------------------------------------------------------------------------------
 
     def _worth(self, template: Placeholder) -> Any:
         try:
@@ -238,7 +237,7 @@ class Values(Struct, frozen=True, kw_only=True):
         return _below(known, rest or ("output",), path)
 
     def _referred(self, command: str) -> dict[str, str]:
-        """Return the variables that a command refers to by their names, as a script in any language does."""
+        """Return the variables that a command refers to by name, as a script in any language does."""
         words = set(_REFERRED.findall(command))
         known: dict[str, str] = {}
         if any(word.startswith("STEP_") for word in words):
@@ -251,19 +250,19 @@ class Values(Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=4096)
 def check_command(command: str, *, options: bool = False) -> None:
-    """Raise UnsafeCommand or BadExpression if a shell command could not be run, whatever the values are."""
+    """Raise UnsafeCommand or BadExpression if a shell command cannot run, regardless of its values."""
     text, templates = _pieces(command)
     holes = [Hole(variable_of(one.node), one.source, _constant(one)) for one in templates]
     _read_shell(text, holes, options=options)
 
 
 def check_argv(argv: Sequence[str], *, options: bool = False, interpreter: bool = False) -> None:
-    """Raise UnsafeCommand or BadExpression if a program could not be given its arguments, whatever the values are."""
+    """Raise UnsafeCommand or BadExpression if an `argv` cannot run, regardless of its values."""
     check_arguments(_words_of(argv)[0], options=options, interpreter=interpreter)
 
 
 def _pieces(command: str) -> tuple[str, list[Placeholder]]:
-    """Return the text of a command with holes for its templates, and these; braces that are no template are text."""
+    """Return the text of a command with holes, and the templates for them. Constant braces are text."""
     if HOLE in command:
         raise UnsafeCommand("a command cannot have a NUL", "remove it")
     text, templates = "", []
@@ -296,7 +295,7 @@ def _words_of(argv: Sequence[str]) -> tuple[list[Word], list[Placeholder]]:
 
 
 def _read_shell(text: str, holes: Sequence[Hole], *, options: bool) -> ShellCommand:
-    """Return a command with references in its holes; one without any is left as it is."""
+    """Return a command with references in its holes. A command without holes is unchanged."""
     if not holes:
         return ShellCommand(text, ())
     first, newline, rest = text.partition("\n") if text.startswith("#!") else ("", "", text)
@@ -318,7 +317,7 @@ def _refuse_option(words: Sequence[Word], values: Sequence[str]) -> None:
 
 
 def _constant(template: Placeholder) -> str | None:
-    """Return what a template says if its author wrote all of it, as in steps of one's own."""
+    """Return the text of a template that has no variable part, as in custom steps; otherwise None."""
     return Values().text(template.source) if _is_constant(template.node) else None
 
 
@@ -334,12 +333,12 @@ def _is_constant(node: Expression) -> bool:
 
 
 def output_variable(step: str) -> str:
-    """Return the variable that a command finds the output of a step in."""
+    """Return the variable with the output of a step in a command."""
     return variable_of(Name(("steps", step, "output")))
 
 
 def variable_of(node: Expression) -> str:
-    """Return the variable that a command finds a value in: STEP_PLAN_OUTPUT for `steps.plan.output`."""
+    """Return the variable with a value in a command: STEP_PLAN_OUTPUT for `steps.plan.output`."""
     match node:
         case Name((root, *rest)):
             prefix = _PREFIXES.get(root) if rest else None
@@ -353,7 +352,7 @@ def variable_of(node: Expression) -> str:
 
 
 def _unused(name: str, value: str, taken: Mapping[str, str]) -> str:
-    """Return a variable that has this value already, or none yet: two names may be spelled alike."""
+    """Return a variable that has this value already, or none yet. Two names may have the same spelling."""
     number_, candidate = 1, name
     while taken.get(candidate, value) != value:
         number_ += 1
@@ -372,11 +371,14 @@ def _below(value: Any, rest: tuple[str, ...], path: tuple[str, ...]) -> Any:
     return value
 
 
-# --- comparing --------------------------------------------------------------------------------------------------------
+# --- comparison -------------------------------------------------------------------------------------------------------
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Whether two values are the same: blanks around texts do not count, and "3" is 3, as commands say it."""
+    """Whether two values are equal.
+
+    Blanks around strings are ignored, and "3" equals 3, because commands print strings.
+    """
     left, right = (value.strip() if isinstance(value, str) else value for value in (left, right))
     if isinstance(left, str) != isinstance(right, str):
         return as_text(left) == as_text(right) or _same_number(left, right)

@@ -1,7 +1,7 @@
-"""Verification of steps: decide whether a result is what was wanted.
+"""Verification of steps: decide whether a result is correct.
 
-One function for each type of verification. An agent in a terminal does not end by itself; in order of precedence, its
-step is done by a verification, its own decision, evidence, or a marker.
+Each type of verification is one function. An agent in a terminal does not exit by itself. In order of precedence, its
+step is completed by a verification, its own decision, evidence, or a marker.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ MARKER, OWNER, REVIEW = "STEP_COMPLETE", "OWNER_DECISION", "REVIEW_DECISION"
 
 OwnerDecision = Literal["COMPLETE", "INCOMPLETE_RETRY", "INCOMPLETE_FAIL", "NEEDS_CLARIFICATION"]
 
-# A terminal paints blanks and frames around what is written, hence what may stand around the words.
+# A terminal adds blanks and frames around text, hence the characters allowed around the words.
 _GAP = r"[ \t*_`\"']*"
 _DECIDED = re.compile(
     rf"{OWNER}{_GAP}:{_GAP}(COMPLETE|INCOMPLETE_RETRY|INCOMPLETE_FAIL|NEEDS_CLARIFICATION)\b", re.IGNORECASE
@@ -31,12 +31,14 @@ _BECAUSE = re.compile(rf"\bREASON{_GAP}:{_GAP}([^\n]+)", re.IGNORECASE)
 _REVIEWED = re.compile(rf"{REVIEW}{_GAP}:{_GAP}(APPROVED?|REJECT(?:ED)?)\b", re.IGNORECASE)
 
 DONE = rf"(?i){MARKER}{_GAP}:{_GAP}[\w.-]|{_DECIDED.pattern}|{_REVIEWED.pattern}"
-"""What ends the work of an agent in its terminal, whatever it means."""
+"""Ends the work of an agent in a terminal, with any outcome."""
 
 
 class CompletionEvidence(Struct, frozen=True, kw_only=True):
-    """What an agent has left behind besides its words: how many files it changed and lines it posted, and whether its
-    process has ended by itself."""
+    """Evidence of an agent's work besides its words.
+
+    It has the number of changed files and posted lines, and whether its process exited by itself.
+    """
 
     files: int = 0
     posts: int = 0
@@ -44,7 +46,7 @@ class CompletionEvidence(Struct, frozen=True, kw_only=True):
 
 
 def read_owner_decision(output: str) -> tuple[OwnerDecision | None, str | None]:
-    """Return what the owner of a step has decided at last, and why."""
+    """Return the last decision of a step's owner, and its reason."""
     found = list(_DECIDED.finditer(output))
     if not found:
         return None, None
@@ -54,12 +56,12 @@ def read_owner_decision(output: str) -> tuple[OwnerDecision | None, str | None]:
 
 
 def is_marked(output: str, step: str) -> bool:
-    """Whether a step's marker is there."""
+    """Whether an output contains the marker of a step."""
     return re.search(rf"{MARKER}{_GAP}:{_GAP}{re.escape(step)}(?![\w-])", output) is not None
 
 
 def judge_completion(step: str, result: Result, evidence: CompletionEvidence) -> Result:
-    """Return what came of a step whose agent has stopped; `result` has been verified, where there is a verification."""
+    """Return the result of a step whose agent has stopped. It has been verified, if it has a verification."""
     if not result.ok or result.reason == "completed_verified":
         return result
     decision, because = read_owner_decision(result.output)
@@ -83,13 +85,13 @@ def _by_owner(result: Result, decision: OwnerDecision, because: str | None) -> R
     return replace(result, ok=False, reason="failed_owner_decision", error=f"The agent {what}: {said}")
 
 
-# --- what an agent is told --------------------------------------------------------------------------------------------
+# --- prompts ----------------------------------------------------------------------------------------------------------
 
 
 def completion_prompt(step: str) -> str:
-    """Return what an agent in a terminal is told about the end of its work.
+    """Return the prompt about the end of the work, for an agent in a terminal.
 
-    The marker itself is not in it: the terminal shows what is typed, and would end the work before it begins.
+    The marker itself is not in it: the terminal shows the prompt, and the marker would end the work before it starts.
     """
     return (
         f'When the work is done, print one line that consists of the word {MARKER}, a colon and the name "{step}", '
@@ -99,26 +101,26 @@ def completion_prompt(step: str) -> str:
 
 
 def without_markers(task: str) -> str:
-    """Return a task without anything that would end the work as soon as a terminal shows it, but with its meaning."""
+    """Return a task without text that would end the work when a terminal shows it. Its meaning stays the same."""
     return re.sub(rf"({MARKER}|{OWNER}|{REVIEW})({_GAP}):", r"\1\2 (then a colon)", task, flags=re.IGNORECASE)
 
 
 OUTPUT = "STEP_OUTPUT"
-"""The variable in which a custom check finds what the step said."""
+"""The variable in which a custom check finds the output of the step."""
 
 PATTERN = "regex:"
-"""What a custom check begins with that is a pattern."""
+"""Prefix of a custom check that is a regular expression."""
 
 SHOWN = 4000
-"""Characters of an output that a diagnostic agent is shown."""
+"""Characters of an output in the prompt of a diagnostic agent."""
 
 _PULL_REQUEST = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+)/pull/\d+")
 _PAINT = re.compile(r"[\s\u2500-\u259f>|]+")
-"""What a terminal puts between words: line breaks, frames, the marks of a prompt."""
+"""Characters that a terminal puts between words: line breaks, frames, the marks of a prompt."""
 
 
 async def verify(scene: Scene, result: Result, task: str = "") -> Result:
-    """Return a result as its step's verification sees it; `task` is what an agent was told, and may have repeated."""
+    """Return the result after the verification of its step. `task` is the prompt, which the output may repeat."""
     wanted = scene.step.verification
     if wanted is None or (not result.ok and wanted.type != "exit_code"):
         return result
@@ -156,7 +158,7 @@ async def _exits(scene: Scene, result: Result, wanted: Verification, task: str) 
 async def _exists(scene: Scene, result: Result, wanted: Verification, task: str) -> str | None:
     value, place = scene.values.text(wanted.value).strip(), scene.place
     is_inside, is_there = await asyncio.to_thread(_looked, place, value)
-    if not value or not (is_inside or wanted.value.strip().startswith("/")):  # only the document names places elsewhere
+    if not value or not (is_inside or wanted.value.strip().startswith("/")):  # only the document may choose one
         return f"{value!r} is not a file below {place}: say a path inside of where the step works"
     return None if is_there else f"there is no file {value}"
 
@@ -191,17 +193,17 @@ _CHECKS: Mapping[str, Callable[[Scene, Result, Verification, str], Awaitable[str
     "regex": _matches,
     "pr_url": _pull_request,
 }
-"""Type of a verification -> what says what is missing."""
+"""Type of a verification -> its check, which returns the error or None."""
 
 
-# --- what an agent only repeats ---------------------------------------------------------------------------------------
+# --- repeated prompts -------------------------------------------------------------------------------------------------
 
 
 def without_echo(output: str, task: str, token: str = "") -> str:
-    """Return an output without the task that was told, which terminals show and agents like to repeat.
+    """Return an output without the prompt, which terminals show and agents like to repeat.
 
-    Whoever is told to say a word has not said it yet when the task shows up. What a terminal makes of it is overlooked:
-    where it breaks lines, and frames. A task that is the token and nothing else is no echo but the answer.
+    A word in the prompt is not an answer yet. Line breaks and frames of a terminal are ignored. A prompt that consists
+    only of the token is the answer and no echo.
     """
     echo = _PAINT.sub("", task)
     if not echo or echo == _PAINT.sub("", token):
@@ -217,13 +219,13 @@ def without_echo(output: str, task: str, token: str = "") -> str:
 
 
 def without_lines(output: str, task: str, token: str) -> str:
-    """Return an output without lines of the task that say more than the token: not all of a task may be shown."""
+    """Return an output without the lines of the prompt that are more than the token. A terminal may show only some."""
     lines = {_PAINT.sub("", line) for line in task.splitlines()} - {"", _PAINT.sub("", token)}
     return "\n".join(line for line in output.splitlines() if _PAINT.sub("", line) not in lines)
 
 
 def _unpainted(output: str) -> tuple[str, list[int]]:
-    """Return what is written in an output, and where each character of it was."""
+    """Return the text of an output without frames, and the position of each character."""
     kept: list[str] = []
     places: list[int] = []
     at = 0
@@ -235,11 +237,11 @@ def _unpainted(output: str) -> tuple[str, list[int]]:
     return "".join(kept), places
 
 
-# --- what a diagnostic agent is asked ---------------------------------------------------------------------------------
+# --- diagnosis --------------------------------------------------------------------------------------------------------
 
 
 def diagnostic_prompt(step: Step, result: Result, task: str) -> str:
-    """Return what a diagnostic agent is asked about a step that has failed its verification."""
+    """Return the prompt of a diagnostic agent for a step that failed its verification."""
     wanted = step.verification
     assert wanted is not None
     return "\n\n".join(

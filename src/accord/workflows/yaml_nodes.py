@@ -1,6 +1,6 @@
 """YAML of workflow files as nodes that know their position.
 
-Scalars follow YAML 1.2, so `on` and `yes` are strings; keys are strings, and a duplicate key is an error. No other
+Scalars follow YAML 1.2, so `on` and `yes` are strings. Keys are strings, and a duplicate key is an error. No other
 module uses the YAML library.
 """
 
@@ -15,16 +15,16 @@ import yaml  # type: ignore[import-untyped]  # it ships no types
 from accord.workflows.findings import BadDocument, TextPosition, make_finding
 
 MAX_CHARACTERS = 4 * 1024 * 1024
-"""A file of 5,000 steps has a tenth of that."""
+"""Maximum size of a text. A file of 5,000 steps has a tenth of that."""
 
 MAX_NODES = 1_000_000
-"""How many values a text may stand for: nine lines of aliases to aliases would be a billion."""
+"""Maximum number of values with aliases expanded. Nine lines of aliases to aliases would be a billion."""
 
 MAX_DEPTH = 64
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-# 1.2's core schema (10.3.2), in the order in which it is tried.
+# The core schema of YAML 1.2 (10.3.2), in the order of its rules.
 _NULL = re.compile(r"null|Null|NULL|~|")
 _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
@@ -33,24 +33,24 @@ _FLOAT = re.compile(
 )
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-"""What the parser counts lines by."""
+"""The line breaks of the parser."""
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = "<<"
 
 
 class YamlNode:
-    """A value, where it stands, and what it is made of.
+    """A value, its position and its parts.
 
-    `raw` is a scalar's text, which `begins` where it is written letter by letter; `keys` is where the keys of `parts`
-    stand; `names` is what parts are called in the text that have other names elsewhere. An alias is the node that it
-    stands for, so nothing is copied; `size` counts it every time.
+    `raw` is a scalar's text. `begins` is its position if it is in the file literally. `keys` has the positions of the
+    keys of `parts`, and `names` the spelling of parts that have other names in the text. An alias is the same node as
+    its anchor, so nothing is copied. `size` counts it every time.
     """
 
     __slots__ = ("begins", "keys", "names", "parts", "place", "raw", "size", "tree")
 
     def __init__(self, place: TextPosition, tree: Any, raw: str | None = None) -> None:
-        """Begin as a scalar, or as nothing yet."""
+        """Create a scalar, or an empty list or mapping."""
         self.place = place
         self.tree = tree
         self.raw = raw
@@ -61,7 +61,7 @@ class YamlNode:
         self.size = 1
 
     def add(self, key: str | int, part: "YamlNode", place: TextPosition) -> None:
-        """Add what it is made of."""
+        """Add a part."""
         if isinstance(self.tree, dict):
             self.tree[key] = part.tree
         else:
@@ -71,9 +71,9 @@ class YamlNode:
         self.size += part.size
 
     def at(self, path: tuple[str | int, ...], *, key: bool = False, start: int | None = None) -> TextPosition:
-        """Return where the value at a path stands, or its key, or what begins somewhere in its text.
+        """Return the position of the value at a path, of its key, or of an offset in its text.
 
-        What is not there stands where it should be.
+        For a missing member, the position is where it belongs.
         """
         node, place = self, self.place
         for one in path:
@@ -94,7 +94,7 @@ class YamlNode:
         return self.begins._replace(line=self.begins.line + line, column=self.begins.column + column)
 
     def without(self, key: str) -> "YamlNode":
-        """Return the same without one of its parts."""
+        """Return a copy without one of its parts."""
         rest = YamlNode(self.place, {})
         for name, part in self.parts.items():
             if name != key:
@@ -103,7 +103,7 @@ class YamlNode:
 
 
 def node_of_values(tree: Any, place: TextPosition) -> YamlNode:
-    """Return values that are in no text as if they all stood at one place of one."""
+    """Return values without a text as nodes at one position."""
     if not isinstance(tree, Mapping | list | tuple):
         return YamlNode(place, tree, None if tree is None else str(tree))
     node = YamlNode(place, {} if isinstance(tree, Mapping) else [])
@@ -127,7 +127,7 @@ def read_text(path: Path) -> str:
 
 
 def parse_yaml(text: str, file: str = "<string>") -> YamlNode:
-    """Return what a text says."""
+    """Return the node of a text."""
     if len(text) > MAX_CHARACTERS:
         _refuse(
             "TOO_LARGE",
@@ -154,7 +154,7 @@ def _refuse(code: str, message: str, fix: str, place: TextPosition) -> NoReturn:
 
 
 def _hint(problem: str, rest: str) -> str:
-    """Return what to do about what the parser says, which stumbled over the rest of a line."""
+    """Return the fix for an error of the parser at the rest of a line."""
     if rest.startswith("\t"):
         return "indent with blanks, not with tabs"
     if "mapping values" in problem or "start any token" in problem:
@@ -162,11 +162,11 @@ def _hint(problem: str, rest: str) -> str:
     return "look at the indentation, and at quotes and brackets that are not closed"
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- parsing ----------------------------------------------------------------------------------------------------------
 
 
 class _Open:
-    """A list or a mapping that has not ended yet; `key` is what the next value is for."""
+    """A list or mapping that has not ended yet; `key` is the key of the next value."""
 
     __slots__ = ("anchor", "key", "merged", "node")
 
@@ -178,7 +178,7 @@ class _Open:
 
 
 class _Composer:
-    """Makes nodes of the parser's events, without recursion: nobody's nesting ends the process."""
+    """Makes nodes of the parser's events, without recursion, so that deep nesting cannot crash the process."""
 
     def __init__(self, file: str, text: str) -> None:
         self._file = file
@@ -253,7 +253,7 @@ class _Composer:
         self._give(node)
 
     def _beginning(self, event: Any, place: TextPosition) -> TextPosition | None:
-        """Return where a text begins, if it stands in the file as it is: in a line, or in the lines below a `|`."""
+        """Return the position of a text, if it is in the file literally: in a line, or in the lines below a `|`."""
         if event.style == "|":
             written, said = self._lines[place.line], event.value.split("\n")[0]
             is_there, column = written.endswith(said) and bool(said), len(written) - len(said) + 1
@@ -290,7 +290,7 @@ class _Composer:
         _refuse("BAD_YAML", "A key is not a text", "put values with {{...}} into quotes; write keys as words", place)
 
     def _give(self, node: YamlNode) -> None:
-        """Put a value that is complete where it belongs."""
+        """Add a complete value to its parent."""
         if not self._open:
             self._root = node
             return
@@ -328,9 +328,9 @@ class _Composer:
 
 
 def resolve_scalar(text: str) -> Any:
-    """Return what a plain scalar stands for."""
+    """Return the value of a plain scalar."""
     if text and text[0] not in "~nNtTfF+-.0123456789":
-        return text  # as nearly all are
+        return text  # as for nearly all scalars
     if _NULL.fullmatch(text):
         return None
     if _BOOL.fullmatch(text):
@@ -349,11 +349,11 @@ def resolve_scalar(text: str) -> Any:
 
 
 _BREAKS = re.compile("[\r\x85\u2028\u2029\ufeff]")
-"""What one version of YAML takes for the end of a line, and another does not."""
+"""Characters that are line breaks in only one of YAML 1.1 and 1.2."""
 
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # it ships no types
-    """Writes lists below their key with an indentation, and texts of several lines as such."""
+    """Writes lists indented below their key, and multi-line strings as blocks."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> Any:
         return super().increase_indent(flow, False)
@@ -363,7 +363,7 @@ class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # it ships no types
 
 
 def _written(dumper: Any, text: str) -> Any:
-    """Write a text so that it is one by YAML 1.1 and by 1.2."""
+    """Write a string so that YAML 1.1 and 1.2 both read a string."""
     if _BREAKS.search(text):
         return dumper.represent_scalar(_TAG + "str", text, style='"')
     if "\n" in text:
@@ -373,7 +373,7 @@ def _written(dumper: Any, text: str) -> Any:
 
 
 def _listed(dumper: Any, items: list[Any]) -> Any:
-    """Write a few words into a line, anything else below each other."""
+    """Write a few words in one line, other items below each other."""
     is_short = all(isinstance(one, str) for one in items) and sum(map(len, items)) < 60 and "\n" not in "".join(items)
     return dumper.represent_sequence(_TAG + "seq", items, flow_style=is_short)
 
@@ -383,7 +383,7 @@ _Dumper.add_representer(list, _listed)
 
 
 def render_yaml(tree: Mapping[str, Any]) -> str:
-    """Return values as text."""
+    """Return values as YAML."""
     return str(
         yaml.dump(dict(tree), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100, default_flow_style=False)
     )

@@ -33,18 +33,18 @@ Reason = Literal[
     "failed_owner_decision",
     "failed_no_evidence",
 ]
-"""What made a step count as done, or not."""
+"""Why a step counts as completed or failed."""
 
 
 async def _unheard(_line: str) -> None:
-    """Let nobody hear."""
+    """Discard a line."""
 
 
 class Scene(Struct, frozen=True, kw_only=True):
-    """Where a step is done, and with what.
+    """The environment of one attempt.
 
-    `directory` is where the run works, `env` what its commands get, `post` takes a line for the channel's log and
-    `heard` what a command has said just now.
+    `directory` is that of the run, `env` the environment of its commands. `post` sends a line to the log of the
+    channel, and `heard` takes output of a command as it is printed.
     """
 
     run_id: str
@@ -58,16 +58,16 @@ class Scene(Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> Path:
-        """Where this step works: where it says, seen from where the run does."""
+        """The directory of the step, relative to that of the run."""
         said = self.step.cwd
         return self.directory if said is None else self.directory / os.path.expanduser(self.values.text(said))
 
     def environment(self, values: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment of a command: the run's, what the step says in `env`, and `values`."""
+        """Return the environment of a command: the run's, the step's `env`, and `values`."""
         return {**self.env, **{name: self.values.text(said) for name, said in self.step.env.items()}, **values}
 
     def given(self, options: type[Given]) -> Given:
-        """Return what the step is given with `with`, templates filled in; raises Unresolved, or a ValueError."""
+        """Return the options in `with`, with templates filled in; raises Unresolved or ValueError."""
         try:
             return msgspec.convert(self.values.tree(self.step.with_), options, strict=False)
         except msgspec.ValidationError as error:
@@ -75,7 +75,7 @@ class Scene(Struct, frozen=True, kw_only=True):
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """What came of a step; `error` says for a person why it is not `ok`."""
+    """The result of a step; `error` is the reason for people if it is not `ok`."""
 
     ok: bool
     output: str = ""
@@ -85,18 +85,18 @@ class Result(Struct, frozen=True, kw_only=True):
 
 
 Executor = Callable[[Scene], Awaitable[Result]]
-"""Does a step in the process of its run."""
+"""Executes a step in the process of its run."""
 
 
 class NoOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of what a step may be given with `with`, which without others is nothing."""
+    """Options of a type of step that takes none in `with`."""
 
 
 class StepKind(Struct, frozen=True, kw_only=True):
-    """A type of step: who does it, and what it is given, as `scene.given(options)` reads it.
+    """A type of step: its executor, and its options, which `scene.given(options)` reads.
 
-    A step may be done again, after a crash or when it is retried: `scene.run_id`, `scene.step.name` and
-    `scene.attempt` tell one from another. What goes wrong for a reason is a Result that is not `ok`, or a ValueError.
+    A step may be executed again after a crash or as a retry. `scene.run_id`, `scene.step.name` and `scene.attempt`
+    identify the attempt. An expected failure is a Result that is not `ok`, or a ValueError.
     """
 
     do: Executor
@@ -110,7 +110,7 @@ STEPS = Group(
     {"deterministic": "accord.workflows.steps.deterministic:STEP", "worktree": "accord.workflows.steps.worktree:STEP"},
     taken=STEP_TYPES,
 )
-"""All types that are done in the process of a run."""
+"""All types that are executed in the process of a run."""
 
 
 def step_types() -> tuple[str, ...]:
@@ -119,7 +119,7 @@ def step_types() -> tuple[str, ...]:
 
 
 class Executors(Mapping[str, Executor]):
-    """Who does a step, by its type; nothing is loaded before there is such a step."""
+    """The executors by type of step. An executor is loaded when it is needed."""
 
     def __getitem__(self, name: str) -> Executor:
         if name not in STEPS:
@@ -138,7 +138,7 @@ class Executors(Mapping[str, Executor]):
 
 
 def _bounded(do: Executor) -> Executor:
-    """Return what does a step within the time that it has; ours see to that themselves."""
+    """Return an executor with the timeout of the step. Executors of Accord enforce it themselves."""
 
     async def done(scene: Scene) -> Result:
         try:
@@ -151,7 +151,7 @@ def _bounded(do: Executor) -> Executor:
 
 
 def is_agent_step(step: Step) -> bool:
-    """Whether a command line agent does it."""
+    """Whether a command line agent executes it."""
     return step.is_agent_step
 
 
@@ -161,12 +161,12 @@ def is_deterministic_step(step: Step) -> bool:
 
 
 def is_worktree_step(step: Step) -> bool:
-    """Whether it makes a worktree."""
+    """Whether it creates a worktree."""
     return step.is_worktree_step
 
 
 def is_a2a_step(step: Step) -> bool:
-    """Whether an A2A agent does it."""
+    """Whether an A2A agent executes it."""
     return step.is_a2a_step
 
 

@@ -1,7 +1,7 @@
 """Deterministic steps: commands with a time limit and an output limit.
 
-A command is for a shell, or for the program that its first line names with `#!`. Values reach it as variables, and as
-files when the environment is too small. No process outlives its command.
+A command is run by a shell, or by the program in its `#!` line. It gets values as variables, or as files when the
+environment is too small. No process outlives its command.
 """
 
 import asyncio
@@ -22,25 +22,25 @@ from accord.workflows.document import Step, Verification
 from accord.workflows.steps import Result, Scene, StepKind
 
 KEPT_BYTES = 1024 * 1024
-"""How much of what a command prints is kept: its end, which says how it went."""
+"""Maximum stored output of a command. Its end is kept, because it contains the outcome."""
 
 VALUE_BYTES = 100 * 1024
-"""A value that is larger comes in a file: Linux takes 128 KiB for one variable, with its name."""
+"""Maximum size of a value in a variable; a larger one is a file. Linux limits one variable with its name to 128 KiB."""
 
 VALUES_BYTES = 512 * 1024
-"""How much all values may have together: arguments and environment share 2 MiB on most machines."""
+"""Maximum size of all values together. Arguments and environment share 2 MiB on most machines."""
 
 GRACE_SECONDS = 1.0
-"""How long a command has to end when it is told to; then it is killed."""
+"""Grace period of a command that is stopped, in seconds; then it is killed."""
 
 SHOWN = 1500
-"""Characters of a command's last words that an error shows."""
+"""Characters of a command's output in an error."""
 
 LINE_BYTES = 64 * 1024
-"""A line that grows longer than this is passed on in pieces."""
+"""Maximum length of a line; a longer one is passed on in pieces."""
 
 BY_SIGNAL = 128
-"""What exit codes of commands that a signal has ended begin from."""
+"""Base of the exit codes of commands that a signal ended."""
 
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "mksh", "zsh"})
 
@@ -52,7 +52,7 @@ Heard = Callable[[str], Awaitable[None]]
 
 
 class CommandResult(Struct, frozen=True, kw_only=True):
-    """How a command ended: `exit_code` is None if it did not by itself, and `problem` says why."""
+    """The result of a command. Without an `exit_code` it did not end by itself, and `problem` has the reason."""
 
     output: str = ""
     errors: str = ""
@@ -61,7 +61,7 @@ class CommandResult(Struct, frozen=True, kw_only=True):
 
     @property
     def error(self) -> str | None:
-        """What went wrong, for a person; None for a command that has ended well."""
+        """The error for people; None if the command succeeded."""
         if self.problem is None and self.exit_code == 0:
             return None
         what = self.problem or f"The command {_ended(self.exit_code or 0)}"
@@ -77,7 +77,7 @@ async def run_shell(
     seconds: float | None = None,
     heard: Heard | None = None,
 ) -> CommandResult:
-    """Run a command line, with `env` as its environment."""
+    """Run a shell command with `env` as its environment."""
     async with _arranged(command, env) as (argv, given):
         return await run_program(argv, directory=directory, env=given, seconds=seconds, heard=heard)
 
@@ -90,7 +90,7 @@ async def run_program(
     seconds: float | None = None,
     heard: Heard | None = None,
 ) -> CommandResult:
-    """Run a program to its end; whoever is cancelled meanwhile, or out of time, leaves nothing of it behind."""
+    """Run a program to its end. After a timeout or cancellation, no process of it remains."""
     if not await asyncio.to_thread(directory.is_dir):
         return CommandResult(problem=f"{directory} is no directory")
     command = subprocesses.SubprocessCommand(argv=argv, directory=directory, env=env, grace=GRACE_SECONDS)
@@ -102,7 +102,7 @@ async def run_program(
         async with asyncio.timeout(seconds):
             process = await subprocesses.start(command)
             try:
-                process.feed(b"")  # or one that reads its input would wait for ever
+                process.feed(b"")  # close the input; a program that reads it would otherwise hang
                 while data := await process.read():
                     output.add(data)
                     if heard is not None and (whole := lines.add(data)) is not None:
@@ -126,7 +126,7 @@ async def run_program(
 
 
 def _as_shells_say(status: int) -> int:
-    """Return an exit code; for a command that a signal has ended, the one that shells have for that."""
+    """Return an exit code; for a signal, the code that shells use."""
     return status if status >= 0 else BY_SIGNAL - status
 
 
@@ -139,7 +139,7 @@ def _ended(code: int) -> str:
 
 
 class _Tail:
-    """The end of what was printed."""
+    """The end of an output."""
 
     def __init__(self) -> None:
         self._kept = bytearray()
@@ -152,7 +152,7 @@ class _Tail:
             del self._kept[:-KEPT_BYTES]
 
     def text(self) -> str:
-        """Return it as text, which says so if something is missing."""
+        """Return it as text, with a note if something is missing."""
         kept = bytes(self._kept[-KEPT_BYTES:])
         said = _shown(kept).rstrip()
         left = self._all - len(kept)
@@ -160,13 +160,13 @@ class _Tail:
 
 
 class LineSplitter:
-    """Cuts what a command prints into whole lines; a carriage return ends one too, so that progress is seen."""
+    """Splits an output into whole lines. A carriage return ends a line too, so that progress is visible."""
 
     def __init__(self) -> None:
         self._open = b""
 
     def add(self, data: bytes) -> bytes | None:
-        """Take in output, and return the lines that are whole now, without the last line break; None without any."""
+        """Add output; return the complete lines without the last line break, or None."""
         data = self._open + data
         end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1))  # a return at the very end may belong to a line break
         if end < 0:
@@ -175,24 +175,24 @@ class LineSplitter:
         return None if end < 0 else data[:end].removesuffix(b"\r")
 
     def rest(self) -> bytes:
-        """Return the line that was never ended."""
+        """Return the incomplete last line."""
         return self._open.removesuffix(b"\r")
 
 
 def _shown(data: bytes) -> str:
-    """Return what a terminal would show; most lines are that already once they have no colours."""
+    """Return the text that a terminal would show. Most lines only need their colors removed."""
     text = _COLOURS.sub("", data.decode(errors="replace").replace("\r\n", "\n"))
     if not _CONTROLS.search(text):
         return text
     return "\n".join(terminal_text(line) if _CONTROLS.search(line) else line for line in text.split("\n"))
 
 
-# --- what is started --------------------------------------------------------------------------------------------------
+# --- preparation ------------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
 async def _arranged(command: str, env: Mapping[str, str]) -> AsyncIterator[tuple[tuple[str, ...], dict[str, str]]]:
-    """Give what runs a command, and its environment; files that it needs are there until it has ended."""
+    """Yield the program for a command, and its environment. Files that it needs exist until the end of the block."""
     given = {name: _speakable(value) for name, value in env.items()}
     large = _too_large(given)
     is_script = command.startswith("#!") or len(command.encode(errors="replace")) > VALUE_BYTES
@@ -226,15 +226,15 @@ def _is_shell(words: list[str]) -> bool:
 
 
 def _reading(names: list[str]) -> str:
-    """Return what gives a shell the values that are in files: as variables that it does not pass on.
+    """Return shell code that reads values from files into unexported variables.
 
-    A shell drops line breaks at the end of what it reads, which are the value's own: hence the dot.
+    A shell drops line breaks at the end of its input. They belong to the value, hence the dot.
     """
     return "".join(f'{name}=$(cat "${{{name}_FILE}}"; printf .); {name}=${{{name}%.}}\n' for name in names)
 
 
 def _speakable(value: str) -> str:
-    """Return a value as an environment can hold it: no NUL, and nothing that is half a character."""
+    """Return a value as an environment can contain it: without NUL and lone surrogates."""
     try:
         os.fsencode(value)
     except UnicodeEncodeError:
@@ -243,7 +243,7 @@ def _speakable(value: str) -> str:
 
 
 def _too_large(env: Mapping[str, str]) -> frozenset[str]:
-    """Return the values that an environment has no room for; the smallest are given room first."""
+    """Return the names of values without room in an environment. Small values get room first."""
     room = VALUES_BYTES
     found = set()
     for size, name in sorted((len(os.fsencode(value)), name) for name, value in env.items()):
@@ -254,7 +254,7 @@ def _too_large(env: Mapping[str, str]) -> frozenset[str]:
 
 
 async def run_step(scene: Scene) -> Result:
-    """Run the command of a step; raises Unresolved and UnsafeCommand before anything is run."""
+    """Run the command of a step; raises Unresolved and UnsafeCommand before anything runs."""
     step = scene.step
     ran = await run_command(scene, step, step.command or "", seconds=step.timeout, heard=scene.heard)
     return _result(ran, may_fail=not step.fail_on_error, is_captured=step.capture_output)
@@ -269,7 +269,7 @@ async def run_command(
     env: Mapping[str, str] | None = None,
     heard: Heard | None = None,
 ) -> CommandResult:
-    """Run a command with its values: the `argv` of a step or of a verification, or else a command for a shell."""
+    """Run the `argv` of a step or verification with its values, or otherwise its shell command."""
     if given.argv is None:
         command, variables = scene.values.shell(command, options=given.allow_options)
         env = scene.environment({**variables, **(env or {})})
@@ -281,7 +281,7 @@ async def run_command(
 
 
 def _result(ran: CommandResult, *, may_fail: bool, is_captured: bool) -> Result:
-    """Return what came of it; an exit code may be what a step is for, but a command that never ended is not."""
+    """Return the result of a command. With `may_fail` any exit code is a success, but not a missing one."""
     ok = ran.error is None or (may_fail and ran.exit_code is not None)
     output = ran.output if is_captured else f"Command completed (exit code {ran.exit_code})"
     return Result(

@@ -1,7 +1,7 @@
 """Worktree steps: create or reuse a worktree of the run's repository.
 
-Nothing is removed except what a killed git left half made, and nothing is committed. Git runs without the repository's
-own configuration (`agents.process.git`).
+Nothing is removed except the remains of a git that was killed, and nothing is committed. Git runs without the
+repository's own configuration (`agents.process.git`).
 """
 
 import asyncio
@@ -14,14 +14,14 @@ from accord.agents.process.git import HALF_MADE, GitFailed, Repository, find_rep
 from accord.workflows.steps import Result, Scene, StepKind
 
 BELOW = ".worktrees"
-"""Where worktrees are whose step does not say where."""
+"""The directory of worktrees whose step has no path."""
 
 _making: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
-"""Git locks its repository and does not wait, so one at a time is made of each."""
+"""Locks by repository. Git locks a repository and does not wait, so each repository makes one worktree at a time."""
 
 
 async def worktree(scene: Scene) -> Result:
-    """Make the worktree of a step, and say where it is."""
+    """Create or reuse the worktree of a step; its path is the output."""
     try:
         async with asyncio.timeout(scene.step.timeout):
             repository = await find_repository(scene.place, scene.env)
@@ -34,14 +34,14 @@ async def worktree(scene: Scene) -> Result:
 
 
 class _Making:
-    """Makes the worktree of one step."""
+    """Creates the worktree of one step."""
 
     def __init__(self, scene: Scene, repository: Repository) -> None:
         self._scene = scene
         self._repository = repository
 
     async def worktree(self) -> Path:
-        """Return where the worktree is, which is made unless it is there."""
+        """Return the path of the worktree; create it if it does not exist."""
         step, text = self._scene.step, self._scene.values.text
         branch = text(step.branch or "").strip()
         base = text(step.base_branch or "HEAD").strip()
@@ -54,7 +54,7 @@ class _Making:
         return path
 
     async def _is_there(self, path: Path, branch: str) -> bool:
-        """Whether it is there already; what is there instead is an error."""
+        """Whether the worktree exists; raises GitFailed for another one at its path."""
         repository = self._repository
         found = next((tree for tree in await repository.worktrees() if tree.path == path), None)
         if found is None:
@@ -95,9 +95,9 @@ class _Making:
 
 
 def _hide(folder: Path) -> None:
-    """Keep worktrees within a repository from being added to it."""
+    """Keep worktrees in a repository from being added to it."""
     folder.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError), open(folder / ".gitignore", "x") as mark:  # a link to nowhere is there as well
+    with suppress(FileExistsError), open(folder / ".gitignore", "x") as mark:  # also raised for a dangling link
         mark.write("*\n")
 
 

@@ -1,6 +1,6 @@
 """Validate a document without running it: errors, warnings and advice.
 
-Each check is a function over a `Subject`. The shape of the file is checked before, by `decoder`.
+Each check is a function over a `Subject`. `decoder` has checked the form of the file before.
 """
 
 import os
@@ -42,10 +42,10 @@ def check(
     place: Callable[[CheckProblem], TextPosition] | None = None,
     env: Mapping[str, str] | None = None,
 ) -> list[DocumentFinding]:
-    """Return what there is to say about a document, in the order of its text.
+    """Return the findings of a document, in the order of its text.
 
-    `base` is where its relative paths begin; `place` says where a problem stands in the text, if there is one;
-    `env` is the environment that the server of a run would have.
+    `base` is the base of its relative paths. `place` returns the position of a problem, if the document has a text.
+    `env` is the environment of the server.
     """
     known = document_variables(os.environ if env is None else env)
     subject = Subject(document, base, known, planner.load_custom_steps(base))
@@ -59,9 +59,9 @@ def check(
 def check_source(
     source: Source, env: Mapping[str, str] | None = None, base: Path | None = None
 ) -> list[DocumentFinding]:
-    """Return what there is to say about a document that was read from a file, with lines and columns.
+    """Return the findings of a document from a file, with lines and columns.
 
-    Its paths begin where the file is, or at `base`.
+    Its paths are relative to the file, or to `base`.
     """
     base = Path(source.file).resolve().parent if base is None else base
     return check(source.document, base, lambda one: source.place(one.where, key=one.at_key, start=one.start), env)
@@ -75,10 +75,10 @@ def validate(
     vars: Mapping[str, Any] | None = None,
     keys: Keys | None = None,
 ) -> list[DocumentFinding]:
-    """Return the findings of a document: those of the checks, or else what keeps it from becoming an agent.
+    """Return the findings of a document. Without an error, they include the errors of making its agent.
 
     `accord workflow validate`, `accord run` and `accord serve` all call this, so that they refuse the same documents.
-    `vars` are the variables that its runs have besides its own.
+    `vars` are additional variables of its runs.
     """
     if isinstance(given, Source):
         document, file = given.document, given.file

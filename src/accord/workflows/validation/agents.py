@@ -39,7 +39,7 @@ A2A = (
 )
 
 SECRET = re.compile(r"authorization|cookie|.*(api|access|auth)[-_]?(key|token)|.*(secret|password)", re.IGNORECASE)
-"""Headers that carry what nobody else may know."""
+"""Headers that contain secrets."""
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _READ = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
@@ -47,7 +47,7 @@ _NO_URL = re.compile(r"\{\{|\$\{")
 
 
 def check_agents_exist(subject: Subject) -> Iterator[CheckProblem]:
-    """Whoever is named is among the agents."""
+    """Check that named agents exist."""
     stated: list[tuple[Where, str | None]] = []
     for step, where, *_ in subject.steps:
         stated.append(((*where, "agent"), step.agent))
@@ -62,7 +62,7 @@ def check_agents_exist(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_agent_kinds(subject: Subject) -> Iterator[CheckProblem]:
-    """A step is given an agent of the kind that it needs."""
+    """Check that steps name agents of the right runtime."""
     for step, where, *_ in subject.steps:
         agent = subject.agent_of(step)
         if agent is None:
@@ -78,7 +78,7 @@ def check_agent_kinds(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_programs(subject: Subject) -> Iterator[CheckProblem]:
-    """An agent says what it is, once."""
+    """Check that each agent has one program."""
     for at, agent in enumerate(subject.document.agents):
         where = ("agents", at)
         if agent.is_a2a:
@@ -100,7 +100,7 @@ def check_programs(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_unused_agent_members(subject: Subject) -> Iterator[CheckProblem]:
-    """An agent is given nothing that does nothing for its kind."""
+    """Check that no member of an agent is without effect."""
     for at, agent in enumerate(subject.document.agents):
         used = A2A if agent.is_a2a else MODEL if agent.cli == "api" else PROCESS
         what = "an A2A agent" if agent.is_a2a else "a model behind an API" if agent.cli == "api" else "a command"
@@ -112,7 +112,7 @@ def check_unused_agent_members(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_addresses(subject: Subject) -> Iterator[CheckProblem]:
-    """Whoever is talked to over A2A has an address."""
+    """Check that A2A agents and steps have a valid URL."""
     for step, where, *_ in subject.steps:
         if subject.kind_of(step) != "a2a" or step.use is not None:
             continue
@@ -128,7 +128,7 @@ def check_addresses(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_secrets(subject: Subject) -> Iterator[CheckProblem]:
-    """No secret is written into a file, and variables that are used are there."""
+    """Check that no header contains a secret in plain text."""
     placed = [((*where, "headers"), step.headers) for step, where, *_ in subject.steps]
     placed += [(("agents", at, "headers"), agent.headers) for at, agent in enumerate(subject.document.agents)]
     for where, headers in placed:
@@ -139,9 +139,9 @@ def check_secrets(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_variables(subject: Subject) -> Iterator[CheckProblem]:
-    """Variables that addresses, headers and environments are made of are set.
+    """Check that variables of addresses, headers and environments are set.
 
-    Only a remote agent's are read during a run: without any other the document cannot be planned.
+    Those of an A2A agent are read only during a run. Without any other the document cannot be planned.
     """
     texts: list[tuple[Where, str | None, str]] = []
     for step, where, *_ in subject.steps:
@@ -160,7 +160,7 @@ def check_variables(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_passed_variables(subject: Subject) -> Iterator[CheckProblem]:
-    """Variables that commands read are passed to them."""
+    """Check that variables that commands read are passed to them."""
     texts: list[tuple[Where, str | None, Mapping[str, str]]] = []
     for step, where, *_ in subject.steps:
         texts.append(((*where, "command"), step.command, step.env))
@@ -179,7 +179,7 @@ def check_passed_variables(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_installed(subject: Subject) -> Iterator[CheckProblem]:
-    """The programs of agents are there."""
+    """Check that the programs of agents are installed."""
     for at, agent in enumerate(subject.document.agents):
         for message in find_missing_commands([agent], subject.env, subject.base):
             what, _, fix = message.partition(": ")
@@ -187,7 +187,7 @@ def check_installed(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def _prompt_problem(agent: AgentDef) -> str | None:
-    """Return what is wrong with the place of the task in an agent's command."""
+    """Return the error of the prompt's place in an agent's command, or None."""
     try:
         words = shlex.split(agent.command or "")
     except ValueError as error:
@@ -217,7 +217,7 @@ AGENT_CHECKS = (
 
 
 MANY = 4
-"""Terminals with agents in them that a machine can usually bear at a time."""
+"""Number of agents in terminals that a machine can usually run at once."""
 
 REVIEWS = re.compile(r"review|critic|verif|audit|judge|\bqa\b|test", re.IGNORECASE)
 ENDS = re.compile(r"\bexit\b|/quit|/exit|STEP_COMPLETE|OWNER_DECISION|when (you are )?(done|finished)", re.IGNORECASE)
@@ -228,7 +228,7 @@ RELAYS = re.compile(
 
 
 def advise_spark_models(subject: Subject) -> Iterator[CheckProblem]:
-    """Codex's spark models have a terminal."""
+    """Advise a terminal for codex's spark models."""
     for at, agent in enumerate(subject.document.agents):
         if agent.cli == "codex" and "spark" in (agent.constraints.model or "") and not is_interactive(agent):
             where = ("agents", at, "constraints", "model")
@@ -239,7 +239,7 @@ def advise_spark_models(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def advise_endings(subject: Subject) -> Iterator[CheckProblem]:
-    """Codex in a terminal knows how to end."""
+    """Advise that the prompt of codex in a terminal says how to end."""
     for placed in _terminal_steps(subject, "codex"):
         step = placed.step
         if step.verification is None and not ENDS.search(f"{step.task} {_agent(subject, placed).task or ''}"):
@@ -249,7 +249,7 @@ def advise_endings(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def advise_spawning(subject: Subject) -> Iterator[CheckProblem]:
-    """Claude in a terminal is told to start no agents."""
+    """Advise that the prompt of claude in a terminal forbids starting agents."""
     for placed in _terminal_steps(subject, "claude"):
         agent = _agent(subject, placed)
         if not GUARDS.search(f"{placed.step.task} {agent.task or ''} {agent.role or ''}"):
@@ -260,7 +260,7 @@ def advise_spawning(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def advise_chains(subject: Subject) -> Iterator[CheckProblem]:
-    """What waits for an agent in a terminal waits for something that can be seen."""
+    """Advise a verification for agents in a terminal that other steps wait for."""
     open_ended = {
         (id(placed.workflow), placed.step.name)
         for placed in _terminal_steps(subject)
@@ -275,7 +275,7 @@ def advise_chains(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def advise_relaying(subject: Subject) -> Iterator[CheckProblem]:
-    """Who has no terminal is not told to use relay's messages."""
+    """Advise that agents without a terminal do not use relay's messages."""
     for placed in subject.steps:
         agent = subject.agent_of(placed.step)
         if agent is None or is_interactive(agent) or agent.is_a2a:
@@ -287,7 +287,7 @@ def advise_relaying(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def advise_reviews(subject: Subject) -> Iterator[CheckProblem]:
-    """Where several write, somebody reviews."""
+    """Advise a reviewer where several agents write."""
     used = {placed.step.agent for placed in subject.steps if subject.kind_of(placed.step) == "agent"}
     writers = [agent for agent in subject.document.agents if agent.name in used and not agent.is_a2a]
     is_reviewed = any(
@@ -302,7 +302,7 @@ def advise_reviews(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def advise_crowds(subject: Subject) -> Iterator[CheckProblem]:
-    """Few terminals are open at a time."""
+    """Advise a limit for agents in terminals."""
     agents = [agent for agent in subject.document.agents if is_interactive(agent)]
     most = subject.document.swarm.max_concurrency
     if len(agents) > MANY and (most is None or most > MANY):
@@ -311,7 +311,7 @@ def advise_crowds(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def advise_idle_agents(subject: Subject) -> Iterator[CheckProblem]:
-    """Every agent has something to do, where the pattern gives work only to those that steps name."""
+    """Advise a step for each agent, in patterns that use only agents named by steps."""
     used = {placed.step.agent for placed in subject.steps}
     used |= {placed.step.verification.diagnostic_agent for placed in subject.steps if placed.step.verification}
     used |= {subject.document.error_handling.repair_agent} if subject.document.error_handling else set()
@@ -324,7 +324,7 @@ def advise_idle_agents(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def _terminal_steps(subject: Subject, cli: str | None = None) -> Iterator[PlacedStep]:
-    """Yield the steps that an agent in a terminal does."""
+    """Yield the steps of agents in a terminal."""
     for placed in subject.steps:
         agent = subject.agent_of(placed.step)
         if agent is not None and is_interactive(agent) and cli in (None, agent.cli):

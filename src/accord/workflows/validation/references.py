@@ -1,4 +1,4 @@
-"""Check dependencies of steps, and what templates and conditions refer to."""
+"""Check dependencies of steps, and references in templates and conditions."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -12,13 +12,13 @@ from accord.workflows.planner import with_type
 from accord.workflows.validation.subject import CheckProblem, PlacedStep, Subject, Where, unknown_name_fix
 
 MANY = 5
-"""As many outputs seldom fit into one task."""
+"""Number of dependencies whose outputs seldom fit into one task."""
 
 Edges = Mapping[str, tuple[str, ...]]
 
 
 def dependencies(subject: Subject, workflow: Workflow) -> dict[str, tuple[str, ...]]:
-    """Return what each step and barrier waits for, as far as the file says it; in a pipeline, for the one before."""
+    """Return the dependencies of each step and barrier in the file; in a pipeline, the previous step."""
     names = [placed.step.name for placed in subject.of(workflow)]
     is_line = subject.document.swarm.pattern == "pipeline"
     found: dict[str, tuple[str, ...]] = {}
@@ -32,7 +32,7 @@ def dependencies(subject: Subject, workflow: Workflow) -> dict[str, tuple[str, .
 
 
 def upstream(waits: Edges, name: str) -> set[str]:
-    """Return everything that has ended when a step begins."""
+    """Return all direct and indirect dependencies of a step."""
     reached: set[str] = set()
     ahead = list(waits.get(name, ()))
     while ahead:
@@ -44,7 +44,7 @@ def upstream(waits: Edges, name: str) -> set[str]:
 
 
 def check_dependencies_exist(subject: Subject) -> Iterator[CheckProblem]:
-    """Steps and barriers wait for what is there."""
+    """Check that the dependencies of steps and barriers exist."""
     every = {placed.step.name for placed in subject.steps if placed.outer is None}
     for workflow in subject.document.workflows:
         there = dependencies(subject, workflow)
@@ -64,7 +64,7 @@ def check_dependencies_exist(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_cycles(subject: Subject) -> Iterator[CheckProblem]:
-    """Nobody waits for itself, however indirectly; and what waits for those who do is never done."""
+    """Check that no step depends on itself, directly or indirectly, or on such steps."""
     for workflow in subject.document.workflows:
         waits = dependencies(subject, workflow)
         circle = _circle(waits)
@@ -81,7 +81,7 @@ def check_cycles(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_false_conditions(subject: Subject) -> Iterator[CheckProblem]:
-    """No condition is always false."""
+    """Check that no condition is always false."""
     for step, where, *_ in subject.steps:
         if (step.if_ or "").strip().strip("{}").strip() in ("false", "not true", "0"):
             message = f"{step.name} is never done: its condition is always false"
@@ -89,7 +89,7 @@ def check_false_conditions(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_fan_in(subject: Subject) -> Iterator[CheckProblem]:
-    """Few steps wait for many."""
+    """Check that no step has too many dependencies for one task."""
     for step, where, *_ in subject.steps:
         if len(step.depends_on or ()) >= MANY and subject.kind_of(step) in ("agent", "a2a"):
             message = f"{step.name} waits for {len(step.depends_on or ())} steps"
@@ -98,7 +98,7 @@ def check_fan_in(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_pattern_fit(subject: Subject) -> Iterator[CheckProblem]:
-    """The agents and steps are those that the pattern needs, and loops that are not the pattern's say when they end."""
+    """Check that agents and steps fit the pattern, and that loops of steps have an end."""
     for workflow in subject.document.workflows:
         try:
             there = _expanded(subject, workflow)
@@ -107,7 +107,7 @@ def check_pattern_fit(subject: Subject) -> Iterator[CheckProblem]:
             yield CheckProblem("WRONG_CAST", ("swarm", "pattern"), message, "add it, or choose another pattern")
             continue
         except BadExpression:
-            continue  # others say what is wrong with these steps
+            continue  # other checks report the error in these steps
         loops = [step for step in there if step.max_iterations is not None and step.verification is None]
         endless = {step.name for step in loops if step.until is None}
         for placed in subject.of(workflow):
@@ -118,7 +118,7 @@ def check_pattern_fit(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def _expanded(subject: Subject, workflow: Workflow) -> list[Step]:
-    """Return the steps that the pattern makes of a workflow's; those themselves if there is no such pattern."""
+    """Return the steps after expansion of the pattern. With an unknown pattern they are unchanged."""
     document = subject.document
     steps = [with_type(placed.step, subject.agent_of(placed.step)) for placed in subject.of(workflow)]
     cast = Cast(steps, document.agents, document.coordination)
@@ -134,7 +134,7 @@ def _where(subject: Subject, steps: Mapping[str, PlacedStep], name: str) -> Wher
 
 
 def _circle(waits: Edges) -> list[str] | None:
-    """Return some that wait for each other, in that order; without recursion, for a chain may be long."""
+    """Return the names of a cycle in order, or None. Without recursion, because a chain may be long."""
     done: set[str] = set()
     for start in waits:
         path, ahead = [start], [iter(waits[start])]
@@ -163,11 +163,11 @@ OF_A_STEP = ("output", "status", "json", "exit_code", "exitCode")
 _TEXTS = ("task", "command", "argv", "cwd", "branch", "baseBranch", "path", "url", "input", "over", "event")
 
 FIXED_ORDER = ("dag", "pipeline")
-"""Patterns that add no steps and no order of their own."""
+"""Patterns that add no steps and no order."""
 
 
 class TemplatedText(NamedTuple):
-    """A text that has templates, or is a condition; `is_own` if the step that says it has ended by then."""
+    """A text with templates, or a condition; `is_own` if it is evaluated after the end of its step."""
 
     where: Where
     text: str
@@ -181,7 +181,7 @@ class TemplatedText(NamedTuple):
 
 
 class _Around(NamedTuple):
-    """What a text may speak of."""
+    """The context of a text: dependencies, names and step."""
 
     waits: Edges
     names: frozenset[str]
@@ -189,12 +189,12 @@ class _Around(NamedTuple):
 
     @property
     def items(self) -> frozenset[str]:
-        """What the items of the maps around it are called."""
+        """The names of the items of the enclosing maps."""
         return frozenset() if self.placed is None else self.placed.items
 
 
 def check_references(subject: Subject) -> Iterator[CheckProblem]:
-    """What is spoken of is there by then."""
+    """Check that templates read values that exist by then."""
     for number, workflow in enumerate(subject.document.workflows):
         waits = dependencies(subject, workflow)
         names = frozenset(placed.step.name for placed in subject.of(workflow))
@@ -208,14 +208,14 @@ def check_references(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_command_values(subject: Subject) -> Iterator[CheckProblem]:
-    """No value could be taken for a part of a command."""
+    """Check that no value can become part of a command."""
     for placed in subject.steps:
         for path, error in unsafe_commands(placed.step) if placed.step.use is None else ():
             yield CheckProblem("INJECTION_RISK", (*placed.where, *path), str(error), error.fix)
 
 
 def check_plain_texts(subject: Subject) -> Iterator[CheckProblem]:
-    """Templates stand where they are read."""
+    """Check that templates are used only where they are evaluated."""
     for where, value in _plain(subject):
         for text in texts_in(value):
             if (begin := text.find("{{")) >= 0 and "}}" in text[begin + 3 :]:
@@ -224,7 +224,7 @@ def check_plain_texts(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_env_variables(subject: Subject) -> Iterator[CheckProblem]:
-    """Variables of the environment that an `env` names are filled in."""
+    """Check that references in `env` are filled in."""
     said: list[tuple[Where, Document | Step | AgentDef]] = [((), subject.document)]
     said += [(placed.where, placed.step) for placed in subject.steps]
     said += [(("agents", at), agent) for at, agent in enumerate(subject.document.agents)]
@@ -234,7 +234,7 @@ def check_env_variables(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def _plain(subject: Subject) -> Iterator[tuple[Where, object]]:
-    """Yield texts that are taken as they are."""
+    """Yield the texts in which templates are not evaluated."""
     for at, agent in enumerate(subject.document.agents):
         for name in ("command", "role", "skills", "done", "channels"):
             yield ("agents", at, name), getattr(agent, name)
@@ -256,7 +256,7 @@ def _texts(subject: Subject, placed: PlacedStep) -> Iterator[TemplatedText]:
     for name in (*_TEXTS, "until"):
         value = getattr(step, {"baseBranch": "base_branch"}.get(name, name))
         is_condition = name == "until" and is_loop
-        # a loop speaks of its own last round
+        # a loop may read its own last round
         is_own = is_loop and step.max_iterations is not None
         for text in texts_in(value):
             yield TemplatedText((*where, name), text, is_condition, is_own)

@@ -30,7 +30,7 @@ COMMAND = ("command", "argv", "allowOptions", "allowInterpreter")
 
 
 class StepTypeRow(NamedTuple):
-    """What a type of step needs, and what else it uses."""
+    """The required and other used members of a type of step."""
 
     needs: tuple[str, ...]
     uses: tuple[str, ...]
@@ -69,10 +69,10 @@ ROWS: Mapping[str, StepTypeRow] = {
     "workflow": StepTypeRow((), (*AGAIN, *LOOP, "workflow", "file", "input", "vars"), either=("workflow", "file")),
     "map": StepTypeRow(("over", "step"), (*AGAIN, "as", "concurrency")),
 }
-"""Type of a step -> its members, besides those that all have."""
+"""Type of a step -> its members, besides those of all types."""
 
 ADDED = StepTypeRow((), (*AGAIN, *LOOP, *PLACE, "onCrash", "verification", "env", "with"))
-"""The same for every type that another package has added: what is its own is in `with`."""
+"""The members of types that other packages add. Their own options are in `with`."""
 
 INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(("command", "argv"), "add `type: deterministic`, or remove it"),
@@ -92,16 +92,16 @@ OUTSIDE: Mapping[str, str] = {
     "dependsOn": "write it for the map itself",
     "maxIterations": "let the map run a workflow that has the loop",
 }
-"""What the step of a map cannot have: its items are steps that all begin with it, each once."""
+"""Members that the step of a map cannot have. Its items all start with the map, once each."""
 
 
 def stated_members(step: Step) -> Iterator[str]:
-    """Yield the names of what a step says."""
+    """Yield the names of the members that a step has."""
     return (field.encode_name for field in fields_of(Step) if getattr(step, field.name) != default_of(field))
 
 
 def check_required_members(subject: Subject) -> Iterator[CheckProblem]:
-    """A step has what its type needs."""
+    """Check that steps have the members that their types require."""
     for placed in _plain(subject):
         kind = subject.kind_of(placed.step)
         row, said = ROWS.get(kind, ADDED), set(stated_members(placed.step))
@@ -117,13 +117,13 @@ def check_required_members(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_unused_members(subject: Subject) -> Iterator[CheckProblem]:
-    """A step has nothing that does nothing for its type."""
+    """Check that no member of a step is without effect for its type."""
     for placed in _plain(subject):
         step, where, outer = placed.step, placed.where, placed.outer
         kind = subject.kind_of(step)
         row = ROWS.get(kind, ADDED)
         used = {*ALWAYS, *row.needs, *row.uses}
-        # what verifies a remote agent's work is done here, somewhere
+        # a remote agent's work is verified here, in a directory
         used |= {"cwd", "workdir"} if step.verification is not None else set()
         for name in stated_members(step):
             if outer is not None and name in OUTSIDE:
@@ -137,7 +137,7 @@ def check_unused_members(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_options(subject: Subject) -> Iterator[CheckProblem]:
-    """A step of a type that another package has added is given what that takes."""
+    """Check the `with` of steps whose type another package adds."""
     for placed in _plain(subject):
         if not placed.step.is_added:
             continue
@@ -167,7 +167,7 @@ def _misgiven(placed: PlacedStep, known: Mapping[str, inspect.Field], options: t
 
 
 def _misfit(value: Any, kind: Any) -> str | None:
-    """Return why a value is none of a type; what a template stands for is known only in a run."""
+    """Return why a value does not have a type, or None. A template has a value only in a run."""
     if any("{{" in text for text in texts_in(value)):
         return None
     try:
@@ -178,7 +178,7 @@ def _misfit(value: Any, kind: Any) -> str | None:
 
 
 def check_conflicts(subject: Subject) -> Iterator[CheckProblem]:
-    """A step says nothing twice."""
+    """Check that no two members of a step contradict each other."""
     for step, where, *_ in _plain(subject):
         if subject.kind_of(step) == "wait":
             said = [name for name in ("for", "until", "event") if name in set(stated_members(step))]
@@ -199,7 +199,7 @@ def check_conflicts(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_commands(subject: Subject) -> Iterator[CheckProblem]:
-    """No command is blank: that would succeed without doing anything."""
+    """Check that no command is blank, because it would succeed without doing anything."""
     for step, where, *_ in subject.steps:
         if step.command is not None and not step.command.strip():
             yield CheckProblem("BLANK_COMMAND", (*where, "command"), "`command` is blank", "say what is run")
@@ -215,7 +215,7 @@ def check_commands(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_verifications(subject: Subject) -> Iterator[CheckProblem]:
-    """A verification verifies something."""
+    """Check that verifications are valid and check something."""
     for step, where, *_ in subject.steps:
         wanted = step.verification
         if wanted is not None and wanted.argv is not None:
@@ -230,7 +230,7 @@ def check_verifications(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_preflight_patterns(subject: Subject) -> Iterator[CheckProblem]:
-    """Regular expressions of checks before a run are some."""
+    """Check that regular expressions of preflight checks and agents are valid."""
     for number, workflow in enumerate(subject.document.workflows):
         for at, one in enumerate(workflow.preflight):
             where = ("workflows", number, "preflight", at)
@@ -243,7 +243,7 @@ def check_preflight_patterns(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def _plain(subject: Subject) -> Iterator[PlacedStep]:
-    """Yield the steps that are complete as they stand: what a step of one's own has besides is not."""
+    """Yield the steps without `use`. The others are not complete before they are expanded."""
     return (placed for placed in subject.steps if placed.step.use is None)
 
 
@@ -256,7 +256,7 @@ def _missing(placed: PlacedStep, kind: str, name: str) -> CheckProblem:
 
 
 def _wrong(wanted: Verification) -> tuple[str, str, str] | None:
-    """Return what is wrong with a verification: code, message and fix."""
+    """Return the code, message and fix for a verification that is not valid, or None."""
     value = wanted.value.strip()
     is_fixed = "{{" not in value
     if wanted.type == "custom" and not value:
@@ -295,7 +295,7 @@ STEP_CHECKS = (
 
 
 def check_custom_steps_exist(subject: Subject) -> Iterator[CheckProblem]:
-    """What a step uses is there."""
+    """Check that custom steps exist."""
     for step, where, *_ in subject.written:
         if step.use is not None and step.use not in subject.custom:
             fix = unknown_name_fix(step.use, subject.custom, f"add it to `steps`, or to {FILES[-1]}")
@@ -305,7 +305,7 @@ def check_custom_steps_exist(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_params(subject: Subject) -> Iterator[CheckProblem]:
-    """A step of one's own is given what it asks for, and nothing else."""
+    """Check that custom steps get their required parameters and no unknown ones."""
     for step, where, *_ in subject.written:
         custom = subject.custom.get(step.use or "")
         if custom is None:
@@ -321,7 +321,7 @@ def check_params(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_expanded_steps(subject: Subject) -> Iterator[CheckProblem]:
-    """A step of one's own is a step once its parameters are filled in."""
+    """Check that custom steps are valid once their parameters are filled in."""
     for step, where, *_ in subject.written:
         try:
             expand_custom_step(step, subject.custom)
@@ -335,11 +335,11 @@ CUSTOM_STEP_CHECKS = (check_custom_steps_exist, check_params, check_expanded_ste
 
 
 LONG = 12 * 3600.0
-"""Seconds that a timeout of one agent or command seldom has, and 43,200 milliseconds often."""
+"""A timeout in seconds that agents and commands seldom have. As 43,200 milliseconds it is common."""
 
 
 def check_timeouts(subject: Subject) -> Iterator[CheckProblem]:
-    """Something bounds how long an agent may take."""
+    """Check that agents have a timeout."""
     for step, where, *_ in subject.steps:
         if subject.kind_of(step) != "agent" or step.use is not None or step.timeout is not None:
             continue
@@ -352,7 +352,7 @@ def check_timeouts(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_long_timeouts(subject: Subject) -> Iterator[CheckProblem]:
-    """Nobody meant milliseconds."""
+    """Check for timeouts that may have been meant as milliseconds."""
     stated: list[tuple[Where, float | None]] = [
         ((*where, "timeout"), step.timeout)
         for step, where, *_ in subject.steps
@@ -370,7 +370,7 @@ def check_long_timeouts(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_wait_times(subject: Subject) -> Iterator[CheckProblem]:
-    """What is waited for is a time, and comes."""
+    """Check that the time of a wait is valid and has a zone."""
     for step, where, *_ in subject.steps:
         until = step.until
         if subject.kind_of(step) != "wait" or until is None or "{{" in until:
@@ -385,7 +385,7 @@ def check_wait_times(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_schedule_times(subject: Subject) -> Iterator[CheckProblem]:
-    """Schedules come, in a zone that there is."""
+    """Check that schedules and their time zones are valid."""
     for at, one in enumerate(subject.document.on.schedule if subject.document.on else ()):
         where = ("on", "schedule", at)
         try:

@@ -1,6 +1,6 @@
 """The document under validation, and checks of its names, paths and triggers.
 
-A problem has the path of a member in the file; the caller who has the text finds the line.
+A problem has the path of a member in the file. The caller finds the line in the text.
 """
 
 import os
@@ -24,9 +24,9 @@ Where = tuple[str | int, ...]
 
 
 class CheckProblem(NamedTuple):
-    """One thing that is wrong or remarkable: its code, where, what, and how it is mended.
+    """A problem: code, path, message and fix.
 
-    It is the value at a path, its key (`at_key`), or what begins somewhere in its text (`start`).
+    Its position is that of the value at the path, of its key (`at_key`), or of an offset in its text (`start`).
     """
 
     code: str
@@ -38,10 +38,10 @@ class CheckProblem(NamedTuple):
 
 
 class PlacedStep(NamedTuple):
-    """A step, where it stands, and what it belongs to.
+    """A step, its path, and its context.
 
-    `outer` is the map that does it for each of its items, `top` the step of the workflow that it is, or is within;
-    `items` is what the items of all maps around it are called.
+    `outer` is the map that runs it for each item. `top` is the step of the workflow that it is, or is within. `items`
+    are the names of the items of all enclosing maps.
     """
 
     step: Step
@@ -53,12 +53,12 @@ class PlacedStep(NamedTuple):
 
 
 class Subject:
-    """A document together with its surroundings."""
+    """A document with its environment."""
 
     def __init__(
         self, document: Document, base: Path, env: Mapping[str, str], custom: Mapping[str, CustomStep] | None = None
     ) -> None:
-        """Keep them; `base` is where its relative paths begin, `custom` are the steps of one's own beside it."""
+        """Store the document; `base` is the base of its paths, `custom` are the custom steps in its directory."""
         self.document = document
         self.base = base
         self.env = env
@@ -67,12 +67,12 @@ class Subject:
 
     @cached_property
     def steps(self) -> tuple[PlacedStep, ...]:
-        """Every step of every workflow, also those within maps, with what they use in its place, if that can be."""
+        """Every step of every workflow, also within maps. Custom steps are expanded where possible."""
         return tuple(self._filled(placed) for placed in self.written)
 
     @cached_property
     def written(self) -> tuple[PlacedStep, ...]:
-        """The same, as the file has them."""
+        """The same steps as the file has them."""
         return tuple(
             placed
             for number, workflow in enumerate(self.document.workflows)
@@ -84,18 +84,18 @@ class Subject:
         try:
             return placed._replace(step=expand_custom_step(placed.step, self.custom))
         except BadDocument:
-            return placed  # `using` says why
+            return placed  # `check_custom_steps_exist` and the checks after it report why
 
     def of(self, workflow: Workflow) -> Iterator[PlacedStep]:
         """Yield the steps of one workflow that are not within others."""
         return (placed for placed in self.steps if placed.workflow is workflow and placed.outer is None)
 
     def agent_of(self, step: Step) -> AgentDef | None:
-        """Return the agent that a step names, if it is there."""
+        """Return the agent of a step, or None."""
         return self.agents.get(step.agent or "")
 
     def kind_of(self, step: Step) -> str:
-        """Return a step's type: what it says, or else what a run would take it for."""
+        """Return a step's type, as the file has it or as a run derives it."""
         return with_type(step, self.agent_of(step)).kind
 
 
@@ -110,7 +110,7 @@ def _within(placed: PlacedStep) -> Iterator[PlacedStep]:
 
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
-"""What templates and records can refer to."""
+"""Names that templates and records can refer to."""
 
 CHANNEL = re.compile(r"[a-z0-9][a-z0-9-]*")
 
@@ -118,13 +118,13 @@ _NO_NAME = re.compile(r"[^a-z0-9_]+")
 
 
 def check_version(subject: Subject) -> Iterator[CheckProblem]:
-    """The file is of a version that is read here."""
+    """Check that the version of the file is supported."""
     if re.fullmatch(r"1(\.\d+)*", subject.document.version) is None:
         yield CheckProblem("BAD_VALUE", ("version",), f"Version {subject.document.version} is not known", 'write "1"')
 
 
 def check_unique_names(subject: Subject) -> Iterator[CheckProblem]:
-    """No two of a kind have the same name."""
+    """Check that names are unique."""
     document = subject.document
     yield from _twice("agent", [(("agents", at), one.name) for at, one in enumerate(document.agents)])
     yield from _twice("workflow", [(("workflows", at), one.name) for at, one in enumerate(document.workflows)])
@@ -139,7 +139,7 @@ def check_unique_names(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_variable_names(subject: Subject) -> Iterator[CheckProblem]:
-    """No two steps are the same variable to a command."""
+    """Check that no two steps have the same variable in a command."""
     for workflow in subject.document.workflows:
         seen: dict[str, str] = {}
         for placed in subject.of(workflow):
@@ -150,7 +150,7 @@ def check_variable_names(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_referable_names(subject: Subject) -> Iterator[CheckProblem]:
-    """Steps and barriers have names that templates can say."""
+    """Check that templates can refer to the names of steps and barriers."""
     named = [(placed.where, placed.step.name) for placed in subject.steps]
     named += [
         (("coordination", "barriers", at), one.name) for at, one in enumerate(subject.document.coordination.barriers)
@@ -163,7 +163,7 @@ def check_referable_names(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_channels(subject: Subject) -> Iterator[CheckProblem]:
-    """Channels are called as agent-relay calls them."""
+    """Check that channels have valid names, as in agent-relay."""
     document = subject.document
     stated: list[tuple[Where, str | None]] = [(("swarm", "channel"), document.swarm.channel)]
     if document.error_handling is not None:
@@ -178,7 +178,7 @@ def check_channels(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_pattern(subject: Subject) -> Iterator[CheckProblem]:
-    """The pattern is one that there is."""
+    """Check that the pattern exists."""
     name = subject.document.swarm.pattern
     if name is not None and name not in PATTERNS:
         fix = unknown_name_fix(name, PATTERNS, f"write one of {', '.join(PATTERNS)}")
@@ -186,7 +186,7 @@ def check_pattern(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_profiles(subject: Subject) -> Iterator[CheckProblem]:
-    """Permissions are based on profiles that there are."""
+    """Check that permission profiles exist."""
     document, known = subject.document, subject.document.profiles
     stated: list[tuple[Where, str | None]] = [
         (("agents", at, "permissions", "profile"), agent.permissions.profile)
@@ -208,7 +208,7 @@ def check_profiles(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_workflows(subject: Subject) -> Iterator[CheckProblem]:
-    """Steps run workflows that there are, and none that runs itself."""
+    """Check that workflows of steps exist and do not run themselves."""
     known = {workflow.name: workflow for workflow in subject.document.workflows}
     for step, where, workflow, *_ in subject.steps:
         if step.file is not None and "{{" not in step.file:
@@ -230,13 +230,13 @@ def check_workflows(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def unknown_name_fix(name: str, known: Iterable[str], otherwise: str) -> str:
-    """Return what to do about a name that is none."""
+    """Return the fix for an unknown name."""
     near = nearest_word(name, tuple(known))
     return f"did you mean {near}?" if near else otherwise
 
 
 def _run_by(subject: Subject, name: str) -> set[str]:
-    """Return the workflows that one runs, however indirectly, and itself."""
+    """Return the workflows that a workflow runs, directly and indirectly, and itself."""
     calls: dict[str, set[str]] = {}
     for step, _, workflow, *_ in subject.steps:
         if step.workflow is not None and step.file is None:
@@ -274,7 +274,7 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 def check_one_path(subject: Subject) -> Iterator[CheckProblem]:
-    """Nobody is told two places."""
+    """Check that `cwd` and `workdir` are not both given."""
     for where, cwd, workdir in _stated(subject):
         if cwd is not None and workdir is not None:
             message = "`cwd` and `workdir` both say where"
@@ -282,7 +282,7 @@ def check_one_path(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_named_paths(subject: Subject) -> Iterator[CheckProblem]:
-    """Places that are named are among the paths."""
+    """Check that each `workdir` is among `paths`."""
     known = [one.name for one in subject.document.paths]
     for where, _, workdir in _stated(subject):
         if workdir is not None and workdir not in known:
@@ -291,7 +291,7 @@ def check_named_paths(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_paths_exist(subject: Subject) -> Iterator[CheckProblem]:
-    """Places are there, unless a worktree may make them."""
+    """Check that directories exist, unless a worktree step may create them."""
     for at, path in enumerate(subject.document.paths):
         where: Where = ("paths", at, "path")
         unset = [name for name in map("".join, _VARIABLE.findall(path.path)) if name not in subject.env]
@@ -322,14 +322,14 @@ PATH_CHECKS = (check_one_path, check_named_paths, check_paths_exist)
 
 
 PATH = re.compile(r"/?[A-Za-z0-9._~-]+(?:/[A-Za-z0-9._~-]+)*/?")
-"""What a path is made of without anything that an address would have to write otherwise."""
+"""A path without characters that a URL would have to escape."""
 
 OF_A_CALL = ("body", "headers")
-"""What the input of a webhook may speak of."""
+"""The roots of values in the input of a webhook."""
 
 
 def check_webhooks(subject: Subject) -> Iterator[CheckProblem]:
-    """Webhooks have a path of their own, and make their input of what they are sent."""
+    """Check that webhooks have unique paths, one kind of signature per secret, and valid input templates."""
     seen: set[str] = set()
     kinds: dict[str, str] = {}
     for at, hook in enumerate(subject.document.on.webhook if subject.document.on else ()):
@@ -344,7 +344,7 @@ def check_webhooks(subject: Subject) -> Iterator[CheckProblem]:
             message = f"signature: {hook.signature} has no effect without `secret`"
             yield CheckProblem("BAD_VALUE", (*where, "signature"), message, "add `secret`, the name of a credential")
         if hook.secret is not None and kinds.setdefault(hook.secret, hook.signature) != hook.signature:
-            # What Standard Webhooks sign, id, time and body in one text, is a signed body to the other kind.
+            # What Standard Webhooks sign, id, time and body in one text, is a signed body for the other kind.
             message = f"Another webhook takes signatures of another kind with the secret {hook.secret}"
             yield CheckProblem("BAD_VALUE", (*where, "secret"), message, "give each webhook a secret of its own")
         if hook.input is not None:
@@ -366,7 +366,7 @@ def _spoken_of(where: tuple[str | int, ...], text: str) -> Iterator[CheckProblem
 
 
 def check_schedule_inputs(subject: Subject) -> Iterator[CheckProblem]:
-    """Schedules give values, and all that a run needs."""
+    """Check that schedules give all required inputs, and as values."""
     document = subject.document
     needed = {name for name, one in document.inputs.items() if one.required and one.default is None}
     for at, one in enumerate(document.on.schedule if document.on else ()):
@@ -382,7 +382,7 @@ def check_schedule_inputs(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def _in_text(one: Schedule) -> set[str]:
-    """Return the inputs that are in a schedule's input, which may be a table in JSON."""
+    """Return the inputs in the JSON of a schedule's input."""
     try:
         said = msgspec.json.decode(one.input or "")
     except msgspec.DecodeError:
