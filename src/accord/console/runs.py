@@ -53,27 +53,30 @@ from accord.workflows.stored_run import StoredRun
 WORKFLOWS = "/api/workflows"
 
 KNOWN_ROWS = 2000
-"""Rows of lists that are remembered: what a run of which nothing is new looks like, without reading it again."""
+"""Rows of lists that are cached: a run without new events is not read again."""
 
 LOOKS = 3
-"""How often a run is looked at that goes on between two looks: pages are told of what is newer, and ask again."""
+"""Maximum reads of a run that changes between two reads. Pages are notified of newer changes, and read again."""
 
 RESULT = "result"
-"""The artifact in which a run says what came of it (`workflows.agent`)."""
+"""The artifact with the result of a run (`workflows.agent`)."""
 
 _INPUT = re.compile(rb"\{\{[^}]*\binput\b")
 _STATES: Mapping[str, TaskState] = {name: state for state, name in LOWER.items()}
 
 
 class CannotRerun(Exception):
-    """The run cannot be run again: not yet, or not here."""
+    """The run cannot be run again, yet or on this server."""
 
 
 REFUSALS: Refusals = {CannotRerun: Refusal(409, "CANNOT_RERUN")}
 
 
 class RunQuery(Struct, frozen=True, kw_only=True):
-    """Which runs are listed: of the workflow with that name in paths; runs that are steps of others are `inner`."""
+    """Filters of the list of runs.
+
+    `workflow` is the name in the agent's path, and `inner` includes runs that are steps.
+    """
 
     workflow: str | None = None
     state: list[StateName] = field(default_factory=list)
@@ -83,7 +86,10 @@ class RunQuery(Struct, frozen=True, kw_only=True):
 
 
 class Start(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run to begin: of the workflow with that name in paths, `name` of those in its document, the first if none."""
+    """A run to start.
+
+    `workflow` is the name in the agent's path, and `name` a workflow of its document [default: the first].
+    """
 
     workflow: str
     name: str | None = None
@@ -92,31 +98,31 @@ class Start(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Again(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a run is run again: what it has not done, all from a step on, or with `fresh` everything."""
+    """The scope of a re-run: unfinished steps, all steps from one on, or with `fresh` all steps."""
 
     from_: str | None = field(default=None, name="from")
     fresh: bool = False
 
 
 class RerunQuery(Again, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """The same, asked about before it is done."""
+    """The scope of a re-run to preview."""
 
 
 _start, _again = msgspec.json.Decoder(Start), msgspec.json.Decoder(Again)
 
 
 class WorkflowsApi:
-    """The handlers."""
+    """Workflows and their runs."""
 
     def __init__(self, house: ServerContext, flows: Mapping[str, WorkflowAgent], runs: RunSignalsApi) -> None:
-        """Answer about `flows`, by the names in their paths, and about runs in the store that are of others."""
+        """Create the handlers for `flows`, by the names in their paths, and for stored runs of other workflows."""
         self._house = house
         self._flows = flows
         self._runs = runs
         self._rows: OrderedDict[tuple[str, str, int], RunRow] = OrderedDict()
 
     def routes(self) -> tuple[ApiRoute, ...]:
-        """Return what is answered where."""
+        """Return the routes."""
         every = RUNS.removesuffix("/")
         return (
             ApiRoute("GET", WORKFLOWS, self.workflows, gives=WorkflowList),
@@ -162,7 +168,7 @@ class WorkflowsApi:
     # --- looking --------------------------------------------------------------------------------------------------
 
     async def browse(self, asked: ApiRequest) -> ApiReply:
-        """List runs, those that began last first."""
+        """List runs, latest start first."""
         wanted, caller, house = asked.found(RunQuery, "state"), asked.known, self._house
         feed = house.feed.seq
         runs = RunListQuery(
@@ -180,7 +186,7 @@ class WorkflowsApi:
         return ApiReply(body=RunPage(items=items, next=more, feed=feed))
 
     def _agents(self, workflow: str) -> tuple[str, ...]:
-        """Return the agents whose runs those of a workflow are: served here, or called so elsewhere."""
+        """Return the agents of a workflow's runs. A workflow that is not served here is its own agent name."""
         flow = self._flows.get(workflow)
         return (workflow,) if flow is None else (flow.profile.name,)
 
