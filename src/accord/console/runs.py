@@ -231,7 +231,7 @@ class WorkflowsApi:
         return ApiReply(body=view)
 
     async def timeline(self, asked: ApiRequest) -> ApiReply:
-        """Show when the steps of a run were done, attempt by attempt."""
+        """Show the timeline of a run's steps, attempt by attempt."""
         await self._task(asked.known, asked.parts["run"])
         found = await self._stands(asked.known, asked.parts["run"])
         now = self._house.now_ms()
@@ -240,7 +240,7 @@ class WorkflowsApi:
         return ApiReply(body=run_views.run_timeline(RunStepViews(found), now))
 
     async def step(self, asked: ApiRequest) -> ApiReply:
-        """Show one step of a run: what it was told, what it said, and every attempt at it."""
+        """Show one step of a run: its input, its output and every attempt."""
         await self._task(asked.known, asked.parts["run"])
         found = await self._stands(asked.known, asked.parts["run"])
         detail = None if found is None else RunStepViews(found).detail(asked.parts["name"])
@@ -249,14 +249,14 @@ class WorkflowsApi:
         return ApiReply(body=detail)
 
     async def _task(self, caller: Caller, run: str) -> tuple[TaskHead, Task]:
-        """Return the task that a run is; one of somebody else looks as if it were not there."""
+        """Return the task of a run. A run of another owner raises the same error as a missing one."""
         found = await self._house.host.engine.archive.read(caller.tenant, run)
         if found is None or not self._house.sight.seen(caller, Operation.GET).sees(found[0].agent, found[0].owner):
             raise TaskNotFound(f"There is no run {run}")
         return found
 
     async def _both(self, caller: Caller, run: str) -> tuple[TaskHead, Task, StoredRun | None]:
-        """Return a run's task and what is written down of it, at the same time unless it goes on all too quickly."""
+        """Return a run's task and its records, read at the same sequence number unless the run changes too quickly."""
         left = LOOKS
         while True:
             left -= 1
@@ -266,7 +266,7 @@ class WorkflowsApi:
                 return head, task, found
 
     async def _stands(self, caller: Caller, run: str) -> StoredRun | None:
-        """Return a run as it is written down; None for a workflow's task that has written down nothing yet."""
+        """Return a stored run, or None for a workflow's task without records."""
         store = self._house.store
         noted = await store.read(
             workflow_runs.list_runs, RunListQuery(tenant=caller.tenant, task_id=run, inner=True, limit=1)
@@ -274,7 +274,7 @@ class WorkflowsApi:
         return StoredRun(noted[0], await store.read(steps.load_steps, caller.tenant, run)) if noted else None
 
     def _queued(self, caller: Caller, head: TaskHead, task: Task, feed: int) -> RunView:
-        """Return a run that has not begun, or was refused when it was about to."""
+        """Return a run that has not started, or was rejected before it started."""
         slug = self._house.sight.slug(head.agent)
         flow = self._flows.get(slug)
         if flow is None or flow.profile.name != head.agent:
@@ -295,7 +295,7 @@ class WorkflowsApi:
         )
 
     def _actions(self, caller: Caller, head: TaskHead, found: StoredRun | None) -> list[Any]:
-        """Return what the caller can do about a run."""
+        """Return the actions that the caller may take on a run."""
         sight, slug = self._house.sight, self._house.sight.slug(head.agent)
         if head.task_state not in lifecycle.ENDED:
             crosses = sight.seen(caller, Operation.CANCEL).sees(head.agent, head.owner)
@@ -307,10 +307,11 @@ class WorkflowsApi:
             return []
         return ["again"] if found.task.state is TaskState.COMPLETED else ["rerun", "again"]
 
-    # --- beginning ------------------------------------------------------------------------------------------------
+    # --- starting
+    # ----------------------------------------------------------------------------------------------------------
 
     async def start(self, asked: ApiRequest) -> ApiReply:
-        """Begin a run, and answer at once."""
+        """Start a run, and return without waiting for it."""
         wanted = codec.decode(asked.body, _start)
         flow = self._flows.get(wanted.workflow)
         if flow is None:
@@ -322,7 +323,7 @@ class WorkflowsApi:
         return await self._sent(wanted.workflow, message, asked.known)
 
     async def rerun(self, asked: ApiRequest) -> ApiReply:
-        """Begin a run that takes over what another has done, and does the rest."""
+        """Start a run that reuses completed steps of another run and executes the others."""
         wanted = codec.decode(asked.body, _again) if asked.body else Again()
         caller, found = asked.known, await self._ended(asked)
         message = Message(
@@ -331,11 +332,11 @@ class WorkflowsApi:
             parts=(Part(data=to_builtins(_rerun_request(found, wanted))),),
             metadata={INNER: True, SKILL_KEYS[0]: found.origin.workflow},
         )
-        ours = replace(caller, origin=None)  # what is wanted is written down here, so that a whole wish may be said
+        ours = replace(caller, origin=None)  # the request is made here, so all of its members are allowed
         return await self._sent(self._house.sight.slug(found.task.agent), message, ours)
 
     async def preview(self, asked: ApiRequest) -> ApiReply:
-        """Say which steps a re-run would run again, and which approvals it would not ask for again."""
+        """Preview a re-run: the steps that it runs again, and the approvals that it does not ask for again."""
         wanted, found = asked.found(RerunQuery), await self._ended(asked)
         wish = _rerun_request(found, wanted)
         records = [] if wish.previous_run is None else carry_over_records(found.plan, found.records, wanted.from_, 0)
@@ -360,7 +361,7 @@ class WorkflowsApi:
         return found
 
     def _cannot(self, caller: Caller, found: StoredRun) -> str | None:
-        """Return why somebody cannot run a run again, if so."""
+        """Return why the caller cannot run a run again, or None."""
         task, sight = found.task, self._house.sight
         flow = self._flows.get(sight.slug(task.agent))
         if task.state not in lifecycle.TERMINAL:
@@ -382,7 +383,7 @@ class WorkflowsApi:
 
 
 def _rerun_request(found: StoredRun, wanted: Again) -> RunRequest:
-    """Return what a run is asked for that runs another again: the same, and what of it is not done again."""
+    """Return the request of a re-run: the original request, and the steps it reuses."""
     was = replace(found.origin.wish, start_from=None, previous_run=None)
     if wanted.fresh:
         return was
@@ -396,7 +397,7 @@ def _rerun_request(found: StoredRun, wanted: Again) -> RunRequest:
 
 
 def _started_row(head: TaskHead, slug: str) -> RunRow:
-    """Return a run of which only the task is known."""
+    """Return the row of a run from its task alone."""
     at = timestamp_ms(head.updated_at)
     return RunRow(
         id=head.id,
@@ -419,19 +420,19 @@ def _row_members(row: RunRow) -> dict[str, Any]:
 
 
 def _result(task: Task) -> str | None:
-    """Return what came of a run."""
+    """Return the result of a run."""
     parts = next((one.parts for one in task.artifacts if one.artifact_id == RESULT), None)
     return None if parts is None else "".join(part.text or "" for part in parts)
 
 
 def _failure(task: Task) -> str | None:
-    """Return why a run did not end well."""
+    """Return why a run failed or was canceled or rejected."""
     is_amiss = task.status.state in lifecycle.TERMINAL and task.status.state is not TaskState.COMPLETED
     return text_of(task.status.message) if is_amiss and task.status.message is not None else None
 
 
 def _question(task: Task) -> Message | None:
-    """Return what a run asks at the moment."""
+    """Return the pending question of a run."""
     return task.status.message if task.status.state in lifecycle.INTERRUPTED else None
 
 
