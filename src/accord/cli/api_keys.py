@@ -78,7 +78,7 @@ def revoke(
 
 
 def _check(roles: "AbstractSet[str]", store: str | None) -> None:
-    """Refuse roles that there are not: their holder could do nothing. Where others may know more, only say so."""
+    """Refuse unknown roles, which grant nothing. Only warn if the server's settings may define more."""
     known, is_all = _known_roles(store)
     unknown = sorted(roles - known)
     if not unknown:
@@ -90,7 +90,7 @@ def _check(roles: "AbstractSet[str]", store: str | None) -> None:
 
 
 def _known_roles(store: str | None) -> "tuple[AbstractSet[str], bool]":
-    """Return the names of roles, and whether these are all: whether the settings here are those of a server on it."""
+    """Return the known roles, and whether these are all: whether these settings are those of the store's server."""
     import os
 
     from accord.auth.roles import BUILT_IN
@@ -101,7 +101,7 @@ def _known_roles(store: str | None) -> "tuple[AbstractSet[str], bool]":
     file = Path(named) if named else None
     try:
         settings, is_there = load(file, os.environ).settings, find_file(file) is not None
-    except BadSettings:  # such as a secret that only the server has; the store alone may well be known
+    except BadSettings:  # such as a secret that only the server has; the store alone may be known
         return built_in, False
     is_its_own = store is None or settings.store in (None, store)
     return built_in | {role.name for role in settings.auth.roles}, is_there and is_its_own
@@ -114,7 +114,7 @@ async def _create(url: str | None, key: str, new: "NewApiKey", output: OutputFor
 
     address = store_address(url)
     async with open_store(address) as store:
-        if isinstance(address, SqliteAddress):  # keys may be made before the first server is started
+        if isinstance(address, SqliteAddress):  # keys may be created before the first server starts
             await schema.upgrade_schema(store)
         else:
             await schema.check_schema(store)

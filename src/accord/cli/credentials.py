@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 async def check_credentials(agent: str, service: str | None, file: Path | None) -> int:
-    """Try it, say what happens, and return the exit code."""
+    """Test the credentials, print the results, and return the exit code."""
     from accord.cli.connection import connect_client
     from accord.cli.connection_options import ConnectionOptions
     from accord.client.auth import Anonymous, choose_auth_with_ids
@@ -54,7 +54,7 @@ async def check_credentials(agent: str, service: str | None, file: Path | None) 
 
 
 async def _outcome(card: "AgentCard", auth: "ClientAuth") -> tuple[bool, str]:
-    """Return whether an agent lets somebody in, and how it said so."""
+    """Return whether an agent accepts credentials, and its response."""
     from accord.client import Client
     from accord.errors import AccordError, AuthenticationFailed, PermissionDenied, TaskNotFound
     from accord.model import GetRequest
@@ -72,7 +72,7 @@ async def _outcome(card: "AgentCard", auth: "ClientAuth") -> tuple[bool, str]:
 
 
 def _required_schemes(card: "AgentCard") -> str:
-    """Return what a card requires, as people say it."""
+    """Return the security requirements of a card as text."""
     ways = [" and ".join(one.schemes) or "nothing" for one in card.security_requirements]
     described = f"nothing (it describes {', '.join(card.security_schemes)})" if card.security_schemes else "nothing"
     return " or ".join(ways) or described
@@ -85,13 +85,13 @@ def _print_line(label: str, text: str) -> None:
 NAME = "accord creds"
 HIDDEN = "********"
 PUBLIC = frozenset({"client_id", "username", "key_id", "file", "key", "ca", "hosts", "parameters"})
-"""Parts of credentials that are no secrets."""
+"""Parts of credentials that are not secret."""
 
 app = typer.Typer(no_args_is_help=True, help="Look after what is sent to agents to be let in.")
 
 
 class CredentialPlaceName(Enum):
-    """Where credentials are kept."""
+    """The storage of credentials."""
 
     FILE = "file"
     KEYRING = "keyring"
@@ -114,9 +114,9 @@ OutputOption = Annotated[OutputFormat, typer.Option("-o", "--output", help="How 
 
 
 class CredentialKind(NamedTuple):
-    """A kind of credential: what it is called by, what is secret about it, and how it is written into a credential.
+    """A kind of credential: the label of its name, the label of its secret, and its encoding in a credential.
 
-    Without a word for it there is no name, or no secret; a name in brackets may be missing.
+    A missing label means no name or no secret. A name in brackets is optional.
     """
 
     name: str | None
@@ -269,7 +269,8 @@ def try_(
     _run(check_credentials(agent, service, file))
 
 
-# --- what commands do -------------------------------------------------------------------------------------------------
+# --- implementation of commands
+# ------------------------------------------------------------------------------------------
 
 
 async def _set(
@@ -402,7 +403,7 @@ def _host_of(target: str) -> str:
 
 
 def _read_secret(what: str) -> str:
-    """Read a secret from the terminal, unseen, or as one line that is piped in."""
+    """Read a secret from the terminal without echo, or as one piped line."""
     if sys.stdin.isatty():
         return str(typer.prompt(what, hide_input=True, err=True))
     return sys.stdin.readline().rstrip("\r\n")
@@ -437,7 +438,7 @@ def _values_of(credential: "Credential") -> list[tuple[str, Any, bool]]:
 
 
 def _run(work: Coroutine[Any, Any, int]) -> None:
-    """Do the work and exit; what a user can mend is one line."""
+    """Run the work, and exit. A user error is one line."""
     from accord.client.credentials import KeyManagementError
 
     async def explaining() -> int:

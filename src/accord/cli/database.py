@@ -68,7 +68,7 @@ async def _status(url: str | None) -> int:
             if migration.number > found:
                 _show("pending", migration)
         if found > newest:
-            await schema.check_schema(store)  # says what to do, if this version cannot be used with it
+            await schema.check_schema(store)  # raises with a remedy, if this version cannot be used with it
             _show("overlap", "this version may still be used with it; install the newer one soon")
     return UP_TO_DATE if found >= newest else NOT_UP_TO_DATE
 
@@ -108,7 +108,7 @@ async def _backup(url: str | None, target: Path) -> int:
 
 
 def store_address(url: str | None) -> "Address":
-    """Return the store's address without what carries hints: nobody follows a task here."""
+    """Return the store's address without notifications: commands do not subscribe to tasks."""
     from dataclasses import replace
 
     from accord.server.settings_loader import store_of
@@ -121,7 +121,7 @@ def store_address(url: str | None) -> "Address":
 
 @asynccontextmanager
 async def open_existing_store(url: str | None, *, read_only: bool = False) -> AsyncIterator["Store"]:
-    """Open a store that is there and has the schema that this version needs: looking must not make one."""
+    """Open an existing store with this version's schema. A read must not create one."""
     from accord.storage import schema
     from accord.storage.address import SqliteAddress, open_store
     from accord.storage.store import StoreRefused
@@ -141,7 +141,7 @@ def _show(label: str, value: object) -> None:
 
 
 def run_and_exit(command: str, work: Coroutine[Any, Any, int]) -> None:
-    """Do the work and exit with its code; what an operator can mend is one line, not a traceback."""
+    """Run the work, and exit with its code. An operator's error is one line, not a traceback."""
     import asyncio
 
     from accord.server.settings_loader import BadSettings
@@ -153,7 +153,7 @@ def run_and_exit(command: str, work: Coroutine[Any, Any, int]) -> None:
     except (BadAddress, BadSettings) as error:
         code = _fail(command, error, MISUSED)
     except BrokenPipeError:
-        raise  # nobody reads any more; typer ends it quietly
+        raise  # the reader closed the pipe; typer exits quietly
     except (StoreRefused, StoreUnavailable, OSError) as error:
         code = _fail(command, error, NOT_UP_TO_DATE)
     raise typer.Exit(code)

@@ -1,6 +1,6 @@
 """Commands `accord push` and `accord remotes`: deliveries of webhooks, and remote tasks.
 
-They list what is due or given up, and retry it.
+They list pending and given-up ones, and retry them.
 """
 
 import os
@@ -26,7 +26,7 @@ push_app = typer.Typer(no_args_is_help=True, help="Look after webhooks.")
 
 
 class WebhookFilter(Enum):
-    """Which webhooks are listed."""
+    """Filter of webhooks by state."""
 
     DUE = "due"
     DEAD = "dead"
@@ -128,7 +128,7 @@ async def _redeliver_dead(url: str | None) -> int:
 
 
 def _webhook_row(webhook: "WebhookStanding") -> dict[str, Any]:
-    """Return what an operator sees of a webhook."""
+    """Return a webhook as a row, without secrets."""
     return {
         "state": "dead" if webhook.dead_at else "due" if webhook.due_at else "idle",
         "tenant": webhook.tenant,

@@ -1,7 +1,7 @@
 """Commands `accord run` and `accord runs`: workflow runs, started here or stored.
 
 `accord runs` needs no server: signals and decisions are written to the store, and a node that hosts the workflow
-continues.
+resumes the run.
 """
 
 from enum import Enum
@@ -103,7 +103,7 @@ def run(  # size: one parameter for each flag
 
 
 def _print_dry_run(report: "DryRun", form: OutputFormat) -> None:
-    """Print what a run would do."""
+    """Print the plan of a run."""
     from accord.cli import agent_output
 
     if form is OutputFormat.JSON:
@@ -145,14 +145,15 @@ OutputOption = Annotated[OutputFormat, typer.Option("-o", "--output", help="How 
 
 
 class RunFilter(Enum):
-    """Which runs are listed."""
+    """Filter of runs by state."""
 
     OPEN = "open"
     ENDED = "ended"
     ALL = "all"
 
 
-# --- looking ----------------------------------------------------------------------------------------------------------
+# --- reading
+# -------------------------------------------------------------------------------------------------------------
 
 
 @app.command("list")
@@ -185,7 +186,8 @@ def logs(
     run_and_exit(NAME, _logs(store, run, step, follow, output))
 
 
-# --- giving -----------------------------------------------------------------------------------------------------------
+# --- signals and answers
+# -------------------------------------------------------------------------------------------------
 
 
 @app.command()
@@ -244,7 +246,8 @@ def resume(run: RunArgument, output: OutputOption = OutputFormat.TEXT, store: St
     run_host.resume_run(run, None, RunRequest(), store=store, output=output)
 
 
-# --- how it is done ---------------------------------------------------------------------------------------------------
+# --- implementation
+# ------------------------------------------------------------------------------------------------------
 
 
 async def _list(url: str | None, which: RunFilter, inner: bool, limit: int, output: OutputFormat) -> int:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NAME = "accord config"
 CONTEXT = {"ignore_unknown_options": True}
-"""The arguments of `accord serve` are passed on to it."""
+"""Context settings that pass on the arguments of `accord serve`."""
 
 app = typer.Typer(no_args_is_help=True, help="Look at the settings.")
 
@@ -97,7 +97,7 @@ def schema() -> None:
 
 
 def _load_settings(arguments: list[str], exit: Exit = Exit.MISUSED) -> "tuple[LoadedSettings, SettingsFile | None]":
-    """Read the settings, and find the file that they are in."""
+    """Load the settings, and find their file."""
     from accord.cli.serve import parse_serve_arguments
     from accord.server.settings_loader import BadSettings, find_file
 
@@ -115,7 +115,7 @@ def _load_settings(arguments: list[str], exit: Exit = Exit.MISUSED) -> "tuple[Lo
 
 
 def _other_mistakes(first: str, file: "SettingsFile | None") -> list[str]:
-    """Return what else is wrong in the file and in variables, so that nobody mends them one mistake at a time."""
+    """Return the other mistakes in the file and in variables, so that users see all of them at once."""
     import os
 
     from accord.server.settings_report import find_mistakes
@@ -124,7 +124,7 @@ def _other_mistakes(first: str, file: "SettingsFile | None") -> list[str]:
 
 
 def _read_tables(loaded: "LoadedSettings") -> None:
-    """Read the tables of agents that say of which kind they are, each as its kind does."""
+    """Read the tables of agents with a `type` as the options of that type."""
     from accord.agents.agent_types import KINDS
     from accord.entries import NotRegistered, Unusable
 
@@ -146,7 +146,7 @@ def _check_store_address(loaded: "LoadedSettings") -> "Address":
 
 
 def _source_of(name: str, source: str, file: "SettingsFile | None") -> str:
-    """Return where a value came from, with the line of a file."""
+    """Return the source of a value, with the line in a file."""
     if file is None or source != file.source:
         return source
     while (line := file.line(name)) is None and "." in name:
@@ -168,7 +168,7 @@ def _fail(message: str, exit: Exit) -> NoReturn:
 
 
 STATUS_WIDTH = 9
-"""Of the column that says how it is."""
+"""Width of the status column."""
 
 
 def doctor(
@@ -216,7 +216,7 @@ def _print_checks(found: "list[CheckFinding]") -> None:
 
 STARTER = ("accord.toml", "hello.py")
 FOLDER = ".accord"
-"""Where the schema is: out of sight, as only editors read it."""
+"""Folder of the schema: hidden, as only editors read it."""
 
 
 def init(
@@ -250,7 +250,7 @@ def _starter(name: str) -> str:
 
 
 def _refuse_second(folder: Path) -> None:
-    """Refuse a folder whose project has settings already: `accord serve` would not know which to take."""
+    """Refuse a folder whose project already has settings: `accord serve` would find two files."""
     from accord.server.settings_loader import PROJECT_FILE, BadSettings, read_project_file
 
     project = folder / PROJECT_FILE

@@ -1,6 +1,6 @@
-"""Commands `accord task`, `accord task push` and `accord card`, at any agent.
+"""Commands `accord task`, `accord task push` and `accord card`, for any agent.
 
-`accord task push` configures the caller's own webhooks; `accord push` is about the deliveries of our server.
+`accord task push` configures the caller's own webhooks. `accord push` is about the deliveries of our server.
 """
 
 from pathlib import Path
@@ -60,7 +60,7 @@ def set_webhook(
 
 
 webhooks_app.command("set")(set_webhook)
-webhooks_app.command("create", hidden=True)(set_webhook)  # what the operation is called in A2A
+webhooks_app.command("create", hidden=True)(set_webhook)  # the operation's name in A2A
 
 
 @webhooks_app.command("get")
@@ -138,7 +138,7 @@ def _show_webhook(reach: ConnectionOptions, config: "PushConfig") -> None:
 
 app = typer.Typer(no_args_is_help=True, help="Look after the tasks of an agent.")
 app.add_typer(webhooks_app, name="push")
-app.add_typer(webhooks_app, name="push-config", hidden=True)  # what the official command line calls it
+app.add_typer(webhooks_app, name="push-config", hidden=True)  # the name in the official command line
 
 
 @app.command("get")
@@ -299,7 +299,7 @@ def download(
 
 
 def _with_artifacts(task: "Task", wanted: list[str]) -> "Task":
-    """Return the task with only the artifacts that are wanted."""
+    """Return the task with only the wanted artifacts."""
     from msgspec.structs import replace
 
     from accord.cli.failures import command_error
@@ -323,10 +323,10 @@ def _state(text: str) -> "TaskState":
 
 
 class _CardGroup(TyperGroup):
-    """One command so far, whose name may be left out before an address."""
+    """A group with one command, whose name may be omitted before an address."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Take an address for an agent whose card is to be shown."""
+        """Insert `get` before an address."""
         is_address = any(sign in args[0] for sign in ":/.")
         return super().resolve_command(ctx, ["get", *args] if is_address else args)
 
