@@ -72,7 +72,7 @@ def serve(
     store: Annotated[str | None, typer.Option(metavar="URL", help="The store, as for `accord serve`.")] = None,
     config: Annotated[Path | None, typer.Option(envvar="ACCORD_CONFIG", help="A file of settings.")] = None,
 ) -> None:
-    """Serve an agent of a channel: each task is asked there, and what the agent says is DONE is its result."""
+    """Serve an agent of a channel. Tasks are posted to the channel, and the agent's DONE message is the result."""
     from accord.server.settings_loader import BadSettings
     from accord.server.startup import application_of
     from accord.storage.address import BadAddress
@@ -128,7 +128,7 @@ def _local_relay(
 
 
 def _command(given: str | None) -> list[str]:
-    """Return the command of the agent: the given one, else the first known one that is installed, else none."""
+    """Return the command of the agent: the given one, else the first known one that is installed, else an empty list."""
     if given is None:
         return next((list(command) for name, command in COMMANDS.items() if shutil.which(name)), [])
     try:

@@ -56,7 +56,7 @@ def publish(
     registry: RegistryOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Publish an agent, or its new card if it is published already."""
+    """Publish an agent, or update its published card."""
 
     async def work() -> int:
         from msgspec.json import decode
@@ -88,7 +88,7 @@ def search(
     registry: RegistryOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Find agents, the latest change first."""
+    """Search agents, newest change first."""
     query = [("limit", str(limit)), ("skip", str(skip)), ("active_only", str(not all_).lower())]
     query += [("search", " ".join(words))] if words else []
     query += [("tags", one) for one in tag or ()]
@@ -118,7 +118,7 @@ def show_(
     registry: RegistryOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Show an agent: its card, whose signature it has, and whether it is there."""
+    """Show an agent: its card, signature and health."""
 
     async def work() -> int:
         async with _open_registry(store, registry, tenant=tenant) as found:
@@ -143,7 +143,7 @@ def check(
     registry: RegistryOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Look now whether an agent of yours is there, or say whether a card could be published; exit with 0 if so."""
+    """Check an agent's availability, or validate a card for publishing; exit with 0 on success."""
     from accord.registry.names import is_name
 
     async def look() -> int:

@@ -39,7 +39,7 @@ def create(
     output: OutputOption = OutputFormat.TEXT,
     store: StoreOption = None,
 ) -> None:
-    """Make a key and print it, once: only its hash is kept."""
+    """Create a key and print it once: only its hash is stored."""
     from accord.auth.api_keys import new_key
     from accord.auth.scheme_settings import Grant
     from accord.storage.commands.authentication import NewApiKey
@@ -64,7 +64,7 @@ def create(
 
 @app.command("list")
 def list_(output: OutputOption = OutputFormat.TEXT, store: StoreOption = None) -> None:
-    """List keys, the newest first; the keys themselves are not known."""
+    """List keys without their secrets, newest first."""
     run_and_exit(NAME, _list(store, output))
 
 
@@ -73,7 +73,7 @@ def revoke(
     id: Annotated[str, typer.Argument(metavar="ID", help="The key's id: what is between the underscores.")],
     store: StoreOption = None,
 ) -> None:
-    """End a key for good; running servers refuse it within seconds."""
+    """Revoke a key; running servers refuse it within seconds."""
     run_and_exit(NAME, _revoke(store, id))
 
 

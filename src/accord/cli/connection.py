@@ -41,7 +41,7 @@ class GivenKey:
 
 @asynccontextmanager
 async def connect_client(reach: ConnectionOptions, *, is_anonymous: bool = False) -> AsyncIterator["Client"]:
-    """Connect to the agent; anonymously, only its card may be read if it wants to know who asks."""
+    """Connect to the agent. Anonymously, only its card may be read if it requires authentication."""
     path = _card_file(reach.agent)
     options = _client_options(reach, is_anonymous=is_anonymous)
     client = await _connect(reach, reach.agent if path is None else _read_card(path), options)

@@ -266,9 +266,7 @@ def parse_pair(text: str) -> tuple[str, str]:
     """Parse a header, or a service parameter, which HTTP sends as a header."""
     name, sign, value = (part.strip() for part in text.partition(":"))
     if not sign or not name.isascii() or not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
-        raise typer.BadParameter(
-            "Write a header as name:value"
-        )  # the text is not repeated, since it may contain a secret
+        raise typer.BadParameter("Write a header as name:value")  # without the text, which may contain a secret
     if not value.isprintable():
         raise typer.BadParameter(f"The value of {name} has control characters")
     return name, value

@@ -186,7 +186,7 @@ def set_(
     tenant: TenantOption = "",
     store: StoreOption = None,
 ) -> None:
-    """Store a credential; another kind under the same id stays. Kind `hosts` replaces the allowed hosts alone."""
+    """Store a credential; other kinds under the same id remain. Kind `hosts` replaces the allowed hosts alone."""
     if kind not in KINDS:
         raise typer.BadParameter(f"{kind!r} is not one of {', '.join(KINDS)}", param_hint="--kind")
     parts = _parts(KINDS[kind], name, secret)
@@ -214,7 +214,7 @@ def get(
     tenant: TenantOption = "",
     store: StoreOption = None,
 ) -> None:
-    """Say what is kept under an id and where it is from; exit with 1 if there is nothing."""
+    """Show a credential and its sources; exit with 1 if there is none."""
     if reveal and where is CredentialPlaceName.STORE:
         raise typer.BadParameter("What a store keeps is sealed for its server and is not shown", param_hint="--show")
     _run(_get(id, reveal, output, where, file, tenant, store))
@@ -230,7 +230,7 @@ def list_(
     tenant: TenantOption = "",
     store: StoreOption = None,
 ) -> None:
-    """List what is kept, without secrets; a keyring cannot be listed."""
+    """List stored credentials without secrets; a keyring cannot be listed."""
     _run(_list(output, where, file, tenant, store))
 
 
@@ -242,7 +242,7 @@ def remove(
     tenant: TenantOption = "",
     store: StoreOption = None,
 ) -> None:
-    """Forget everything under an id; exit with 1 if there is nothing."""
+    """Remove a credential; exit with 1 if there is none."""
     _run(_remove(id, where, file, tenant, store))
 
 
@@ -250,7 +250,7 @@ def remove(
 def rotate(store: StoreOption = None) -> None:
     """Seal all credentials and webhook secrets in a store with the first key of its settings.
 
-    The other keys are no longer needed then. Secrets of webhooks that are in plain text are sealed as well.
+    The other keys are no longer needed then. Webhook secrets in plain text are sealed as well.
     """
     _run(_rotate(store))
 
@@ -261,9 +261,10 @@ def try_(
     service: Annotated[str | None, typer.Option(metavar="ID", help="Use what is kept under this id.")] = None,
     file: FileOption = None,
 ) -> None:
-    """Try to be let in by an agent: find its card, choose what it asks for, and ask for a task that is not there.
+    """Test credentials against an agent: read its card, select credentials, and request a task that does not exist.
 
-    Exits with 0 if it lets us in, 3 if it cannot be reached, and 4 if it does not or nothing that it asks for is kept.
+    Exit with 0 if the agent accepts them, with 3 if it is unreachable, and with 4 if it refuses them or none match its
+    card.
     """
 
     _run(check_credentials(agent, service, file))

@@ -38,7 +38,7 @@ def status(store: StoreOption = None) -> None:
 
 @app.command()
 def upgrade(store: StoreOption = None) -> None:
-    """Bring the database to the newest schema that this version knows, making it if there is none."""
+    """Upgrade the database to this version's schema, creating it if it does not exist."""
     run_and_exit("accord db", _upgrade(store))
 
 
@@ -47,7 +47,7 @@ def backup(
     target: Annotated[Path, typer.Argument(metavar="FILE", help="The copy, which must not be there yet.")],
     store: StoreOption = None,
 ) -> None:
-    """Copy a SQLite file that may be in use; of a PostgreSQL, say what copies it."""
+    """Copy a SQLite database, which may be in use. For PostgreSQL, print which tool copies it."""
     run_and_exit("accord db", _backup(store, target))
 
 

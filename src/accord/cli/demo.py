@@ -41,7 +41,7 @@ def demo(
     speed: Annotated[float, typer.Option(min=0.1, max=1000, help="How many times faster than usual agents are.")] = 1.0,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the console in a browser.")] = False,
 ) -> None:
-    """Serve agents that show everything: nothing has to be set up."""
+    """Serve example agents without setup."""
     from accord.demo import REMOTE_AGENT_NAME, Pace, targets
     from accord.server.settings import LogFormat
 
@@ -123,7 +123,7 @@ def _second_server(folder: Path, port: int, speed: float) -> Iterator[str]:
 
 
 def _wait_until_ready(said: "Connection[Any, Any]") -> bool:
-    """Wait until the second server is ready. Returns whether it is: one that ended has closed its end of the pipe."""
+    """Wait until the second server is ready. A server that has ended returns False by closing its end of the pipe."""
     try:
         return said.poll(START_SECONDS) and bool(said.recv())
     except EOFError:

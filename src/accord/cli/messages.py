@@ -63,9 +63,9 @@ def send(  # size: one parameter for each flag
         bool, typer.Option("-q", "--quiet", help="Print the text of the answer and nothing else.")
     ] = False,
 ) -> None:
-    """Send a message to an agent and wait for what comes of it.
+    """Send a message to an agent and wait for the reply.
 
-    The text may be - for standard input. Texts, files and data are sent in the order in which they are given.
+    TEXT may be - for standard input. Texts, files and data are sent in their given order.
     """
     reach.check(quiet=quiet)
     if async_ and (wait or stream or quiet):
@@ -142,7 +142,7 @@ def chat(
     context_id: Annotated[str | None, typer.Option(metavar="ID", help="Go on with this conversation.")] = None,
     task_id: Annotated[str | None, typer.Option(metavar="ID", help="Answer the question of this task first.")] = None,
 ) -> None:
-    """Talk with an agent. What it asks is answered by the next line."""
+    """Chat with an agent. The next line answers its question."""
     from asyncio import Runner
 
     is_typed = sys.stdin.isatty()

@@ -84,9 +84,7 @@ def _execute(going: RunCommand, work: Callable[[], Coroutine[Any, Any, Exit]]) -
     try:
         level = going.settings.telemetry.level("error")  # the display shows failed steps
         logging.getLogger("accord").setLevel(level.upper())
-        if (
-            logging.lastResort is not None
-        ):  # this handler looks up standard error on each record, so it writes above the tree
+        if logging.lastResort is not None:  # it looks up standard error on each record, so it writes above the tree
             logging.lastResort.setFormatter(LineFormatter())
             logging.lastResort.setLevel(level.upper())
         code = asyncio.run(_until_stopped(work))

@@ -263,7 +263,7 @@ class RunWatch:
             self._shown.go_on()
 
     async def _tell_events(self) -> None:
-        """Print each awaited event once, if there is no prompt."""
+        """Print each awaited signal a single time, if there is no prompt."""
         if self._keyboard is not None or not self._moved:
             return
         self._moved = False

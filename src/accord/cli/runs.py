@@ -65,10 +65,10 @@ def run(  # size: one parameter for each flag
     ),
     store: StoreOption = None,
 ) -> None:
-    """Run a workflow, and show how it goes.
+    """Run a workflow, and show its progress.
 
     The output of the run is printed on standard output. Exit with 0 if it completed, with 1 if not, with 2 if it cannot
-    be run, with 6 if it waits for somebody, and with 130 after Ctrl+C, which leaves it to be resumed.
+    start, with 6 if it waits for input, and with 130 after Ctrl+C, which leaves it to be resumed.
     """
     from accord.cli import run_host, workflow_files
     from accord.workflows.run_request import RunRequest
@@ -164,13 +164,13 @@ def list_(
     output: OutputOption = OutputFormat.TEXT,
     store: StoreOption = None,
 ) -> None:
-    """List runs, those that began last first, and what they wait for."""
+    """List runs, latest start first, with the signals and approvals that they wait for."""
     run_and_exit(NAME, _list(store, state, inner, limit, output))
 
 
 @app.command()
 def show(run: RunArgument, output: OutputOption = OutputFormat.TEXT, store: StoreOption = None) -> None:
-    """Show a run: its steps, how each went, and what it waits for."""
+    """Show a run: its steps, their status, and pending signals and approvals."""
     run_and_exit(NAME, _show(store, run, output))
 
 
@@ -182,7 +182,7 @@ def logs(
     output: OutputOption = OutputFormat.TEXT,
     store: StoreOption = None,
 ) -> None:
-    """Print everything that was said in a run, with its time and step."""
+    """Print the log of a run, with the time and step of each event."""
     run_and_exit(NAME, _logs(store, run, step, follow, output))
 
 
@@ -194,13 +194,13 @@ def logs(
 def approve(
     run: RunArgument, step: StepArgument = None, comment: CommentOption = "", store: StoreOption = None
 ) -> None:
-    """Approve what a step asks."""
+    """Approve a step."""
     run_and_exit(NAME, _control(store, run, lambda one: one.decide(step, is_approved=True, comment=comment)))
 
 
 @app.command()
 def reject(run: RunArgument, step: StepArgument = None, comment: CommentOption = "", store: StoreOption = None) -> None:
-    """Refuse what a step asks."""
+    """Reject a step."""
     run_and_exit(NAME, _control(store, run, lambda one: one.decide(step, is_approved=False, comment=comment)))
 
 
@@ -210,7 +210,7 @@ def answer(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The answer to what the run asks.")],
     store: StoreOption = None,
 ) -> None:
-    """Answer what an agent of a run asks."""
+    """Answer the question of a run's agent."""
     run_and_exit(NAME, _control(store, run, lambda one: one.answer(text)))
 
 
@@ -223,7 +223,7 @@ def signal(
     ] = "",
     store: StoreOption = None,
 ) -> None:
-    """Hand in an event."""
+    """Send a signal to a step that waits for it."""
     run_and_exit(NAME, _control(store, run, lambda one: one.signal(event, data)))
 
 
@@ -233,13 +233,13 @@ def cancel(
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")] = None,
     store: StoreOption = None,
 ) -> None:
-    """Cancel a run, and all that it has begun."""
+    """Cancel a run and its child tasks."""
     run_and_exit(NAME, _control(store, run, lambda one: one.cancel(reason)))
 
 
 @app.command()
 def resume(run: RunArgument, output: OutputOption = OutputFormat.TEXT, store: StoreOption = None) -> None:
-    """Go on with a run here; one that failed or was cancelled begins anew, without what it has done."""
+    """Resume a run here; a failed or canceled run restarts and skips completed steps."""
     from accord.cli import run_host
     from accord.workflows.run_request import RunRequest
 

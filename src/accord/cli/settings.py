@@ -38,7 +38,7 @@ def show_(
     changed: Annotated[bool, typer.Option("--changed", help="Leave out what has its default.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Show every setting, and whether its value is that of a flag, a variable, a line of the file or the default.
+    """Show every setting, with its source: a flag, a variable, a line of the file or the default.
 
     Secrets are not shown.
     """
@@ -61,7 +61,7 @@ def show_(
 def check(arguments: ServeArguments = None) -> None:
     """Check the settings and the agents, as `accord serve` does before it starts; exit with 0 or 1.
 
-    Agents are imported, but neither they nor the store are started: that is `accord doctor`.
+    Agents are imported, but neither they nor the store are started. For that, use `accord doctor`.
     """
     import sys
     from contextlib import redirect_stdout
@@ -90,7 +90,7 @@ def check(arguments: ServeArguments = None) -> None:
 
 @app.command()
 def schema() -> None:
-    """Print the JSON Schema of the file of settings, for editors; it knows the kinds of agents that are installed."""
+    """Print the JSON Schema of the settings file, for editors, with the installed agent types."""
     from accord.server.settings_schema import all_agent_types, schema_document
 
     typer.echo(schema_document(all_agent_types()), nl=False)
@@ -178,7 +178,7 @@ def doctor(
 ) -> None:
     """Check settings, store, clock, reachability, agents, keys, ports and limits, each with a remedy.
 
-    Exit with 0 if nothing is in the way, warnings or not, and with 1 if something is.
+    Exit with 0 without failures (warnings are allowed), and with 1 otherwise.
     """
     import asyncio
     import os
@@ -223,7 +223,7 @@ def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder; it is made if there is none.")] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
 ) -> None:
-    """Write a file of settings with comments, and an agent to begin with; nothing is replaced without --force."""
+    """Write a commented settings file and a first agent; existing files are replaced only with --force."""
     from accord.server.settings_schema import SCHEMA_FILE, all_agent_types, schema_document
 
     files = {name: _starter(name) for name in STARTER}
@@ -267,7 +267,7 @@ def _fail_init(message: str) -> NoReturn:
 
 
 def hash_password() -> None:
-    """Print the hash of a password that is typed in, or piped in as one line."""
+    """Print the hash of a password, typed in or piped in as one line."""
     import sys
 
     from accord.auth import passwords

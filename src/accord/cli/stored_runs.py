@@ -161,9 +161,7 @@ async def _events(store: "Store", found: "StoredRun", *, follow: bool) -> "Async
 
     tenant, run_id, after = found.task.tenant, found.task.task_id, 0
     while True:
-        head = await store.read(
-            tasks.read_head, tenant, run_id
-        )  # read before the events, so that none before its end is missed
+        head = await store.read(tasks.read_head, tenant, run_id)  # before its events, so that none is missed
         rows = await store.read(tasks.events_after, tenant, run_id, after)
         for one in rows:
             event = decode_event(one)
@@ -192,7 +190,7 @@ class RunControl:
         self._handing = RunSignals(store, self._wake, {run.task.agent})
 
     async def decide(self, step: str | None, *, is_approved: bool, comment: str) -> Exit:
-        """Approve or reject a step [default: the only one that waits for approval]."""
+        """Approve or reject a step [default: the only one with a pending approval]."""
         if self._run.is_over:
             return self._refuse_ended(self._run.task.state)
         asking = [wait.step for wait in self._run.waits() if wait.is_approval]

@@ -39,7 +39,7 @@ def set_webhook(
         ),
     ] = None,
 ) -> None:
-    """Report changes of a task to a URL."""
+    """Send reports about a task to a webhook URL."""
     from accord.model import Authentication, PushConfig
 
     scheme, _, credentials = (auth or "").strip().partition(" ")
@@ -66,7 +66,7 @@ webhooks_app.command("create", hidden=True)(set_webhook)  # the operation's name
 @webhooks_app.command("get")
 @with_connection_options("TASK", "ID")
 def get_webhook(reach: ConnectionOptions, task: str, id: str) -> None:
-    """Show a webhook, without its secrets; -o json shows all that the agent tells."""
+    """Show a webhook, without its secrets; -o json shows all that the agent returns."""
 
     async def work(client: "Client", progress: "Progress") -> None:
         from accord.model import PushGetRequest
@@ -109,7 +109,7 @@ def list_webhooks(
 @webhooks_app.command()
 @with_connection_options("TASK", "ID")
 def delete(reach: ConnectionOptions, task: str, id: str) -> None:
-    """Report to a webhook no longer."""
+    """Delete a webhook."""
 
     async def work(client: "Client", progress: "Progress") -> None:
         from accord.cli import agent_output
@@ -149,7 +149,7 @@ def get_task(
     history: Annotated[int | None, typer.Option(min=0, help="So many of its latest messages.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it ends or asks something.")] = False,
 ) -> None:
-    """Show a task: its state, what is said about it and what it made."""
+    """Show a task: its state, status message and artifacts."""
     seen = AwaitedTask(id)
 
     async def work(client: "Client", progress: "Progress") -> None:
@@ -189,7 +189,7 @@ def list_tasks(
     history: Annotated[int | None, typer.Option(min=0, help="So many of their latest messages.")] = None,
     artifacts: Annotated[bool, typer.Option("--artifacts", help="What they made, too.")] = False,
 ) -> None:
-    """List tasks, those that changed last first."""
+    """List tasks, latest change first."""
     from accord.model import TaskFilter
 
     try:
@@ -254,7 +254,7 @@ def subscribe(
         bool, typer.Option("-q", "--quiet", help="Print the text of the answer and nothing else.")
     ] = False,
 ) -> None:
-    """Follow a task until it ends or asks something."""
+    """Subscribe to a task until it ends or asks for input."""
     reach.check(quiet=quiet)
     seen = AwaitedTask(id)
 
@@ -285,7 +285,7 @@ def download(
         typer.Option(metavar="HOST", help="Fetch files from here even on a private network; may be repeated."),
     ] = None,
 ) -> None:
-    """Save what a task made: files, texts and data, each as a file."""
+    """Save a task's artifacts: each file, text and data as a file."""
 
     async def work(client: "Client", progress: "Progress") -> None:
         from accord.cli import downloads
@@ -345,7 +345,7 @@ def get_card(
     reach: ConnectionOptions,
     extended: Annotated[bool, typer.Option("--extended", help="The card that only authenticated callers see.")] = False,
 ) -> None:
-    """Show the card of an agent: who it is, where it listens, what it can do and what it asks for."""
+    """Show an agent's card: its profile, interfaces, capabilities and security."""
 
     async def work(client: "Client", progress: "Progress") -> None:
         from accord.cli import agent_output

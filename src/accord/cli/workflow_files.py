@@ -200,7 +200,7 @@ def validate(
     strict: Annotated[bool, typer.Option("--strict", help="Warnings are errors too.")] = False,
     output: OutputOption = OutputFormat.TEXT,
 ) -> None:
-    """Say what is wrong with workflow files, a line each: where, which, what, and how it is mended.
+    """Validate workflow files: one line per finding with location, code and fix.
 
     Exit with 0 if they can be run, with 1 if not.
     """

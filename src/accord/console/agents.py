@@ -1,7 +1,7 @@
 """`/api/agents`: the agents of a server, their health, activity and cards.
 
-An agent is visible to callers who may send to it or list its tasks. Its card is read as a client reads it and compared
-with what the server does; the differences are findings.
+An agent is visible to callers who may send to it or list its tasks. Its card is fetched as by a client, and differences
+from the server's behavior are findings.
 """
 
 from collections.abc import Callable, Iterator

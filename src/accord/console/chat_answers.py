@@ -223,7 +223,7 @@ class ChatAnswers:
         return head is None or head.task_state in lifecycle.ENDED | lifecycle.INTERRUPTED
 
     async def _looked_for(self, tenant: str, chat: Chat, said: ChatMessage) -> ChatMessage | None:
-        """Return an answer with the task that its message created, or None if there is none yet.
+        """Return an answer with the task that its message created, or None without such a task.
 
         The task is found by the message id, which is unique. After `UNSURE_MS` without a task the answer is stored as
         not sent.

@@ -419,7 +419,7 @@ class ChatApi:
     # ---------------------------------------------------------------------------------------------------
 
     async def resume(self, asked: ApiRequest) -> ApiReply:
-        """Stream the pending answer from its start, or return 204 if there is none.
+        """Stream the pending answer from its start, or return 204 without one.
 
         Chats of other owners and chats that do not exist yet also return 204, because `useChat` asks for those too.
         """

@@ -65,14 +65,14 @@ log = logging.getLogger("accord.feed")
 
 
 class FeedNotice(NamedTuple):
-    """An event that is not about a task, for one tenant, or for all if `tenant` is None."""
+    """An event that is not about a task, for one tenant, or for all with a null `tenant`."""
 
     tenant: str | None
     told: FeedEvent
 
 
 class StoredChanges(NamedTuple):
-    """Changes of tasks from the store and the feed number at the read. `rows` is None if there were too many."""
+    """Changes of tasks from the store and the feed number at the read. `rows` is null for too many changes."""
 
     number: int
     rows: list[TaskRow] | None

@@ -105,7 +105,7 @@ Visit = Callable[[Presented], Awaitable[Caller | None]]
 
 
 class ApiRequest(Struct, frozen=True, kw_only=True):
-    """A request. `caller` is None for a visitor, and `parts` are the groups of the path pattern."""
+    """A request. `caller` is missing for a visitor, and `parts` are the groups of the path pattern."""
 
     caller: Caller | None
     parts: Mapping[str, str]

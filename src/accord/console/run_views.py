@@ -28,7 +28,7 @@ StepStatus = Literal["pending", "running", "waiting", "completed", "failed", "sk
 
 
 class CheckView(View, frozen=True, kw_only=True):
-    """A step's verification and its result. `passed` is None before it ran."""
+    """A step's verification and its result. `passed` is null before it ran."""
 
     type: str
     value: str

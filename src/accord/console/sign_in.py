@@ -58,7 +58,9 @@ class SignInSessions:
         issuers: "Mapping[str, Issuer]",
         audit: Audit,
     ) -> None:
-        """Keep `sessions` of callers that `admit`, which writes the audit log, or one of the `issuers` authenticates."""
+        """Keep `sessions` of callers authenticated by `admit`, which writes the audit log, or by one of the
+        `issuers`.
+        """
         self.is_open = access.is_open
         self.admit = admit
         self.ways = ways
@@ -160,7 +162,7 @@ class SessionApi:
         return ApiReply(200, self._view(caller, asked.scope), headers=cookie)
 
     async def sign_out(self, asked: ApiRequest) -> ApiReply:
-        """Sign out. The session ends for every copy of its cookie."""
+        """Sign out. All copies of the session's cookie become invalid."""
         return ApiReply(204, headers=await self._door.end(asked.caller, asked.scope))
 
     async def _tried(self, given: Credentials, scope: Scope) -> tuple[Caller, dict[str, Any]]:

@@ -87,7 +87,7 @@ class StaticFiles:
     """An ASGI application for the files below `/console/`."""
 
     def __init__(self, built: Path, fallback: Path) -> None:
-        """Serve the files in `built`, or in `fallback` if there is no build."""
+        """Serve the files in `built`, or in `fallback` without a build."""
         self._built = built
         self._fallback = fallback
         self._files: dict[tuple[Path, int, int], StaticFile] = {}

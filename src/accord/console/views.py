@@ -341,7 +341,7 @@ class Way(View, frozen=True, kw_only=True):
 
 
 class SessionView(View, frozen=True, kw_only=True):
-    """The current caller, and the server's sign-in methods and features. With `is_open` there is no authentication."""
+    """The current caller, and the server's sign-in methods and features. With `is_open`, callers need no credentials."""
 
     signed_in: bool
     is_open: bool
@@ -381,7 +381,7 @@ class AuditPage(View, frozen=True, kw_only=True):
 
 
 class StorageUse(View, frozen=True, kw_only=True):
-    """Storage use of an account, and its limits. A limit is null if there is none."""
+    """Storage use of an account, and its limits. A null limit means unlimited."""
 
     tasks: int
     bytes: int

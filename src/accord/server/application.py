@@ -96,7 +96,7 @@ class Application:
 
     @property
     def url(self) -> str:
-        """The address that callers use, without a slash at its end."""
+        """The URL that callers use, without a trailing slash."""
         return url_of(self.settings.server)
 
     # --- start and stop -------------------------------------------------------------------------------------------

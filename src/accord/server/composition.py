@@ -470,7 +470,7 @@ class Composition:
 
 @contextmanager
 def _naming_setting(name: str) -> Iterator[None]:
-    """Say which setting it is that cannot work."""
+    """Name the setting in the error of an invalid value."""
     try:
         yield
     except ValueError as error:

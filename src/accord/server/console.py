@@ -92,9 +92,7 @@ class Console:
         if ways.issuers:
             from accord.console.oidc import Issuer
 
-            outbound = Outbound(
-                Policy(allow_private=True)
-            )  # the operator names them, and they may be in a private network
+            outbound = Outbound(Policy(allow_private=True))  # the operator names them, also in private networks
             stack.push_async_callback(outbound.close)
             ports = key_fetcher(outbound), token_poster(outbound)
             issuers = {name: Issuer(*settings, *ports) for name, settings in ways.issuers.items()}

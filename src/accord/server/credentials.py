@@ -37,9 +37,7 @@ async def own_keys(settings: Settings, env: Mapping[str, str]) -> Keys:
     """Return a server's current credentials. Raises KeyManagementError if they cannot be read or opened."""
     own = KeyManager(env.get(KEY_FILE_VARIABLE) or None, env=env)
     address = parse_address(settings.store) if settings.store else default_address(env)
-    is_kept = (
-        not isinstance(address, SqliteAddress) or address.path is not None
-    )  # a store in memory has no earlier credentials
+    is_kept = not isinstance(address, SqliteAddress) or address.path is not None  # a new store in memory has none
     if not is_kept or not (settings.credentials.keys or settings.credentials.key_file):
         return own
     if isinstance(address, PostgresAddress):

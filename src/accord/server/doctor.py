@@ -339,7 +339,7 @@ MIN_OPEN_FILES = 4096
 TAKEN_PORT_FIX = (
     "nothing, if it is this very server; a second one cannot listen there: stop the first, or choose another port"
 )
-"""What to do where a server of accord has the port."""
+"""Remedy if an accord server already uses the port."""
 
 
 def machine_checks(patient: ExaminedServer) -> Iterator[ServerCheck]:

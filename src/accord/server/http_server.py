@@ -303,9 +303,7 @@ def listen(server: ServerSettings) -> socket.socket:
         found = socket.create_server((server.host, server.port), family=family, backlog=2048, dualstack_ipv6=is_dual)
     except OSError as error:
         number = error.errno or 0
-        reason = (
-            os.strerror(number) if number > 0 else "The name has no address"
-        )  # errors of name resolution are negative
+        reason = os.strerror(number) if number > 0 else "The name has no address"  # those of resolution are negative
         remedy = HOST_FIX if number < 0 or number == errno.EADDRNOTAVAIL else PORT_FIX
         raise CannotListen(f"Cannot listen on {server.host}:{server.port}: {reason}. {remedy}") from None
     found.set_inheritable(True)
@@ -367,9 +365,9 @@ def _silence_uvicorn(application: Application) -> None:
 
 @contextmanager
 def _exit_cleanly() -> Iterator[None]:
-    """Let a signal that was obeyed count as a success: uvicorn sends it to itself once more when all is done.
+    """Exit with success after a handled signal, which uvicorn raises again after its shutdown.
 
-    How it ends the process that did not start is left to who asked for it.
+    The caller handles the exit of a process that did not start.
     """
 
     def leave(_number: int, _frame: Any) -> None:

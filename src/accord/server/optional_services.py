@@ -210,9 +210,9 @@ async def grpc_server(
     admit: Admit,
     links: FileLinks | None,
 ) -> None:
-    """Listen for gRPC until the stack is left; of `agents`, the first is for those who name none.
+    """Serve gRPC until the stack is left. The first of `agents` is for callers who name none.
 
-    Calls that go on then end with the `grace`.
+    Calls in progress then end with the `grace` period.
     """
     try:
         from accord.http.grpc import GrpcBinding

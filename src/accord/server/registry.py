@@ -194,9 +194,7 @@ async def open_registry(
     headers = {"Authorization": f"Bearer {env[KEY_VARIABLE]}"} if env.get(KEY_VARIABLE) else {}
     if headers and urls.split_url(url).scheme != "https" and not urls.is_loopback(urls.host_of(url)):
         raise BadSettings(f"The key of {KEY_VARIABLE} would travel in the clear to {url}: use https")
-    async with Outbound(
-        Policy(allow_private=True)
-    ) as outbound:  # the user names it, and it may be in a private network
+    async with Outbound(Policy(allow_private=True)) as outbound:  # the user names it, also in a private network
         yield _registry(url, registry_requester(outbound, headers), settings)
 
 

@@ -96,9 +96,7 @@ async def follow_run(host: "Host", task_id: str, told: "Told | None" = None) -> 
             found = await host.engine.archive.read(LOCAL_CALLER.tenant, task_id)
             if found is None:
                 raise TaskNotFound(metadata={"taskId": task_id})
-            if (
-                found[1].status.state in lifecycle.ENDED | lifecycle.INTERRUPTED
-            ):  # an earlier question may have been answered
+            if found[1].status.state in lifecycle.ENDED | lifecycle.INTERRUPTED:  # not for an answered question
                 return found[1]
 
 

@@ -11,9 +11,7 @@ from accord import Context, agent
 @agent(description="Greets you, and counts the letters of your name", skills=["greeting"])
 async def hello(ctx: Context) -> AsyncIterator[str]:
     """Answer a message."""
-    answer = await ctx.ask(
-        "What is your name?"
-    )  # the task is suspended while it waits, and the answer restarts this function
+    answer = await ctx.ask("What is your name?")  # suspends the task; the answer restarts this function
     name = answer.text.strip() or "stranger"
     letters = await ctx.step("count", count, name)  # executed once, even if this process is killed
     yield f"Hello {name}! "  # each piece is stored before any client sees it
