@@ -128,7 +128,7 @@ def _local_relay(
 
 
 def _command(given: str | None) -> list[str]:
-    """Return the command of the agent: the given one, else the first known one that is installed, else an empty list."""
+    """Return the command of the agent: the given one, else the first installed of `COMMANDS`, else empty."""
     if given is None:
         return next((list(command) for name, command in COMMANDS.items() if shutil.which(name)), [])
     try:

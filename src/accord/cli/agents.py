@@ -158,8 +158,7 @@ def check(
     _exit_with(look if is_name(target) and not Path(target).exists() else judge)
 
 
-# --- shared helpers
-# ------------------------------------------------------------------------------------------------------
+# --- shared helpers ---------------------------------------------------------------------------------------------------
 
 
 def _open_registry(

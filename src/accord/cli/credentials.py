@@ -214,7 +214,7 @@ def get(
     tenant: TenantOption = "",
     store: StoreOption = None,
 ) -> None:
-    """Show a credential and its sources; exit with 1 if there is none."""
+    """Show a credential and its sources; exit with 1 if it does not exist."""
     if reveal and where is CredentialPlaceName.STORE:
         raise typer.BadParameter("What a store keeps is sealed for its server and is not shown", param_hint="--show")
     _run(_get(id, reveal, output, where, file, tenant, store))
@@ -242,7 +242,7 @@ def remove(
     tenant: TenantOption = "",
     store: StoreOption = None,
 ) -> None:
-    """Remove a credential; exit with 1 if there is none."""
+    """Remove a credential; exit with 1 if it does not exist."""
     _run(_remove(id, where, file, tenant, store))
 
 
@@ -270,8 +270,7 @@ def try_(
     _run(check_credentials(agent, service, file))
 
 
-# --- implementation of commands
-# ------------------------------------------------------------------------------------------
+# --- implementation of commands ---------------------------------------------------------------------------------------
 
 
 async def _set(

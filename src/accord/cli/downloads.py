@@ -39,7 +39,7 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNOREC
 
 
 class ArtifactFile(NamedTuple):
-    """A part to save as a file. `content` is None if there is only a URL."""
+    """A part to save as a file. Without `content`, `url` is fetched."""
 
     artifact: str
     name: str

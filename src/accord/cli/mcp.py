@@ -145,8 +145,7 @@ async def _serve_http(app: Any, host: str, port: int) -> None:
     await uvicorn.Server(config).serve(sockets=[listening])
 
 
-# --- agents
-# --------------------------------------------------------------------------------------------------------------
+# --- agents -----------------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager

@@ -209,7 +209,7 @@ class ChatSession:
         """Yield non-empty lines."""
         if self._is_typed:
             with suppress(ImportError):  # not every Python has it
-                import readline  # noqa: F401  # it makes `input` one that can be edited
+                import readline  # noqa: F401  # it adds line editing to `input`
         while True:
             try:
                 line = input(PROMPT) if self._is_typed else sys.stdin.readline()
@@ -244,8 +244,7 @@ class ChatSession:
         async with timeout(self._reach.seconds):
             return await work
 
-    # --- commands of a line
-    # --------------------------------------------------------------------------------------------------
+    # --- commands of a line ---------------------------------------------------------------------------------------
 
     async def _say(self, client: "Client", line: str) -> None:
         from accord.cli import message_parts

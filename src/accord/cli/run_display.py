@@ -31,7 +31,7 @@ ITEM = "["
 
 
 class RunEvent(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """An event of a step, or of the run if `step` is None.
+    """An event of a step, or of the run without a `step`.
 
     `event` is started, ended, said, output or asks. `status` is the final status of a step, or `retrying`. `channels`
     are the channels that it was posted to.

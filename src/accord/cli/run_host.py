@@ -245,8 +245,7 @@ def _how_to_answer(going: RunCommand, task: "Task", waits: "list[RunWait]") -> N
     agent_output.tell(f"  go on    {going.again('runs resume')}")
 
 
-# --- an existing run
-# -----------------------------------------------------------------------------------------------------
+# --- an existing run --------------------------------------------------------------------------------------------------
 
 
 async def _resume(going: RunCommand, run_id: str, flow: WorkflowFile | None, wish: "RunRequest") -> Exit:

@@ -165,8 +165,7 @@ class RunWatch:
             raise TaskNotFound(metadata={"taskId": self._id})
         return found[1]
 
-    # --- events
-    # --------------------------------------------------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------------------------
 
     async def _take(self, event: Event) -> None:
         """Show an event."""
@@ -216,8 +215,7 @@ class RunWatch:
                 said = (said + "".join(growing.add(event.body)))[-TEXT_LENGTH:]
                 self._shown.heard(step, said)
 
-    # --- questions
-    # -----------------------------------------------------------------------------------------------------------
+    # --- questions ------------------------------------------------------------------------------------------------
 
     async def _is_left_alone(self) -> bool:
         """Whether the run waits for input that this command cannot give. Otherwise prompt for it."""
@@ -263,7 +261,7 @@ class RunWatch:
             self._shown.go_on()
 
     async def _tell_events(self) -> None:
-        """Print each awaited signal a single time, if there is no prompt."""
+        """Print each awaited signal a single time, without a keyboard."""
         if self._keyboard is not None or not self._moved:
             return
         self._moved = False

@@ -67,8 +67,8 @@ def run(  # size: one parameter for each flag
 ) -> None:
     """Run a workflow, and show its progress.
 
-    The output of the run is printed on standard output. Exit with 0 if it completed, with 1 if not, with 2 if it cannot
-    start, with 6 if it waits for input, and with 130 after Ctrl+C, which leaves it to be resumed.
+    The output of the run is printed on standard output. Exit with 0 if it completed, with 1 if not, and with 2 if it
+    cannot start. Exit with 6 if it waits for input, and with 130 after Ctrl+C, which leaves it to be resumed.
     """
     from accord.cli import run_host, workflow_files
     from accord.workflows.run_request import RunRequest
@@ -152,8 +152,7 @@ class RunFilter(Enum):
     ALL = "all"
 
 
-# --- reading
-# -------------------------------------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 @app.command("list")
@@ -186,8 +185,7 @@ def logs(
     run_and_exit(NAME, _logs(store, run, step, follow, output))
 
 
-# --- signals and answers
-# -------------------------------------------------------------------------------------------------
+# --- signals and answers ----------------------------------------------------------------------------------------------
 
 
 @app.command()
@@ -246,8 +244,7 @@ def resume(run: RunArgument, output: OutputOption = OutputFormat.TEXT, store: St
     run_host.resume_run(run, None, RunRequest(), store=store, output=output)
 
 
-# --- implementation
-# ------------------------------------------------------------------------------------------------------
+# --- implementation ---------------------------------------------------------------------------------------------------
 
 
 async def _list(url: str | None, which: RunFilter, inner: bool, limit: int, output: OutputFormat) -> int:

@@ -312,8 +312,7 @@ def _watched(served: ServeRequest, settings: "Settings") -> "WatchedFiles":
     return WatchedFiles(sorted({".", *folders}), sorted({Path(file).name for file in files}))
 
 
-# --- validation
-# ----------------------------------------------------------------------------------------------------------
+# --- validation -------------------------------------------------------------------------------------------------------
 
 
 def refuse(application: "Application") -> None:

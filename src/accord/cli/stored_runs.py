@@ -236,8 +236,7 @@ class RunControl:
         typer.echo(f"{self._id} is canceled")
         return Exit.DONE
 
-    # --- delivery
-    # ------------------------------------------------------------------------------------------------------------
+    # --- delivery -------------------------------------------------------------------------------------------------
 
     async def _asking_for_another(self) -> str | None:
         """Return the step whose agent, or workflow, asks for an approval that the run passes on."""

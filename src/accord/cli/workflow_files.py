@@ -1,6 +1,6 @@
 """Workflow files and their input values, and the command `accord workflow`.
 
-It reads and validates; nothing is run.
+It reads and validates files without running them.
 """
 
 import os
@@ -121,8 +121,7 @@ def report_findings(findings: "Iterable[DocumentFinding]", file: str) -> None:
         raise typer.Exit(Exit.MISUSED)
 
 
-# --- input values
-# --------------------------------------------------------------------------------------------------------
+# --- input values -----------------------------------------------------------------------------------------------------
 
 
 def read_input(given: str | None) -> str:

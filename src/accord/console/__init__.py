@@ -18,7 +18,7 @@ class ConsoleSettings(Settings, frozen=True, kw_only=True):
     """Whether the console is served."""
 
     a2a: bool = True
-    """Whether chats offer remote agents; agents of this server are always offered."""
+    """Whether chats offer remote agents. Agents of this server are always offered."""
 
     task_mode: bool | None = None
     """Whether chats answer with an acknowledgement and a background task [default: only for remote agents]."""

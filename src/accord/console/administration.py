@@ -1,6 +1,6 @@
 """The audit log, settings and storage use of a server.
 
-A caller who sees all tasks of all agents reads the tenant's audit log; such a caller of the server's own tenant also
+A caller who sees all tasks of all agents reads the tenant's audit log. Such a caller of the server's own tenant also
 reads the settings, without secrets. Every caller reads its own storage use.
 """
 

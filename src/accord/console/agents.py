@@ -69,7 +69,7 @@ def card_findings(document: bytes, url: str, doing: ServedAs) -> list[Finding]:
     return sorted(found, key=lambda one: _ORDER.index(one.severity))
 
 
-# --- findings of card readers ----------------------------------------------------------------------------------------
+# --- findings of card readers -----------------------------------------------------------------------------------------
 
 
 def _as_clients(read: ReadCard, _doing: ServedAs) -> Iterator[Finding]:
@@ -125,8 +125,7 @@ def _signed(read: ReadCard, doing: ServedAs) -> Iterator[Finding]:
         yield _info("signatures", verdict.detail)
 
 
-# --- differences between card and server
-# ------------------------------------------------------------------------------
+# --- differences between card and server ------------------------------------------------------------------------------
 
 
 def _capabilities(read: ReadCard, doing: ServedAs) -> Iterator[Finding]:
@@ -249,8 +248,7 @@ class AgentsApi:
         self._house.feed.tell("agent", told, tenant=None, owner=None, agent=agent.profile.name)
         return ApiReply(body=health)
 
-    # --- visibility
-    # --------------------------------------------------------------------------------------------------------
+    # --- visibility -----------------------------------------------------------------------------------------------
 
     def _shows(self, caller: Caller, slug: str) -> bool:
         name, sight = self._house.agents[slug].profile.name, self._house.sight
@@ -262,8 +260,7 @@ class AgentsApi:
             raise TaskNotFound("There is no such agent")
         return slug
 
-    # --- views
-    # -------------------------------------------------------------------------------------------------------------
+    # --- views ----------------------------------------------------------------------------------------------------
 
     def _row(self, slug: str, busy: "AgentActivity") -> AgentRow:
         agent, card = self._house.agents[slug], self._house.card_of(slug)

@@ -111,8 +111,7 @@ class ChatAnswers:
         for answer in list(self._coming.values()):
             self._fail(answer, STOPPED)
 
-    # --- new answers
-    # -----------------------------------------------------------------------------------------------------
+    # --- new answers ----------------------------------------------------------------------------------------------
 
     def expect(self, tenant: str, chat_id: str, answer_id: str) -> ChatAnswer:
         """Return an answer whose message is on its way to the agent."""
@@ -196,8 +195,7 @@ class ChatAnswers:
             asked=said.asked,
         )
 
-    # --- answers of an earlier process
-    # ------------------------------------------------------------------------------------
+    # --- answers of an earlier process ----------------------------------------------------------------------------
 
     async def active(self, tenant: str, chat: Chat) -> list[ChatAnswer]:
         """Return the pending answers of a chat. Those that have ended meanwhile are stored first."""

@@ -261,8 +261,7 @@ class ChatApi:
             *self._models.routes(),
         )
 
-    # --- a turn
-    # ------------------------------------------------------------------------------------------------------------
+    # --- a turn ---------------------------------------------------------------------------------------------------
 
     async def post(self, asked: ApiRequest) -> ApiReply:
         """Send a message to an agent, and stream its answer."""
@@ -415,8 +414,7 @@ class ChatApi:
         else:
             self._answers.follow(tenant, chat, linked)
 
-    # --- pending answers
-    # ---------------------------------------------------------------------------------------------------
+    # --- pending answers ------------------------------------------------------------------------------------------
 
     async def resume(self, asked: ApiRequest) -> ApiReply:
         """Stream the pending answer from its start, or return 204 without one.

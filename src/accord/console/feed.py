@@ -157,8 +157,7 @@ class Feed:
                     audience.chats[chat_id] = None
                     self._wake.set()
 
-    # --- subscribing
-    # ------------------------------------------------------------------------------------------------------
+    # --- subscribing ----------------------------------------------------------------------------------------------
 
     async def stream(self, caller: Caller, after: int | None, topics: frozenset[str]) -> AsyncIterator[bytes]:
         """Yield the events that a caller may see after a number, for up to `LIFE_SECONDS`."""
@@ -248,8 +247,7 @@ class Feed:
         seen = [row for row in rows if listener.seen.sees(row.agent, row.owner)]
         return b"".join(frame(begin, "log", {"taskId": row.id, "seq": row.seq}) for row in seen)
 
-    # --- sending
-    # -----------------------------------------------------------------------------------------------------------
+    # --- sending --------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()

@@ -108,8 +108,7 @@ class FeedSubscribers:
         self._told: deque[FeedEvent] = deque()
         self._known: dict[str, tuple[TaskRow, int]] = {}
 
-    # --- subscribers
-    # ------------------------------------------------------------------------------------------------------
+    # --- subscribers ----------------------------------------------------------------------------------------------
 
     def __bool__(self) -> bool:
         return bool(self._views)
@@ -134,8 +133,7 @@ class FeedSubscribers:
         for listener in [one for group in self._views.values() for one in group]:
             listener.end()
 
-    # --- events
-    # ------------------------------------------------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------------------------
 
     def tell(self, told: Sequence[FeedEvent], *, is_kept: bool = True) -> None:
         """Send each subscriber the events it may see, in one piece."""
@@ -160,8 +158,7 @@ class FeedSubscribers:
                 if listener.seen.sees(row.agent, row.owner):
                     listener.put(piece)
 
-    # --- known tasks
-    # -------------------------------------------------------------------------------------------------------
+    # --- known tasks ----------------------------------------------------------------------------------------------
 
     def known(self, ids: Iterable[str]) -> dict[str, int]:
         """Return the last known sequence number of each task that is known."""

@@ -285,8 +285,7 @@ class InspectorApi:
         about = wish.agent or "/".join(re.split("[/?]", wish.url or "")[:3])  # only scheme and host of a URL
         return ApiReply(stream=self._told(exchange), headers=STREAM_HEADERS, about=about[:MAX_ABOUT])
 
-    # --- targets
-    # -----------------------------------------------------------------------------------------------------------
+    # --- targets --------------------------------------------------------------------------------------------------
 
     def _here(self, wish: Inspection, asked: ApiRequest) -> RunExchange:
         assert wish.agent is not None
@@ -309,8 +308,7 @@ class InspectorApi:
         if agent is None or not any(sight.may(caller, agent.profile.name, operation) for operation in shown):
             raise TaskNotFound("There is no such agent")
 
-    # --- responses
-    # ---------------------------------------------------------------------------------------------------------
+    # --- responses ------------------------------------------------------------------------------------------------
 
     async def _told(self, exchange: RunExchange) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()

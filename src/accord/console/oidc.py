@@ -75,7 +75,7 @@ class Issuer:
         return self._client.label
 
     async def begin(self, redirect: str, next: str) -> tuple[str, PendingSignIn]:
-        """Return the issuer's sign-in URL and the pending state; raises NotFetched."""
+        """Return the issuer's sign-in URL and the pending state. Raises NotFetched."""
         described = await self._description()
         pending = PendingSignIn(
             issuer=self._client.name,

@@ -1,7 +1,7 @@
 """The registry API of AgentVault's clients: `/api/v1/agent-cards`, `/developers`, `/utils`.
 
 `registry.directory` authorizes callers. Members that AgentVault does not have (`human_readable_id`, `visibility`,
-`signature`, `health`) are added to its own. There is no sign-up: developers are callers of the server.
+`signature`, `health`) are added to its own. Sign-up is not offered: developers are callers of the server.
 """
 
 from hashlib import sha256
@@ -213,7 +213,7 @@ class RegistryApi:
     """The registry endpoints."""
 
     def __init__(self, registry: AgentDirectory, developers: DeveloperKeys, checks: AvailabilityChecks) -> None:
-        """Create the handlers for `registry` and `developers`; `checks` tests the availability of agents."""
+        """Create the handlers for `registry` and `developers`. `checks` tests the availability of agents."""
         self._registry = registry
         self._developers = developers
         self._checks = checks

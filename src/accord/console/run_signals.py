@@ -119,8 +119,7 @@ class RunSignalsApi:
 _anything: "msgspec.json.Decoder[object]" = msgspec.json.Decoder()
 
 
-# --- signals by URL token
-# ----------------------------------------------------------------------------------------------
+# --- signals by URL token ---------------------------------------------------------------------------------------------
 
 
 class EventUrlHolder(ReportSender, frozen=True, kw_only=True):

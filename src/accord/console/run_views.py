@@ -374,8 +374,7 @@ def _check_view(step: Step, line: StoredStep) -> CheckView | None:
     return CheckView(type=wanted.type, value=wanted.value, description=wanted.description, passed=passed)
 
 
-# --- inputs of steps
-# ---------------------------------------------------------------------------------------------------
+# --- inputs of steps --------------------------------------------------------------------------------------------------
 
 _STEP_INPUTS: Mapping[str, Callable[[Step], Any]] = {
     "agent": lambda step: step.task,

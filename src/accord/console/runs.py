@@ -307,8 +307,7 @@ class WorkflowsApi:
             return []
         return ["again"] if found.task.state is TaskState.COMPLETED else ["rerun", "again"]
 
-    # --- starting
-    # ----------------------------------------------------------------------------------------------------------
+    # --- starting -------------------------------------------------------------------------------------------------
 
     async def start(self, asked: ApiRequest) -> ApiReply:
         """Start a run, and return without waiting for it."""

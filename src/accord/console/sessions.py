@@ -33,7 +33,7 @@ COOKIE_PREFIX = "__Host-"
 
 
 class Cookie(NamedTuple):
-    """A cookie; `same_site` controls whether browsers send it with links from other sites."""
+    """A cookie. `same_site` controls whether browsers send it with links from other sites."""
 
     name: str
     same_site: str

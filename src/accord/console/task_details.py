@@ -44,7 +44,7 @@ class TaskAccess:
         self._house = house
 
     async def head(self, task_id: str, caller: Caller, operation: Operation = Operation.GET) -> TaskHead:
-        """Return the head of a task on which the caller may perform an operation; raises TaskNotFound for any other.
+        """Return the head of a task on which the caller may perform an operation. Raises TaskNotFound for any other.
 
         The guarded service checks roles again when the operation is called.
         """

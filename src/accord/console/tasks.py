@@ -102,7 +102,7 @@ class Said(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fie
     parts: tuple[Part, ...] = ()
 
     def all_parts(self) -> tuple[Part, ...]:
-        """Return all parts; raises InvalidParams if there are none."""
+        """Return all parts. Raises InvalidParams for an empty message."""
         found = [] if self.text is None else [Part(text=self.text)]
         if self.data is not UNSET:
             found.append(Part(data=self.data, media_type="application/json"))
@@ -169,8 +169,7 @@ class TasksApi:
             ApiRoute("POST", f"{one}/execute", self.execute, gives=TaskView),
         )
 
-    # --- reading
-    # -----------------------------------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------------------------------
 
     async def page(self, asked: ApiRequest) -> ApiReply:
         """List tasks of all agents, newest first."""
@@ -293,8 +292,7 @@ class TasksApi:
         data, headers = download(part, name, inline=asked.found(FileQuery).inline)
         return ApiReply(data=data, headers=headers)
 
-    # --- actions
-    # -----------------------------------------------------------------------------------------------------------
+    # --- actions --------------------------------------------------------------------------------------------------
 
     async def create(self, asked: ApiRequest) -> ApiReply:
         """Create a task, held until it is executed if `hold` is set. Returns without waiting for it."""

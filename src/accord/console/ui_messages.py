@@ -26,12 +26,11 @@ TITLE = 80
 """Maximum length of a title."""
 
 
-# --- from people to agents
-# ---------------------------------------------------------------------------------------------
+# --- from people to agents --------------------------------------------------------------------------------------------
 
 
 def to_agent_parts(message: UIMessage) -> tuple[Part, ...]:
-    """Return the A2A parts of a message; raises InvalidParams if it cannot be sent."""
+    """Return the A2A parts of a message. Raises InvalidParams if it cannot be sent."""
     found = message.get("parts")
     if not isinstance(found, list):
         raise invalid_field("message.parts", "A message has a list of parts")

@@ -146,8 +146,7 @@ class Timeline(View, frozen=True, kw_only=True):
     now: str
 
 
-# --- inbox
-# -------------------------------------------------------------------------------------------------------------
+# --- inbox ------------------------------------------------------------------------------------------------------------
 
 
 class Question(View, frozen=True, kw_only=True):
@@ -255,7 +254,7 @@ class Template(View, frozen=True, kw_only=True):
 
 
 class TemplateList(View, frozen=True, kw_only=True):
-    """Requests for every operation, dialect and binding. `task_id` is their placeholder for a task id."""
+    """Requests for each operation, dialect and binding. `task_id` is their placeholder for a task id."""
 
     items: list[Template]
     task_id: str
@@ -333,7 +332,7 @@ class DeliveryView(DeliveryRow, frozen=True, kw_only=True):
 
 
 class Way(View, frozen=True, kw_only=True):
-    """A sign-in method. `url` is a page for the browser; the other methods post credentials."""
+    """A sign-in method. `url` is a page for the browser. Methods without one post credentials."""
 
     kind: Literal["api-key", "password", "oidc"]
     label: str
@@ -341,7 +340,7 @@ class Way(View, frozen=True, kw_only=True):
 
 
 class SessionView(View, frozen=True, kw_only=True):
-    """The current caller, and the server's sign-in methods and features. With `is_open`, callers need no credentials."""
+    """The current caller, sign-in methods and features. With `is_open`, callers need no credentials."""
 
     signed_in: bool
     is_open: bool

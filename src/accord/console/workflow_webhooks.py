@@ -1,6 +1,6 @@
 """`POST /hooks/NAME/PATH`: webhooks that start runs of workflows.
 
-Senders sign requests to a webhook with a secret; any other webhook needs a caller of the server. A signed delivery is
+Senders sign requests to a webhook with a secret. Any other webhook needs a caller of the server. A signed delivery is
 stored with its run, so a duplicate starts no second run.
 """
 

@@ -218,9 +218,7 @@ class Application:
                 await _unavailable(scope, receive, answer)
         finally:
             self._requests.discard(request)
-            scope.pop(
-                RESPONSE_KEY, None
-            )  # it refers to the connection, which has the scope: nobody is to search for that
+            scope.pop(RESPONSE_KEY, None)  # break a reference cycle: it refers to the connection, which has the scope
 
     def _route(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         running, scope = self._running, with_mounted_path(scope)

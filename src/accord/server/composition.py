@@ -101,7 +101,7 @@ class RunningServer(NamedTuple):
 
 
 class AccessRules(Struct, frozen=True):
-    """Authentication and authorization, the same for every agent."""
+    """Authentication and authorization, shared by all agents."""
 
     access: Access
     roles: Roles
@@ -199,7 +199,7 @@ class Composition:
     async def _triggers(
         self, host: Host, guarded: Mapping[str, A2A], rules: AccessRules, gates: Gates, stack: AsyncExitStack
     ) -> dict[str, App]:
-        """Start the triggers of workflows, unless the node has no URL: such a node runs only given runs."""
+        """Start the triggers of workflows, unless the node has no URL: such a node runs only its command's run."""
         if not self._url or not any(isinstance(agent, AgentWithMembers) for agent in self._agents.values()):
             return {}
         from accord.server.workflow_triggers import WorkflowTriggers
@@ -261,8 +261,7 @@ class Composition:
         )
         return Console(self._settings, self._agents, running.host, guarded, card_of, served, rules.roles, self._url)
 
-    # --- behind the paths
-    # ----------------------------------------------------------------------------------------------------
+    # --- behind the paths -----------------------------------------------------------------------------------------
 
     async def _store(self, stack: AsyncExitStack, hub: Hub) -> Store:
         """Open the store.
@@ -364,8 +363,7 @@ class Composition:
             service.offers = replace(service.offers, extended_card=bool(profile.extended_skills))
         return service
 
-    # --- at the paths
-    # --------------------------------------------------------------------------------------------------------
+    # --- at the paths ---------------------------------------------------------------------------------------------
 
     def _published(self, store: Store, rules: AccessRules) -> PublishedAgents | None:
         settings = self._settings.registry

@@ -122,8 +122,7 @@ async def _certificate(patient: ExaminedServer) -> list[CheckFinding]:
     return [warning("certificate", told, "renew it") if days > 0 else failed("certificate", told, "renew it")]
 
 
-# --- in the store
-# --------------------------------------------------------------------------------------------------------
+# --- in the store -----------------------------------------------------------------------------------------------------
 
 
 async def _api_keys(patient: ExaminedServer) -> list[CheckFinding]:

@@ -52,7 +52,7 @@ def notify_systemd() -> None:
 
 
 def drain_on_signals(application: Application) -> None:
-    """Make the server unready on SIGTERM, and stop it `drain_seconds` later; a second SIGTERM stops it now.
+    """Make the server unready on SIGTERM, and stop it `drain_seconds` later. A second SIGTERM stops it now.
 
     SIGINT stops it at once, since an operator waits. Work in progress then has the grace period.
     """
@@ -204,12 +204,12 @@ LATE_SECONDS = 5
 """Seconds beyond the grace period after which uvicorn no longer waits for responses that it ends."""
 
 GARBAGE_THRESHOLDS = 20_000, 20, 50
-"""Thresholds of garbage collection. Python's own 700, 10 and 10 are for programs with many cycles: here reference
+"""Thresholds of garbage collection. Python's own 700, 10 and 10 are for programs with many cycles. Here reference
 counting frees almost everything, and half of the processor's time went into collection."""
 
 
 class CannotListen(Exception):
-    """The server cannot start; the message has the reason and a remedy."""
+    """The server cannot start. The message has the reason and a remedy."""
 
 
 def tune_garbage_collection() -> None:

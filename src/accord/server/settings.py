@@ -92,11 +92,11 @@ class ServerSettings(Section, frozen=True, kw_only=True):
     """File of the certificate's private key."""
 
     tls_client_ca: str | None = None
-    """File of the CA certificates for client certificates. Over HTTP with uvicorn client certificates are optional;
-    gRPC and granian require one of every client, regardless of other credentials."""
+    """File of the CA certificates for client certificates. Over HTTP with uvicorn client certificates are optional.
+    With gRPC and granian every client needs one, regardless of other credentials."""
 
     behind_proxy: bool = False
-    """Whether a proxy terminates TLS and forwards the client's address; needs authentication."""
+    """Whether a proxy terminates TLS and forwards the client's address. Needs authentication."""
 
     trusted_proxies: tuple[str, ...] = ("127.0.0.0/8", "::1")
     """Networks of proxies whose `X-Forwarded-*` headers are trusted, with `behind_proxy`."""
@@ -133,7 +133,7 @@ class AuthSettings(Section, frozen=True, kw_only=True):
 
     required_for: RequiredFor = RequiredFor.ALL
     """Requests that callers must authenticate for: `all`, or `extended-card` alone. With the latter the server is open,
-    as without any of `auth.schemes`; credentials that a caller presents still have to be valid."""
+    as without any of `auth.schemes`. Credentials that a caller presents still have to be valid."""
 
     roles: tuple[CallerRole, ...] = ()
     """Roles besides the built-in ones. One of the same name replaces it."""
@@ -161,7 +161,7 @@ class PushSettings(Section, frozen=True, kw_only=True):
     """For development: allow webhooks in private networks. Any caller can then make this server post into its own."""
 
     allow_hosts: tuple[str, ...] = ()
-    """Hosts in private networks that webhooks may be on; `*.example` matches all hosts below it."""
+    """Hosts in private networks that webhooks may be on. `*.example` matches all hosts below it."""
 
     signing_keys: tuple[str, ...] = ()
     """Keys from which webhook signing keys are derived, newest first. All of them sign. `accord push key URL` prints
@@ -399,10 +399,10 @@ class Settings(Section, frozen=True, kw_only=True):
     """Storage of large files: `table:` is in the store, `dir:///path` in a directory, `s3://bucket/prefix` in S3."""
 
     keep_days: Seconds = 30.0
-    """Days for which ended tasks are kept; 0 keeps them without limit."""
+    """Days for which ended tasks are kept. 0 keeps them without limit."""
 
     keep_audit_days: Seconds = 90.0
-    """Days for which the audit log is kept; 0 keeps it without limit."""
+    """Days for which the audit log is kept. 0 keeps it without limit."""
 
     audit: Audited = Audited.WRITES
     """Requests in the audit log: `all`, those that change something (`writes`), or `none`."""
