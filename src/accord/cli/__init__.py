@@ -1,7 +1,7 @@
 """The `accord` command and the table of its subcommands.
 
-A subcommand is imported when it is named, and imports what its work needs when that starts, so `--help` and `--version`
-answer at once. Errors in arguments are one line.
+A subcommand is imported when it is named, and imports its dependencies when it starts, so `--help` and `--version`
+respond at once. Errors in arguments are one line.
 """
 
 import sys
@@ -16,26 +16,26 @@ from typer.main import get_command, get_group
 from accord import __version__
 
 CLICK_ERROR: Any = typer.BadParameter.mro()[2]
-"""Whatever is wrong with how a command was called: `ClickException`, of click or of the copy that newer typers have."""
+"""Base class of usage errors: `ClickException`, of click or of the copy that newer typers have."""
 
 ORDER = "accord.order"
-"""Where a command keeps the order of its flags, in its context's `meta`."""
+"""Key in a context's `meta` with the order of a command's flags."""
 
 PLAIN = None
-"""How help is written: without boxes, because drawing them takes as long as all the rest of `--help`."""
+"""Help without boxes, because drawing them takes as long as all the rest of `--help`."""
 
 NO_ARGUMENTS = "NoArgsIsHelpError"
-"""What is raised for who gives none where some are needed, of click or of typer's copy: its message is the help."""
+"""Name of the error for missing arguments, of click or of typer's copy. Its message is the help."""
 
 ABORTED = 1
-"""How a command ends whose user was asked something and wanted no more of it."""
+"""Exit code of a command whose prompt the user aborted."""
 
 
 class OrderedCommand(TyperCommand):
-    """A command that knows in which order its flags were given, across flags."""
+    """A command that keeps the order of its flags, across flags."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Keep the order."""
+        """Parse the arguments, and keep the order of the flags."""
         if not ctx.resilient_parsing:
             _, _, order = self.make_parser(ctx).parse_args(args=list(args))
             ctx.meta[ORDER] = [parameter.name for parameter in order]
@@ -43,22 +43,22 @@ class OrderedCommand(TyperCommand):
 
 
 class LazyGroup(TyperGroup):
-    """Commands as `module:name`, of a function or of a family; a subclass has the table."""
+    """Commands as `module:name`, of a function or of a group. A subclass has the table."""
 
     table: ClassVar[Mapping[str, str]]
 
     contexts: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """Context settings of commands that read their arguments in a way of their own."""
+    """Context settings of commands that parse their arguments themselves."""
 
     def __init__(self, **settings: Any) -> None:
-        """Know the names."""
+        """Register the names of the table."""
         super().__init__(**settings)
         self.commands: Any = dict.fromkeys(self.table)
 
     def main(self, *args: Any, **settings: Any) -> Any:
-        """Run a command; what is wrong with how it was called is a line, and the next one says where to read more.
+        """Run a command. A usage error is printed as one line, and a second line names the help.
 
-        Typer would draw a box around it, which can neither be searched nor be copied.
+        Typer would draw a box around it, which can be neither searched nor copied.
         """
         is_alone = settings.pop("standalone_mode", True)
         try:
@@ -72,18 +72,18 @@ class LazyGroup(TyperGroup):
         return sys.exit(code) if is_alone else code
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names."""
+        """Return the names of the commands."""
         return list(self.commands)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, or None if there is none."""
+        """Return a command, or None for an unknown name."""
         if self.commands.get(cmd_name) is None and cmd_name in self.table:
             self.commands[cmd_name] = _import_command(cmd_name, self.table[cmd_name], self.contexts.get(cmd_name))
         return self.commands.get(cmd_name)
 
 
 def _error_text(error: Any) -> tuple[str, bool]:
-    """Return what to say, and whether something is wrong: who gave no arguments is shown what there is."""
+    """Return the text to print, and whether it is an error: without arguments it is the help."""
     if isinstance(error, typer.Abort):
         return "Aborted.", True
     said = error.format_message()
@@ -108,7 +108,7 @@ def _import_command(name: str, place: str, context: Mapping[str, Any] | None) ->
 
 
 class Commands(LazyGroup):
-    """What `accord` can do; a function is one command, an `app` a family of them."""
+    """The commands of `accord`. A function is one command, and an `app` a group."""
 
     table: ClassVar = {
         "serve": "accord.cli.serve:serve",

@@ -27,8 +27,7 @@ COMMANDS = {
     "opencode": ("opencode", "run"),
     "droid": ("droid", "exec", "-"),
 }
-"""Commands that take what is asked as their input and print the answer; the first that there is is used if none is
-named."""
+"""Commands that read a prompt from standard input and print the answer. The first that is installed is the default."""
 
 
 @app.callback()
@@ -73,7 +72,7 @@ def serve(
     store: Annotated[str | None, typer.Option(metavar="URL", help="The store, as for `accord serve`.")] = None,
     config: Annotated[Path | None, typer.Option(envvar="ACCORD_CONFIG", help="A file of settings.")] = None,
 ) -> None:
-    """Serve an agent of a channel: each task is asked there, and what the agent says is DONE is its result."""
+    """Serve an agent of a channel. Tasks are posted to the channel, and the agent's DONE message is the result."""
     from accord.server.settings_loader import BadSettings
     from accord.server.startup import application_of
     from accord.storage.address import BadAddress
@@ -129,7 +128,7 @@ def _local_relay(
 
 
 def _command(given: str | None) -> list[str]:
-    """Return what the agent is: as it is said, or the first command that is known and there; nothing if none is."""
+    """Return the command of the agent: the given one, else the first installed of `COMMANDS`, else empty."""
     if given is None:
         return next((list(command) for name, command in COMMANDS.items() if shutil.which(name)), [])
     try:
@@ -142,7 +141,7 @@ def _command(given: str | None) -> list[str]:
 
 
 def _tell(served: "RelayA2AAdapter") -> None:
-    """Show who answers, and how another agent joins where none was started."""
+    """Print the agent, and how another agent joins if none was started."""
     from accord.agents.relay.agent import LocalRelay
 
     who = f"{served.target_agent} in #{served.channel} at {served.base_url}"

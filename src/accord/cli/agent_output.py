@@ -44,25 +44,25 @@ V1 = DIALECTS[DialectName.V1]
 _WHITESPACE = "\n\t"
 _CONTROLS = {code: "?" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in _WHITESPACE}
 _DIRECTION_MARKS = {code: "" for code in (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
-"""Characters that turn the direction of what follows, so that it reads as something else."""
+"""Characters that reverse the direction of the text after them, and so disguise it."""
 
 _REPLACED = _CONTROLS | _DIRECTION_MARKS | {0x2028: "\n", 0x2029: "\n"}
 
 
 def write(text: str) -> None:
-    """Print data, at once: whoever reads a pipe sees it as it comes."""
+    """Print data without buffering, so that a pipe receives it as it comes."""
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
     sys.stdout.flush()
 
 
 def tell(text: str) -> None:
-    """Say something that is no data."""
+    """Print a message that is not data, on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def document(operation: Operation, result: Result) -> None:
-    """Print an answer as one JSON document, in A2A 1.0's form."""
+    """Print a result as one JSON document, in A2A 1.0's form."""
     write(escape_json(V1.encode_result(operation, result).decode()) + "\n")
 
 
@@ -72,7 +72,7 @@ def lines(found: Iterable[str]) -> None:
 
 
 def safe(text: str) -> str:
-    """Return what a stranger wrote without what a terminal would obey."""
+    """Return foreign text without terminal control characters."""
     return text.replace("\r\n", "\n").translate(_REPLACED)
 
 
@@ -87,12 +87,12 @@ def line(value: object) -> str:
 
 
 def field(label: str, value: object) -> str:
-    """Return one field."""
+    """Return a field as a line."""
     return f"{label}: {line(value)}"
 
 
 def block(label: str, content: str) -> list[str]:
-    """Return a block."""
+    """Return a block of lines."""
     return [f"{label}:", *safe(content).removesuffix("\n").split("\n"), ""]
 
 
@@ -105,7 +105,7 @@ def state_of(task: Task) -> str:
 
 
 def heading(task: Task) -> list[str]:
-    """Return what names a task: whoever goes on with it needs no more."""
+    """Yield the ids and the state of a task."""
     return [
         field("Task", task.id),
         *([field("Context", task.context_id)] if task.context_id else []),
@@ -114,7 +114,7 @@ def heading(task: Task) -> list[str]:
 
 
 def of_task(task: Task, *, with_history: bool = False) -> Iterator[str]:
-    """Return a task: what names it, what is said about its state, its history if it is wanted, and what it made."""
+    """Yield a task: ids, status message, optionally its history, and artifacts."""
     yield from heading(task)
     if task.status.timestamp:
         yield field("Updated", task.status.timestamp)
@@ -129,21 +129,21 @@ def of_task(task: Task, *, with_history: bool = False) -> Iterator[str]:
 
 
 def of_last_message(task: Task) -> Iterator[str]:
-    """Return the agent's last message, if the task has its answer nowhere else."""
+    """Yield the agent's last message, if the task has neither a status message nor artifacts."""
     is_silent = task.status.message is None and not task.artifacts
     if is_silent and task.history and task.history[-1].role is Role.AGENT:
         yield from of_parts(task.history[-1].parts, "Message")
 
 
 def of_message(message: Message) -> Iterator[str]:
-    """Return a message that answers without a task."""
+    """Yield a message that answers without a task."""
     if message.context_id:
         yield field("Context", message.context_id)
     yield from of_parts(message.parts, "Message")
 
 
 def of_artifact(artifact: Artifact) -> Iterator[str]:
-    """Return something that a task made."""
+    """Yield an artifact."""
     yield field("Artifact", artifact.name or artifact.artifact_id)
     if artifact.description:
         yield field("Description", artifact.description)
@@ -151,7 +151,7 @@ def of_artifact(artifact: Artifact) -> Iterator[str]:
 
 
 def of_parts(parts: Iterable[Part], label: str) -> Iterator[str]:
-    """Return parts: texts that follow each other are one block, and of a file it is said what it is."""
+    """Yield parts. Adjacent texts are one block, and a file is described in a line."""
     text = ""
     for part in parts:
         if part.text is not None:
@@ -166,7 +166,7 @@ def of_parts(parts: Iterable[Part], label: str) -> Iterator[str]:
 
 
 def of_file(part: Part) -> str:
-    """Return what a file is, in a line."""
+    """Return the description of a file, in one line."""
     where = part.url if part.url is not None else f"{len(part.raw or b'')} bytes"
     about = ", ".join(filter(None, (part.media_type, where)))
     return f"{part.filename} ({about})" if part.filename else about
@@ -188,7 +188,7 @@ def text_of(parts: Iterable[Part]) -> str:
 
 
 def of_page(page: TaskPage, *, with_history: bool = False) -> Iterator[str]:
-    """Return a page of tasks, one after the other; an empty line is between them."""
+    """Yield a page of tasks, separated by empty lines."""
     for task in page.tasks:
         found = list(of_task(task, with_history=with_history))
         yield from found
@@ -200,7 +200,7 @@ def of_page(page: TaskPage, *, with_history: bool = False) -> Iterator[str]:
 
 
 def of_card(card: AgentCard) -> Iterator[str]:
-    """Return what an agent says about itself."""
+    """Yield the content of an agent's card."""
     yield field("Name", card.name)
     yield field("Description", card.description)
     yield field("Version", card.version)
@@ -239,7 +239,7 @@ def _security(card: AgentCard) -> Iterator[str]:
 
 
 def of_push(config: PushConfig) -> Iterator[str]:
-    """Return a webhook; what it authenticates with is not shown."""
+    """Yield a webhook, without its credentials."""
     yield field("Webhook", config.id or "-")
     if config.task_id:
         yield field("Task", config.task_id)
@@ -258,17 +258,17 @@ def _listed(values: Sequence[str]) -> str:
 
 
 TAIL_ROWS = 6
-"""How many rows of the text are shown while it grows."""
+"""Rows of streamed text that are shown."""
 
 TAIL_LENGTH = 4000
-"""Characters of the text that are kept for that."""
+"""Characters of streamed text that are kept for that."""
 
 
 class Progress:
-    """A few rows at the bottom of the terminal, or nothing where there is none."""
+    """Progress in the last rows of a terminal, or nothing without a terminal."""
 
     def __init__(self, doing: str = "waiting") -> None:
-        """Draw nothing yet."""
+        """Create the display without drawing it."""
         self._is_seen = sys.stderr.isatty()
         self._doing, self._said, self._text = doing, "", ""
         self._since = time.monotonic()
@@ -283,7 +283,7 @@ class Progress:
         self.stop()
 
     def start(self) -> None:
-        """Draw, if there is a terminal."""
+        """Start drawing, if there is a terminal."""
         if not self._is_seen or self._live is not None:
             return
         from rich.console import Console
@@ -306,17 +306,17 @@ class Progress:
         self._live.start()
 
     def stop(self) -> None:
-        """Leave nothing of it."""
+        """Stop drawing, and clear the rows."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
     def say(self, doing: str) -> None:
-        """Show what is done now."""
+        """Show the current activity."""
         self._doing = doing
 
     def event(self, event: Event) -> None:
-        """Show what happened."""
+        """Show an event."""
         if not self._is_seen:
             return
         match event.body:

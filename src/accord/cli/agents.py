@@ -1,6 +1,6 @@
 """Command `accord agents`: publish agents, search for them and check them.
 
-It works on the registry in the settings (`--registry`, `ACCORD_REGISTRY_URL`), or else on that of the store.
+It uses the registry in the settings (`--registry`, `ACCORD_REGISTRY_URL`), or else the one in the store.
 """
 
 import os
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 NAME = "accord agents"
 COLUMNS = ("name", "title", "health", "visibility", "description")
 MAX_SHOWN = 60
-"""Characters of a description in a table."""
+"""Maximum characters of a description in a table."""
 
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 
@@ -56,7 +56,7 @@ def publish(
     registry: RegistryOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Publish an agent, or its new card if it is published already."""
+    """Publish an agent, or update its published card."""
 
     async def work() -> int:
         from msgspec.json import decode
@@ -88,7 +88,7 @@ def search(
     registry: RegistryOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Find agents, the latest change first."""
+    """Search agents, newest change first."""
     query = [("limit", str(limit)), ("skip", str(skip)), ("active_only", str(not all_).lower())]
     query += [("search", " ".join(words))] if words else []
     query += [("tags", one) for one in tag or ()]
@@ -118,7 +118,7 @@ def show_(
     registry: RegistryOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Show an agent: its card, whose signature it has, and whether it is there."""
+    """Show an agent: its card, signature and health."""
 
     async def work() -> int:
         async with _open_registry(store, registry, tenant=tenant) as found:
@@ -143,7 +143,7 @@ def check(
     registry: RegistryOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Look now whether an agent of yours is there, or say whether a card could be published; exit with 0 if so."""
+    """Check an agent's availability, or validate a card for publishing; exit with 0 on success."""
     from accord.registry.names import is_name
 
     async def look() -> int:
@@ -158,7 +158,7 @@ def check(
     _exit_with(look if is_name(target) and not Path(target).exists() else judge)
 
 
-# --- what they share --------------------------------------------------------------------------------------------------
+# --- shared helpers ---------------------------------------------------------------------------------------------------
 
 
 def _open_registry(
@@ -173,7 +173,7 @@ def _open_registry(
 
 
 async def _read_card(target: str) -> bytes:
-    """Read a card as it is written: signatures hold for all of it."""
+    """Read a card as written: signatures cover all of it."""
     from asyncio import to_thread
 
     from accord.registry.cards import CardObjection, InvalidCard
@@ -189,7 +189,7 @@ async def _read_card(target: str) -> bytes:
 
 
 async def _fetch_card(url: str) -> bytes:
-    """Read a card from its own address, or from the usual places below an agent's."""
+    """Fetch a card from its own URL, or from the well-known paths below an agent's."""
     from accord.outbound import Outbound, Policy
     from accord.registry.availability import UnreachableServer
     from accord.server.optional_services import registry_requester
@@ -257,7 +257,7 @@ def _stated(part: dict[str, Any]) -> str | None:
 
 
 def _row(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an agent as a row of a table; other registries say less about one."""
+    """Return an agent as a row of a table. Other registries have fewer fields."""
     line = " ".join((item.get("description") or "").split())
     return {
         "name": item.get("human_readable_id") or item.get("id"),
@@ -269,7 +269,7 @@ def _row(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _exit_with(work: Callable[[], Coroutine[Any, Any, int]]) -> None:
-    """Do the work and exit with its code; what a user can mend is one line, not a traceback."""
+    """Run the work, and exit with its code. A user error is one line, not a traceback."""
     import asyncio
 
     from msgspec import MsgspecError
@@ -292,7 +292,7 @@ def _exit_with(work: Callable[[], Coroutine[Any, Any, int]]) -> None:
     except MsgspecError as error:
         code = _failed(ValueError(f"That is no card: {error}"), Exit.FAILED)
     except BrokenPipeError:
-        raise  # nobody reads any more; typer ends it quietly
+        raise  # the reader closed the pipe; typer exits quietly
     except (InvalidCard, StoreRefused, StoreUnavailable, OSError) as error:
         code = _failed(error, Exit.FAILED)
     raise typer.Exit(code)

@@ -39,7 +39,7 @@ def create(
     output: OutputOption = OutputFormat.TEXT,
     store: StoreOption = None,
 ) -> None:
-    """Make a key and print it, once: only its hash is kept."""
+    """Create a key and print it once: only its hash is stored."""
     from accord.auth.api_keys import new_key
     from accord.auth.scheme_settings import Grant
     from accord.storage.commands.authentication import NewApiKey
@@ -64,7 +64,7 @@ def create(
 
 @app.command("list")
 def list_(output: OutputOption = OutputFormat.TEXT, store: StoreOption = None) -> None:
-    """List keys, the newest first; the keys themselves are not known."""
+    """List keys without their secrets, newest first."""
     run_and_exit(NAME, _list(store, output))
 
 
@@ -73,12 +73,12 @@ def revoke(
     id: Annotated[str, typer.Argument(metavar="ID", help="The key's id: what is between the underscores.")],
     store: StoreOption = None,
 ) -> None:
-    """End a key for good; running servers refuse it within seconds."""
+    """Revoke a key; running servers refuse it within seconds."""
     run_and_exit(NAME, _revoke(store, id))
 
 
 def _check(roles: "AbstractSet[str]", store: str | None) -> None:
-    """Refuse roles that there are not: their holder could do nothing. Where others may know more, only say so."""
+    """Refuse unknown roles, which grant nothing. Only warn if the server's settings may define more."""
     known, is_all = _known_roles(store)
     unknown = sorted(roles - known)
     if not unknown:
@@ -90,7 +90,7 @@ def _check(roles: "AbstractSet[str]", store: str | None) -> None:
 
 
 def _known_roles(store: str | None) -> "tuple[AbstractSet[str], bool]":
-    """Return the names of roles, and whether these are all: whether the settings here are those of a server on it."""
+    """Return the known roles, and whether these are all: whether these settings are those of the store's server."""
     import os
 
     from accord.auth.roles import BUILT_IN
@@ -101,7 +101,7 @@ def _known_roles(store: str | None) -> "tuple[AbstractSet[str], bool]":
     file = Path(named) if named else None
     try:
         settings, is_there = load(file, os.environ).settings, find_file(file) is not None
-    except BadSettings:  # such as a secret that only the server has; the store alone may well be known
+    except BadSettings:  # such as a secret that only the server has; the store alone may be known
         return built_in, False
     is_its_own = store is None or settings.store in (None, store)
     return built_in | {role.name for role in settings.auth.roles}, is_there and is_its_own
@@ -114,7 +114,7 @@ async def _create(url: str | None, key: str, new: "NewApiKey", output: OutputFor
 
     address = store_address(url)
     async with open_store(address) as store:
-        if isinstance(address, SqliteAddress):  # keys may be made before the first server is started
+        if isinstance(address, SqliteAddress):  # keys may be created before the first server starts
             await schema.upgrade_schema(store)
         else:
             await schema.check_schema(store)

@@ -48,7 +48,7 @@ def list_(
     output: Annotated[OutputFormat, typer.Option("-o", "--output", help="How they are printed.")] = OutputFormat.TEXT,
     store: StoreOption = None,
 ) -> None:
-    """List what was asked for, the newest first."""
+    """List audit entries, newest first."""
     from accord.storage.commands.monitoring import AuditLogQuery
 
     if all_tenants and tenant is not None:
@@ -105,7 +105,7 @@ def _operation(text: str) -> str:
 
 
 def _since(text: str) -> int:
-    """Return the time in milliseconds that a text means."""
+    """Return the time of a text in milliseconds."""
     if ago := _AGO.fullmatch(text):
         return round((time.time() - int(ago[1]) * _SECONDS[ago[2]]) * 1000)
     try:

@@ -1,6 +1,6 @@
-"""Connect to an agent, do a command's work, and exit.
+"""Connect to an agent, run a command's work, and exit.
 
-An agent is an address, a file with a card, a bare host, or a name in the registry. An interrupted wait says how to
+An agent is a URL, a file with a card, a bare host, or a name in the registry. An interrupted wait prints how to
 continue it.
 """
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 class GivenKey:
-    """The key that the user gave, whatever id it is looked up by."""
+    """The user's key, returned for any id."""
 
     def __init__(self, key: str) -> None:
-        """Keep it."""
+        """Keep the key."""
         self._key = key
 
     def find(self, id: str) -> "Credential | None":
-        """Return it."""
+        """Return the key."""
         from accord.client.credentials import Credential
 
         return Credential(api_key=self._key)
@@ -41,7 +41,7 @@ class GivenKey:
 
 @asynccontextmanager
 async def connect_client(reach: ConnectionOptions, *, is_anonymous: bool = False) -> AsyncIterator["Client"]:
-    """Connect to the agent; anonymously, only its card may be read if it wants to know who asks."""
+    """Connect to the agent. Anonymously, only its card may be read if it requires authentication."""
     path = _card_file(reach.agent)
     options = _client_options(reach, is_anonymous=is_anonymous)
     client = await _connect(reach, reach.agent if path is None else _read_card(path), options)
@@ -60,7 +60,7 @@ async def _connect(reach: ConnectionOptions, target: "str | AgentCard", options:
     except NoCredentials:
         if not reach.headers:
             raise
-    return await Client.connect(target, **{**options, "keys": None})  # the user's own headers may well do
+    return await Client.connect(target, **{**options, "keys": None})  # the user's own headers may be enough
 
 
 def _client_options(reach: ConnectionOptions, *, is_anonymous: bool) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _client_options(reach: ConnectionOptions, *, is_anonymous: bool) -> dict[str
 
 
 async def _resolved(registry: str | None, name: str) -> "AgentCard":
-    """Look a name up; a registry, and all that it stands on, is only loaded for one."""
+    """Look up a name. The registry modules are loaded only for this."""
     from accord.server.registry import resolve_name
 
     return await resolve_name(name, registry=registry)
@@ -103,7 +103,7 @@ def _unverified() -> "ssl.SSLContext":
 
 
 def _card_file(agent: str) -> Path | None:
-    """Return the file that is meant: what begins like a path is one, and what is there."""
+    """Return the file that the argument names: it begins like a path or exists."""
     path = Path(unquote(urlsplit(agent).path) if agent.startswith("file://") else agent).expanduser()
     return path if agent.startswith(("file://", "/", ".", "~")) or path.is_file() else None
 
@@ -123,14 +123,14 @@ def _read_card(path: Path) -> "AgentCard":
 
 
 Work = Callable[["Client", "Progress"], Awaitable[None]]
-"""What a command does; as long as nothing is printed, people see that something goes on."""
+"""A command's work. Progress is shown until it prints."""
 
 
 class AwaitedTask:
-    """What is known of a task that is waited for."""
+    """The id of a task that a command waits for."""
 
     def __init__(self, task_id: str | None = None) -> None:
-        """Begin with what the user said."""
+        """Start with the user's task id, if any."""
         self.task_id = task_id
 
     def event(self, event: "Event") -> None:
@@ -146,7 +146,7 @@ class AwaitedTask:
 def run_with_client(
     reach: ConnectionOptions, work: Work, seen: AwaitedTask | None = None, *, is_anonymous: bool = False
 ) -> None:
-    """Do the work with a client and exit; `seen` is for work that waits for a task."""
+    """Run the work with a client, and exit. `seen` is for work that waits for a task."""
     import asyncio
 
     warn(reach)
@@ -156,12 +156,12 @@ def run_with_client(
         _interrupted(reach, seen)
         raise typer.Exit(Exit.INTERRUPTED) from None
     except BrokenPipeError:
-        raise  # nobody reads any more; typer ends it quietly
+        raise  # the reader closed the pipe; typer exits quietly
     except Exception as error:
         failure = explain_failure(error)
         if failure is None:
             raise
-        lost = getattr(error, "task_id", None)  # of a message of which only the answer was lost
+        lost = getattr(error, "task_id", None)  # of a message whose answer was lost
         report_failure(reach, _with_resume_hint(reach, lost or (None if seen is None else seen.task_id), failure))
         raise typer.Exit(failure.exit) from None
 
@@ -183,7 +183,7 @@ async def _run_work(reach: ConnectionOptions, work: Work, *, is_anonymous: bool)
 
 
 def warn(reach: ConnectionOptions) -> None:
-    """Say what is dangerous, before anything is drawn or sent."""
+    """Print warnings about dangerous options, before any output or request."""
     from accord.cli import agent_output
 
     if reach.insecure:
@@ -191,7 +191,7 @@ def warn(reach: ConnectionOptions) -> None:
 
 
 def report_failure(reach: ConnectionOptions, failure: ExplainedFailure) -> None:
-    """Say what went wrong: to programs on standard output, where they look for the answer, and to people."""
+    """Report a failure: as JSON on standard output for programs, and as text for people."""
     from accord.cli import agent_output
 
     if reach.is_json:
@@ -202,7 +202,7 @@ def report_failure(reach: ConnectionOptions, failure: ExplainedFailure) -> None:
 
 
 def _with_resume_hint(reach: ConnectionOptions, task_id: str | None, failure: ExplainedFailure) -> ExplainedFailure:
-    """Add how to find the task again, if it is not the agent that failed."""
+    """Add a hint how to resume waiting for the task, if the agent did not fail."""
     if task_id is None or failure.exit not in (Exit.TIMED_OUT, Exit.UNREACHABLE):
         return failure
     return failure._replace(hint=f"To wait for it again: {reach.again('task get --wait', task_id)}")

@@ -1,6 +1,6 @@
-"""Connection options: the flags that name an agent and how to call it.
+"""Connection options: the flags that select an agent and how to call it.
 
-A command is a function of `ConnectionOptions`, its operands and its own flags; `with_connection_options` adds the
+A command is a function of `ConnectionOptions`, its operands and its own flags. `with_connection_options` adds the
 shared ones.
 """
 
@@ -15,21 +15,21 @@ from accord.cli.failures import shell_command
 from accord.cli.tables import OutputFormat
 
 PANEL = "Which agent, and how"
-"""The heading of the shared flags in `--help`."""
+"""Heading of the shared flags in `--help`."""
 
 UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 BINDINGS = {"jsonrpc": "JSONRPC", "rest": "HTTP+JSON", "http+json": "HTTP+JSON", "grpc": "GRPC"}
-"""What a user may call a binding, and what cards call it."""
+"""Binding names for users -> binding names in cards."""
 
 AGENT_HELP = "AGENT, if -a does not name it: its address, the address or file of its card, or its name."
 
 
 class ConnectionOptions(NamedTuple):
-    """An agent, how it is asked, and how answers are printed.
+    """An agent, how to call it, and how to print its answers.
 
-    `named` are the flags that reach the same agent from another command; secrets are not among them. `order` are the
-    names of all flags in the order in which they were given.
+    `named` are the flags that select the same agent in another command, without secrets. `order` are the names of all
+    flags in their given order.
     """
 
     agent: str = ""
@@ -49,21 +49,21 @@ class ConnectionOptions(NamedTuple):
 
     @property
     def is_json(self) -> bool:
-        """Whether a program reads the answer."""
+        """Whether the output is JSON."""
         return self.output is OutputFormat.JSON
 
     def check(self, *, quiet: bool) -> None:
-        """Refuse what cannot be together."""
+        """Refuse options that exclude each other."""
         if quiet and self.is_json:
             raise typer.BadParameter("It prints text, and -o json wants JSON", param_hint="--quiet")
 
     def again(self, does: str, *operands: str) -> str:
-        """Return a command about the same agent, to be copied."""
+        """Return a command about the same agent, for copying."""
         return shell_command(*does.split(), *map(_without_secrets, self.named), *operands)
 
 
 def _without_secrets(word: str) -> str:
-    """Return what a user typed without what an address may give away: a password, and the values of its query."""
+    """Return an argument without the secrets of a URL: its password and the values of its query."""
     address, has_query, query = word.partition("?")
     scheme, has_scheme, rest = address.partition("://")
     if not has_scheme:
@@ -164,7 +164,7 @@ def _shared_options(  # size: one parameter for each flag
         ),
     ] = None,
 ) -> ConnectionOptions:
-    """Return what the shared flags say, but for the agent itself if an argument names it."""
+    """Return the shared flags, with an agent only if a flag or variable names it."""
     is_flag = agent_card is not None and getattr(ctx.get_parameter_source("agent_card"), "name", "") != "ENVIRONMENT"
     named = [
         ("-a", agent_card if is_flag else None),
@@ -193,9 +193,9 @@ def _shared_options(  # size: one parameter for each flag
 
 
 def with_connection_options(*operands: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the shared flags and, after an agent that may come first, these operands.
+    """Give a command the shared flags, an optional agent as its first argument, and these operands.
 
-    Their names are as in the help; the last one may be left out if it is in brackets.
+    Their names are as in the help. A last one in brackets is optional.
     """
 
     def decorate(work: Callable[..., None]) -> Callable[..., None]:
@@ -228,7 +228,10 @@ def with_connection_options(*operands: str) -> Callable[[Callable[..., None]], C
 def _split(
     reach: ConnectionOptions, words: list[str], operands: tuple[str, ...]
 ) -> tuple[ConnectionOptions, list[str | None]]:
-    """Tell the agent from the operands: it comes first unless a flag names it, or a variable and nothing is missing."""
+    """Separate the agent from the operands.
+
+    It comes first, unless a flag names it, or a variable does and none is missing.
+    """
     least = sum(not name.startswith("[") for name in operands)
     is_flag = "-a" in reach.named
     if not is_flag and (not reach.agent or len(words) > len(operands)):
@@ -243,11 +246,11 @@ def _split(
     return reach, [*words, *[None] * (len(operands) - len(words))]
 
 
-# --- reading values ---------------------------------------------------------------------------------------------------
+# --- parsing of values ------------------------------------------------------------------------------------------------
 
 
 def parse_seconds(text: str) -> float:
-    """Read a time such as 90, 90s, 1.5m or 2h."""
+    """Parse a duration such as 90, 90s, 1.5m or 2h."""
     number = text.rstrip("msh")
     try:
         found = float(number) * UNITS[text[len(number) :]]
@@ -259,17 +262,17 @@ def parse_seconds(text: str) -> float:
 
 
 def parse_pair(text: str) -> tuple[str, str]:
-    """Read a header, or a service parameter, which HTTP sends as one."""
+    """Parse a header, or a service parameter, which HTTP sends as a header."""
     name, sign, value = (part.strip() for part in text.partition(":"))
     if not sign or not name.isascii() or not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
-        raise typer.BadParameter("Write a header as name:value")  # not what it was: it may hold a secret
+        raise typer.BadParameter("Write a header as name:value")  # without the text, which may contain a secret
     if not value.isprintable():
         raise typer.BadParameter(f"The value of {name} has control characters")
     return name, value
 
 
 def parse_dialect(text: str) -> str:
-    """Read the name of a dialect."""
+    """Parse the name of a dialect."""
     from accord.protocol.operations import DialectName
 
     known = [name.value for name in DialectName]
@@ -279,7 +282,7 @@ def parse_dialect(text: str) -> str:
 
 
 def parse_binding(text: str) -> str:
-    """Read the name of a binding."""
+    """Parse the name of a binding."""
     if text.lower() not in BINDINGS:
         raise typer.BadParameter(f"{text!r} is not one of {', '.join(BINDINGS)}", param_hint="--binding")
     return BINDINGS[text.lower()]

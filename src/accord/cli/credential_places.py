@@ -13,24 +13,24 @@ if TYPE_CHECKING:
 
 
 class CredentialPlace(Protocol):
-    """Something that keeps credentials."""
+    """A storage of credentials."""
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Name shown to people."""
 
     async def get(self, id: str) -> "Credential | None":
-        """Return what is kept under an id."""
+        """Return the credential with an id, or None."""
 
     async def put(self, id: str, credential: "Credential") -> None:
-        """Keep a credential in place of what was under its id."""
+        """Store a credential, in place of the previous one with its id."""
 
     async def remove(self, id: str) -> bool:
-        """Forget what is under an id; false if there is nothing."""
+        """Remove the credential with an id. Returns whether it existed."""
 
 
 def key_file(given: Path | None, env: Mapping[str, str]) -> Path:
-    """Return the user's key file: the one that is named, else one beside other settings of the user."""
+    """Return the user's key file: the named one, else the default in the user's configuration directory."""
     named = _named(given, env)
     if named is not None:
         return named
@@ -46,13 +46,13 @@ def _named(given: Path | None, env: Mapping[str, str]) -> Path | None:
 
 
 def user_keys(given: Path | None = None) -> "KeyManager":
-    """Return the credentials of whoever runs a command: of their key file, variables and keyring."""
+    """Return the user's credentials: of the key file, variables and keyring."""
     from accord.cli.failures import command_error
     from accord.client.credentials import KeyManagementError, KeyManager
 
     env = os.environ
     path = key_file(given, env)
-    is_meant = _named(given, env) is not None  # then it must be there, or at least be missed
+    is_meant = _named(given, env) is not None  # then a missing file is an error
     try:
         return KeyManager(
             path if is_meant or path.exists() else None,
@@ -67,7 +67,7 @@ class FilePlace:
     """A key file."""
 
     def __init__(self, path: Path) -> None:
-        """Use the file."""
+        """Use the file at `path`."""
         self._path = path
         self.name = str(path)
 
@@ -85,7 +85,7 @@ class FilePlace:
         files.write_entry(self._path, id, credential)
 
     async def remove(self, id: str) -> bool:
-        """Take an entry out."""
+        """Remove an entry."""
         from accord.client.credentials import files
 
         is_there = await self.get(id) is not None
@@ -100,50 +100,50 @@ class KeyringPlace:
     name = "the keyring"
 
     def __init__(self) -> None:
-        """Ask nothing yet."""
+        """Load the keyring module."""
         from accord.client.credentials.key_manager import OsKeyring
 
         self._keyring = OsKeyring()
 
     async def get(self, id: str) -> "Credential | None":
-        """Return what is there."""
+        """Return the entry of an id."""
         return self._keyring.find(id)
 
     async def put(self, id: str, credential: "Credential") -> None:
-        """Keep it there."""
+        """Store the entry of an id."""
         self._keyring.put(id, credential)
 
     async def remove(self, id: str) -> bool:
-        """Take it out."""
+        """Remove the entry of an id."""
         return self._keyring.remove(id)
 
 
 class StorePlace:
-    """A server's store, where it is sealed."""
+    """A server's store, with sealed credentials."""
 
     name = "the store"
 
     def __init__(self, keys: "SealedCredentials", tenant: str) -> None:
-        """Keep what is one tenant's."""
+        """Use the credentials of one tenant."""
         self.keys = keys
         self.tenant = tenant
 
     async def get(self, id: str) -> "Credential | None":
-        """Open it."""
+        """Open a credential."""
         return await self.keys.get(self.tenant, id)
 
     async def put(self, id: str, credential: "Credential") -> None:
-        """Seal and keep it."""
+        """Seal and store a credential."""
         await self.keys.put(self.tenant, id, credential)
 
     async def remove(self, id: str) -> bool:
-        """Forget it."""
+        """Remove a credential."""
         return await self.keys.remove(self.tenant, id)
 
 
 @asynccontextmanager
 async def store_place(url: str | None, tenant: str) -> AsyncIterator[StorePlace]:
-    """Open a server's store, with the keys that its settings have."""
+    """Open a server's store, with the keys of its settings."""
     from accord.cli.database import open_existing_store
     from accord.server.credentials import sealed_keys
     from accord.server.settings_loader import credentials_of

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 async def check_credentials(agent: str, service: str | None, file: Path | None) -> int:
-    """Try it, say what happens, and return the exit code."""
+    """Test the credentials, print the results, and return the exit code."""
     from accord.cli.connection import connect_client
     from accord.cli.connection_options import ConnectionOptions
     from accord.client.auth import Anonymous, choose_auth_with_ids
@@ -54,7 +54,7 @@ async def check_credentials(agent: str, service: str | None, file: Path | None) 
 
 
 async def _outcome(card: "AgentCard", auth: "ClientAuth") -> tuple[bool, str]:
-    """Return whether an agent lets somebody in, and how it said so."""
+    """Return whether an agent accepts credentials, and its response."""
     from accord.client import Client
     from accord.errors import AccordError, AuthenticationFailed, PermissionDenied, TaskNotFound
     from accord.model import GetRequest
@@ -72,7 +72,7 @@ async def _outcome(card: "AgentCard", auth: "ClientAuth") -> tuple[bool, str]:
 
 
 def _required_schemes(card: "AgentCard") -> str:
-    """Return what a card requires, as people say it."""
+    """Return the security requirements of a card as text."""
     ways = [" and ".join(one.schemes) or "nothing" for one in card.security_requirements]
     described = f"nothing (it describes {', '.join(card.security_schemes)})" if card.security_schemes else "nothing"
     return " or ".join(ways) or described
@@ -85,13 +85,13 @@ def _print_line(label: str, text: str) -> None:
 NAME = "accord creds"
 HIDDEN = "********"
 PUBLIC = frozenset({"client_id", "username", "key_id", "file", "key", "ca", "hosts", "parameters"})
-"""Parts of credentials that are no secrets."""
+"""Parts of credentials that are not secret."""
 
 app = typer.Typer(no_args_is_help=True, help="Look after what is sent to agents to be let in.")
 
 
 class CredentialPlaceName(Enum):
-    """Where credentials are kept."""
+    """The storage of credentials."""
 
     FILE = "file"
     KEYRING = "keyring"
@@ -114,9 +114,9 @@ OutputOption = Annotated[OutputFormat, typer.Option("-o", "--output", help="How 
 
 
 class CredentialKind(NamedTuple):
-    """A kind of credential: what it is called by, what is secret about it, and how it is written into a credential.
+    """A kind of credential: the label of its name, the label of its secret, and its encoding in a credential.
 
-    Without a word for it there is no name, or no secret; a name in brackets may be missing.
+    A missing label means no name or no secret. A name in brackets is optional.
     """
 
     name: str | None
@@ -186,7 +186,7 @@ def set_(
     tenant: TenantOption = "",
     store: StoreOption = None,
 ) -> None:
-    """Store a credential; another kind under the same id stays. Kind `hosts` replaces the allowed hosts alone."""
+    """Store a credential; other kinds under the same id remain. Kind `hosts` replaces the allowed hosts alone."""
     if kind not in KINDS:
         raise typer.BadParameter(f"{kind!r} is not one of {', '.join(KINDS)}", param_hint="--kind")
     parts = _parts(KINDS[kind], name, secret)
@@ -214,7 +214,7 @@ def get(
     tenant: TenantOption = "",
     store: StoreOption = None,
 ) -> None:
-    """Say what is kept under an id and where it is from; exit with 1 if there is nothing."""
+    """Show a credential and its sources; exit with 1 if it does not exist."""
     if reveal and where is CredentialPlaceName.STORE:
         raise typer.BadParameter("What a store keeps is sealed for its server and is not shown", param_hint="--show")
     _run(_get(id, reveal, output, where, file, tenant, store))
@@ -230,7 +230,7 @@ def list_(
     tenant: TenantOption = "",
     store: StoreOption = None,
 ) -> None:
-    """List what is kept, without secrets; a keyring cannot be listed."""
+    """List stored credentials without secrets; a keyring cannot be listed."""
     _run(_list(output, where, file, tenant, store))
 
 
@@ -242,7 +242,7 @@ def remove(
     tenant: TenantOption = "",
     store: StoreOption = None,
 ) -> None:
-    """Forget everything under an id; exit with 1 if there is nothing."""
+    """Remove a credential; exit with 1 if it does not exist."""
     _run(_remove(id, where, file, tenant, store))
 
 
@@ -250,7 +250,7 @@ def remove(
 def rotate(store: StoreOption = None) -> None:
     """Seal all credentials and webhook secrets in a store with the first key of its settings.
 
-    The other keys are no longer needed then. Secrets of webhooks that are in plain text are sealed as well.
+    The other keys are no longer needed then. Webhook secrets in plain text are sealed as well.
     """
     _run(_rotate(store))
 
@@ -261,15 +261,16 @@ def try_(
     service: Annotated[str | None, typer.Option(metavar="ID", help="Use what is kept under this id.")] = None,
     file: FileOption = None,
 ) -> None:
-    """Try to be let in by an agent: find its card, choose what it asks for, and ask for a task that is not there.
+    """Test credentials against an agent: read its card, select credentials, and request a task that does not exist.
 
-    Exits with 0 if it lets us in, 3 if it cannot be reached, and 4 if it does not or nothing that it asks for is kept.
+    Exit with 0 if the agent accepts them, with 3 if it is unreachable, and with 4 if it refuses them or none match its
+    card.
     """
 
     _run(check_credentials(agent, service, file))
 
 
-# --- what commands do -------------------------------------------------------------------------------------------------
+# --- implementation of commands ---------------------------------------------------------------------------------------
 
 
 async def _set(
@@ -402,7 +403,7 @@ def _host_of(target: str) -> str:
 
 
 def _read_secret(what: str) -> str:
-    """Read a secret from the terminal, unseen, or as one line that is piped in."""
+    """Read a secret from the terminal without echo, or as one piped line."""
     if sys.stdin.isatty():
         return str(typer.prompt(what, hide_input=True, err=True))
     return sys.stdin.readline().rstrip("\r\n")
@@ -437,7 +438,7 @@ def _values_of(credential: "Credential") -> list[tuple[str, Any, bool]]:
 
 
 def _run(work: Coroutine[Any, Any, int]) -> None:
-    """Do the work and exit; what a user can mend is one line."""
+    """Run the work, and exit. A user error is one line."""
     from accord.client.credentials import KeyManagementError
 
     async def explaining() -> int:

@@ -38,7 +38,7 @@ def status(store: StoreOption = None) -> None:
 
 @app.command()
 def upgrade(store: StoreOption = None) -> None:
-    """Bring the database to the newest schema that this version knows, making it if there is none."""
+    """Upgrade the database to this version's schema, creating it if it does not exist."""
     run_and_exit("accord db", _upgrade(store))
 
 
@@ -47,7 +47,7 @@ def backup(
     target: Annotated[Path, typer.Argument(metavar="FILE", help="The copy, which must not be there yet.")],
     store: StoreOption = None,
 ) -> None:
-    """Copy a SQLite file that may be in use; of a PostgreSQL, say what copies it."""
+    """Copy a SQLite database, which may be in use. For PostgreSQL, print which tool copies it."""
     run_and_exit("accord db", _backup(store, target))
 
 
@@ -68,7 +68,7 @@ async def _status(url: str | None) -> int:
             if migration.number > found:
                 _show("pending", migration)
         if found > newest:
-            await schema.check_schema(store)  # says what to do, if this version cannot be used with it
+            await schema.check_schema(store)  # raises with a remedy, if this version cannot be used with it
             _show("overlap", "this version may still be used with it; install the newer one soon")
     return UP_TO_DATE if found >= newest else NOT_UP_TO_DATE
 
@@ -108,7 +108,7 @@ async def _backup(url: str | None, target: Path) -> int:
 
 
 def store_address(url: str | None) -> "Address":
-    """Return the store's address without what carries hints: nobody follows a task here."""
+    """Return the store's address without notifications: commands do not subscribe to tasks."""
     from dataclasses import replace
 
     from accord.server.settings_loader import store_of
@@ -121,7 +121,7 @@ def store_address(url: str | None) -> "Address":
 
 @asynccontextmanager
 async def open_existing_store(url: str | None, *, read_only: bool = False) -> AsyncIterator["Store"]:
-    """Open a store that is there and has the schema that this version needs: looking must not make one."""
+    """Open an existing store with this version's schema. A read must not create one."""
     from accord.storage import schema
     from accord.storage.address import SqliteAddress, open_store
     from accord.storage.store import StoreRefused
@@ -141,7 +141,7 @@ def _show(label: str, value: object) -> None:
 
 
 def run_and_exit(command: str, work: Coroutine[Any, Any, int]) -> None:
-    """Do the work and exit with its code; what an operator can mend is one line, not a traceback."""
+    """Run the work, and exit with its code. An operator's error is one line, not a traceback."""
     import asyncio
 
     from accord.server.settings_loader import BadSettings
@@ -153,7 +153,7 @@ def run_and_exit(command: str, work: Coroutine[Any, Any, int]) -> None:
     except (BadAddress, BadSettings) as error:
         code = _fail(command, error, MISUSED)
     except BrokenPipeError:
-        raise  # nobody reads any more; typer ends it quietly
+        raise  # the reader closed the pipe; typer exits quietly
     except (StoreRefused, StoreUnavailable, OSError) as error:
         code = _fail(command, error, NOT_UP_TO_DATE)
     raise typer.Exit(code)

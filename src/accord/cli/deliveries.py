@@ -1,6 +1,6 @@
 """Commands `accord push` and `accord remotes`: deliveries of webhooks, and remote tasks.
 
-They list what is due or given up, and retry it.
+They list pending and given-up ones, and retry them.
 """
 
 import os
@@ -26,7 +26,7 @@ push_app = typer.Typer(no_args_is_help=True, help="Look after webhooks.")
 
 
 class WebhookFilter(Enum):
-    """Which webhooks are listed."""
+    """Filter of webhooks by state."""
 
     DUE = "due"
     DEAD = "dead"
@@ -43,7 +43,7 @@ def list_webhooks(
     output: Annotated[OutputFormat, typer.Option("-o", "--output", help="How they are printed.")] = OutputFormat.TEXT,
     store: StoreOption = None,
 ) -> None:
-    """List webhooks and how their deliveries go; tokens and credentials are never shown."""
+    """List webhooks and the state of their deliveries, without tokens and credentials."""
     run_and_exit(PUSH, _list_webhooks(store, task, state, limit, output))
 
 
@@ -54,7 +54,7 @@ def redeliver(
     all_dead: Annotated[bool, typer.Option("--all-dead", help="Every webhook that was given up.")] = False,
     store: StoreOption = None,
 ) -> None:
-    """Try a webhook again at once, or all that were given up, from the first event that was not delivered."""
+    """Redeliver a webhook now, or all dead letters, from the first event that was not delivered."""
     if all_dead and task is None and config is None:
         run_and_exit(PUSH, _redeliver_dead(store))
     elif not all_dead and task is not None and config is not None:
@@ -68,7 +68,7 @@ def key(
     url: Annotated[str, typer.Argument(metavar="URL", help="Address of the receiver; its host and port count.")],
     tenant: Annotated[str, typer.Option(metavar="NAME", help="Tenant whose webhooks it gets [default: none].")] = "",
 ) -> None:
-    """Print the keys that a receiver checks signatures with, one for each of `push.signing_keys`, the newest first."""
+    """Print the keys for a receiver to verify signatures, one for each of `push.signing_keys`, newest first."""
     run_and_exit(PUSH, _key(url, tenant))
 
 
@@ -128,7 +128,7 @@ async def _redeliver_dead(url: str | None) -> int:
 
 
 def _webhook_row(webhook: "WebhookStanding") -> dict[str, Any]:
-    """Return what an operator sees of a webhook."""
+    """Return a webhook as a row, without secrets."""
     return {
         "state": "dead" if webhook.dead_at else "due" if webhook.due_at else "idle",
         "tenant": webhook.tenant,
@@ -156,7 +156,7 @@ def list_remote_tasks(
     output: Annotated[OutputFormat, typer.Option("-o", "--output", help="How they are printed.")] = OutputFormat.TEXT,
     store: StoreOption = None,
 ) -> None:
-    """List tasks that agents elsewhere do, and when those were last heard of."""
+    """List remote tasks, with the time of their last report."""
     run_and_exit(REMOTES, _list_remote_tasks(store, task, unknown, limit, output))
 
 
@@ -165,7 +165,7 @@ def retry(
     task: Annotated[str, typer.Argument(metavar="TASK", help="The id that the task has here.")],
     store: StoreOption = None,
 ) -> None:
-    """Ask the agent again what became of a task, and send again what it never got."""
+    """Retry a remote task: ask its agent for the state, and send undelivered messages again."""
     run_and_exit(REMOTES, _retry(store, task))
 
 

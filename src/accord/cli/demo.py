@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 PORT = 8000
 START_SECONDS = 60.0
-"""For machines that are busy; a server is there after a second."""
+"""Maximum seconds until the second server is ready, on a busy machine. Usually it takes one."""
 
 STOP_SECONDS = 10.0
 
@@ -41,7 +41,7 @@ def demo(
     speed: Annotated[float, typer.Option(min=0.1, max=1000, help="How many times faster than usual agents are.")] = 1.0,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the console in a browser.")] = False,
 ) -> None:
-    """Serve agents that show everything: nothing has to be set up."""
+    """Serve example agents without setup."""
     from accord.demo import REMOTE_AGENT_NAME, Pace, targets
     from accord.server.settings import LogFormat
 
@@ -72,7 +72,7 @@ def _show(url: str) -> None:
 
 
 def _folder() -> Path:
-    """Return where stores of demonstrations are: beside the one that real work is kept in."""
+    """Return the directory of demo stores, beside the default store."""
     from accord.storage.address import default_path
 
     folder = default_path(os.environ).parent / "demo"
@@ -84,7 +84,7 @@ def _folder() -> Path:
 
 
 def _free_port(wanted: int) -> int:
-    """Return a port that can be listened on: the wanted one, if it can."""
+    """Return a free port: the wanted one if possible."""
     for port in (wanted, 0):
         with closing(socket.socket()) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -102,10 +102,10 @@ def _free_port(wanted: int) -> int:
 
 @contextmanager
 def _second_server(folder: Path, port: int, speed: float) -> Iterator[str]:
-    """Serve the agent of the second server in a process of its own, and yield its address."""
+    """Serve the agent of the second server in a process of its own, and yield its URL."""
     import multiprocessing
 
-    spawn = multiprocessing.get_context("spawn")  # nothing of this process is to be found in that one
+    spawn = multiprocessing.get_context("spawn")  # no state of this process is shared with the other
     here, there = spawn.Pipe(duplex=False)
     process = spawn.Process(target=_serve_second, args=(str(folder), port, speed, there), name="accord-elsewhere")
     process.start()
@@ -123,7 +123,7 @@ def _second_server(folder: Path, port: int, speed: float) -> Iterator[str]:
 
 
 def _wait_until_ready(said: "Connection[Any, Any]") -> bool:
-    """Wait until the second server says that it is there; one that ended without has closed its end."""
+    """Wait until the second server is ready. A server that has ended returns False by closing its end of the pipe."""
     try:
         return said.poll(START_SECONDS) and bool(said.recv())
     except EOFError:
@@ -131,7 +131,7 @@ def _wait_until_ready(said: "Connection[Any, Any]") -> bool:
 
 
 def _serve_second(folder: str, port: int, speed: float, ready: "Connection[Any, Any]") -> None:
-    """Be the second server; webhooks may go to this machine, which no server allows unless it is told to."""
+    """Run the second server. Its webhooks may use this machine's addresses, which servers refuse by default."""
     from accord.cli.startup_panel import announce_server
     from accord.demo import REMOTE_AGENT, Pace
     from accord.server import http_server

@@ -1,7 +1,7 @@
 """Save the artifacts of a task as files with safe names.
 
-A file is never overwritten unless that is forced. Names come from strangers, so only their last piece is used. A file
-on a private network is fetched only from trusted hosts, or from an agent on this machine.
+A file is never overwritten without `force`. Names are foreign input, so only their last segment is used. A file on a
+private network is fetched only from trusted hosts, or from an agent on this machine.
 """
 
 import asyncio
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 
 LONGEST = 120
-"""Characters of a name: file systems take 255 bytes, and a character may have four of them."""
+"""Maximum characters of a name: file systems take 255 bytes, and a character may have four of them."""
 
 _BAD = re.compile(r'[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff<>:"|?*\\/]')
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
-"""Devices of Windows, whatever their extension."""
+"""Device names of Windows, with any extension."""
 
 
 class ArtifactFile(NamedTuple):
-    """A part that becomes a file; `content` is not known of what is only an address."""
+    """A part to save as a file. Without `content`, `url` is fetched."""
 
     artifact: str
     name: str
@@ -49,12 +49,12 @@ class ArtifactFile(NamedTuple):
 
 
 def files_of(artifacts: Iterable[Artifact]) -> Iterator[ArtifactFile]:
-    """Return the files that artifacts make; those without a name are called after their artifact."""
+    """Yield the files of artifacts. Parts without a name are named after their artifact."""
     for artifact in artifacts:
         text = ""
         for part in artifact.parts:
             if part.text is not None and part.filename is None:
-                text += part.text  # pieces of one text, however they were streamed
+                text += part.text  # chunks of one text, regardless of streaming
             else:
                 yield _artifact_file(artifact, part)
         if text:
@@ -78,9 +78,9 @@ def _default_name(artifact: Artifact, ending: str) -> str:
 
 
 def safe_name(name: str) -> str:
-    """Return a name that stays in its folder, is not hidden and means the same on every system."""
+    """Return a name without a directory, not hidden, and valid on every system."""
     last = re.split(r"[/\\]", name)[-1]
-    plain = _BAD.sub("_", last).rstrip(" .").lstrip(" .-")  # a dash would begin an option
+    plain = _BAD.sub("_", last).rstrip(" .").lstrip(" .-")  # a leading dash would be an option
     if not plain or _RESERVED.fullmatch(plain):
         plain = f"_{plain}" if plain else "artifact"
     stem, dot, ending = plain.rpartition(".")
@@ -90,12 +90,12 @@ def safe_name(name: str) -> str:
 
 
 def choose_paths(found: Iterable[ArtifactFile], folder: Path, *, force: bool) -> list[tuple[ArtifactFile, Path]]:
-    """Give each file its place, no two the same; refuse all if one is taken, unless it may be replaced."""
+    """Assign each file a unique path. Raises an error if one exists, unless `force` is set."""
     taken: set[str] = set()
     places: list[tuple[ArtifactFile, Path]] = []
     for one in found:
         name = _unused(safe_name(one.name), taken)
-        taken.add(name.lower())  # some file systems do not tell A from a
+        taken.add(name.lower())  # some file systems ignore case
         places.append((one, folder / name))
     there = [path for _, path in places if os.path.lexists(path)]
     if there and not force:
@@ -114,12 +114,12 @@ def _unused(name: str, taken: set[str]) -> str:
 
 @contextmanager
 def open_for_saving(path: Path, *, force: bool) -> Iterator[BinaryIO]:
-    """Open a file that is written whole, or not at all; a link that is there is replaced, never followed."""
+    """Open a file that is written completely or not at all. An existing link is replaced, never followed."""
     part = path.with_name(f".{secrets.token_hex(8)}.part") if force else path
     missing_folders = [folder for folder in path.parents if not folder.exists()]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(part, "xb") as file:  # fails if there is something, and be it a link to nowhere
+        with open(part, "xb") as file:  # fails for an existing path, even a broken link
             try:
                 yield file
                 file.flush()
@@ -136,14 +136,14 @@ def open_for_saving(path: Path, *, force: bool) -> Iterator[BinaryIO]:
 
 
 MAX_BYTES = 64 * 1024**3
-"""Bytes of a file that is fetched: it is written as it comes, and an agent must not fill the disk."""
+"""Maximum bytes of a fetched file: it is streamed to disk, and an agent must not fill the disk."""
 
 SILENT_SECONDS = 60.0
-"""How long a file may bring nothing."""
+"""Maximum seconds without data."""
 
 
 class NotFetched(Exception):
-    """A file that an artifact links to cannot be fetched."""
+    """A file of an artifact cannot be fetched."""
 
 
 async def download(
@@ -156,7 +156,7 @@ async def download(
     force: bool,
     hosts: Iterable[str],
 ) -> None:
-    """Save the artifacts of a task; files may come from these `hosts` even on a private network.
+    """Save the artifacts of a task. Files may come from these `hosts` even on a private network.
 
     If a link cannot be fetched, the other files are still saved, and the command fails at the end.
     """
@@ -197,7 +197,7 @@ def _file_report(reach: ConnectionOptions, found: ArtifactFile, path: Path, size
 
 
 async def _fetch(outbound: Outbound, url: str, file: BinaryIO) -> int:
-    """Write what is at an address to a file as it comes, and return its size."""
+    """Download a URL to a file, and return its size."""
     size = 0
     try:
         async with outbound.open("GET", url) as answer, asyncio.timeout(SILENT_SECONDS) as silence:
@@ -216,9 +216,9 @@ async def _fetch(outbound: Outbound, url: str, file: BinaryIO) -> int:
 
 
 def _own_hosts(card: AgentCard, urls: Iterable[str]) -> frozenset[str]:
-    """Return the hosts of an agent that its files may come from on a private network.
+    """Return the hosts of an agent that may serve its files on a private network.
 
-    They are those on this machine, and of files at an origin at which the agent itself is called.
+    They are those on this machine, and those of files at an origin of the agent itself.
     """
     places = [one.url for one in card.supported_interfaces]
     origins = {split_url(place)[:2] for place in places}

@@ -1,6 +1,6 @@
 """Failures of commands that call an agent: exit codes, names, messages and hints.
 
-The exit code says whether the command did its job, not how the task ended. Codes and JSON form are those of the
+The exit code reports whether the command succeeded, not how the task ended. Codes and JSON form are those of the
 official command line's specification (11.4, 11.6, appendices B and D).
 """
 
@@ -19,7 +19,7 @@ FORBIDDEN = "The credentials are known, but not enough: whoever runs the agent c
 
 
 class Exit(IntEnum):
-    """What the code of a process means; `WAITS` is for who runs a workflow that somebody has to answer first."""
+    """Exit codes. `WAITS` means that a workflow run waits for an answer."""
 
     DONE = 0
     FAILED = 1
@@ -32,10 +32,10 @@ class Exit(IntEnum):
 
 
 class ExplainedFailure(NamedTuple):
-    """Why a command did not do its job.
+    """The reason why a command failed.
 
-    `code` is the name of the agent's own error, or `A2ACLI_ERR_*` where there was no answer; `number` is the agent's
-    number for it. `hint` is what to do about it.
+    `code` is the name of the agent's error, or `A2ACLI_ERR_*` without a response. `number` is the agent's number for
+    it. `hint` is a remedy.
     """
 
     exit: Exit
@@ -45,26 +45,26 @@ class ExplainedFailure(NamedTuple):
     number: int | None = None
 
     def document(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return the failure as a JSON document."""
         return {"error": {"code": self.code, "message": self.message, "hint": self.hint, "a2aCode": self.number}}
 
 
 class CommandError(Exception):
-    """Something that ends a command, already explained."""
+    """An error that ends a command, with its explanation."""
 
     def __init__(self, failure: ExplainedFailure) -> None:
-        """Keep why."""
+        """Keep the failure."""
         super().__init__(failure.message)
         self.failure = failure
 
 
 def command_error(message: str, hint: str | None = None) -> CommandError:
-    """Return what to raise where the command itself cannot go on."""
+    """Return an error of the command itself."""
     return CommandError(ExplainedFailure(Exit.FAILED, "A2ACLI_ERR_INTERNAL", message, hint))
 
 
 def explain_failure(error: Exception) -> ExplainedFailure | None:
-    """Return why an error ended the command, or None for what nobody foresaw."""
+    """Return the explanation of an error, or None if it is unexpected."""
     from accord.errors import AccordError, AuthenticationFailed, PermissionDenied
 
     match error:
@@ -98,7 +98,7 @@ def _remedy(exit: Exit, error: Exception) -> str | None:
 
 
 def _number(error: "AccordError") -> int:
-    """Return the number that the agent gave an error, or else the one that A2A 1.0 gives it."""
+    """Return the agent's number of an error, else the number in A2A 1.0."""
     stated = error.metadata.get("code", "")
     return int(stated) if stated.lstrip("-").isdecimal() else error.row.code
 
@@ -110,9 +110,9 @@ def _hint(error: "AccordError") -> str | None:
 
 
 def _own_failures() -> list[tuple[type[Exception], Exit, str]]:
-    """Return what happens before or instead of an agent's answer; of two that match, the first.
+    """Return the errors without a response of the agent, most specific first.
 
-    Who was never reached, even after a long time, is unreachable.
+    An agent that was never reached counts as unreachable, even after a timeout.
     """
     from accord.client.auth import NoCredentials
     from accord.client.credentials import KeyManagementError
@@ -139,11 +139,11 @@ def _name(reason: str) -> str:
 
 
 def _with_fields(error: "AccordError") -> str:
-    """Return an error's sentence with the fields that are wrong, unless it names them itself."""
+    """Return an error's message with its invalid fields, unless it names them itself."""
     told = [f"{field}: {why}" for field, why in error.violations if why not in error.message]
     return "; ".join([error.message, *told])
 
 
 def shell_command(*words: str | None) -> str:
-    """Return a command to be copied."""
+    """Return a shell command, for copying."""
     return shlex.join(["accord", *(word for word in words if word is not None)])

@@ -1,6 +1,6 @@
 """Command `accord mcp`: agents as tools over the Model Context Protocol.
 
-Over standard input and output nothing else may be printed there.
+With the stdio transport, standard output contains only protocol messages.
 """
 
 from collections.abc import AsyncIterator
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 GRACE_SECONDS = 3
-"""How long answers under way are waited for when an HTTP server stops."""
+"""Grace period of responses when an HTTP server stops, in seconds."""
 
 
 class McpTransport(StrEnum):
-    """How clients connect."""
+    """Transport for clients."""
 
     STDIO = "stdio"
     HTTP = "http"
@@ -103,7 +103,7 @@ def _path(config: Path | None) -> str | None:
 
 
 def _failure(error: Exception) -> ExplainedFailure | None:
-    """Return what an operator can mend; anything else is a mistake of ours."""
+    """Return the failure of an operator's error, or None for any other."""
     from accord.server.application import START_ERRORS
     from accord.server.http_server import CannotListen
 
@@ -139,18 +139,18 @@ async def _serve_http(app: Any, host: str, port: int) -> None:
     from accord.server.http_server import listen
     from accord.server.settings import ServerSettings
 
-    listening = listen(ServerSettings(host=host, port=port))  # before anything claims to listen
+    listening = listen(ServerSettings(host=host, port=port))  # before the address is printed
     typer.echo(f"MCP at http://{f'[{host}]' if ':' in host else host}:{port}/mcp", err=True)
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=GRACE_SECONDS)
     await uvicorn.Server(config).serve(sockets=[listening])
 
 
-# --- which agents -----------------------------------------------------------------------------------------------------
+# --- agents -----------------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
 async def _local_agents(application: "Application") -> AsyncIterator[list["ExposedAgent"]]:
-    """Run agents in this process; their tasks are in the store, as if they were served."""
+    """Run agents in this process. Their tasks are in the store, as with a server."""
     from accord.client.client import in_process
     from accord.http.mcp import ExposedAgent
 
@@ -191,7 +191,7 @@ async def _remote_agents(reach: ConnectionOptions) -> AsyncIterator[list["Expose
 
 
 async def _agent_addresses(target: str) -> tuple[str, ...]:
-    """Return the agents that an address means: of a whole server, all that its catalog lists."""
+    """Return the agents at a URL: for a server, all in its catalog."""
     from accord.client import transports
     from accord.client.discovery import CardCache, Discovery
     from accord.client.exchange import HttpExchange

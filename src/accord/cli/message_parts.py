@@ -1,6 +1,6 @@
 """Message parts from arguments, files and standard input, in their given order.
 
-Nothing is fetched: a URL is passed to the agent.
+A URL is not fetched but passed to the agent.
 """
 
 import mimetypes
@@ -18,12 +18,12 @@ from accord.model import Part
 STDIN = "-"
 
 MAX_BYTES = 64 * 1024 * 1024
-"""Bytes of one part: it is in memory several times over while it is sent, and few servers take as much. What is larger
-is for an address that the agent fetches."""
+"""Maximum bytes of a part: it is in memory several times while it is sent, and few servers accept as much. Larger files
+need a URL that the agent fetches."""
 
 
 class GivenPart(NamedTuple):
-    """One part as it was given: which flag, its value, and the media type that was said after it."""
+    """A part from the command line: its flag, its value, and the media type given after it."""
 
     flag: str
     value: str
@@ -31,7 +31,7 @@ class GivenPart(NamedTuple):
 
 
 def given_parts(order: Iterable[str], values: dict[str, list[str]]) -> list[GivenPart]:
-    """Put flags back in the order in which they were given; a media type belongs to the part before it."""
+    """Restore the order of the flags. A media type belongs to the part before it."""
     left = {flag: iter(found) for flag, found in values.items()}
     found: list[GivenPart] = []
     for flag in order:
@@ -48,7 +48,7 @@ def given_parts(order: Iterable[str], values: dict[str, list[str]]) -> list[Give
 
 
 def parts_of(text: str | None, given: Iterable[GivenPart]) -> tuple[Part, ...]:
-    """Return the parts of a message: its text first; a text without characters says nothing."""
+    """Return the parts of a message, its text first. Empty texts are dropped."""
     said = "" if text is None else _said(text, "TEXT")
     parts = [Part(text=said)] if said else []
     parts += [part for one in given if (part := _READERS[one.flag](one)).text != ""]
@@ -58,7 +58,7 @@ def parts_of(text: str | None, given: Iterable[GivenPart]) -> tuple[Part, ...]:
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """Read what is sent along with a message."""
+    """Parse the metadata of a message."""
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError as error:
@@ -70,7 +70,7 @@ def _text(given: GivenPart) -> Part:
 
 
 def _line(given: GivenPart) -> Part:
-    """Take a line of a conversation as it is: whoever types a dash says that."""
+    """Read a line of a chat. A dash is text here."""
     return Part(text=_sendable(given.value, "TEXT"))
 
 
@@ -86,7 +86,7 @@ def _file(given: GivenPart) -> Part:
 
 
 def _data(given: GivenPart) -> Part:
-    """Read JSON: what looks like it, a file of it, or standard input."""
+    """Parse JSON: the value itself, a file, or standard input."""
     text = given.value.strip()
     is_json = text[:1] in ("{", "[", '"')
     stated = _stdin("--data") if text == STDIN else text if is_json else _read(given.value, "--data")
@@ -101,7 +101,7 @@ _READERS = {"texts": _text, "line": _line, "file": _file, "data": _data}
 
 
 def _read(path: str, flag: str) -> bytes:
-    """Read a file. Only a regular one has an end that is sure to come: a pipe or a device may never have."""
+    """Read a regular file. A pipe or a device may never end."""
     try:
         if not stat.S_ISREG(Path(path).stat().st_mode):
             raise typer.BadParameter(f"{path} is no regular file; - is standard input", param_hint=flag)
@@ -130,7 +130,7 @@ def _said(text: str, flag: str) -> str:
 
 
 def _sendable(text: str, flag: str) -> str:
-    """Return a text that can be sent: bytes that are no UTF-8 come in as halves of characters, which cannot."""
+    """Return a text that can be encoded: invalid UTF-8 in arguments becomes lone surrogates, which cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

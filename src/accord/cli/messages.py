@@ -1,6 +1,6 @@
 """Commands `accord send` and `accord chat`: messages to an agent.
 
-In a chat a line starts a task of the conversation or answers the question of the last one. Without a terminal, lines
+In a chat, a line starts a task in the same context or answers the question of the last one. Without a terminal, lines
 come from standard input and only the answers are printed.
 """
 
@@ -63,9 +63,9 @@ def send(  # size: one parameter for each flag
         bool, typer.Option("-q", "--quiet", help="Print the text of the answer and nothing else.")
     ] = False,
 ) -> None:
-    """Send a message to an agent and wait for what comes of it.
+    """Send a message to an agent and wait for the reply.
 
-    The text may be - for standard input. Texts, files and data are sent in the order in which they are given.
+    TEXT may be - for standard input. Texts, files and data are sent in their given order.
     """
     reach.check(quiet=quiet)
     if async_ and (wait or stream or quiet):
@@ -142,7 +142,7 @@ def chat(
     context_id: Annotated[str | None, typer.Option(metavar="ID", help="Go on with this conversation.")] = None,
     task_id: Annotated[str | None, typer.Option(metavar="ID", help="Answer the question of this task first.")] = None,
 ) -> None:
-    """Talk with an agent. What it asks is answered by the next line."""
+    """Chat with an agent. The next line answers its question."""
     from asyncio import Runner
 
     is_typed = sys.stdin.isatty()
@@ -154,15 +154,15 @@ def chat(
 
 
 class ChatSession:
-    """A conversation.
+    """A chat session.
 
-    Lines are read between runs of the loop, so that Ctrl+C finds either somebody who types or an answer that comes.
+    Lines are read between runs of the event loop, so that Ctrl+C interrupts either the prompt or the reply.
     """
 
     def __init__(
         self, reach: ConnectionOptions, runner: "Runner", context_id: str | None, task_id: str | None, *, is_typed: bool
     ) -> None:
-        """Begin a conversation, or go on with one."""
+        """Start a chat, or continue one with `context_id`."""
         self._reach, self._runner, self._is_typed = reach, runner, is_typed
         self._context_id = context_id
         self._asking = task_id  # the task that waits for the next line
@@ -178,7 +178,7 @@ class ChatSession:
         }
 
     def run(self) -> Exit:
-        """Talk until there are no more lines."""
+        """Chat until there are no more lines."""
         from accord.cli.connection import connect_client
 
         stack = AsyncExitStack()
@@ -206,10 +206,10 @@ class ChatSession:
         return Exit.DONE
 
     def _lines(self) -> Iterator[str]:
-        """Yield lines that say something."""
+        """Yield non-empty lines."""
         if self._is_typed:
             with suppress(ImportError):  # not every Python has it
-                import readline  # noqa: F401  # it makes `input` one that can be edited
+                import readline  # noqa: F401  # it adds line editing to `input`
         while True:
             try:
                 line = input(PROMPT) if self._is_typed else sys.stdin.readline()
@@ -224,7 +224,7 @@ class ChatSession:
                 yield line.strip()
 
     def _done(self, work: Coroutine[Any, Any, Result]) -> Result | Exit:
-        """Do something within its time, and say what went wrong with it."""
+        """Run work within the timeout, and report its failure."""
         from accord.cli import agent_output
 
         try:
@@ -244,14 +244,14 @@ class ChatSession:
         async with timeout(self._reach.seconds):
             return await work
 
-    # --- what a line may be -------------------------------------------------------------------------------------------
+    # --- commands of a line ---------------------------------------------------------------------------------------
 
     async def _say(self, client: "Client", line: str) -> None:
         from accord.cli import message_parts
         from accord.engine.ids import new_id
         from accord.model import Message, Role, SendRequest
 
-        files, self._files = self._files, []  # forgotten even if one of them cannot be read
+        files, self._files = self._files, []  # cleared even if one of them cannot be read
         message = Message(
             message_id=new_id(),
             role=Role.USER,

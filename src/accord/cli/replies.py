@@ -41,39 +41,39 @@ if TYPE_CHECKING:
 Answer = Task | Message
 
 RESTARTED = "What was said so far does not count: the agent began anew"
-"""As it does by default after a crash of its server; nothing that was printed can be taken back."""
+"""Message after an agent's restart, its default after a crash of its server: printed text cannot be taken back."""
 
 
 class ReplyPrinter(Protocol):
-    """What prints an answer while it comes."""
+    """Prints a reply while it arrives."""
 
     def event(self, event: Event) -> None:
-        """Show what happened."""
+        """Print an event."""
 
     def end(self, answer: Answer) -> None:
-        """Show what came of it: the task as it is now, or the message that answers."""
+        """Print the result: the final task, or the message that answers."""
 
     def pause(self) -> None:
-        """Leave the terminal as others expect it: there is something else to say."""
+        """Clear the terminal for other output."""
 
 
 class JsonReplyPrinter:
-    """A line of JSON for each event."""
+    """Prints each event as a line of JSON."""
 
     def event(self, event: Event) -> None:
-        """Print it; what A2A 1.0 has no event for is in the task."""
+        """Print the event. Events that A2A 1.0 lacks are part of the task."""
         if (frame := agent_output.V1.encode_event(event)) is not None:
             agent_output.write(escape_json(frame.data.decode()) + "\n")
 
     def end(self, answer: Answer) -> None:
-        """There is nothing more: the last event says how it ended."""
+        """Print nothing more: the last event has the final state."""
 
     def pause(self) -> None:
-        """Every line is whole."""
+        """Do nothing: every line is complete."""
 
 
 class ResultPrinter:
-    """Nothing but the result, as text or as one JSON document; people see meanwhile how it goes."""
+    """Prints only the result, as text or as one JSON document, with progress on a terminal."""
 
     def __init__(
         self,
@@ -83,12 +83,12 @@ class ResultPrinter:
         operation: Operation = Operation.SEND,
         with_history: bool = False,
     ) -> None:
-        """Print the answer of an operation."""
+        """Print the result of an operation."""
         self._progress, self._is_json, self._operation = progress, is_json, operation
         self._with_history = with_history
 
     def event(self, event: Event) -> None:
-        """Show people how it goes."""
+        """Show the progress."""
         self._progress.event(event)
 
     def end(self, answer: Answer) -> None:
@@ -102,15 +102,15 @@ class ResultPrinter:
             agent_output.lines(agent_output.of_message(answer))
 
     def pause(self) -> None:
-        """Take the progress off the screen."""
+        """Clear the progress."""
         self._progress.stop()
 
 
 class LiveTextPrinter:
-    """Fields and blocks, as they come; a text that grows is a block that grows."""
+    """Prints fields and blocks as they come. A streamed text extends its block."""
 
     def __init__(self, progress: Progress) -> None:
-        """Begin with nothing shown."""
+        """Create a printer without output."""
         self._progress = progress
         self._texts = _PrintedTexts()
         self._open: str | None = None
@@ -119,7 +119,7 @@ class LiveTextPrinter:
         self._state: TaskState | None = None
 
     def event(self, event: Event) -> None:
-        """Print what is new."""
+        """Print the changes of an event."""
         match event.body:
             case Task() as task:
                 self._state = task.status.state
@@ -143,7 +143,7 @@ class LiveTextPrinter:
             self._progress.event(event)
 
     def end(self, answer: Answer) -> None:
-        """Say once more which task it is and how it stands: who watches only the end needs it."""
+        """Print the task's id and state again, for readers of the last lines."""
         self.pause()
         if isinstance(answer, Task):
             if not self._has_message:
@@ -151,7 +151,7 @@ class LiveTextPrinter:
             agent_output.lines(agent_output.heading(answer))
 
     def pause(self) -> None:
-        """End the block that is open."""
+        """End the open block."""
         self._progress.stop()
         if self._open is not None:
             agent_output.write("\n" if self._last == "\n" else "\n\n")
@@ -184,22 +184,22 @@ class LiveTextPrinter:
 
 
 class PlainTextPrinter:
-    """The answer's text and nothing else (C-07); files and what is said on the way are left out."""
+    """Prints only the text of the answer (C-07), without files and intermediate messages."""
 
     def __init__(self, progress: Progress) -> None:
-        """Begin with nothing said."""
+        """Create a printer without output."""
         self._progress = progress
         self._text = StreamedText()
         self._last = "\n"
 
     def event(self, event: Event) -> None:
-        """Print the text that is new."""
+        """Print the new text."""
         self._print(self._text.add(event.body))
         if self._last == "\n":
             self._progress.event(event)
 
     def end(self, answer: Answer) -> None:
-        """Print what is still to be said."""
+        """Print the remaining text."""
         if isinstance(answer, Task):
             self._print(self._text.end(answer))
         self.pause()
@@ -219,14 +219,14 @@ class PlainTextPrinter:
 
 
 class _PrintedTexts:
-    """How much of each artifact's text was shown: streams that begin anew say again what was said."""
+    """The printed text of each artifact: a stream that starts over repeats it."""
 
     def __init__(self) -> None:
         self._shown: dict[str, list[str]] = {}
         self._replaced: set[str] = set()
 
     def after(self, artifact: Artifact, *, append: bool = False) -> str:
-        """Return the text that is new: all of it, if it is not what was there with something added."""
+        """Return the new text of an artifact: all of it unless it only extends the printed text."""
         text = agent_output.text_of(artifact.parts)
         if append:
             self._shown.setdefault(artifact.artifact_id, []).append(text)
@@ -238,7 +238,7 @@ class _PrintedTexts:
         return text.removeprefix(shown)
 
     def begins_anew(self, artifact: Artifact) -> bool:
-        """Whether something else was shown in the place of what comes now; it is said once."""
+        """Whether this artifact replaced printed text. Returns True once per replacement."""
         if artifact.artifact_id not in self._replaced:
             return False
         self._replaced.remove(artifact.artifact_id)
@@ -253,7 +253,7 @@ def reply_printer(
     quiet: bool = False,
     operation: Operation = Operation.SEND,
 ) -> ReplyPrinter:
-    """Return what prints an answer as the flags want it."""
+    """Return the printer for these flags."""
     if quiet:
         return PlainTextPrinter(progress)
     if not stream:
@@ -269,9 +269,9 @@ async def print_events(
     *,
     is_reply: bool = False,
 ) -> Answer:
-    """Show events until there are no more or credentials are wanted, and return what came of them.
+    """Print events until the end or until credentials are required, and return the result.
 
-    What is followed after a reply begins with the task, which may be as it was before.
+    After a reply the first event is the task, possibly in its earlier state.
     """
     answer: Answer | None = None
     later: list[Event] = []
@@ -295,13 +295,13 @@ async def print_events(
 
 
 def _wants_credentials(event: Event) -> bool:
-    """Whether the task waits for credentials: they may come some other way, but nobody stays for that."""
+    """Whether the task waits for credentials, which may arrive by other means, so the command does not wait."""
     body = event.body
     return isinstance(body, Task | StatusUpdate) and body.status.state is TaskState.AUTH_REQUIRED
 
 
 async def _final_task(client: "Client", answer: Answer | None, later: list[Event], seen: AwaitedTask) -> Answer:
-    """Return the task after all events; it is read again if they do not add up, as not everybody's do."""
+    """Return the task after all events. It is fetched again if the events of the agent are inconsistent."""
     if isinstance(answer, Message) or (answer is not None and not later):
         return answer
     try:
@@ -315,7 +315,7 @@ async def _final_task(client: "Client", answer: Answer | None, later: list[Event
 
 
 def print_file_remarks(reach: ConnectionOptions, task: Task) -> None:
-    """Tell people which files a task made, where only its text is printed."""
+    """Print the files of a task if only its text was printed."""
     files = [part for artifact in task.artifacts for part in artifact.parts if part.text is None and part.data is UNSET]
     for part in files:
         agent_output.tell(agent_output.field("File", agent_output.of_file(part)))
@@ -324,7 +324,7 @@ def print_file_remarks(reach: ConnectionOptions, task: Task) -> None:
 
 
 def print_remarks(reach: ConnectionOptions, answer: Answer) -> None:
-    """Tell people what is left to do, or that it did not go well; the exit code does not say it."""
+    """Print the next step, or that the task failed, since the exit code does not show it."""
     if isinstance(answer, Message):
         return
     state = answer.status.state

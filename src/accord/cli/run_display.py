@@ -1,6 +1,6 @@
 """Display of a run in progress: a live tree, lines, or JSON.
 
-The output of the run, or JSON, goes to standard output; all the rest to standard error.
+Standard output gets the output of the run, or JSON. All the rest goes to standard error.
 """
 
 import sys
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 ITEM = "["
-"""What an item of a map is called begins, after its map's name, so."""
+"""Separator between the name of a map and the rest of an item's name."""
 
 
 class RunEvent(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Something that has happened: to a step, or, without one, to the run.
+    """An event of a step, or of the run without a `step`.
 
-    `event` is started, ended, said, output or asks; `status` is what a step that ended is, `retrying` if it is tried
-    again. `channels` are those that it was posted to.
+    `event` is started, ended, said, output or asks. `status` is the final status of a step, or `retrying`. `channels`
+    are the channels that it was posted to.
     """
 
     event: str
@@ -51,7 +51,7 @@ class RunEvent(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=
 
 
 def run_events(event: Event) -> Iterator[RunEvent]:
-    """Yield what an event of a run's log says."""
+    """Yield the run events in an event of a run's log."""
     body = event.body
     if not isinstance(body, StatusUpdate):
         return
@@ -86,7 +86,7 @@ def _channels(about: dict[str, Any]) -> tuple[str, ...]:
 
 
 class StepRow(Struct):
-    """A step as it stands, with the last that was heard of it; times are milliseconds since 1970."""
+    """The row of a step: its state and its last output. Times are milliseconds since 1970."""
 
     name: str
     depth: int = 0
@@ -99,21 +99,21 @@ class StepRow(Struct):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more becomes of it."""
+        """Whether the step has ended."""
         return self.status in FINAL
 
 
 class StepRows:
-    """All steps of a run, in the order of its plan; items of a map come after it."""
+    """All steps of a run in the order of its plan, with the items of a map after it."""
 
     def __init__(self) -> None:
-        """Know none yet."""
+        """Create an empty table."""
         self._rows: dict[str, StepRow] = {}
         self._items: dict[str, list[str]] = {}
         self._starts: Counter[str] = Counter()
 
     def learn(self, lines: "Iterable[StoredStep]") -> None:
-        """Take over how steps stand by what is written down."""
+        """Set the state of steps from their stored records."""
         for line in lines:
             row = self._row(line.name)
             row.type, row.status, row.attempt = line.type, line.status, line.attempts
@@ -121,13 +121,13 @@ class StepRows:
             row.said = row.said or _last_line(line.error or line.output)
 
     def take(self, news: RunEvent) -> None:
-        """Take in what has happened."""
+        """Apply an event."""
         if news.step is None:
             return
         row = self._row(news.step)
         match news.event:
             case "started":
-                self._starts[row.name] += 1  # what is written down may be ahead of what is told
+                self._starts[row.name] += 1  # stored records may be ahead of events
                 row.status, row.since, row.seconds, row.said = "running", _ms(news.at), None, ""
                 row.attempt = max(row.attempt, self._starts[row.name])
             case "ended":
@@ -140,12 +140,12 @@ class StepRows:
                 row.said = _last_line(news.text) or row.said
 
     def heard(self, step: str, text: str) -> None:
-        """Take in what a step's agent is saying."""
+        """Set the last output of a step's agent."""
         row = self._row(step)
         row.said = _last_line(text) or row.said
 
     def rows(self) -> Iterator[StepRow]:
-        """Yield the steps."""
+        """Yield the rows."""
         for name, row in self._rows.items():
             if row.depth == 0:
                 yield from self._with_items(name)
@@ -175,7 +175,7 @@ def _ms(at: str | None) -> int | None:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration as people read it."""
+    """Return a duration as text."""
     if seconds < 60:
         return f"{seconds:.1f}s"
     minutes, rest = divmod(round(seconds), 60)
@@ -201,20 +201,20 @@ PLAIN_MARKS = {
     "cancelled": "-",
     "asked": "?",
 }
-"""For terminals that have no other signs."""
+"""Marks for terminals without Unicode."""
 
 MARGIN = 4
-"""Rows of the terminal that are left to others."""
+"""Rows of the terminal that are left free."""
 
 WIDEST = 40
-"""Characters of a step's name that are shown."""
+"""Maximum characters of a step's name."""
 
 
 class StepTree:
-    """The steps of a run, drawn again and again."""
+    """The live tree of a run's steps."""
 
     def __init__(self, console: "Console", steps: StepRows) -> None:
-        """Draw nothing yet."""
+        """Create the tree without drawing it."""
         from rich.spinner import Spinner
 
         self._console, self._steps = console, steps
@@ -223,7 +223,7 @@ class StepTree:
         self._since = time.time()
 
     def start(self) -> None:
-        """Draw."""
+        """Start drawing."""
         if self._live is not None:
             return
         from rich.live import Live
@@ -232,13 +232,13 @@ class StepTree:
             console=self._console,
             refresh_per_second=8,
             redirect_stdout=False,
-            redirect_stderr=True,  # what is logged meanwhile stands above it
+            redirect_stderr=True,  # log records appear above the tree
             get_renderable=self._drawn,
         )
         self._live.start()
 
     def stop(self) -> None:
-        """Draw no more; what was drawn last stays."""
+        """Stop drawing. The last state remains."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -293,7 +293,7 @@ def _seconds_since(at: int | None) -> float | None:
 
 
 def _rows_that_fit(rows: list[StepRow], height: int) -> list[StepRow]:
-    """Return as many rows as fit: what goes on or went wrong before what is done, and that before the rest."""
+    """Return as many rows as fit: active and failed steps first, then finished ones, then the rest."""
     if len(rows) <= height:
         return rows
     ranks = {"running": 0, "failed": 0, "waiting": 0, "completed": 1, "skipped": 1}
@@ -302,35 +302,35 @@ def _rows_that_fit(rows: list[StepRow], height: int) -> list[StepRow]:
 
 
 class RunDisplay(Protocol):
-    """What shows a run."""
+    """Displays a run."""
 
     hears: bool
-    """Whether it wants to know what the agents of steps are saying."""
+    """Whether it shows the streamed text of steps' agents."""
 
     def begun(self, run_id: str) -> None:
-        """Say which run it is."""
+        """Show the run's id."""
 
     def learn(self, lines: "Iterable[StoredStep]") -> None:
-        """Know how steps stand by what is written down."""
+        """Show the steps from their stored records."""
 
     def news(self, news: RunEvent) -> None:
-        """Show what has happened."""
+        """Show an event."""
 
     def heard(self, step: str, text: str) -> None:
-        """Show what a step's agent is saying: the end of it."""
+        """Show the last part of a step's streamed text."""
 
     def pause(self) -> None:
-        """Leave the terminal to others, who have something else to say."""
+        """Clear the terminal for other output."""
 
     def go_on(self) -> None:
-        """Show what has happened meanwhile, and what comes."""
+        """Resume drawing, with the events of the pause."""
 
     def end(self, run: dict[str, Any]) -> None:
-        """Show what came of the run."""
+        """Show the result of the run."""
 
 
 def run_display(*, is_json: bool) -> RunDisplay:
-    """Return what shows a run here."""
+    """Return the display for the terminal or format."""
     if is_json:
         return JsonRunDisplay()
     if sys.stderr.isatty():
@@ -344,50 +344,50 @@ def run_display(*, is_json: bool) -> RunDisplay:
 
 
 class JsonRunDisplay:
-    """A line of JSON for each thing that happens, and one for what came of it."""
+    """Displays each event as a line of JSON, and the result as the last line."""
 
     hears = False
 
     def begun(self, run_id: str) -> None:
-        """Print it."""
+        """Print the start of the run."""
         agent_output.write(agent_output.compact({"event": "begun", "run": run_id}) + "\n")
         _print_start(run_id)
 
     def learn(self, lines: "Iterable[StoredStep]") -> None:
-        """What is written down is in the last line."""
+        """Do nothing: the last line has the stored steps."""
 
     def news(self, news: RunEvent) -> None:
-        """Print it."""
+        """Print the event."""
         agent_output.write(agent_output.compact(news) + "\n")
 
     def heard(self, step: str, text: str) -> None:
-        """It is part of what its task said."""
+        """Do nothing: the text is part of its task's output."""
 
     def pause(self) -> None:
-        """Every line is whole."""
+        """Do nothing: every line is complete."""
 
     def go_on(self) -> None:
-        """Nothing was kept back."""
+        """Do nothing: no events were held back."""
 
     def end(self, run: dict[str, Any]) -> None:
-        """Print it."""
+        """Print the result."""
         agent_output.write(agent_output.compact(run) + "\n")
 
 
 class LineRunDisplay:
-    """A line for each thing that happens, and below the end of a step what it said."""
+    """Displays each event as a line, and the output of a step below its end."""
 
     hears = False
 
     def begun(self, run_id: str) -> None:
-        """Print it."""
+        """Print the run's id."""
         _print_start(run_id)
 
     def learn(self, lines: "Iterable[StoredStep]") -> None:
-        """Lines tell only what is new."""
+        """Do nothing: only new events are printed."""
 
     def news(self, news: RunEvent) -> None:
-        """Print it; what a step is printing just now is in its end."""
+        """Print the event. The streamed output of a step is part of its end."""
         if news.event == "output":
             return
         step = agent_output.line(news.step or "run")
@@ -397,13 +397,13 @@ class LineRunDisplay:
             agent_output.tell(f"{step} | {agent_output.safe(line)}")
 
     def heard(self, step: str, text: str) -> None:
-        """It is in the end of the step."""
+        """Do nothing: the text is part of the step's end."""
 
     def pause(self) -> None:
-        """Every line is whole."""
+        """Do nothing: every line is complete."""
 
     def go_on(self) -> None:
-        """Nothing was kept back."""
+        """Do nothing: no events were held back."""
 
     def end(self, run: dict[str, Any]) -> None:
         """Print the output of the run."""
@@ -411,7 +411,7 @@ class LineRunDisplay:
 
 
 def _event_text(news: RunEvent) -> str:
-    """Return what is to be said of what happened."""
+    """Return the text of an event."""
     match news.event:
         case "started":
             return "started"
@@ -430,35 +430,35 @@ def _event_text(news: RunEvent) -> str:
 
 
 class LiveRunDisplay:
-    """A tree that moves."""
+    """Displays the run as a live tree."""
 
     hears = True
 
     def __init__(self, steps: StepRows, tree: "StepTree") -> None:
-        """Draw nothing yet."""
+        """Create the display without drawing it."""
         self._steps, self._tree = steps, tree
         self._is_paused = False
 
     def begun(self, run_id: str) -> None:
-        """Print it above the tree."""
+        """Print the run's id above the tree."""
         _print_start(run_id)
 
     def learn(self, lines: "Iterable[StoredStep]") -> None:
-        """Draw steps as they stand."""
+        """Draw the steps in their stored state."""
         self._steps.learn(lines)
         self._draw()
 
     def news(self, news: RunEvent) -> None:
-        """Draw it."""
+        """Draw the event."""
         self._steps.take(news)
         self._draw()
 
     def heard(self, step: str, text: str) -> None:
-        """Draw it."""
+        """Draw the text."""
         self._steps.heard(step, text)
 
     def pause(self) -> None:
-        """Leave what is drawn where it is."""
+        """Stop drawing. The last state remains."""
         self._is_paused = True
         self._tree.stop()
 
@@ -472,7 +472,7 @@ class LiveRunDisplay:
             self._tree.start()
 
     def end(self, run: dict[str, Any]) -> None:
-        """Leave the tree, and print the output of the run."""
+        """Stop drawing, and print the output of the run."""
         self._tree.stop()
         _print_result(run)
 
@@ -482,7 +482,7 @@ def _print_start(run_id: str) -> None:
 
 
 def _print_result(run: dict[str, Any]) -> None:
-    """Print the output of a run that has completed, and of another what became of it."""
+    """Print the output of a completed run, or the error of a failed one."""
     if run["state"] == "completed":
         if text := run["output"]:
             agent_output.write(

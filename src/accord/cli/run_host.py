@@ -1,6 +1,6 @@
 """Start or resume a run in this process, and watch it.
 
-A process that ends early leaves the run as it is and says how to resume it.
+A process that ends early leaves the run unchanged and prints how to resume it.
 """
 
 import asyncio
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 
 class RunCommand:
-    """A command that is under way: how it was asked, and the run, once there is one."""
+    """A running command: its options and, once started, the id of its run."""
 
     def __init__(self, store: str | None, form: OutputFormat) -> None:
-        """Know no run yet."""
+        """Create a command without a run."""
         self.store, self.form = store, form
         self.run_id: str | None = None
 
     @cached_property
     def loaded(self) -> "LoadedSettings":
-        """What this process is to work with."""
+        """The settings of this process, with their sources."""
         from accord.server.settings_loader import load
 
         config = os.environ.get("ACCORD_CONFIG")
@@ -48,18 +48,18 @@ class RunCommand:
 
     @property
     def settings(self) -> "Settings":
-        """The settings alone."""
+        """The settings of this process."""
         return self.loaded.settings
 
     def again(self, does: str, *operands: str) -> str:
-        """Return a command about the run, to be copied."""
+        """Return a command about the run, for copying."""
         is_said = self.store is not None and self.store != os.environ.get("ACCORD_STORE")
-        shown = "URL" if self.store and "@" in self.store else self.store  # it may have a password in it
+        shown = "URL" if self.store and "@" in self.store else self.store  # it may contain a password
         return shell_command(*does.split(), self.run_id, *operands, *(("--store", shown) if is_said else ()))
 
 
 def start_run(flow: WorkflowFile, wish: "RunRequest", *, store: str | None, output: OutputFormat) -> None:
-    """Begin a run and watch it; exits."""
+    """Start a run, watch it, and exit."""
     going = RunCommand(store, output)
     _execute(going, lambda: _host_new_run(going, flow, wish))
 
@@ -67,13 +67,13 @@ def start_run(flow: WorkflowFile, wish: "RunRequest", *, store: str | None, outp
 def resume_run(
     run_id: str, flow: WorkflowFile | None, wish: "RunRequest", *, store: str | None, output: OutputFormat
 ) -> None:
-    """Go on with a run and watch it; exits."""
+    """Resume a run, watch it, and exit."""
     going = RunCommand(store, output)
     _execute(going, lambda: _resume(going, run_id, flow, wish))
 
 
 def _execute(going: RunCommand, work: Callable[[], Coroutine[Any, Any, Exit]]) -> None:
-    """Do the work and exit; what somebody can mend is a line, and whoever breaks off is told how to go on."""
+    """Run the work, and exit. A user error is one line. An interrupt prints how to resume the run."""
     from accord.errors import AccordError
     from accord.server.settings_loader import BadSettings
     from accord.storage.address import BadAddress
@@ -84,7 +84,7 @@ def _execute(going: RunCommand, work: Callable[[], Coroutine[Any, Any, Exit]]) -
     try:
         level = going.settings.telemetry.level("error")  # the display shows failed steps
         logging.getLogger("accord").setLevel(level.upper())
-        if logging.lastResort is not None:  # unlike others it looks each time where standard error is: above the tree
+        if logging.lastResort is not None:  # it looks up standard error on each record, so it writes above the tree
             logging.lastResort.setFormatter(LineFormatter())
             logging.lastResort.setLevel(level.upper())
         code = asyncio.run(_until_stopped(work))
@@ -95,7 +95,7 @@ def _execute(going: RunCommand, work: Callable[[], Coroutine[Any, Any, Exit]]) -
         report_findings(error.findings, "the workflow")
         code = Exit.MISUSED
     except BrokenPipeError:
-        raise  # nobody reads any more; typer ends it quietly
+        raise  # the reader closed the pipe; typer exits quietly
     except (BadAddress, BadSettings) as error:
         agent_output.tell(f"accord: {agent_output.line(error)}")
         code = Exit.MISUSED
@@ -106,9 +106,9 @@ def _execute(going: RunCommand, work: Callable[[], Coroutine[Any, Any, Exit]]) -
 
 
 async def _until_stopped(work: Callable[[], Coroutine[Any, Any, Exit]]) -> Exit:
-    """Do the work until somebody ends the process, as with Ctrl+C: then what is under way is handed over first."""
+    """Run the work until a signal such as Ctrl+C, which hands over executions before the end."""
     task = asyncio.current_task()
-    assert task is not None  # this is one
+    assert task is not None  # this is a task
     for number in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     return await work()
@@ -141,7 +141,7 @@ async def _host_new_run(going: RunCommand, flow: WorkflowFile, wish: "RunRequest
 
 
 async def _check_earlier(going: RunCommand, flow: WorkflowFile, wish: "RunRequest", run_id: str) -> None:
-    """Refuse to take over from a run that cannot be taken over from, before anything is begun or stored."""
+    """Refuse an earlier run that cannot be continued, before any run is started or stored."""
     from accord.cli.database import open_existing_store
     from accord.server.workflow_runs import LOCAL_CALLER
     from accord.storage.store import StoreRefused
@@ -151,7 +151,7 @@ async def _check_earlier(going: RunCommand, flow: WorkflowFile, wish: "RunReques
     try:
         async with open_existing_store(going.store, read_only=True) as store:
             found = await stored_run.load_stored_run(store, run_id)
-    except StoreRefused as error:  # there is no database yet, and so no run
+    except StoreRefused as error:  # without a database there is no run
         raise _refusal(error) from None
     owned = found is not None and (found.task.tenant, found.task.owner) == (LOCAL_CALLER.tenant, LOCAL_CALLER.owner)
     if found is None or not owned or found.origin.name != flow.document.name:
@@ -168,7 +168,7 @@ def _refusal(why: object) -> typer.Exit:
 
 
 async def _agent(going: RunCommand, flow: WorkflowFile, **more: Any) -> "WorkflowAgent":
-    """Return a document as an agent; it cannot be one if a key of its agents is missing."""
+    """Return a document as an agent. Exits if a credential of its agents is missing."""
     from accord.agents.command_environment import Environment, close_process
     from accord.cli.credential_places import user_keys
     from accord.client.credentials import KeyManagementError
@@ -185,12 +185,12 @@ async def _agent(going: RunCommand, flow: WorkflowFile, **more: Any) -> "Workflo
 
 
 async def _watch_run(going: RunCommand, host: "Host", tenant: str) -> Exit:
-    """Watch a run, and say what came of it."""
+    """Watch a run, and report its result."""
     from accord.cli.run_display import run_display
     from accord.cli.run_watch import Keyboard, RunWatch, run_summary
     from accord.workflows import stored_run
 
-    assert going.run_id is not None  # it has begun
+    assert going.run_id is not None  # it has started
     shown = run_display(is_json=going.form is OutputFormat.JSON)
     keyboard = Keyboard() if going.form is OutputFormat.TEXT and sys.stdin.isatty() and sys.stderr.isatty() else None
     shown.begun(going.run_id)
@@ -219,12 +219,12 @@ def _report_end(going: RunCommand, task: "Task", waits: "list[RunWait]") -> Exit
 
 
 def _how_to_signal(going: RunCommand, event: str) -> None:
-    """Say how an event gets to a run that waits for it."""
+    """Print how to send a signal that the run waits for."""
     agent_output.tell(f"The run waits for the event {agent_output.line(event)}: {going.again('runs signal', event)}")
 
 
 def _how_to_answer(going: RunCommand, task: "Task", waits: "list[RunWait]") -> None:
-    """Say what a run waits for, and how it gets it: what it asks just now, and what else is open."""
+    """Print how to answer the pending question of a run, and its other approvals and signals."""
     from accord.engine.context import APPROVAL
     from accord.workflows.channel import METADATA
 
@@ -245,7 +245,7 @@ def _how_to_answer(going: RunCommand, task: "Task", waits: "list[RunWait]") -> N
     agent_output.tell(f"  go on    {going.again('runs resume')}")
 
 
-# --- a run that is there ----------------------------------------------------------------------------------------------
+# --- an existing run --------------------------------------------------------------------------------------------------
 
 
 async def _resume(going: RunCommand, run_id: str, flow: WorkflowFile | None, wish: "RunRequest") -> Exit:
@@ -271,12 +271,12 @@ async def _resume(going: RunCommand, run_id: str, flow: WorkflowFile | None, wis
 
 
 def _stored_document(found: "StoredRun") -> WorkflowFile:
-    """Return the document of a run as it is kept."""
+    """Return the stored document of a run."""
     return WorkflowFile(found.document, Path(found.origin.directory), found.origin.name)
 
 
 def _rerun_request(found: "StoredRun", wish: "RunRequest") -> "RunRequest":
-    """Return what a run is asked for that takes over from one that has ended: what that was, and what is new."""
+    """Return the request of a run that continues an ended one: the earlier request with new values."""
     from msgspec.structs import replace
 
     was = found.origin.wish
@@ -292,7 +292,7 @@ def _rerun_request(found: "StoredRun", wish: "RunRequest") -> "RunRequest":
 
 
 async def _host_stored_run(going: RunCommand, found: "StoredRun", wish: "RunRequest") -> Exit:
-    """Host the workflow of a run that has not ended, as it was when that began."""
+    """Host the workflow of an unfinished run, with its original document."""
     from accord.server import workflow_runs
     from accord.workflows.run_request import RunRequest
 

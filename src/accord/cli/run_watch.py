@@ -1,6 +1,7 @@
-"""Watch a run that is hosted here, and answer its questions.
+"""Watch a run in this process, and answer its questions.
 
-It ends with the run, or when the run waits for something that nobody here can answer. The run does not need it.
+The watch ends with the run, or when the run waits for input that this command cannot give. The run continues without a
+watch.
 """
 
 import asyncio
@@ -44,7 +45,7 @@ class Keyboard:
     """The lines of a terminal."""
 
     def __init__(self) -> None:
-        """Read from now on."""
+        """Start reading."""
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._rest = b""
         self._is_over = False
@@ -52,7 +53,7 @@ class Keyboard:
         asyncio.get_running_loop().add_reader(self._file, self._read)
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         asyncio.get_running_loop().remove_reader(self._file)
 
     def _read(self) -> None:
@@ -67,7 +68,7 @@ class Keyboard:
             self._lines.put_nowait(line.decode(errors="replace").strip())
 
     async def decision(self, step: str, question: Message) -> tuple[bool, str] | None:
-        """Ask for a yes or a no and a comment; None if nobody types any more."""
+        """Prompt for yes or no and a comment. Returns None at the end of input."""
         self._ask(step, question)
         while (line := await self._line("y or n, and a comment if you like: ")) is not None:
             word, _, comment = line.partition(" ")
@@ -77,7 +78,7 @@ class Keyboard:
         return None
 
     async def answer(self, step: str, question: Message) -> str | None:
-        """Ask for an answer that says something; None if nobody types any more."""
+        """Prompt for a non-empty answer. Returns None at the end of input."""
         self._ask(step, question)
         while (line := await self._line("answer: ")) is not None:
             if line:
@@ -98,14 +99,14 @@ class Keyboard:
 
 
 TEXT_LENGTH = 2000
-"""Characters of what an agent says that are kept to be shown: the last line of it is."""
+"""Characters of streamed text that are kept. Only its last line is shown."""
 
 QUIET_SECONDS = 0.25
-"""How long nothing has to happen before it is looked whether the run waits for somebody."""
+"""Seconds without events after which to check whether the run waits for input."""
 
 
 class RunWatch:
-    """One run, watched."""
+    """A watch of one run."""
 
     def __init__(
         self,
@@ -116,7 +117,10 @@ class RunWatch:
         keyboard: Keyboard | None,
         waits: Callable[[str], None],
     ) -> None:
-        """Watch a run of `host`; without a keyboard nobody answers here, and `waits` says what events it waits for."""
+        """Watch a run of `host`.
+
+        Without a keyboard it answers no questions. `waits` prints the events that the run waits for.
+        """
         self._host, self._tenant, self._id = host, tenant, run_id
         self._shown, self._keyboard, self._waits = shown, keyboard, waits
         self._told: set[str] = set()
@@ -131,7 +135,7 @@ class RunWatch:
         self._knows = self._knows_holder = False
 
     async def to_rest(self) -> Task:
-        """Show everything until the run has ended, or waits for somebody and nobody is here; return it as it is."""
+        """Show events until the run has ended, or waits for input without a keyboard. Returns its task."""
         async with self._host.engine.hub.follow(self._tenant, self._id, 0) as follower:
             events = follower.events(at_end)
             coming = asyncio.ensure_future(anext(events, None))
@@ -161,7 +165,7 @@ class RunWatch:
             raise TaskNotFound(metadata={"taskId": self._id})
         return found[1]
 
-    # --- what happens ---------------------------------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------------------------
 
     async def _take(self, event: Event) -> None:
         """Show an event."""
@@ -172,11 +176,11 @@ class RunWatch:
             self._question = said if state in INTERRUPTED else None
             if said is not None and state in INTERRUPTED:
                 if said.message_id in self._asked:
-                    return  # it is asked still
+                    return  # still the same question
                 self._asked.add(said.message_id)
         for news in run_events(event):
             if not self._knows:
-                self._knows = True  # a run that took something over says nothing about it
+                self._knows = True  # a run reports nothing about steps that it reuses
                 await self._learn()
             self._shown.news(news)
             if news.event == "started" and self._shown.hears:
@@ -187,7 +191,7 @@ class RunWatch:
             self._shown.learn(found.lines())
 
     def _listen(self, news: RunEvent) -> None:
-        """Hear what the agent of a step is saying, if one does it."""
+        """Subscribe to the child task of a step, if it has one."""
         step = news.step or ""
         self._begun[step] += 1
         key = child_key(step, self._begun[step])
@@ -196,7 +200,7 @@ class RunWatch:
         task.add_done_callback(self._hearing.discard)
 
     async def _hear(self, step: str, key: str, *, is_old: bool) -> None:
-        """Show what a step's agent says; of what is over since long nothing."""
+        """Show the streamed text of a step's agent. A child task that ended earlier is skipped."""
         engine = self._host.engine
         noted = await engine.store.read(steps.find_step, self._tenant, self._id, key)
         if noted is None:
@@ -211,10 +215,10 @@ class RunWatch:
                 said = (said + "".join(growing.add(event.body)))[-TEXT_LENGTH:]
                 self._shown.heard(step, said)
 
-    # --- what is asked --------------------------------------------------------------------------------------------
+    # --- questions ------------------------------------------------------------------------------------------------
 
     async def _is_left_alone(self) -> bool:
-        """Whether the run waits for somebody who is not here; otherwise ask what it asks."""
+        """Whether the run waits for input that this command cannot give. Otherwise prompt for it."""
         asked = None if self._question is None else self._question.message_id
         if self._answering is not None:
             if self._answering.done():
@@ -227,9 +231,9 @@ class RunWatch:
         if self._question is None or (asked == self._open and self._keyboard is not None):
             await self._tell_lease()
             await self._tell_events()
-            return False  # it asks nothing, or what has just been answered
+            return False  # no question, or one just answered
         if (await self._task()).status.message != self._question:
-            return False  # that was long ago, or is over
+            return False  # an earlier question
         if self._keyboard is None:
             found = await self._host.engine.store.read(workflow_runs.job_status, self._tenant, self._id)
             return found is not None and found.rests
@@ -257,7 +261,7 @@ class RunWatch:
             self._shown.go_on()
 
     async def _tell_events(self) -> None:
-        """Say once of each event that it is waited for, where nobody sees the steps move."""
+        """Print each awaited signal a single time, without a keyboard."""
         if self._keyboard is not None or not self._moved:
             return
         self._moved = False
@@ -271,14 +275,14 @@ class RunWatch:
                 self._shown.go_on()
 
     async def _withdraw(self, answering: "asyncio.Task[bool]") -> None:
-        """Ask no longer what somebody else has answered."""
+        """Withdraw a prompt that was answered by another client."""
         answering.cancel()
         await asyncio.gather(answering, return_exceptions=True)
         self._answering = None
         self._shown.go_on()
 
     async def _ask(self, keyboard: Keyboard, question: Message) -> bool:
-        """Ask, and pass the answer on; false if nobody answers any more."""
+        """Prompt for an answer, and deliver it. Returns False at the end of input."""
         known = question.metadata or {}
         about = known.get(METADATA) or {}
         step = str(about.get("step") or "")
@@ -291,12 +295,12 @@ class RunWatch:
         if decided is not None:
             if about.get("task") is None:
                 await self._decide(step, *decided)
-            else:  # somebody asks who works for the run
+            else:  # a child task of the run asks
                 await self._answer(Part(data=stored_run.encode_decision(is_approved=decided[0], comment=decided[1])))
         return decided is not None
 
     async def _decide(self, step: str, is_approved: bool, comment: str) -> None:
-        """Hand in a decision about a step; it may have been made elsewhere meanwhile."""
+        """Decide an approval. Another client may have decided it meanwhile."""
         host = self._host
         handing = RunSignals(host.engine.store, host.default.wake, host.services)
         try:
@@ -306,7 +310,7 @@ class RunWatch:
             agent_output.tell(f"  {agent_output.line(error)}")
 
     async def _answer(self, part: Part) -> None:
-        """Say something to the run, for whoever has begun it."""
+        """Send a message to the run, as its owner."""
         found = await stored_run.load_stored_run(self._host.engine.store, self._id)
         if found is None:
             return
@@ -317,7 +321,7 @@ class RunWatch:
 
 
 def run_summary(task: Task, found: "StoredRun | None") -> dict[str, Any]:
-    """Return what came of a run, for programs."""
+    """Return the result of a run as a JSON object."""
     result = next((one for one in task.artifacts if one.artifact_id == RESULT), None)
     text = "" if result is None else agent_output.text_of(result.parts)
     told: dict[str, Any] = {"event": "run", "run": task.id, "state": LOWER[task.status.state], "output": text}

@@ -1,7 +1,7 @@
 """Commands `accord run` and `accord runs`: workflow runs, started here or stored.
 
 `accord runs` needs no server: signals and decisions are written to the store, and a node that hosts the workflow
-continues.
+resumes the run.
 """
 
 from enum import Enum
@@ -65,10 +65,10 @@ def run(  # size: one parameter for each flag
     ),
     store: StoreOption = None,
 ) -> None:
-    """Run a workflow, and show how it goes.
+    """Run a workflow, and show its progress.
 
-    The output of the run is printed on standard output. Exit with 0 if it completed, with 1 if not, with 2 if it cannot
-    be run, with 6 if it waits for somebody, and with 130 after Ctrl+C, which leaves it to be resumed.
+    The output of the run is printed on standard output. Exit with 0 if it completed, with 1 if not, and with 2 if it
+    cannot start. Exit with 6 if it waits for input, and with 130 after Ctrl+C, which leaves it to be resumed.
     """
     from accord.cli import run_host, workflow_files
     from accord.workflows.run_request import RunRequest
@@ -103,7 +103,7 @@ def run(  # size: one parameter for each flag
 
 
 def _print_dry_run(report: "DryRun", form: OutputFormat) -> None:
-    """Print what a run would do."""
+    """Print the plan of a run."""
     from accord.cli import agent_output
 
     if form is OutputFormat.JSON:
@@ -145,14 +145,14 @@ OutputOption = Annotated[OutputFormat, typer.Option("-o", "--output", help="How 
 
 
 class RunFilter(Enum):
-    """Which runs are listed."""
+    """Filter of runs by state."""
 
     OPEN = "open"
     ENDED = "ended"
     ALL = "all"
 
 
-# --- looking ----------------------------------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 @app.command("list")
@@ -163,13 +163,13 @@ def list_(
     output: OutputOption = OutputFormat.TEXT,
     store: StoreOption = None,
 ) -> None:
-    """List runs, those that began last first, and what they wait for."""
+    """List runs, latest start first, with the signals and approvals that they wait for."""
     run_and_exit(NAME, _list(store, state, inner, limit, output))
 
 
 @app.command()
 def show(run: RunArgument, output: OutputOption = OutputFormat.TEXT, store: StoreOption = None) -> None:
-    """Show a run: its steps, how each went, and what it waits for."""
+    """Show a run: its steps, their status, and pending signals and approvals."""
     run_and_exit(NAME, _show(store, run, output))
 
 
@@ -181,24 +181,24 @@ def logs(
     output: OutputOption = OutputFormat.TEXT,
     store: StoreOption = None,
 ) -> None:
-    """Print everything that was said in a run, with its time and step."""
+    """Print the log of a run, with the time and step of each event."""
     run_and_exit(NAME, _logs(store, run, step, follow, output))
 
 
-# --- giving -----------------------------------------------------------------------------------------------------------
+# --- signals and answers ----------------------------------------------------------------------------------------------
 
 
 @app.command()
 def approve(
     run: RunArgument, step: StepArgument = None, comment: CommentOption = "", store: StoreOption = None
 ) -> None:
-    """Approve what a step asks."""
+    """Approve a step."""
     run_and_exit(NAME, _control(store, run, lambda one: one.decide(step, is_approved=True, comment=comment)))
 
 
 @app.command()
 def reject(run: RunArgument, step: StepArgument = None, comment: CommentOption = "", store: StoreOption = None) -> None:
-    """Refuse what a step asks."""
+    """Reject a step."""
     run_and_exit(NAME, _control(store, run, lambda one: one.decide(step, is_approved=False, comment=comment)))
 
 
@@ -208,7 +208,7 @@ def answer(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The answer to what the run asks.")],
     store: StoreOption = None,
 ) -> None:
-    """Answer what an agent of a run asks."""
+    """Answer the question of a run's agent."""
     run_and_exit(NAME, _control(store, run, lambda one: one.answer(text)))
 
 
@@ -221,7 +221,7 @@ def signal(
     ] = "",
     store: StoreOption = None,
 ) -> None:
-    """Hand in an event."""
+    """Send a signal to a step that waits for it."""
     run_and_exit(NAME, _control(store, run, lambda one: one.signal(event, data)))
 
 
@@ -231,20 +231,20 @@ def cancel(
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")] = None,
     store: StoreOption = None,
 ) -> None:
-    """Cancel a run, and all that it has begun."""
+    """Cancel a run and its child tasks."""
     run_and_exit(NAME, _control(store, run, lambda one: one.cancel(reason)))
 
 
 @app.command()
 def resume(run: RunArgument, output: OutputOption = OutputFormat.TEXT, store: StoreOption = None) -> None:
-    """Go on with a run here; one that failed or was cancelled begins anew, without what it has done."""
+    """Resume a run here; a failed or canceled run restarts and skips completed steps."""
     from accord.cli import run_host
     from accord.workflows.run_request import RunRequest
 
     run_host.resume_run(run, None, RunRequest(), store=store, output=output)
 
 
-# --- how it is done ---------------------------------------------------------------------------------------------------
+# --- implementation ---------------------------------------------------------------------------------------------------
 
 
 async def _list(url: str | None, which: RunFilter, inner: bool, limit: int, output: OutputFormat) -> int:

@@ -1,7 +1,7 @@
 """Command `accord serve`, and the application of its worker processes.
 
-It refuses settings that would open a server to strangers. The command's arguments reach its workers in one environment
-variable.
+It refuses settings that would open a server to unauthenticated callers. The command's arguments reach its workers in
+one environment variable.
 """
 
 import logging
@@ -26,30 +26,30 @@ if TYPE_CHECKING:
 VARIABLE = "ACCORD_SERVED"
 
 WORKER = f"{__name__}:application"
-"""What each process runs."""
+"""Factory of each worker's application."""
 
 LOG_LEVEL = "info"
-"""The least severe records that a server writes: its operator sees how tasks and webhooks end."""
+"""Minimum severity of a server's log records: its operator sees how tasks and webhooks end."""
 
 BROKEN_AGENTS = 2
-"""How a process ends whose agents cannot be imported: as the command does."""
+"""Exit code of a worker whose agents cannot be imported, the same as the command's."""
 
 
 class ServeRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command was told: agents, a file of settings and flags."""
+    """The arguments of the command: agents, a settings file and flags."""
 
     targets: tuple[str, ...] = ()
     config: str | None = None
     flags: dict[str, Any] = {}
 
     def load(self) -> "LoadedSettings":
-        """Read the settings."""
+        """Load the settings."""
         from accord.server.settings_loader import load
 
         return load(Path(self.config) if self.config else None, os.environ, self.flags)
 
     def application(self) -> "Application":
-        """Put everything together."""
+        """Create the application."""
         from accord.agents.loader import load as load_agent
         from accord.server.application import Application
         from accord.server.startup import environment_of
@@ -68,29 +68,29 @@ class ServeRequest(msgspec.Struct, frozen=True, kw_only=True):
         return Application(agents or [load_agent("accord.agents.echo:echo")], settings, env=env)
 
     def leave(self) -> None:
-        """Leave it for the processes that are started from here."""
+        """Store the request in the environment of child processes."""
         os.environ[VARIABLE] = msgspec.json.encode(self).decode()
 
 
 def application() -> "Application":
-    """Return the application of a process that was started by the command."""
+    """Return the application of a worker process."""
     from accord.agents.command_environment import close_process
     from accord.agents.loader import NotAnAgent, traceback_of
     from accord.server.http_server import prepare_worker
     from accord.telemetry.logs import configure_logging
 
     close_process()
-    told = os.environ.pop(VARIABLE)  # processes that agents start need not know it: it may name a store's password
+    told = os.environ.pop(VARIABLE)  # processes of agents do not need it, and it may contain a store's password
     try:
         made = msgspec.json.decode(told, type=ServeRequest).application()
     except ValueError as error:
         lines = traceback_of(error)
         if lines is None and not isinstance(error, NotAnAgent):
             raise
-        # Somebody is at work on it, and it is tried again when they are done.
+        # The developer is editing it; the next change retries.
         print(f"{error}\n{lines or ''}".rstrip(), file=sys.stderr)
         raise SystemExit(BROKEN_AGENTS) from None
-    # When agents are there: one that says itself what becomes of records is obeyed.
+    # After the agents are loaded: their own logging setup has precedence.
     configure_logging(made.settings.telemetry.log_format.value, made.settings.telemetry.level(LOG_LEVEL))
     close_process(made.env)
     prepare_worker(made)
@@ -123,7 +123,7 @@ SETTINGS: Mapping[str, str] = {
     "log_format": "telemetry.log_format",
     "log_level": "telemetry.log_level",
 }
-"""The setting that each flag is, by the name of its parameter."""
+"""Name of a flag's parameter -> its setting."""
 
 
 def serve(  # size: one parameter for each flag
@@ -203,7 +203,7 @@ def serve(  # size: one parameter for each flag
 
 
 def parse_serve_arguments(arguments: list[str]) -> ServeRequest:
-    """Return what `accord serve` would be told by these arguments, for commands that look before somebody serves."""
+    """Return the request of these `accord serve` arguments, for commands that check before serving."""
     from typer.main import get_command
 
     alone = typer.Typer(add_completion=False)
@@ -213,7 +213,7 @@ def parse_serve_arguments(arguments: list[str]) -> ServeRequest:
 
 
 def _serve_request(given: Mapping[str, Any]) -> ServeRequest:
-    """Return what a command was told, by the names of its parameters."""
+    """Return the request of a command, from its parameters."""
     read: dict[str, Callable[[Any], Any]] = {
         "dialects": _listed,
         "capabilities": _capabilities,
@@ -230,7 +230,7 @@ def _serve_request(given: Mapping[str, Any]) -> ServeRequest:
 
 
 def application_of(served: ServeRequest) -> "Application":
-    """Put together what a command was told, or say what is wrong with it."""
+    """Create the application. Exits with a message for invalid arguments."""
     from accord.agents.loader import NotAnAgent, traceback_of
     from accord.server.settings_loader import BadSettings
     from accord.storage.address import BadAddress
@@ -245,7 +245,7 @@ def application_of(served: ServeRequest) -> "Application":
 
 
 def run_here(application: "Application", level: str = LOG_LEVEL) -> None:
-    """Serve in this process until a signal comes, and show where everything is."""
+    """Serve in this process until a signal, and show the URLs."""
     from accord.agents.command_environment import close_process
     from accord.cli.startup_panel import announce_server
     from accord.server import http_server
@@ -280,7 +280,7 @@ def _run(application: "Application", served: ServeRequest, *, reload: bool) -> N
     configure_logging(settings.telemetry.log_format.value, settings.telemetry.level(LOG_LEVEL))
     close_process()
     try:
-        asyncio.run(application.check())  # here it is said once, and not by each process again and again
+        asyncio.run(application.check())  # reported once here, and not repeatedly by each process
         served.leave()
         watched = _watched(served, settings) if reload else None
         with announce_server(application) as say:
@@ -290,7 +290,7 @@ def _run(application: "Application", served: ServeRequest, *, reload: bool) -> N
 
 
 def _exit_unable(application: "Application", error: Exception) -> NoReturn:
-    """Say why there is no server, as everything else is said, and end."""
+    """Report why the server cannot start, in the log format, and exit."""
     from accord.server.settings import LogFormat
 
     if application.settings.telemetry.log_format is LogFormat.JSON:
@@ -300,8 +300,7 @@ def _exit_unable(application: "Application", error: Exception) -> NoReturn:
 
 
 def _watched(served: ServeRequest, settings: "Settings") -> "WatchedFiles":
-    """Return which files a server is started anew for: modules here and beside every agent that is a file, and those
-    that are agents by themselves."""
+    """Return the files whose changes restart a server: modules here and beside agents' files, and agents' own files."""
     from accord.agents.loader import FILE_SUFFIXES
     from accord.server.http_server import WatchedFiles
 
@@ -313,11 +312,11 @@ def _watched(served: ServeRequest, settings: "Settings") -> "WatchedFiles":
     return WatchedFiles(sorted({".", *folders}), sorted({Path(file).name for file in files}))
 
 
-# --- what may be served ---------------------------------------------------------------------------------------------
+# --- validation -------------------------------------------------------------------------------------------------------
 
 
 def refuse(application: "Application") -> None:
-    """Refuse a server that would start and then not work, or that strangers could use, and say what to do instead."""
+    """Refuse a server that would not work or would be open to other machines. Prints a remedy."""
     from accord.server.startup import configuration_problem, exposure_problem
 
     if (
@@ -349,6 +348,6 @@ def _capabilities(text: str | None) -> list[str] | None:
 
 
 def fail(message: str, exit: Exit = Exit.FAILED) -> NoReturn:
-    """Say what is wrong, and end."""
+    """Print an error, and exit."""
     typer.echo(message, err=True)
     raise typer.Exit(exit)

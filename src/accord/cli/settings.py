@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NAME = "accord config"
 CONTEXT = {"ignore_unknown_options": True}
-"""The arguments of `accord serve` are passed on to it."""
+"""Context settings that pass on the arguments of `accord serve`."""
 
 app = typer.Typer(no_args_is_help=True, help="Look at the settings.")
 
@@ -38,7 +38,7 @@ def show_(
     changed: Annotated[bool, typer.Option("--changed", help="Leave out what has its default.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Show every setting, and whether its value is that of a flag, a variable, a line of the file or the default.
+    """Show every setting, with its source: a flag, a variable, a line of the file or the default.
 
     Secrets are not shown.
     """
@@ -61,7 +61,7 @@ def show_(
 def check(arguments: ServeArguments = None) -> None:
     """Check the settings and the agents, as `accord serve` does before it starts; exit with 0 or 1.
 
-    Agents are imported, but neither they nor the store are started: that is `accord doctor`.
+    Agents are imported, but neither they nor the store are started. For that, use `accord doctor`.
     """
     import sys
     from contextlib import redirect_stdout
@@ -90,14 +90,14 @@ def check(arguments: ServeArguments = None) -> None:
 
 @app.command()
 def schema() -> None:
-    """Print the JSON Schema of the file of settings, for editors; it knows the kinds of agents that are installed."""
+    """Print the JSON Schema of the settings file, for editors, with the installed agent types."""
     from accord.server.settings_schema import all_agent_types, schema_document
 
     typer.echo(schema_document(all_agent_types()), nl=False)
 
 
 def _load_settings(arguments: list[str], exit: Exit = Exit.MISUSED) -> "tuple[LoadedSettings, SettingsFile | None]":
-    """Read the settings, and find the file that they are in."""
+    """Load the settings, and find their file."""
     from accord.cli.serve import parse_serve_arguments
     from accord.server.settings_loader import BadSettings, find_file
 
@@ -115,7 +115,7 @@ def _load_settings(arguments: list[str], exit: Exit = Exit.MISUSED) -> "tuple[Lo
 
 
 def _other_mistakes(first: str, file: "SettingsFile | None") -> list[str]:
-    """Return what else is wrong in the file and in variables, so that nobody mends them one mistake at a time."""
+    """Return the other mistakes in the file and in variables, so that users see all of them at once."""
     import os
 
     from accord.server.settings_report import find_mistakes
@@ -124,7 +124,7 @@ def _other_mistakes(first: str, file: "SettingsFile | None") -> list[str]:
 
 
 def _read_tables(loaded: "LoadedSettings") -> None:
-    """Read the tables of agents that say of which kind they are, each as its kind does."""
+    """Read the tables of agents with a `type` as the options of that type."""
     from accord.agents.agent_types import KINDS
     from accord.entries import NotRegistered, Unusable
 
@@ -146,7 +146,7 @@ def _check_store_address(loaded: "LoadedSettings") -> "Address":
 
 
 def _source_of(name: str, source: str, file: "SettingsFile | None") -> str:
-    """Return where a value came from, with the line of a file."""
+    """Return the source of a value, with the line in a file."""
     if file is None or source != file.source:
         return source
     while (line := file.line(name)) is None and "." in name:
@@ -168,7 +168,7 @@ def _fail(message: str, exit: Exit) -> NoReturn:
 
 
 STATUS_WIDTH = 9
-"""Of the column that says how it is."""
+"""Width of the status column."""
 
 
 def doctor(
@@ -178,7 +178,7 @@ def doctor(
 ) -> None:
     """Check settings, store, clock, reachability, agents, keys, ports and limits, each with a remedy.
 
-    Exit with 0 if nothing is in the way, warnings or not, and with 1 if something is.
+    Exit with 0 without failures (warnings are allowed), and with 1 otherwise.
     """
     import asyncio
     import os
@@ -216,14 +216,14 @@ def _print_checks(found: "list[CheckFinding]") -> None:
 
 STARTER = ("accord.toml", "hello.py")
 FOLDER = ".accord"
-"""Where the schema is: out of sight, as only editors read it."""
+"""Folder of the schema: hidden, as only editors read it."""
 
 
 def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder; it is made if there is none.")] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
 ) -> None:
-    """Write a file of settings with comments, and an agent to begin with; nothing is replaced without --force."""
+    """Write a commented settings file and a first agent; existing files are replaced only with --force."""
     from accord.server.settings_schema import SCHEMA_FILE, all_agent_types, schema_document
 
     files = {name: _starter(name) for name in STARTER}
@@ -250,7 +250,7 @@ def _starter(name: str) -> str:
 
 
 def _refuse_second(folder: Path) -> None:
-    """Refuse a folder whose project has settings already: `accord serve` would not know which to take."""
+    """Refuse a folder whose project already has settings: `accord serve` would find two files."""
     from accord.server.settings_loader import PROJECT_FILE, BadSettings, read_project_file
 
     project = folder / PROJECT_FILE
@@ -267,7 +267,7 @@ def _fail_init(message: str) -> NoReturn:
 
 
 def hash_password() -> None:
-    """Print the hash of a password that is typed in, or piped in as one line."""
+    """Print the hash of a password, typed in or piped in as one line."""
     import sys
 
     from accord.auth import passwords

@@ -1,7 +1,7 @@
-"""The panel that `accord serve` shows on startup: addresses and a first request.
+"""The panel that `accord serve` shows on startup: URLs and a first request.
 
-It is written to standard error, or to the log where logs are for machines. It is drawn without rich, which takes a
-third of the server's start-up time to import.
+It is written to standard error, or to the log if logs are JSON. It is drawn without rich, which takes a third of the
+server's start-up time to import.
 """
 
 import logging
@@ -51,10 +51,10 @@ MESSAGES = {
         """{"message":{"role":"user","parts":[{"type":"text","content":"%(text)s"}]}}""",
     ),
 }
-"""How a first message is sent in each dialect, the newest first."""
+"""Method and parameters of a first message in each dialect, the newest first."""
 
 NOW = "'$(date +%s)'"
-"""An id that is another one each time: who sends the same message twice is shown the same task twice."""
+"""An id that changes each second: sending the same message twice returns the same task."""
 
 SIGNED = (
     "(%(key)sT=$(date +%%s); N=$(openssl rand -hex 8); BODY='%(body)s'; "
@@ -62,7 +62,7 @@ SIGNED = (
     """| openssl dgst -sha256 -hmac "$SECRET" | sed 's/.* //'); """
     """%(curl)s -d "$BODY")"""
 )
-"""How a shell signs what it sends (`protocol.http_headers`), without leaving its variables behind."""
+"""Shell commands that sign a request (`protocol.http_headers`) in a subshell, so that its variables do not remain."""
 
 
 log = logging.getLogger(SERVER_LOGGER)
@@ -70,9 +70,9 @@ log = logging.getLogger(SERVER_LOGGER)
 
 @contextmanager
 def announce_server(application: "Application", *, shows: bool = True) -> Iterator[Callable[[], None]]:
-    """Give what says that a server is there; if that was said, so is that it has stopped.
+    """Yield a function that announces the server. If it was called, the stop is logged as well.
 
-    It shows that to people as well, unless records are for machines.
+    The panel is printed unless logs are JSON.
     """
     said = False
 
@@ -91,7 +91,7 @@ def announce_server(application: "Application", *, shows: bool = True) -> Iterat
 
 
 def _startup_record(application: "Application") -> dict[str, Any]:
-    """Return what a record says of a server: where it is, and what it serves."""
+    """Return the fields of the startup log record."""
     settings = application.settings
     return {
         "version": __version__,
@@ -107,7 +107,7 @@ def _startup_record(application: "Application") -> dict[str, Any]:
 
 
 def print_panel(application: "Application") -> None:
-    """Show it."""
+    """Print the panel."""
     url, settings = application.url, application.settings
     rows = [
         ("", ", ".join(agent.profile.name for agent in application.agents.values())),
@@ -134,13 +134,13 @@ def print_panel(application: "Application") -> None:
 
 
 def _listens(settings: Settings) -> str:
-    """Return the address on this machine, where the one that callers use is another."""
+    """Return the listening address, if it differs from the public URL."""
     host = settings.server.host
     return f"{f'[{host}]' if ':' in host else host}:{settings.server.port}"
 
 
 def _workflow(hooks: str, agent: Agent) -> Iterator[tuple[str, str]]:
-    """Yield what there is to say of an agent that is a workflow: what it does, and what begins it by itself."""
+    """Yield the rows of a workflow agent: its workflows, schedules and webhooks."""
     if not isinstance(agent, AgentWithMembers):
         return
     from accord.server.workflow_triggers import flow_of
@@ -160,7 +160,7 @@ def _workflow(hooks: str, agent: Agent) -> Iterator[tuple[str, str]]:
 
 
 def authentication_text(settings: Settings) -> str:
-    """Return who is let in."""
+    """Return the enabled authentication schemes as text."""
     schemes: list[Any] = list(settings.auth.schemes)
     if schemes:
         return ", ".join(one.name if isinstance(one, Plugin) else str(one.__struct_config__.tag) for one in schemes)
@@ -176,7 +176,7 @@ def curl_command(url: str, settings: Settings) -> str:
     scheme = settings.auth.schemes[0] if settings.auth.schemes else None
     said = params % {"id": "'$T'" if isinstance(scheme, Hmac) else NOW, "text": FIRST_MESSAGE}
     body = f'{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{said}}}'
-    # Whatever issued the certificate, the server's own file vouches for it.
+    # The server's own file verifies any certificate, regardless of its issuer.
     trust = f" --cacert {shlex.quote(server.tls_cert)}" if server.tls_cert and not server.url else ""
     who = _credentials(scheme) if scheme else ""
     line = f"curl -sS {shlex.quote(url)}/{trust}{who} -H 'Content-Type: application/json'{version}"
@@ -184,13 +184,13 @@ def curl_command(url: str, settings: Settings) -> str:
 
 
 def _signed(scheme: Hmac, url: str, body: str, line: str) -> str:
-    """Return a command that signs a body with one of the keys and sends it; the only one need not be named."""
+    """Return a command that signs a body with one of the keys and sends it. A single key need not be named."""
     key = f"K={shlex.quote(next(iter(scheme.keys)))}; " if len(scheme.keys) > 1 else ""
     return SIGNED % {"key": key, "body": body, "target": shlex.quote(f"{urlsplit(url).path}/"), "curl": line}
 
 
 def _credentials(scheme: AnyScheme) -> str:
-    """Return how curl says who it is, with the secret in a variable."""
+    """Return curl's credential arguments, with the secret in a variable."""
     match scheme:
         case ApiKeys():
             return f' -H "{scheme.header}: $KEY"'
@@ -205,11 +205,11 @@ def _credentials(scheme: AnyScheme) -> str:
         case Hmac():
             return f' -H "{http_headers.SIGNATURE_HEADER}: t=$T,{"k=$K," if len(scheme.keys) > 1 else ""}n=$N,v1=$V"'
         case Plugin():
-            return ""  # only its package knows
+            return ""  # only its package can construct credentials
 
 
 def _draw_box(lines: list[str], title: str) -> str:
-    """Return lines in a box, drawn with what the terminal can show."""
+    """Return lines in a box of characters that the terminal supports."""
     try:
         "╭─│╯".encode(sys.stderr.encoding or "ascii")
         flat, side, corners = "─", "│", ("╭", "╮", "╰", "╯")

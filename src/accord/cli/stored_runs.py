@@ -1,7 +1,7 @@
 """Runs in a store: tables and logs, and decisions, signals, answers and cancels.
 
-Nothing but the store is needed. A node that hosts the workflow continues the run; if none does within seconds, that is
-said.
+Only the store is needed. A node that hosts the workflow continues the run. If none does within seconds, the command
+reports that.
 """
 
 import asyncio
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 COLUMNS = ("run", "workflow", "state", "started", "duration", "waits_for")
 
 FOLLOW_SECONDS = 0.5
-"""How often it is looked whether there is more of a log: a command has nobody to tell it."""
+"""Seconds between two polls of a log: a command receives no notifications."""
 
 WAITS_FOR_NODE = "a node: accord runs resume"
-"""What a run waits for that nobody works on though there is something to do."""
+"""Shown for a run that is ready but has no node."""
 
 
 async def run_row(store: "Store", run: "ListedRun") -> dict[str, Any]:
-    """Return a run as a list shows it."""
+    """Return a run as a list row."""
     origin = origin_of(run.origin)
     is_over = run.state in ENDED
     return {
@@ -67,7 +67,7 @@ async def run_row(store: "Store", run: "ListedRun") -> dict[str, Any]:
 
 
 async def run_waits(store: "Store", run: "ListedRun") -> list[str]:
-    """Return what a run that has not ended waits for."""
+    """Return the signals, approvals or answers that an unfinished run waits for."""
     held = await store.read(workflow_runs.job_status, run.tenant, run.task_id)
     if held is not None and held.is_left:
         return [WAITS_FOR_NODE]
@@ -134,7 +134,7 @@ def _step_row(line: StoredStep) -> dict[str, Any]:
 
 
 async def show_log(store: "Store", found: "StoredRun", step: str | None, form: OutputFormat, *, follow: bool) -> bool:
-    """Print what was said in a run; false if that is nothing."""
+    """Print the log of a run. Returns whether there was any."""
     is_any = False
     async for event in _events(store, found, follow=follow):
         for news in run_events(event):
@@ -149,19 +149,19 @@ def _print(news: RunEvent, form: OutputFormat) -> None:
         agent_output.write(agent_output.compact(news) + "\n")
         return
     if news.event == "output":
-        return  # it is in the end of the step
+        return  # it is part of the step's end
     said = news.text or (news.event if news.error is None else news.error)
     for line in agent_output.safe(said).splitlines() or [""]:
         agent_output.write(f"{news.at or '-'}  {agent_output.line(news.step or '-')}  {line}\n")
 
 
 async def _events(store: "Store", found: "StoredRun", *, follow: bool) -> "AsyncIterator[Event]":
-    """Yield the log of a run, and what comes while it has not ended."""
+    """Yield the events of a run, with `follow` until it ends."""
     import asyncio
 
     tenant, run_id, after = found.task.tenant, found.task.task_id, 0
     while True:
-        head = await store.read(tasks.read_head, tenant, run_id)  # before its events: none that came first is missed
+        head = await store.read(tasks.read_head, tenant, run_id)  # before its events, so that none is missed
         rows = await store.read(tasks.events_after, tenant, run_id, after)
         for one in rows:
             event = decode_event(one)
@@ -175,23 +175,22 @@ async def _events(store: "Store", found: "StoredRun", *, follow: bool) -> "Async
 
 
 TAKEN_SECONDS = 2.5
-"""How long a node may take to see that there is something to do, before it is said that there is none: they look every
-second."""
+"""Seconds for a node to claim the job, before the command reports that none did: nodes poll every second."""
 
 LOOK_SECONDS = 0.1
 
 
 class RunControl:
-    """One run that is given something; each method says what it has done and returns how the command ends."""
+    """Controls one run. Each method prints its result and returns the exit code."""
 
     def __init__(self, command: str, store: Store, run: StoredRun, going: RunCommand) -> None:
-        """Speak for `command`; `going` knows how to go on with the run."""
+        """Print as `command`. `going` has the commands that resume the run."""
         self._command, self._store, self._run, self._going = command, store, run, going
         self._id, self._tenant = run.task.task_id, run.task.tenant
         self._handing = RunSignals(store, self._wake, {run.task.agent})
 
     async def decide(self, step: str | None, *, is_approved: bool, comment: str) -> Exit:
-        """Approve or refuse what a step asks: the only one that does, if none is named."""
+        """Approve or reject a step [default: the only one with a pending approval]."""
         if self._run.is_over:
             return self._refuse_ended(self._run.task.state)
         asking = [wait.step for wait in self._run.waits() if wait.is_approval]
@@ -208,7 +207,7 @@ class RunControl:
         return await self._hand(self._handing.decide(self._run, step, approved=is_approved, comment=comment), what)
 
     async def signal(self, event: str, data: str) -> Exit:
-        """Hand in an event, with what is JSON as that and all else as text."""
+        """Send a signal. Its data is JSON, or text if it is not valid JSON."""
         try:
             value = msgspec.json.decode(data)
         except msgspec.DecodeError:
@@ -216,7 +215,7 @@ class RunControl:
         return await self._hand(self._handing.tell(self._run, event, value), f"{event} is handed in")
 
     async def answer(self, text: str) -> Exit:
-        """Answer what the run asks."""
+        """Answer the pending question of the run."""
         if self._run.is_over:
             return self._refuse_ended(self._run.task.state)
         if self._run.task.state not in INTERRUPTED:
@@ -224,7 +223,7 @@ class RunControl:
         return await self._say(Part(text=text), f"{self._id} is answered")
 
     async def cancel(self, reason: str | None) -> Exit:
-        """End the run, and all that it has begun."""
+        """Cancel the run and its child tasks."""
         at = SYSTEM.now_ms()
         said = Message(message_id=new_id(), role=Role.AGENT, parts=(Part(text=reason or ""),), task_id=self._id)
         status = TaskStatus(state=TaskState.CANCELED, message=said if reason else None, timestamp=timestamp_ms(at))
@@ -237,10 +236,10 @@ class RunControl:
         typer.echo(f"{self._id} is canceled")
         return Exit.DONE
 
-    # --- how it gets there ----------------------------------------------------------------------------------------
+    # --- delivery -------------------------------------------------------------------------------------------------
 
     async def _asking_for_another(self) -> str | None:
-        """Return the step whose agent, or workflow, asks for an approval that the run has passed on."""
+        """Return the step whose agent, or workflow, asks for an approval that the run passes on."""
         stored = await self._store.read(tasks.read_task, self._tenant, self._id)
         status = None if stored is None else stored.task().status
         if status is None or status.state not in INTERRUPTED or status.message is None:
@@ -255,7 +254,7 @@ class RunControl:
         return await self._store.do(task_lifecycle.deliver_signal, tenant, news)
 
     async def _hand(self, work: Awaitable[None], what: str) -> Exit:
-        """Hand something in, if that is waited for."""
+        """Deliver a signal or decision, if the run waits for it."""
         try:
             await work
         except (TaskNotFound, NotWaiting) as error:
@@ -263,7 +262,7 @@ class RunControl:
         return await self._tell(what)
 
     async def _say(self, part: Part, what: str) -> Exit:
-        """Say something to the run, as whoever has begun it would."""
+        """Send a message to the run, as its owner."""
         message = Message(message_id=new_id(), role=Role.USER, parts=(part,), task_id=self._id)
         work = task_lifecycle.JobOptions(queue=self._run.task.agent)
         try:
@@ -284,14 +283,14 @@ class RunControl:
         return Exit.FAILED
 
     async def _tell(self, what: str) -> Exit:
-        """Say what was done, and if nobody goes on with the run."""
+        """Print the result, and a hint if no node continues the run."""
         typer.echo(printable(what))
         if not await self._is_taken():
             typer.echo(f"No node is there to go on with the run: {self._going.again('runs resume')}", err=True)
         return Exit.DONE
 
     async def _is_taken(self) -> bool:
-        """Whether a node goes on with the run."""
+        """Whether a node has claimed the run's job."""
         try:
             async with asyncio.timeout(TAKEN_SECONDS):
                 while True:
@@ -304,7 +303,7 @@ class RunControl:
 
 
 def run_control(command: str, store: Store, run: StoredRun, url: str | None) -> RunControl:
-    """Return what gives a run of the store at `url` what it waits for."""
+    """Return the control of a run of the store at `url`."""
     going = RunCommand(url, OutputFormat.TEXT)
     going.run_id = run.task.task_id
     return RunControl(command, store, run, going)

@@ -11,20 +11,20 @@ from typing import Any
 import typer
 
 _UNSEEN = re.compile(r"[^\x00-\x7e]")
-"""Characters that JSON has only in strings and may leave as they are."""
+"""Characters that JSON has only in strings and need not escape."""
 
 Rows = Sequence[Mapping[str, Any]]
 
 
 class OutputFormat(Enum):
-    """How a list is printed."""
+    """Format of the output."""
 
     TEXT = "text"
     JSON = "json"
 
 
 def print_rows(rows: Rows, columns: Sequence[str], output: OutputFormat) -> None:
-    """Print rows, as a table with these columns or as JSON with everything."""
+    """Print rows, as a table with these columns or as JSON with all members."""
     _PRINT[output](rows, columns)
 
 
@@ -37,7 +37,7 @@ def echo_json(value: Any, *, indent: int = 0) -> None:
 
 
 def escape_json(document: str) -> str:
-    """Return JSON for standard output: on a terminal with escapes for what a terminal would obey or turn around."""
+    """Return JSON for standard output. On a terminal, control and direction characters are escaped."""
     return _UNSEEN.sub(_escaped, document) if sys.stdout.isatty() else document
 
 
@@ -61,22 +61,22 @@ _PRINT = {OutputFormat.TEXT: _text, OutputFormat.JSON: _json}
 
 
 def cell_text(value: Any) -> str:
-    """Return a value as people read it."""
+    """Return a value as text for people."""
     text = " ".join(map(str, value)) if isinstance(value, list | tuple) else "" if value is None else str(value)
     return printable(text)
 
 
 def time_of(at: int | None) -> str | None:
-    """Return a time in milliseconds as people read it."""
+    """Return a time in milliseconds as text for people."""
     return None if at is None else datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="seconds")
 
 
 def printable(text: str) -> str:
-    """Return what strangers wrote without what a terminal would obey."""
+    """Return foreign text without terminal control characters."""
     return "".join(character if character.isprintable() else "?" for character in text) or "-"
 
 
 def webhook_url(url: str) -> str:
-    """Return what is shown of a webhook's address, whatever somebody wrote there: its query may be a secret."""
+    """Return a webhook's URL for display, without its query, which may be a secret."""
     address, asks, _ = url.partition("?")
     return f"{address}?..." if asks else address

@@ -1,6 +1,6 @@
-"""Commands `accord task`, `accord task push` and `accord card`, at any agent.
+"""Commands `accord task`, `accord task push` and `accord card`, for any agent.
 
-`accord task push` configures the caller's own webhooks; `accord push` is about the deliveries of our server.
+`accord task push` configures the caller's own webhooks. `accord push` is about the deliveries of our server.
 """
 
 from pathlib import Path
@@ -39,7 +39,7 @@ def set_webhook(
         ),
     ] = None,
 ) -> None:
-    """Report changes of a task to a URL."""
+    """Send reports about a task to a webhook URL."""
     from accord.model import Authentication, PushConfig
 
     scheme, _, credentials = (auth or "").strip().partition(" ")
@@ -60,13 +60,13 @@ def set_webhook(
 
 
 webhooks_app.command("set")(set_webhook)
-webhooks_app.command("create", hidden=True)(set_webhook)  # what the operation is called in A2A
+webhooks_app.command("create", hidden=True)(set_webhook)  # the operation's name in A2A
 
 
 @webhooks_app.command("get")
 @with_connection_options("TASK", "ID")
 def get_webhook(reach: ConnectionOptions, task: str, id: str) -> None:
-    """Show a webhook, without its secrets; -o json shows all that the agent tells."""
+    """Show a webhook, without its secrets; -o json shows all that the agent returns."""
 
     async def work(client: "Client", progress: "Progress") -> None:
         from accord.model import PushGetRequest
@@ -109,7 +109,7 @@ def list_webhooks(
 @webhooks_app.command()
 @with_connection_options("TASK", "ID")
 def delete(reach: ConnectionOptions, task: str, id: str) -> None:
-    """Report to a webhook no longer."""
+    """Delete a webhook."""
 
     async def work(client: "Client", progress: "Progress") -> None:
         from accord.cli import agent_output
@@ -138,7 +138,7 @@ def _show_webhook(reach: ConnectionOptions, config: "PushConfig") -> None:
 
 app = typer.Typer(no_args_is_help=True, help="Look after the tasks of an agent.")
 app.add_typer(webhooks_app, name="push")
-app.add_typer(webhooks_app, name="push-config", hidden=True)  # what the official command line calls it
+app.add_typer(webhooks_app, name="push-config", hidden=True)  # the name in the official command line
 
 
 @app.command("get")
@@ -149,7 +149,7 @@ def get_task(
     history: Annotated[int | None, typer.Option(min=0, help="So many of its latest messages.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it ends or asks something.")] = False,
 ) -> None:
-    """Show a task: its state, what is said about it and what it made."""
+    """Show a task: its state, status message and artifacts."""
     seen = AwaitedTask(id)
 
     async def work(client: "Client", progress: "Progress") -> None:
@@ -189,7 +189,7 @@ def list_tasks(
     history: Annotated[int | None, typer.Option(min=0, help="So many of their latest messages.")] = None,
     artifacts: Annotated[bool, typer.Option("--artifacts", help="What they made, too.")] = False,
 ) -> None:
-    """List tasks, those that changed last first."""
+    """List tasks, latest change first."""
     from accord.model import TaskFilter
 
     try:
@@ -254,7 +254,7 @@ def subscribe(
         bool, typer.Option("-q", "--quiet", help="Print the text of the answer and nothing else.")
     ] = False,
 ) -> None:
-    """Follow a task until it ends or asks something."""
+    """Subscribe to a task until it ends or asks for input."""
     reach.check(quiet=quiet)
     seen = AwaitedTask(id)
 
@@ -285,7 +285,7 @@ def download(
         typer.Option(metavar="HOST", help="Fetch files from here even on a private network; may be repeated."),
     ] = None,
 ) -> None:
-    """Save what a task made: files, texts and data, each as a file."""
+    """Save a task's artifacts: each file, text and data as a file."""
 
     async def work(client: "Client", progress: "Progress") -> None:
         from accord.cli import downloads
@@ -299,7 +299,7 @@ def download(
 
 
 def _with_artifacts(task: "Task", wanted: list[str]) -> "Task":
-    """Return the task with only the artifacts that are wanted."""
+    """Return the task with only the wanted artifacts."""
     from msgspec.structs import replace
 
     from accord.cli.failures import command_error
@@ -323,10 +323,10 @@ def _state(text: str) -> "TaskState":
 
 
 class _CardGroup(TyperGroup):
-    """One command so far, whose name may be left out before an address."""
+    """A group with one command, whose name may be omitted before an address."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Take an address for an agent whose card is to be shown."""
+        """Insert `get` before an address."""
         is_address = any(sign in args[0] for sign in ":/.")
         return super().resolve_command(ctx, ["get", *args] if is_address else args)
 
@@ -345,7 +345,7 @@ def get_card(
     reach: ConnectionOptions,
     extended: Annotated[bool, typer.Option("--extended", help="The card that only authenticated callers see.")] = False,
 ) -> None:
-    """Show the card of an agent: who it is, where it listens, what it can do and what it asks for."""
+    """Show an agent's card: its profile, interfaces, capabilities and security."""
 
     async def work(client: "Client", progress: "Progress") -> None:
         from accord.cli import agent_output

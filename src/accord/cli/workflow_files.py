@@ -1,6 +1,6 @@
 """Workflow files and their input values, and the command `accord workflow`.
 
-It reads and validates; nothing is run.
+It reads and validates files without running them.
 """
 
 import os
@@ -29,7 +29,7 @@ NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 
 
 class WorkflowFile(NamedTuple):
-    """A document, where its relative paths begin, and what it was called."""
+    """A document, the base directory of its paths, and its name on the command line."""
 
     document: "Document"
     directory: Path
@@ -37,9 +37,10 @@ class WorkflowFile(NamedTuple):
 
 
 def load_workflow(file: str, vars: Mapping[str, Any] = NO_VALUES) -> WorkflowFile:
-    """Return what a file says, or what the builder has built that `file.py:name` names; else say what is wrong.
+    """Load a workflow file, or a document from the builder that `file.py:name` names. Exits with its findings if
+    invalid.
 
-    `vars` are the variables that the run is given.
+    `vars` are the variables of the run.
     """
     from accord.agents.loader import FILE_SUFFIXES
     from accord.cli.credential_places import user_keys
@@ -59,7 +60,7 @@ def load_workflow(file: str, vars: Mapping[str, Any] = NO_VALUES) -> WorkflowFil
         return WorkflowFile(document, Path.cwd(), file)
     except BadDocument as error:
         report_findings(error.findings, file)
-        raise  # it always has an error in it, so that this is never reached
+        raise  # it always contains an error, so this is never reached
 
 
 def _import_workflow(name: str) -> "Document":
@@ -82,7 +83,7 @@ def _import_workflow(name: str) -> "Document":
 
 
 def plan_run(flow: WorkflowFile, wish: "RunRequest") -> "Plan":
-    """Return what a run would follow; else say what is wrong."""
+    """Return the plan of a run. Exits with the findings if it is invalid."""
     from accord.agents.command_environment import document_variables
     from accord.workflows.findings import BadDocument
     from accord.workflows.functions import nearest
@@ -99,7 +100,7 @@ def plan_run(flow: WorkflowFile, wish: "RunRequest") -> "Plan":
         )
     except BadDocument as error:
         report_findings(error.findings, flow.file)
-        raise  # it always has an error in it
+        raise  # it always contains an error
     names = [step.name for step in made.steps]
     if wish.start_from is not None and wish.start_from not in names:
         what = f"There is no step {wish.start_from!r} to start from{nearest(wish.start_from, names)}"
@@ -108,7 +109,7 @@ def plan_run(flow: WorkflowFile, wish: "RunRequest") -> "Plan":
 
 
 def report_findings(findings: "Iterable[DocumentFinding]", file: str) -> None:
-    """Say what was found, on standard error; end if a run cannot be begun with it."""
+    """Print findings on standard error. Exits if one of them prevents a run."""
     from msgspec.structs import replace
 
     from accord.cli.tables import printable
@@ -120,16 +121,16 @@ def report_findings(findings: "Iterable[DocumentFinding]", file: str) -> None:
         raise typer.Exit(Exit.MISUSED)
 
 
-# --- what it is given -------------------------------------------------------------------------------------------------
+# --- input values -----------------------------------------------------------------------------------------------------
 
 
 def read_input(given: str | None) -> str:
-    """Return the input of a run; - is standard input."""
+    """Return the input of a run. `-` is standard input."""
     return "" if given is None else sys.stdin.read() if given == STDIN else given
 
 
 def read_values(pairs: Sequence[str], file: Path | None) -> dict[str, Any]:
-    """Return values by their names: those of a file, and over them those that are given one by one."""
+    """Return values by name: those of a file, overridden by single ones."""
     found = {} if file is None else _table(file)
     for pair in pairs:
         name, separator, value = pair.partition("=")
@@ -140,9 +141,9 @@ def read_values(pairs: Sequence[str], file: Path | None) -> dict[str, Any]:
 
 
 def check_names(flow: WorkflowFile, pairs: Sequence[str]) -> None:
-    """Refuse a value that nothing in the document can be about, whose name must be mistyped.
+    """Refuse values whose name the document does not contain, as it must be mistyped.
 
-    A file of values may be for several documents; a value that is given by itself is meant for this one.
+    A file of values may be for several documents, but a single value is meant for this one.
     """
     from accord.workflows import planner
     from accord.workflows.expressions import texts_in
@@ -163,14 +164,14 @@ def check_names(flow: WorkflowFile, pairs: Sequence[str]) -> None:
 
 
 def _mentions(text: str, name: str) -> bool:
-    """Whether a text has a name in it as a word, or as commands know the variable."""
+    """Whether a text contains a name as a word, or as the variable of commands."""
     in_commands = re.sub(r"[^A-Za-z0-9]+", "_", f"VAR_{name}").upper()
     words = f"{re.escape(name)}|{in_commands}"
     return re.search(rf"(?<![\w-])(?:{words})(?![\w-])", text) is not None
 
 
 def _table(file: Path) -> dict[str, Any]:
-    """Return what a file of values says, which is YAML, as JSON is too."""
+    """Return the table of a values file, in YAML or JSON."""
     from accord.workflows.findings import BadDocument
     from accord.workflows.yaml_nodes import parse_yaml, read_text
 
@@ -198,7 +199,7 @@ def validate(
     strict: Annotated[bool, typer.Option("--strict", help="Warnings are errors too.")] = False,
     output: OutputOption = OutputFormat.TEXT,
 ) -> None:
-    """Say what is wrong with workflow files, a line each: where, which, what, and how it is mended.
+    """Validate workflow files: one line per finding with location, code and fix.
 
     Exit with 0 if they can be run, with 1 if not.
     """
@@ -225,7 +226,7 @@ def schema() -> None:
 
 
 def _file_findings(file: Path, given: Mapping[str, Any]) -> "list[DocumentFinding]":
-    """Return the findings of a file, the same as `accord run` and `accord serve` have."""
+    """Return the findings of a file, the same as `accord run` and `accord serve` report."""
     from accord.cli.credential_places import user_keys
     from accord.workflows.findings import BadDocument
     from accord.workflows.source import load_source

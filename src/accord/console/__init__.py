@@ -1,7 +1,7 @@
 """The console: an HTTP API beside A2A, under `/api`.
 
-This module has its settings and path prefixes. The console reads HTTP and shapes answers; `core` decides what they
-mean. `app` serves it.
+This module has its settings and path prefixes. The console reads HTTP and builds responses. `core` defines their
+meaning. `server` serves it.
 """
 
 from typing import Annotated
@@ -12,45 +12,44 @@ from accord.auth.scheme_settings import Settings
 
 
 class ConsoleSettings(Settings, frozen=True, kw_only=True):
-    """The console of a server: its pages under `/console/` and what they ask, under `/api/`."""
+    """Settings of the console: its pages under `/console/` and its API under `/api/`."""
 
     enabled: bool = True
-    """Whether there is one."""
+    """Whether the console is served."""
 
     a2a: bool = True
-    """Whether chats offer remote agents; agents of this server are always offered."""
+    """Whether chats offer remote agents. Agents of this server are always offered."""
 
     task_mode: bool | None = None
-    """Whether every chat gets an acknowledgement and a task that goes on by itself; left out, that is so for agents
-    elsewhere, and others answer while one waits."""
+    """Whether chats answer with an acknowledgement and a background task [default: only for remote agents]."""
 
     session_hours: Annotated[float, Meta(gt=0, le=24 * 90)] = 24.0
-    """How long whoever has signed in stays so."""
+    """Duration of a sign-in session, in hours."""
 
 
 API = "/api/v1/"
-"""Below it the registry is."""
+"""Path prefix of the registry API."""
 
 HOOKS = "/hooks/"
-"""Below it runs of workflows begin."""
+"""Path prefix of the webhook endpoints that start workflow runs."""
 
 RUNS = "/api/runs/"
-"""Below it runs of workflows are."""
+"""Path prefix of workflow runs."""
 
 PAGES = "/console/"
-"""Below it the console's own pages are."""
+"""Path prefix of the console's pages."""
 
 CONSOLE = "/api/"
-"""Below it is what those pages ask, where nothing else is."""
+"""Path prefix of the console API. Nothing else is served below it."""
 
 EVENTS = "/api/events"
-"""Where pages hear of news."""
+"""Path of the live feed."""
 
 SESSIONS = "/api/session"
-"""Where people sign in."""
+"""Path of the sign-in API."""
 
 SIGNIN = "/signin"
-"""The page for that, below the others."""
+"""Path of the sign-in page, below `PAGES`."""
 
 PREFIXES = (API, HOOKS, RUNS, PAGES, CONSOLE)
-"""The more exact ones first."""
+"""All path prefixes, the more specific ones first."""

@@ -1,6 +1,6 @@
 """The audit log, settings and storage use of a server.
 
-A caller who sees all tasks of all agents reads the tenant's audit log; such a caller of the server's own tenant also
+A caller who sees all tasks of all agents reads the tenant's audit log. Such a caller of the server's own tenant also
 reads the settings, without secrets. Every caller reads its own storage use.
 """
 
@@ -24,13 +24,13 @@ from accord.storage.commands.monitoring import AuditLogQuery, StoredAuditEntry, 
 T = TypeVar("T")
 
 MAX_OWNERS = 20
-"""Owners in a view of what is stored, those who store most."""
+"""Maximum number of owners in a storage view, largest first."""
 
 ShortText = Annotated[str, Meta(max_length=256)]
 
 
 class AuditQuery(Struct, frozen=True):
-    """Which entries."""
+    """Filters of the audit log."""
 
     owner: ShortText | None = None
     operation: ShortText | None = None
@@ -41,16 +41,16 @@ class AuditQuery(Struct, frozen=True):
 
 
 class CachedSums:
-    """Sums over tasks, read one at a time and kept for a while: reloading a page costs the store little."""
+    """Sums over tasks, read one at a time and cached, so that reloading a page costs the store little."""
 
     def __init__(self, house: ServerContext) -> None:
-        """Read in the store of `house`."""
+        """Read from the store of `house`."""
         self._house = house
         self._known: dict[tuple[Any, ...], tuple[float, Any]] = {}
         self._lock = asyncio.Lock()
 
     async def read(self, command: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
-        """Return what a command reads, or what it read a moment ago."""
+        """Return the result of a store command, from the cache if it is fresh."""
         key = (command, *arguments)
         async with self._lock:
             begun = time.monotonic()
@@ -65,15 +65,15 @@ class CachedSums:
 
 
 class RecordsApi:
-    """The handlers."""
+    """The audit log, settings and storage use."""
 
     def __init__(self, house: ServerContext) -> None:
-        """Answer about `house`."""
+        """Create the handlers for `house`."""
         self._house = house
         self._sums = CachedSums(house)
 
     def routes(self) -> tuple[ApiRoute, ...]:
-        """Return what is answered where."""
+        """Return the routes."""
         return (
             ApiRoute("GET", "/api/audit", self.log, finds=AuditQuery, gives=AuditPage),
             ApiRoute("GET", "/api/settings", self.settings, gives=dict[str, Any]),
@@ -81,7 +81,7 @@ class RecordsApi:
         )
 
     async def log(self, asked: ApiRequest) -> ApiReply:
-        """List who asked for what, the newest first."""
+        """List audit entries, newest first."""
         caller, search = self._trusted(asked), asked.found(AuditQuery)
         query = AuditLogQuery(
             owner=search.owner,
@@ -97,13 +97,13 @@ class RecordsApi:
         return ApiReply(body=AuditPage(items=[_audit_row(one) for one in shown], next=more))
 
     async def settings(self, asked: ApiRequest) -> ApiReply:
-        """Show the settings that are in effect."""
+        """Show the settings in effect."""
         if not self._trusted(asked).is_of_server:
             raise PermissionDenied("This is for those who look after the whole server, not after one tenant of it")
         return ApiReply(body=self._house.settings())
 
     async def usage(self, asked: ApiRequest) -> ApiReply:
-        """Show what is stored, and the quotas."""
+        """Show storage use and quotas."""
         caller, quotas, sums = asked.known, self._house.quotas, self._sums
         own = await sums.read(monitoring.stored_total, *caller.account)
         owner = _storage_use(own, quotas.owner_tasks, quotas.owner_bytes)

@@ -1,7 +1,7 @@
 """`/api/agents`: the agents of a server, their health, activity and cards.
 
-An agent is visible to callers who may send to it or list its tasks. Its card is read as a client reads it and compared
-with what the server does; the differences are findings.
+An agent is visible to callers who may send to it or list its tasks. Its card is fetched as by a client, and differences
+from the server's behavior are findings.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,10 +32,10 @@ from accord.storage.commands import monitoring
 
 
 class ServedAs(Struct, frozen=True, kw_only=True):
-    """What a server really does: what it offers, the schemes that it enforces, by the names that cards have for them.
+    """The actual behavior of a server, to compare a card with.
 
-    `asked` is the origin by which whoever looks reaches it. With `has_extended` the agent has skills for those who say
-    who they are; `contact` is the last one with an agent elsewhere.
+    `schemes` are the enforced schemes, by their names in cards. `asked` is the origin that the caller used. With
+    `has_extended` the agent has skills for authenticated callers. `contact` is the last contact with a remote agent.
     """
 
     offers: Offers
@@ -48,7 +48,7 @@ class ServedAs(Struct, frozen=True, kw_only=True):
 
 
 class ReadCard(Struct, frozen=True, kw_only=True):
-    """A card: the document, where it is served, and what it says."""
+    """A card: its document, URL and decoded form."""
 
     document: bytes
     url: str
@@ -56,7 +56,7 @@ class ReadCard(Struct, frozen=True, kw_only=True):
 
 
 def card_findings(document: bytes, url: str, doing: ServedAs) -> list[Finding]:
-    """Return what is to be said about the card that is served at `url`, the gravest first."""
+    """Return the findings about the card served at `url`, most severe first."""
     try:
         card = decode_card(document)
     except AccordError as error:
@@ -69,11 +69,11 @@ def card_findings(document: bytes, url: str, doing: ServedAs) -> list[Finding]:
     return sorted(found, key=lambda one: _ORDER.index(one.severity))
 
 
-# --- what its readers object to ---------------------------------------------------------------------------------------
+# --- findings of card readers -----------------------------------------------------------------------------------------
 
 
 def _as_clients(read: ReadCard, _doing: ServedAs) -> Iterator[Finding]:
-    """Yield what a client finds; an address that it would not use is as good as none."""
+    """Yield findings of clients. Addresses that a client would not use count as missing."""
     kept, found = keep_usable_interfaces(read.card, read.url, Naming())
     lost = len(read.card.supported_interfaces) - len(kept.supported_interfaces)
     for one in found:
@@ -83,7 +83,7 @@ def _as_clients(read: ReadCard, _doing: ServedAs) -> Iterator[Finding]:
 
 
 def _as_asked(read: ReadCard, doing: ServedAs) -> Iterator[Finding]:
-    """Yield that a server is reached by another name than it gives out: clients do not follow a card to other hosts."""
+    """Yield a finding if the caller's host is not the card's: clients do not follow a card to other hosts."""
     here, there = urlsplit(doing.asked).hostname, urlsplit(read.url).hostname
     if here and here != there:
         text = f"You reach the server as {here}, but the card leads to {there}: clients that read it here refuse that"
@@ -99,7 +99,7 @@ def _as_registries(read: ReadCard, _doing: ServedAs) -> Iterator[Finding]:
 
 
 def _as_people(read: ReadCard, _doing: ServedAs) -> Iterator[Finding]:
-    """Yield what is missing for those who look for an agent, and for models that choose one."""
+    """Yield what people and models need to choose the agent and the card lacks."""
     card = read.card
     if not card.description.strip():
         yield _warning("description", "There is no description: nobody can tell what the agent is for")
@@ -125,7 +125,7 @@ def _signed(read: ReadCard, doing: ServedAs) -> Iterator[Finding]:
         yield _info("signatures", verdict.detail)
 
 
-# --- card says one thing, server does another -------------------------------------------------------------------------
+# --- differences between card and server ------------------------------------------------------------------------------
 
 
 def _capabilities(read: ReadCard, doing: ServedAs) -> Iterator[Finding]:
@@ -189,26 +189,26 @@ _ORDER = ("error", "warning", "info")
 
 
 MINUTES = 5
-"""How far back tasks count that make an agent busy: long enough to be steady, short enough to be now."""
+"""Minutes of tasks that count as activity: long enough to be steady, short enough to be current."""
 
 CARD = "/.well-known/agent-card.json"
 
 PUBLIC = "public"
-"""What the card is called that everybody gets who names no dialect."""
+"""Key of the card that is served if no dialect is named."""
 
 UP = HealthView(state="up", detail=None, checked_at=None)
-"""An agent of this process is there as long as the process is."""
+"""An agent of this process is available as long as the process runs."""
 
 
 class AgentsApi:
-    """The handlers."""
+    """Agents, their cards and health."""
 
     def __init__(self, house: ServerContext) -> None:
-        """Answer about `house`."""
+        """Create the handlers for `house`."""
         self._house = house
 
     def routes(self) -> tuple[ApiRoute, ...]:
-        """Return what is answered where."""
+        """Return the routes."""
         one = "/api/agents/(?P<slug>[^/]+)"
         return (
             ApiRoute("GET", "/api/agents/?", self._list, gives=AgentList),
@@ -217,14 +217,14 @@ class AgentsApi:
         )
 
     async def _list(self, asked: ApiRequest) -> ApiReply:
-        """List the agents that one may use."""
+        """List the agents that the caller may use."""
         feed, caller = self._house.feed.seq, asked.known
         busy = await self._busy(caller)
         items = [self._row(slug, busy) for slug in self._house.agents if self._shows(caller, slug)]
         return ApiReply(body=AgentList(items=items, feed=feed))
 
     async def _get(self, asked: ApiRequest) -> ApiReply:
-        """Show an agent: its card in every dialect, and what is to be said about it."""
+        """Show an agent: its card in every dialect, and the findings about it."""
         caller, slug = asked.known, self._named(asked)
         origin = request_origin(asked.scope) or self._house.url
         card = card_at_origin(self._house.card_of(slug), origin)
@@ -238,7 +238,7 @@ class AgentsApi:
         return ApiReply(body=AgentView(**msgspec.structs.asdict(row), url=url, cards=cards, findings=about))
 
     async def _check(self, asked: ApiRequest) -> ApiReply:
-        """Look whether an agent elsewhere is there."""
+        """Check whether a remote agent is reachable."""
         slug = self._named(asked)
         agent = self._house.agents[slug]
         if not isinstance(agent, ContactPort):
@@ -248,7 +248,7 @@ class AgentsApi:
         self._house.feed.tell("agent", told, tenant=None, owner=None, agent=agent.profile.name)
         return ApiReply(body=health)
 
-    # --- who sees what ------------------------------------------------------------------------------------------------
+    # --- visibility -----------------------------------------------------------------------------------------------
 
     def _shows(self, caller: Caller, slug: str) -> bool:
         name, sight = self._house.agents[slug].profile.name, self._house.sight
@@ -260,7 +260,7 @@ class AgentsApi:
             raise TaskNotFound("There is no such agent")
         return slug
 
-    # --- what is shown ------------------------------------------------------------------------------------------------
+    # --- views ----------------------------------------------------------------------------------------------------
 
     def _row(self, slug: str, busy: "AgentActivity") -> AgentRow:
         agent, card = self._house.agents[slug], self._house.card_of(slug)
@@ -311,20 +311,20 @@ class AgentsApi:
 
 
 class AgentActivity(msgspec.Struct, frozen=True, kw_only=True):
-    """Tasks by agent: those that have `begun` within so many minutes, and those that are `open`."""
+    """Tasks by agent: those created within `minutes` (`begun`), and those that are `open`."""
 
     begun: dict[str, int]
     open: dict[str, int]
     minutes: float
 
     def rate(self, agent: str) -> float:
-        """Return how many tasks an agent begins in a minute."""
+        """Return the number of tasks that an agent starts per minute."""
         return round(self.begun.get(agent, 0) / self.minutes, 1)
 
 
 def agent_type_of(agent: Agent) -> str:
-    """Return what kind of agent one is, by where it is written: ours by the name of the kind, others are `custom`."""
-    inner = getattr(agent, "agent", agent)  # one that is described otherwise than it does itself
+    """Return the agent's type: the name of its adapter, or `custom` if it is not one of Accord's."""
+    inner = getattr(agent, "agent", agent)  # a wrapper overrides the profile of its agent
     top, *rest = type(inner).__module__.split(".")
     match rest:
         case ["workflows", *_] if top == _OWN_PACKAGE:
@@ -357,5 +357,5 @@ def _health(contact: RemoteContact | None) -> HealthView:
 
 
 def _created_at(id: str) -> int:
-    """Return when a UUIDv7 was made."""
+    """Return the creation time of a UUIDv7."""
     return int(id[:8] + id[9:13], 16)

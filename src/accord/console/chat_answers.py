@@ -1,6 +1,6 @@
-"""Answers of chats: read once per process, and stored at their end.
+"""Answers of chats: read once per process, and stored when they end.
 
-A page that disconnects changes nothing. After a restart an answer is read again from the beginning of its event log.
+A page that disconnects changes nothing. After a restart an answer is read again from the start of its event log.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ from accord.storage.commands.chats import ASSISTANT, Chat, ChatMessage
 from accord.storage.store import StoreUnavailable
 
 STREAM = [*STREAM_HEADERS, (b"x-vercel-ai-ui-message-stream", b"v1")]
-"""The headers of a UI message stream."""
+"""Headers of a UI message stream."""
 
 UNSURE_MS = 60_000
-"""How long a message may be on its way to an agent, before an answer without a task counts as lost."""
+"""Milliseconds that a message may take to reach an agent, before an answer without a task counts as lost."""
 
 LOOKED_AT = 20
-"""Tasks of a conversation among which the one is looked for whose number was not written down in time."""
+"""Tasks of a context that are searched for one whose id was not stored in time."""
 
 NOT_SENT = "The server was stopped before the agent got the message. Send it again."
 STOPPED = "The server was stopped. The answer is there when it is back."
@@ -45,10 +45,10 @@ Key = tuple[str, str, str]
 
 
 class ChatAnswer:
-    """One answer, as far as it has come."""
+    """One answer and its chunks so far."""
 
     def __init__(self, key: Key) -> None:
-        """Know nothing of it yet."""
+        """Create an answer without chunks."""
         self.key = key
         self.is_done = False
         self.begins = asyncio.Event()
@@ -57,16 +57,16 @@ class ChatAnswer:
 
     @property
     def chunks(self) -> Sequence[Chunk]:
-        """What it says so far."""
+        """The chunks so far."""
         return self._chunks
 
     def add(self, chunks: Sequence[Chunk]) -> None:
-        """Say more."""
+        """Append chunks and wake the readers."""
         self._chunks += chunks
         self._tell()
 
     def end(self) -> None:
-        """Say that this is all."""
+        """Mark the answer as complete and wake the readers."""
         self.is_done = True
         self._tell()
 
@@ -76,7 +76,7 @@ class ChatAnswer:
         self._news = asyncio.Event()
 
     async def frames(self, version: int) -> AsyncIterator[bytes]:
-        """Yield it from its beginning, as it comes, and a comment now and then while it does not."""
+        """Yield the answer from its start as frames, with keep-alive comments while it waits."""
         read = 0
         while True:
             news = self._news
@@ -98,33 +98,33 @@ class ChatAnswers:
     """The answers of a server's chats."""
 
     def __init__(self, house: ServerContext) -> None:
-        """Follow none yet."""
+        """Create the answers of `house`."""
         self._house = house
         self._coming: dict[Key, ChatAnswer] = {}
         self._following: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
-        """Follow nothing any more; what has not ended is followed again when somebody asks."""
+        """Stop subscriptions. An unfinished answer is read again on the next request."""
         for work in self._following:
             work.cancel()
         await asyncio.gather(*self._following, return_exceptions=True)
         for answer in list(self._coming.values()):
             self._fail(answer, STOPPED)
 
-    # --- what comes -----------------------------------------------------------------------------------------------
+    # --- new answers ----------------------------------------------------------------------------------------------
 
     def expect(self, tenant: str, chat_id: str, answer_id: str) -> ChatAnswer:
-        """Return an answer to which nobody works yet: its message is on its way."""
+        """Return an answer whose message is on its way to the agent."""
         key = (tenant, chat_id, answer_id)
         return self._coming.setdefault(key, ChatAnswer(key))
 
     def forget(self, answer: ChatAnswer) -> None:
-        """Expect an answer no longer."""
+        """End an answer and remove it from memory."""
         self._coming.pop(answer.key, None)
         answer.end()
 
     def follow(self, tenant: str, chat: Chat, said: ChatMessage) -> ChatAnswer:
-        """Return an answer whose task is known, and see to it that it is followed."""
+        """Return an answer with a task, and subscribe to the task unless already subscribed."""
         answer = self.expect(tenant, chat.id, said.id)
         if not answer.begins.is_set():
             answer.begins.set()
@@ -140,19 +140,19 @@ class ChatAnswers:
         except StoreUnavailable as error:
             log.warning("an answer is followed again later", extra={"chat": chat.id, "reason": str(error)})
             self._fail(answer, UNREADABLE)
-        except Exception:  # whoever reads it must not wait for ever
+        except Exception:  # readers must not wait forever
             log.exception("an answer could not be followed", extra={"chat": chat.id, "task_id": said.task_id})
             self._fail(answer, UNREADABLE)
         else:
             self.forget(answer)
 
     def _fail(self, answer: ChatAnswer, reason: str) -> None:
-        """End an answer of which there is more: a stream that just stops looks as if it were whole."""
+        """End an answer with an error: a stream that only stops looks complete."""
         answer.add([{"type": "error", "errorText": reason}])
         self.forget(answer)
 
     async def _heard(self, tenant: str, chat: Chat, said: ChatMessage, answer: ChatAnswer) -> None:
-        """Let an answer say what happens to its task, until nothing more happens without a person."""
+        """Feed an answer from its task's events, until the task ends or waits for a person."""
         about = await self.about(tenant, chat, said)
         encoder, hub = UiStreamEncoder(about), self._house.host.engine.hub
         answer.add(encoder.begin())
@@ -168,19 +168,19 @@ class ChatAnswers:
             answer.add(encoder.broken(NOT_KEPT))
 
     async def give(self, tenant: str, chat: Chat, answer_id: str, chunks: Sequence[Chunk]) -> None:
-        """Let an answer come that is known already."""
+        """Store an answer that is already complete."""
         answer = self.expect(tenant, chat.id, answer_id)
         answer.add(chunks)
         await self.keep(tenant, chat, answer_id, chunks)
         self.forget(answer)
 
     async def keep(self, tenant: str, chat: Chat, answer_id: str, chunks: Sequence[Chunk]) -> None:
-        """Keep an answer that has ended."""
+        """Store an answer that has ended."""
         doc = msgspec.json.encode(ui_messages.fold_chunks(chunks)).decode()
         await self._house.store.do(chats.finish_answer, tenant, chat.id, answer_id, doc)
 
     async def about(self, tenant: str, chat: Chat, said: ChatMessage) -> AnswerInfo:
-        """Return what an answer is about."""
+        """Return the task, agent and title of an answer."""
         before = await self._house.store.read(chats.read_message_pair, tenant, chat.id, said.id)
         question = next((one.doc for one in before if one.role != ASSISTANT and one.doc), None)
         agent: Agent | None = self._house.agents.get(said.agent or "")
@@ -195,10 +195,10 @@ class ChatAnswers:
             asked=said.asked,
         )
 
-    # --- what was coming when this process was not there ----------------------------------------------------------
+    # --- answers of an earlier process ----------------------------------------------------------------------------
 
     async def active(self, tenant: str, chat: Chat) -> list[ChatAnswer]:
-        """Return the answers of a chat that are coming; those that have ended meanwhile are kept first."""
+        """Return the pending answers of a chat. Those that have ended meanwhile are stored first."""
         found = []
         for said in await self._house.store.read(chats.list_pending_answers, tenant, chat.id):
             known = self._coming.get((tenant, chat.id, said.id))
@@ -221,9 +221,10 @@ class ChatAnswers:
         return head is None or head.task_state in lifecycle.ENDED | lifecycle.INTERRUPTED
 
     async def _looked_for(self, tenant: str, chat: Chat, said: ChatMessage) -> ChatMessage | None:
-        """Return an answer with its task, of which nobody knows whether it was made; None if it may still be made.
+        """Return an answer with the task that its message created, or None without such a task.
 
-        It is found by the message, which no other task has. One that there is none for is kept as such.
+        The task is found by the message id, which is unique. After `UNSURE_MS` without a task the answer is stored as
+        not sent.
         """
         house = self._house
         message_id = attempt_message_id(await house.store.read(chats.read_message_pair, tenant, chat.id, said.id), said)
@@ -243,12 +244,12 @@ class ChatAnswers:
 
 
 def task_data_id(task_id: str) -> str:
-    """Return what a message is about that introduces a task."""
+    """Return the data id of a message that introduces a task."""
     return msgspec.json.encode({"artifactType": ui_stream.TASK, "taskId": task_id}).decode()
 
 
 def attempt_message_id(before: Sequence[ChatMessage], answer: ChatMessage) -> str:
-    """Return the id under which an agent is told what an answer is given to: another for every attempt at one."""
+    """Return the id of the message sent to the agent: unique per attempt at an answer."""
     question = next((one.id for one in before if one.role != ASSISTANT), "")
     return f"{question}/{answer.id}"
 

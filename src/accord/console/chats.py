@@ -35,22 +35,22 @@ from accord.storage.commands.chats import ASSISTANT, USER, Chat, ChatMessage, Du
 from accord.storage.commands.task_lists import ListedTask
 
 EXAMPLES = 4
-"""How many things to say are shown of an agent."""
+"""Maximum number of example prompts shown per agent."""
 
 
 class ModelsApi:
-    """The handlers."""
+    """The agents that chats offer."""
 
     def __init__(self, house: ServerContext) -> None:
-        """Offer the agents of `house`."""
+        """Create the handlers for the agents of `house`."""
         self._house = house
 
     def routes(self) -> tuple[ApiRoute, ...]:
-        """Return what is answered where."""
+        """Return the routes."""
         return (ApiRoute("GET", "/api/models", self.listed, gives=list[Model]),)
 
     async def listed(self, asked: ApiRequest) -> ApiReply:
-        """List the agents that whoever asks may talk to."""
+        """List the agents that the caller may send to."""
         house, caller = self._house, asked.known
         return ApiReply(
             body=[
@@ -62,14 +62,14 @@ class ModelsApi:
 
     @cached_property
     def offered(self) -> Mapping[str, Agent]:
-        """The agents that chats offer, the default one first: without A2A those of this server alone."""
+        """The agents that chats offer, the default first. Without A2A they are this server's own agents."""
         agents = self._house.agents
         if self._house.terms.a2a:
             return agents
         return {slug: agent for slug, agent in agents.items() if not isinstance(agent, ContactPort)}
 
     def mode(self, slug: str) -> Literal["stream", "task"]:
-        """Return how an agent answers unless somebody wants it otherwise: one elsewhere takes on a task."""
+        """Return the default mode of an agent: `task` for remote agents unless the settings say otherwise."""
         stated = self._house.terms.task_mode
         is_task = isinstance(self._house.agents[slug], RemoteAgentPort) if stated is None else stated
         return "task" if is_task else "stream"
@@ -91,7 +91,7 @@ CHAT_ID = "(?P<chat>[^/]{1,200})"
 
 
 class ChatQuery(Struct, frozen=True, kw_only=True):
-    """Which chats are wanted: `q` are words in their titles or messages, `page` is what an earlier page gave."""
+    """Filters of the list of chats: `q` are words in titles or messages, `page` is a page token."""
 
     q: Annotated[str, Meta(max_length=200)] = ""
     page: Annotated[str, Meta(max_length=512)] | None = None
@@ -99,7 +99,7 @@ class ChatQuery(Struct, frozen=True, kw_only=True):
 
 
 class Renamed(Struct, frozen=True, kw_only=True):
-    """Another title."""
+    """A new title."""
 
     title: Annotated[str, Meta(min_length=1, max_length=200)]
 
@@ -108,15 +108,15 @@ _renamed = msgspec.json.Decoder(Renamed)
 
 
 class ChatHistoryApi:
-    """The handlers."""
+    """The stored chats of a caller."""
 
     def __init__(self, house: ServerContext, answers: ChatAnswers) -> None:
-        """Show chats, whose answers come by `answers`."""
+        """Create the handlers for chats with these `answers`."""
         self._house = house
         self._answers = answers
 
     def routes(self) -> tuple[ApiRoute, ...]:
-        """Return what is answered where."""
+        """Return the routes."""
         one = f"/api/chats/{CHAT_ID}"
         return (
             ApiRoute("GET", "/api/chats", self.listed, finds=ChatQuery, gives=ChatPage),
@@ -126,7 +126,7 @@ class ChatHistoryApi:
         )
 
     async def found(self, asked: ApiRequest) -> Chat:
-        """Return the chat that is asked about; one of somebody else looks as if it were not there."""
+        """Return the requested chat. A chat of another owner raises the same error as a missing one."""
         caller = asked.known
         found = await self._house.store.read(chats.find, caller.tenant, caller.owner, asked.parts["chat"])
         if found is None:
@@ -134,7 +134,7 @@ class ChatHistoryApi:
         return found
 
     async def listed(self, asked: ApiRequest) -> ApiReply:
-        """List one's chats, the latest first."""
+        """List the caller's chats, newest first."""
         caller, wanted, feed = asked.known, asked.found(ChatQuery), self._house.feed.seq
         before = PageToken.read(wanted.page, tuple[int, str])
         found = await self._house.store.read(
@@ -155,44 +155,44 @@ class ChatHistoryApi:
         return ApiReply(body=ChatView(chat=chat_row(shown), messages=messages, feed=feed))
 
     async def rename(self, asked: ApiRequest) -> ApiReply:
-        """Give a chat another title."""
+        """Rename a chat."""
         caller, chat = asked.known, await self.found(asked)
         title = codec.decode(asked.body, _renamed).title
         await self._house.store.do(chats.rename, caller.tenant, caller.owner, chat.id, title)
         return ApiReply(body=chat_row(msgspec.structs.replace(chat, title=title)))
 
     async def delete(self, asked: ApiRequest) -> ApiReply:
-        """Remove a chat; its tasks stay."""
+        """Delete a chat. Its tasks remain."""
         caller, chat = asked.known, await self.found(asked)
         await self._house.store.do(chats.delete, caller.tenant, caller.owner, chat.id)
         return ApiReply(204)
 
 
 def chat_not_found(reason: str = "There is no such chat") -> TaskNotFound:
-    """Return the refusal of what is not there, or somebody else's."""
+    """Return the error for a missing chat or a chat of another owner."""
     return TaskNotFound(reason)
 
 
 MAX_ID = 200
-"""Characters of an id that clients choose."""
+"""Maximum length of an id chosen by a client."""
 
 WAYS_UP = frozenset({".", ".."})
-"""What no chat is called, because browsers take it for a way to another address."""
+"""Invalid chat ids, because browsers resolve them as relative paths."""
 
 MAX_CHAT_BODY = 32 * 1024 * 1024
-"""Bytes of a message with its files; the server's own limit may be less."""
+"""Maximum bytes of a message with its files. The server's own limit may be lower."""
 
 UNDECIDED = "The last task waits for an approval. Approve or reject it: a text decides nothing"
-"""What a text in a chat is answered while an approval waits."""
+"""Error for a text sent to a chat while an approval waits."""
 
 Mode = Literal["stream", "task"]
 
 
 class ChatBody(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A request of `useChat`; of `messages` the last counts, because the server knows the others.
+    """A request of `useChat`. The server uses only the last of `messages`, since it stores the others.
 
-    `agent`, which others call `selectedChatModel` or `model`, is the name in the agent's path. Members that nobody here
-    knows are passed over.
+    `agent`, also accepted as `selectedChatModel` or `model`, is the name in the agent's path. Unknown members are
+    ignored.
     """
 
     id: Annotated[str, Meta(min_length=1, max_length=MAX_ID)]
@@ -207,12 +207,12 @@ class ChatBody(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def wanted(self) -> str | None:
-        """The agent that is asked for."""
+        """The requested agent."""
         return self.agent or self.selected_chat_model or self.model
 
     @property
     def last(self) -> UIMessage:
-        """What is said."""
+        """The user's message."""
         said = self.message or (self.messages[-1] if self.messages else None)
         if said is None or said.get("role", USER) != USER:
             raise invalid_field("message", "The last message has to be one of the user")
@@ -223,13 +223,13 @@ class ChatBody(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class StopBody(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which answer is to be stopped; without an id, the one that is coming."""
+    """The answer to stop [default: the pending one]."""
 
     message_id: str | None = None
 
 
 class ChatTurn(Struct, frozen=True, kw_only=True):
-    """A turn as it is wanted: the message, and the messages it takes the place of or comes after."""
+    """A requested turn: the message, and the message that it replaces or follows."""
 
     question: UIMessage
     is_new: bool = True
@@ -241,17 +241,17 @@ _body, _stop = msgspec.json.Decoder(ChatBody), msgspec.json.Decoder(StopBody)
 
 
 class ChatApi:
-    """The handlers."""
+    """The chat endpoints."""
 
     def __init__(self, house: ServerContext, answers: ChatAnswers) -> None:
-        """Let people talk to the agents of `house`, whose answers come by `answers`."""
+        """Create the handlers for chats with the agents of `house` and these `answers`."""
         self._house = house
         self._answers = answers
         self._chats = ChatHistoryApi(house, answers)
         self._models = ModelsApi(house)
 
     def routes(self) -> tuple[ApiRoute, ...]:
-        """Return what is answered where."""
+        """Return the routes."""
         one = f"/api/chat/{CHAT_ID}"
         return (
             ApiRoute("POST", "/api/chat", self.post, takes=ChatBody, max_body=MAX_CHAT_BODY, streams=True),
@@ -264,7 +264,7 @@ class ChatApi:
     # --- a turn ---------------------------------------------------------------------------------------------------
 
     async def post(self, asked: ApiRequest) -> ApiReply:
-        """Say something to an agent, and read its answer."""
+        """Send a message to an agent, and stream its answer."""
         body, caller, house = codec.decode(asked.body, _body), asked.known, self._house
         if "/" in body.id or body.id in WAYS_UP:
             raise invalid_field("id", "It is a part of addresses: it has no slashes, and is not only dots")
@@ -274,11 +274,11 @@ class ChatApi:
         coming = await self._repeated(wanted, chat, caller)
         if coming is not None:
             return _stream(coming, asked)
-        ui_messages.to_agent_parts(wanted.question)  # what cannot be sent is not kept
+        ui_messages.to_agent_parts(wanted.question)  # a message that cannot be sent is not stored
         is_reply = wanted.is_new and wanted.instead_of is None
         answered = await self._waiting(chat, slug, wanted.question, caller) if is_reply else None
         answer_id = new_id()
-        answer = self._answers.expect(caller.tenant, body.id, answer_id)  # before anybody can see that it is to come
+        answer = self._answers.expect(caller.tenant, body.id, answer_id)  # before the answer becomes visible
         try:
             chat = await self._begun(body.id, slug, wanted, answer_id, caller)
             await self._send(chat, answer_id, wanted.question, answered, body.mode or self._models.mode(slug), caller)
@@ -291,7 +291,7 @@ class ChatApi:
         return _stream(answer, asked)
 
     def _slug(self, body: ChatBody, chat: Chat | None, caller: Caller) -> str:
-        """Return the agent that is talked to: the one asked for, the chat's own, or the server's first."""
+        """Return the slug of the agent: the requested one, the chat's own, or the server's first."""
         house = self._house
         offered = self._models.offered
         slug = body.wanted or (chat.agent if chat else next(iter(offered), next(iter(house.agents))))
@@ -304,7 +304,7 @@ class ChatApi:
         return slug
 
     async def _repeated(self, wanted: ChatTurn, chat: Chat | None, caller: Caller) -> ChatAnswer | None:
-        """Return the answer that is coming already, if the same was said just before."""
+        """Return the pending answer if the request repeats the last message."""
         if chat is None or wanted.instead_of is None:
             return None
         last = await self._house.store.read(chats.read_message_pair, caller.tenant, chat.id)
@@ -313,7 +313,7 @@ class ChatApi:
         return next((one for one in active if one.key[2] == last[1].id), None)
 
     async def _wanted(self, body: ChatBody, chat: Chat | None, tenant: str) -> ChatTurn:
-        """Return what is said, or said again, and what of the chat makes way for it."""
+        """Return the requested turn: a new or repeated message, and the message it replaces or follows."""
         if body.trigger == "submit-message":
             said = body.last
             known = (
@@ -333,10 +333,10 @@ class ChatApi:
         return ChatTurn(question=msgspec.json.decode(question.doc), is_new=False, after=question.id)
 
     async def _waiting(self, chat: Chat | None, slug: str, said: UIMessage, caller: Caller) -> str | None:
-        """Return the task of the last answer, if it waits for this message; raises InvalidParams for an approval.
+        """Return the task of the last answer if it waits for this message. Raises InvalidParams for an approval.
 
-        An approval takes a decision (`data-reply` with `approved`): a text says something, it decides nothing. A reply
-        whose `id` is not the question of the task is refused with UnsupportedOperation.
+        An approval needs a decision (`data-reply` with `approved`), not a text. A reply whose `id` is not the question
+        of the task raises UnsupportedOperation.
         """
         task = await self._asking(chat, slug, caller)
         check_question(ui_messages.answered_in(said), None if task is None else task.message)
@@ -347,7 +347,7 @@ class ChatApi:
         return task.id
 
     async def _asking(self, chat: Chat | None, slug: str, caller: Caller) -> ListedTask | None:
-        """Return the task of the last answer if it asks something."""
+        """Return the task of the last answer if it waits for input."""
         last = [] if chat is None else await self._house.store.read(chats.read_message_pair, caller.tenant, chat.id)
         if not last or last[-1].task_id is None or last[-1].agent != slug:
             return None
@@ -355,7 +355,7 @@ class ChatApi:
         return next((one for one in found if one.owner == caller.owner and one.state in lifecycle.INTERRUPTED), None)
 
     async def _begun(self, chat_id: str, slug: str, wanted: ChatTurn, answer_id: str, caller: Caller) -> Chat:
-        """Keep what is said and that an answer is to come; tasks of answers that made way for it end."""
+        """Store the message and its pending answer. Cancel the tasks of the answers that it replaces."""
         at = self._house.now_ms()
         new = Chat(
             id=chat_id,
@@ -387,7 +387,7 @@ class ChatApi:
     async def _send(
         self, chat: Chat, answer_id: str, question: UIMessage, answered: str | None, mode: Mode, caller: Caller
     ) -> None:
-        """Tell the agent, and let its answer come."""
+        """Send the message to the agent, and subscribe to its task."""
         tenant, store = caller.tenant, self._house.store
         said = ChatMessage(seq=0, id=answer_id, role=ASSISTANT, agent=chat.agent, created_at=chat.updated_at)
         asked = attempt_message_id((ChatMessage(seq=0, id=question["id"], role=USER),), said)
@@ -406,7 +406,7 @@ class ChatApi:
         if not await store.do(
             chats.link_task, tenant, chat.id, answer_id, given.id, linked.asked, task_data_id(given.id)
         ):
-            await self._cancel(linked, caller)  # it has made way for another answer while it was sent
+            await self._cancel(linked, caller)  # another answer replaced it during the send
         if mode == "task":
             about = await self._answers.about(tenant, chat, linked)
             status = LOWER[given.status.state]
@@ -414,12 +414,12 @@ class ChatApi:
         else:
             self._answers.follow(tenant, chat, linked)
 
-    # --- an answer that is coming ---------------------------------------------------------------------------------
+    # --- pending answers ------------------------------------------------------------------------------------------
 
     async def resume(self, asked: ApiRequest) -> ApiReply:
-        """Read the answer that is coming from its beginning; there is none if no content is answered.
+        """Stream the pending answer from its start, or return 204 without one.
 
-        Nor is there one in a chat of somebody else, or in one that is still to begin, which `useChat` asks about too.
+        Chats of other owners and chats that do not exist yet also return 204, because `useChat` asks for those too.
         """
         caller = asked.known
         chat = await self._house.store.read(chats.find, caller.tenant, caller.owner, asked.parts["chat"])
@@ -427,7 +427,7 @@ class ChatApi:
         return _stream(active[-1], asked) if active else ApiReply(204)
 
     async def stop_answer(self, asked: ApiRequest) -> ApiReply:
-        """Cancel the task of the answer that is coming."""
+        """Cancel the task of the pending answer."""
         caller = asked.known
         wanted = codec.decode(asked.body, _stop).message_id if asked.body else None
         chat = await self._chats.found(asked)
@@ -435,7 +435,7 @@ class ChatApi:
             await answer.begins.wait()
         tenant, store = caller.tenant, self._house.store
         stopped = _answers_to_stop(await store.read(chats.list_pending_answers, tenant, chat.id), wanted)
-        for id in stopped:  # of those that another process is sending: it finds that out, and cancels the task
+        for id in stopped:  # if another process is sending it, that process cancels the task
             await store.do(chats.withdraw_answer, tenant, chat.id, id)
         for said in await store.read(chats.list_pending_answers, tenant, chat.id):
             if said.id in stopped:
@@ -445,12 +445,12 @@ class ChatApi:
     async def _cancel(self, said: ChatMessage, caller: Caller) -> None:
         service = self._house.services.get(said.agent or "")
         if said.task_id is not None and service is not None:
-            with suppress(AccordError):  # it has ended, or is none of theirs
+            with suppress(AccordError):  # it has ended, or belongs to another owner
                 await service.cancel(CancelRequest(id=said.task_id), caller)
 
 
 def _answers_to_stop(coming: Sequence[ChatMessage], wanted: str | None) -> Sequence[str]:
-    """Return the answers that are to be stopped; one that is named may have ended, and another begun."""
+    """Return the ids of the pending answers to stop. A named answer may have ended already."""
     return [one.id for one in coming[-1:]] if wanted is None else [one.id for one in coming if one.id == wanted]
 
 

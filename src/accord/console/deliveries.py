@@ -21,13 +21,13 @@ from accord.storage.commands.webhook_deliveries import DeliveryListQuery, Listed
 from accord.storage.commands.webhooks import StoredAttempt
 
 MAX_AT_ONCE = 500
-"""Webhooks that one request has tried again."""
+"""Maximum number of webhooks that one request redelivers."""
 
 _BASE = "/api/deliveries"
 
 
 class DeliveryQuery(Struct, frozen=True):
-    """Which webhooks."""
+    """Filters of the list of webhooks."""
 
     state: Literal["delivered", "pending", "retrying", "dead"] | None = None
     task: str | None = None
@@ -37,14 +37,14 @@ class DeliveryQuery(Struct, frozen=True):
 
 
 class Redelivery(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Webhooks to try again: those of these ids, or all that were given up."""
+    """Webhooks to redeliver: the given ids, or all dead letters."""
 
     ids: Annotated[list[str], Meta(max_length=MAX_AT_ONCE)] = []
     all_dead: bool = False
 
 
 class Tries(View, frozen=True, kw_only=True):
-    """How many are tried again."""
+    """The number of webhooks that are redelivered."""
 
     count: int
 
@@ -54,14 +54,14 @@ _detail = msgspec.json.Decoder(tuple[ExchangeSide, ExchangeSide])
 
 
 class DeliveriesApi:
-    """The handlers."""
+    """Webhooks and their deliveries."""
 
     def __init__(self, house: ServerContext) -> None:
-        """Answer about `house`."""
+        """Create the handlers for `house`."""
         self._house = house
 
     def routes(self) -> tuple[ApiRoute, ...]:
-        """Return what is answered where."""
+        """Return the routes."""
         one = f"{_BASE}/(?P<task>[^/]+)/(?P<push>.+)"
         return (
             ApiRoute("GET", _BASE, self.list, finds=DeliveryQuery, gives=DeliveryPage),
@@ -86,10 +86,10 @@ class DeliveriesApi:
         return ApiReply(body=DeliveryPage(items=[self._row(one) for one in shown], next=more, feed=feed))
 
     async def show(self, asked: ApiRequest) -> ApiReply:
-        """Show a webhook and the latest attempts to call it."""
+        """Show a webhook and its latest delivery attempts."""
         caller, (task_id, id) = asked.known, (asked.parts["task"], asked.parts["push"])
         seen, wanted = self._house.sight.seen(caller, Operation.GET), DeliveryListQuery(task_id=task_id, id=id, limit=1)
-        # The attempts first: how the webhook stands then includes what came of them.
+        # Attempts are read first, so the state of the webhook includes their outcome.
         tried = await self._house.store.read(webhooks.list_attempts, caller.tenant, task_id, id)
         found = await self._house.store.read(webhook_deliveries.list_deliveries, caller.tenant, seen, wanted)
         if not found:
@@ -98,7 +98,7 @@ class DeliveriesApi:
         return ApiReply(body=DeliveryView(**row, history=[_attempt(one) for _, one in tried]))
 
     async def again(self, asked: ApiRequest) -> ApiReply:
-        """Try webhooks again at once, from the first event that each was not given."""
+        """Redeliver webhooks now, each from the first event that it has not received."""
         body, caller, store = codec.decode(asked.body, _redelivery), asked.known, self._house.store
         seen = self._house.sight.seen(caller, Operation.CANCEL)
         if body.all_dead:

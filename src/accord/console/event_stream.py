@@ -11,22 +11,24 @@ TOPIC = "task:"
 MAX_TOPICS = 50
 
 HEADERS: Headers = [(name, value) for name, value in sse.STREAM_HEADERS if name != b"cache-control"]
-"""What every answer of the console says by itself is left out."""
+"""Stream headers, without the one that every console response has."""
 
 
 class EventsApi:
-    """The handlers."""
+    """The live feed over HTTP."""
 
     def __init__(self, house: ServerContext) -> None:
-        """Tell what happens in `house`."""
+        """Create the handlers for `house`."""
         self._house = house
 
     def routes(self) -> tuple[ApiRoute, ...]:
-        """Return what is answered where."""
+        """Return the routes."""
         return (ApiRoute("GET", EVENTS, self.listen),)
 
     async def listen(self, asked: ApiRequest) -> ApiReply:
-        """Tell what happens, after the event in `Last-Event-ID` or `after`, and of `topics` every growth of a log."""
+        """Stream the live feed, after the event in `Last-Event-ID` or `after`, with log growth of the tasks in
+        `topics`.
+        """
         after = sse.last_event_id(asked.scope)
         topics = [topic for given in asked.query.get("topics", []) for topic in given.split(",") if topic]
         if len(topics) > MAX_TOPICS or not all(topic.startswith(TOPIC) and topic.isprintable() for topic in topics):

@@ -1,6 +1,6 @@
 """HTTP exchanges with an application in this process or with another server.
 
-They carry requests and time the pieces of responses. Callers decide what may be requested.
+They carry requests and time the pieces of responses. Callers decide which requests are allowed.
 """
 
 import asyncio
@@ -15,26 +15,26 @@ from accord.outbound import HostUnreachable, Outbound, TargetRefused
 from accord.registry.availability import AskPort, ServerAnswer
 
 AHEAD = 16
-"""Pieces that wait for whoever reads them; then whoever says them waits."""
+"""Response pieces that may wait for the reader before the sender blocks."""
 
 log = logging.getLogger("accord.console")
 
 
 class ResponseHead(NamedTuple):
-    """How an answer begins."""
+    """Status and headers of a response."""
 
     status: int
     headers: list[tuple[str, str]]
 
 
 class ExchangeEnd(NamedTuple):
-    """That an answer is over; `problem` is why it came to no good end."""
+    """End of a response. `problem` is the reason of a failure."""
 
     problem: str | None = None
 
 
 class TimedPiece(NamedTuple):
-    """What came, and when on the loop's clock."""
+    """A piece of a response, and its time on the loop's clock."""
 
     at: float
     what: ResponseHead | bytes | ExchangeEnd
@@ -42,7 +42,7 @@ class TimedPiece(NamedTuple):
 
 SendPiece = Callable[[ResponseHead | bytes], Awaitable[None]]
 RunExchange = Callable[[SendPiece], Awaitable[None]]
-"""Sends a request and tells of its answer as that comes."""
+"""Sends a request and passes on the pieces of its response."""
 
 
 def exchange_in_process(app: App, scope: Scope, body: bytes) -> RunExchange:
@@ -63,7 +63,7 @@ def exchange_in_process(app: App, scope: Scope, body: bytes) -> RunExchange:
 def exchange_with_server(
     outbound: Outbound, method: str, url: str, headers: Mapping[str, str], body: bytes | None
 ) -> RunExchange:
-    """Return an exchange with a server elsewhere."""
+    """Return an exchange with another server."""
 
     async def run(tell: SendPiece) -> None:
         async with outbound.open(method, url, headers=headers, body=body) as answer:
@@ -77,7 +77,7 @@ def exchange_with_server(
 
 @asynccontextmanager
 async def run_exchange(exchange: RunExchange) -> AsyncIterator["asyncio.Queue[TimedPiece]"]:
-    """Let an exchange happen while the block runs, and give what is said, the last of which is an `End`."""
+    """Run an exchange during the block, and yield a queue of its pieces. The last is an `ExchangeEnd`."""
     loop = asyncio.get_running_loop()
     said: asyncio.Queue[TimedPiece] = asyncio.Queue(AHEAD)
 
@@ -90,7 +90,7 @@ async def run_exchange(exchange: RunExchange) -> AsyncIterator["asyncio.Queue[Ti
             await exchange(tell)
         except (TargetRefused, HostUnreachable) as error:
             problem = str(error)
-        except Exception:  # who looks on is told that there is no more, and the log what it was
+        except Exception:  # the reader gets the end, and the log the exception
             log.exception("an inspected request failed")
             problem = "The server failed to answer; its log says why"
         await tell(ExchangeEnd(problem))
@@ -104,7 +104,7 @@ async def run_exchange(exchange: RunExchange) -> AsyncIterator["asyncio.Queue[Ti
 
 
 def scope_of(method: str, target: str, headers: Iterable[tuple[str, str]], asked: Scope) -> Scope:
-    """Return the request of an address, which is a path with its query, as whoever sent the request `asked` would."""
+    """Return the ASGI scope of a request to `target`, a path with its query, from the client of `asked`."""
     path, _, query = target.partition("?")
     own = [(name, value) for name, value in asked["headers"] if name == b"host"]
     return {
@@ -125,7 +125,7 @@ def scope_of(method: str, target: str, headers: Iterable[tuple[str, str]], asked
 
 
 async def fetch_in_process(app: App, method: str, target: str, asked: Scope) -> ServerAnswer:
-    """Return the whole answer of an application to a request without a body."""
+    """Return the whole response of an application to a request without a body."""
     heads: list[ResponseHead] = []
     pieces: list[bytes] = []
 
@@ -140,7 +140,7 @@ async def fetch_in_process(app: App, method: str, target: str, asked: Scope) -> 
 
 
 def _receiving(body: bytes) -> Receive:
-    """Return what gives a body, and then nothing: whoever looks on leaves by ending the exchange."""
+    """Return a receive function that sends a body once and then waits: clients leave by ending the exchange."""
     given = False
 
     async def receive() -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _texts(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
 
 
 def ask_in_process(app: App) -> AskPort:
-    """Return what asks an application; of a URL only path and query matter."""
+    """Return a function that sends requests to an application. Only path and query of a URL count."""
 
     async def ask(method: str, url: str, body: bytes | None = None) -> ServerAnswer:
         parts = urlsplit(url)

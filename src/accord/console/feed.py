@@ -1,7 +1,7 @@
 """The live feed: changes of tasks, deliveries and chats, sent to open pages.
 
-It sends rows, not content. A notification says that something changed; the store says what. A page that reconnects with
-the number of its last event receives what it missed. Without subscribers it does nothing.
+It sends rows, not content. A notification names the task that changed, and the change is read from the store. A page
+that reconnects with the number of its last event receives the events it missed. Without subscribers it does nothing.
 """
 
 import asyncio
@@ -26,34 +26,34 @@ from accord.storage.commands.task_lists import TaskChanges, VisibleTasks
 from accord.storage.store import StoreUnavailable
 
 FLUSH_SECONDS = 0.1
-"""How long news are gathered: a person sees no difference, and everybody is told with one write."""
+"""Seconds during which changes are batched: too short for a person to notice, and one write for all."""
 
 POLL_SECONDS = 2.0
-"""How late news may be when every hint is lost."""
+"""Maximum delay in seconds if every notification is lost."""
 
 SLACK_MS = 5000
-"""How far clocks of nodes may be apart, and how long it may take from a status to its commit."""
+"""Maximum clock difference between nodes, plus the time from a status to its commit, in milliseconds."""
 
 MISSED = 1000
-"""Events that are told again at most; whoever has missed more reads lists anew."""
+"""Maximum number of replayed events. A page that missed more reloads its lists."""
 
 POLLED = 20_000
-"""Tasks that one look for lost hints considers; when more have changed, everybody reads lists anew."""
+"""Maximum number of tasks that a poll reads. If more changed, all pages reload their lists."""
 
 SHARED_SECONDS = 1.0
-"""How long what was read for one who comes back is good for others: after a restart all come at once."""
+"""Seconds for which a replay is shared: after a restart all pages reconnect at once."""
 
 AT_ONCE = 500
-"""Tasks that are read at once."""
+"""Tasks read in one query."""
 
 IDLE_SECONDS = 60.0
-"""How long it goes on after the last listener has left: most come back."""
+"""Seconds for which a tenant is watched after its last subscriber left: most reconnect."""
 
 LIFE_SECONDS = 15 * 60.0
-"""How long a stream lasts: whoever comes back is asked again who they are."""
+"""Maximum duration of a stream. A page that reconnects is authenticated again."""
 
 STEP = 64
-"""Numbers of one process are so far apart, so that it knows its own: those of others are of other clocks."""
+"""Step between the numbers of one process, so that it recognizes its own: other processes have other clocks."""
 
 TOPIC, TOLD = "task:", "task"
 TRIED, DELIVERY = "tried:", "delivery"
@@ -65,24 +65,24 @@ log = logging.getLogger("accord.feed")
 
 
 class FeedNotice(NamedTuple):
-    """Something that is no task, of a tenant or with None of all."""
+    """An event that is not about a task, for one tenant, or for all with a null `tenant`."""
 
     tenant: str | None
     told: FeedEvent
 
 
 class StoredChanges(NamedTuple):
-    """What happened to tasks according to the store, None if that was too much, and what had been told by then."""
+    """Changes of tasks from the store and the feed number at the read. `rows` is null for too many changes."""
 
     number: int
     rows: list[TaskRow] | None
 
 
 class Feed:
-    """What happens, numbered."""
+    """The numbered events of a server, for all tenants."""
 
     def __init__(self, host: Host, sight: TaskVisibility, now_ms: Callable[[], int]) -> None:
-        """Listen to the tasks of `host`."""
+        """Create a feed of the tasks of `host`."""
         self._host = host
         self._sight = sight
         self._now_ms = now_ms
@@ -99,7 +99,7 @@ class Feed:
 
     @property
     def seq(self) -> int:
-        """The number of the last event: what is read after asking for it includes that event."""
+        """The number of the last event. Data read afterwards includes that event."""
         self._last = max(self._last, (self._now_ms() << 10) + self._mark)
         return self._last
 
@@ -108,9 +108,9 @@ class Feed:
         return self._last
 
     def tell(self, kind: str, body: Any, *, tenant: str | None, owner: str | None, agent: str = "") -> None:
-        """Tell those who see an owner's things, or a task of an agent, about something that is no task.
+        """Send an event that is not about a task to subscribers who may see the owner's data or the agent.
 
-        Without an owner it is for everybody who may see the agent, without a tenant for everybody in all of them.
+        Without an owner it is for all callers who may see the agent. Without a tenant it is for all tenants.
         """
         number = self._next()
         told = FeedEvent(number, agent, owner, frame(number, kind, body))
@@ -122,12 +122,12 @@ class Feed:
                 audience.tell([told], is_kept=False)
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Start observing notifications."""
         self._host.engine.hub.observe(self.heard)
         self._task = asyncio.create_task(self._run(), name="feed")
 
     async def stop(self) -> None:
-        """Stop, and end what is being told."""
+        """Stop observing, and end all streams."""
         self._host.engine.hub.unobserve(self.heard)
         for audience in self._audiences.values():
             audience.end()
@@ -137,7 +137,7 @@ class Feed:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def heard(self, topics: Sequence[str]) -> None:
-        """Note that something happened to tasks, or that their webhooks were called."""
+        """Mark tasks, webhooks and chats named by notifications as changed."""
         if not self._audiences:
             return
         for topic in topics:
@@ -157,14 +157,14 @@ class Feed:
                     audience.chats[chat_id] = None
                     self._wake.set()
 
-    # --- listening ------------------------------------------------------------------------------------------------
+    # --- subscribing ----------------------------------------------------------------------------------------------
 
     async def stream(self, caller: Caller, after: int | None, topics: frozenset[str]) -> AsyncIterator[bytes]:
-        """Yield what somebody gets to see, from after a number on, until it has lasted long enough."""
+        """Yield the events that a caller may see after a number, for up to `LIFE_SECONDS`."""
         audience = self._audience(caller.tenant)
         listener = FeedSubscriber(self._sight.seen(caller), topics)
         audience.join(listener)
-        # From here on nothing is missed: what was told before is remembered or in the store.
+        # From here on nothing is missed: earlier events are remembered or in the store.
         begin = self.seq
         seen_to = begin if after is None else after
         remembered = [] if after is None else self._remembered(audience, after)
@@ -181,7 +181,7 @@ class Feed:
                 yield piece or KEEP_ALIVE
                 if loop.time() > until:
                     return
-        except StoreUnavailable as error:  # whoever comes back begins where this ends
+        except StoreUnavailable as error:  # a client that reconnects continues from here
             log.warning("a page was sent away", extra={"reason": str(error)})
         finally:
             audience.leave(listener)
@@ -195,7 +195,7 @@ class Feed:
         return found
 
     def _remembered(self, audience: FeedSubscribers, after: int) -> list[FeedEvent] | None:
-        """Return what was told of tasks after a number, or None if that is not remembered."""
+        """Return the task events after a number, or None if they are no longer remembered."""
         is_own = after % STEP == self._mark and self._begun <= after <= self._last
         begin = after if is_own else after - (SLACK_MS << 10)
         return audience.told_after(begin) if begin >= audience.covered else None
@@ -203,7 +203,7 @@ class Feed:
     async def _missed(
         self, audience: FeedSubscribers, seen: VisibleTasks, after: int, remembered: list[FeedEvent] | None, begin: int
     ) -> bytes:
-        """Return what somebody has missed, or that it was too much."""
+        """Return the events that a subscriber missed, or a reset if there were too many."""
         others = [one.told for one in self._others if one.tenant in (None, audience.tenant)]
         told = await self._reread(audience, seen, after) if remembered is None else remembered
         told = None if told is None else [one for one in told if one.is_for(seen)]
@@ -212,13 +212,13 @@ class Feed:
         told += [one for one in others if after < one.number <= begin and one.is_for(seen)]
         told.sort(key=attrgetter("number"))
         frames = b"".join(one.frame for one in told) + b"id: %d\n\n" % begin
-        # Of what is no task nothing is in the store.
+        # Events that are not about tasks are not in the store.
         return frames if after >= self._others_from else frames + frame(begin, "reset", {})
 
     async def _reread(self, audience: FeedSubscribers, seen: VisibleTasks, after: int) -> list[FeedEvent] | None:
-        """Return what has happened to tasks since about a number, or None if that is too much.
+        """Return the task events since about a number, or None if there were too many.
 
-        What is from the store has that number: whoever gets only a part of it asks for all again.
+        Events from the store all have that number: a client that receives only some of them requests all of them again.
         """
         since = (after >> 10) - SLACK_MS
         key = (audience.tenant, seen, since - since % 1000)
@@ -226,7 +226,7 @@ class Feed:
         if reading is None:
             reading = self._rereading[key] = asyncio.create_task(self._read(*key), name="feed reads again")
             asyncio.get_running_loop().call_later(SHARED_SECONDS, self._rereading.pop, key, None)
-        # Others wait for the same: one that goes must not end it.
+        # Others wait for the same read: a client that leaves must not cancel it.
         number, rows = await asyncio.shield(reading)
         if rows is None:
             return None
@@ -242,12 +242,12 @@ class Feed:
         return StoredChanges(number, sorted(self._rows({}, found, since), key=attrgetter("updated_at")))
 
     async def _logs(self, tenant: str, listener: FeedSubscriber, begin: int) -> bytes:
-        """Return how far the logs are that somebody looks at."""
+        """Return the last sequence numbers of the tasks in a subscriber's topics."""
         rows = await self._host.engine.store.read(task_lists.rows, tenant, sorted(listener.topics))
         seen = [row for row in rows if listener.seen.sees(row.agent, row.owner)]
         return b"".join(frame(begin, "log", {"taskId": row.id, "seq": row.seq}) for row in seen)
 
-    # --- telling --------------------------------------------------------------------------------------------------
+    # --- sending --------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -267,7 +267,7 @@ class Feed:
                 self._forget(loop.time())
 
     async def _see_to(self, audience: FeedSubscribers, *, looks: bool) -> None:
-        """Tell the news of one tenant; what cannot be read now is read later."""
+        """Send the changes of one tenant. Changes that cannot be read now are read later."""
         dirty: list[str] = []
         try:
             if looks:
@@ -287,7 +287,7 @@ class Feed:
                 log.exception("news were not told")
 
     async def _look(self, audience: FeedSubscribers) -> None:
-        """Find out what happened without a hint."""
+        """Poll for changes whose notifications were lost."""
         now = self._now_ms()
         found = await self._host.engine.store.read(
             task_lists.recently_changed, audience.tenant, SEES_ALL, audience.looked - SLACK_MS, POLLED
@@ -300,7 +300,7 @@ class Feed:
         audience.dirty.update({id: None for id, seq in found.items() if seq > known.get(id, -1)})
 
     async def _flush(self, audience: FeedSubscribers, dirty: Sequence[str]) -> None:
-        """Read what happened to tasks, and tell it."""
+        """Read the changes of tasks, and send them."""
         known, since = audience.known(dirty), audience.since - SLACK_MS
         unknown = [task_id for task_id in dirty if task_id not in known]
         news = await self._host.engine.store.read(task_lists.changes_since, audience.tenant, known, unknown, since)
@@ -314,7 +314,7 @@ class Feed:
             audience.learn(row, seq)
 
     async def _tell_tried(self, audience: FeedSubscribers) -> None:
-        """Tell whose webhooks were called; one that is called while this reads is told of here as well."""
+        """Send events for called webhooks. A call during the read sends another event."""
         tried = list(audience.tried)[:AT_ONCE]
         for task in await self._host.engine.store.read(task_lists.rows, audience.tenant, tried):
             self.tell(DELIVERY, {"taskId": task.id}, tenant=audience.tenant, owner=task.owner, agent=task.agent)
@@ -322,7 +322,7 @@ class Feed:
             del audience.tried[task_id]
 
     async def _tell_chats(self, audience: FeedSubscribers) -> None:
-        """Do the same for chats that have changed."""
+        """Send events for changed chats."""
         changed = list(audience.chats)[:AT_ONCE]
         for chat in await self._host.engine.store.read(chats.rows, audience.tenant, changed):
             self.tell(CHAT, chat_row(chat), tenant=audience.tenant, owner=chat.owner)
@@ -330,9 +330,9 @@ class Feed:
             del audience.chats[chat_id]
 
     def _rows(self, rows: dict[str, TaskRow], news: TaskChanges, since: int) -> list[TaskRow]:
-        """Return a row for each status that tasks were given, in order, and bring `rows` up to date.
+        """Return a row for each new status of tasks, in order, and update `rows`.
 
-        Of those nobody knew, one that has only been created is told as it is.
+        A task that was unknown and has only been created yields its current row.
         """
         rows |= {found.id: task_row(found, self._sight) for found in news.fresh}
         told: dict[str, None] = {}
@@ -351,7 +351,7 @@ class Feed:
         return frame(self._next(), "log", {"taskId": task_id, "seq": seq})
 
     def _forget(self, now: float) -> None:
-        """Stop following tenants to whom nobody has listened for a while."""
+        """Drop tenants that have had no subscribers for `IDLE_SECONDS`."""
         for tenant, audience in list(self._audiences.items()):
             if not audience and now > audience.left_at + IDLE_SECONDS:
                 del self._audiences[tenant]

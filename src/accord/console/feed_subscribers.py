@@ -1,6 +1,6 @@
 """Subscribers of one tenant's feed, and its latest events.
 
-It knows neither the store nor HTTP. Subscribers who may see the same events share every frame.
+It uses neither the store nor HTTP. Subscribers who may see the same events share every frame.
 """
 
 import asyncio
@@ -14,17 +14,17 @@ from accord.console.views import TaskRow
 from accord.storage.commands.task_lists import VisibleTasks
 
 MAX_UNREAD_BYTES = 4 * 1024 * 1024
-"""Bytes that a listener may leave unread: one that reads so slowly is better off beginning anew."""
+"""Maximum unread bytes of a subscriber. A slower one is disconnected and starts over."""
 
 MAX_EVENTS = 4096
-"""Events that are kept for those who come back; the more they could have missed, the sooner they read lists instead."""
+"""Events kept for reconnecting pages. A page that missed more reloads its lists."""
 
 MAX_ROWS = 20_000
-"""Tasks of which the row is kept: one that is not among them is read anew when something happens to it."""
+"""Task rows kept in memory. Rows of other tasks are read from the store when they change."""
 
 
 class FeedEvent(NamedTuple):
-    """Something that was told under a number: whom it is about, and the frame; without an owner it is for everybody."""
+    """A numbered event: the agent and owner it is about, and its frame. Without an owner it is for all callers."""
 
     number: int
     agent: str
@@ -32,17 +32,17 @@ class FeedEvent(NamedTuple):
     frame: bytes
 
     def is_for(self, seen: VisibleTasks) -> bool:
-        """Whether somebody gets to see it."""
+        """Whether a caller with this visibility may see the event."""
         if self.owner is None:
             return self.agent not in seen.hidden
         return seen.sees(self.agent, self.owner)
 
 
 class FeedSubscriber:
-    """One open page: what it has not read yet."""
+    """One open page and its unread frames."""
 
     def __init__(self, seen: VisibleTasks, topics: frozenset[str]) -> None:
-        """Tell what is `seen`, and of the tasks `topics` also that their logs have grown."""
+        """Subscribe to the tasks in `seen`, and to log growth of the tasks in `topics`."""
         self.seen = seen
         self.topics = topics
         self.is_over = False
@@ -51,7 +51,7 @@ class FeedSubscriber:
         self._waits: asyncio.Future[None] | None = None
 
     def put(self, piece: bytes) -> None:
-        """Add what is to be read; too much of it ends all."""
+        """Add a frame. A subscriber with too many unread bytes is ended."""
         if self.is_over:
             return
         self._size += len(piece)
@@ -62,7 +62,7 @@ class FeedSubscriber:
         self._wake()
 
     def end(self) -> None:
-        """Tell no more; what was not read is not needed, whoever comes back gets it again."""
+        """End the subscription. Unread frames are dropped: a page that reconnects receives them again."""
         self.is_over = True
         self._pieces.clear()
         self._wake()
@@ -72,7 +72,7 @@ class FeedSubscriber:
             self._waits.set_result(None)
 
     async def take(self, seconds: float) -> bytes | None:
-        """Wait for something to read, up to a while; none is an empty piece, and None is the end."""
+        """Wait for unread frames. Returns an empty piece after `seconds`, and None at the end."""
         if not self._pieces and not self.is_over:
             self._waits = asyncio.get_running_loop().create_future()
             try:
@@ -89,9 +89,10 @@ class FeedSubscriber:
 
 
 class FeedSubscribers:
-    """The listeners of one tenant; what happened after `covered` is remembered, since `since` on the clock.
+    """The subscribers of one tenant.
 
-    Up to `looked` nothing is missing, whatever became of hints.
+    Events after the number `covered` are remembered, from the time `since`. Changes up to the time `looked` have been
+    polled, so lost notifications do not matter for them.
     """
 
     def __init__(self, tenant: str, covered: int, since: int) -> None:
@@ -107,19 +108,19 @@ class FeedSubscribers:
         self._told: deque[FeedEvent] = deque()
         self._known: dict[str, tuple[TaskRow, int]] = {}
 
-    # --- who listens ----------------------------------------------------------------------------------------------
+    # --- subscribers ----------------------------------------------------------------------------------------------
 
     def __bool__(self) -> bool:
         return bool(self._views)
 
     def join(self, listener: FeedSubscriber) -> None:
-        """Let somebody listen."""
+        """Add a subscriber."""
         self._views.setdefault(listener.seen, set()).add(listener)
         for topic in listener.topics:
             self._topics.setdefault(topic, set()).add(listener)
 
     def leave(self, listener: FeedSubscriber) -> None:
-        """Let somebody go."""
+        """Remove a subscriber."""
         groups: list[tuple[dict[Any, set[FeedSubscriber]], Any]] = [(self._views, listener.seen)]
         groups += [(self._topics, topic) for topic in listener.topics]
         for group, key in groups:
@@ -128,14 +129,14 @@ class FeedSubscribers:
                 del group[key]
 
     def end(self) -> None:
-        """Let everybody go."""
+        """End all subscriptions."""
         for listener in [one for group in self._views.values() for one in group]:
             listener.end()
 
-    # --- what they are told ---------------------------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------------------------
 
     def tell(self, told: Sequence[FeedEvent], *, is_kept: bool = True) -> None:
-        """Tell everybody what they get to see, in one piece."""
+        """Send each subscriber the events it may see, in one piece."""
         for seen, listeners in self._views.items():
             if piece := b"".join(one.frame for one in told if one.is_for(seen)):
                 for listener in listeners:
@@ -146,30 +147,30 @@ class FeedSubscribers:
                 self.covered = self._told.popleft().number
 
     def told_after(self, number: int) -> list[FeedEvent]:
-        """Return what is remembered of what came later."""
+        """Return the remembered events after a number."""
         return [one for one in self._told if one.number > number]
 
     def grown(self, row: TaskRow, make: Callable[[], bytes]) -> None:
-        """Tell those who look at a task that its log has grown."""
+        """Notify the subscribers of a task that its log has grown."""
         if listeners := self._topics.get(row.id):
             piece = make()
             for listener in listeners:
                 if listener.seen.sees(row.agent, row.owner):
                     listener.put(piece)
 
-    # --- what is known of tasks -----------------------------------------------------------------------------------
+    # --- known tasks ----------------------------------------------------------------------------------------------
 
     def known(self, ids: Iterable[str]) -> dict[str, int]:
-        """Return up to which event tasks are known, of those that are."""
+        """Return the last known sequence number of each task that is known."""
         return {id: self._known[id][1] for id in ids if id in self._known}
 
     def row(self, task_id: str) -> TaskRow | None:
-        """Return the row of a task as it was last told."""
+        """Return the last sent row of a task."""
         found = self._known.get(task_id)
         return None if found is None else found[0]
 
     def learn(self, row: TaskRow, seq: int) -> None:
-        """Keep the row of a task, which is known up to an event; those of which nothing was heard for longest go."""
+        """Store the row of a task and its sequence number. The least recently changed rows are dropped."""
         self._known.pop(row.id, None)
         self._known[row.id] = row, seq
         if len(self._known) > MAX_ROWS:
@@ -180,5 +181,5 @@ _encoder = msgspec.json.Encoder()
 
 
 def frame(number: int, kind: str, body: Any) -> bytes:
-    """Return an event as it is written."""
+    """Return an event as a server-sent event frame."""
     return b"id: %d\nevent: %b\ndata: %b\n\n" % (number, kind.encode(), _encoder.encode(body))

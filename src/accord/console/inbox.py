@@ -17,7 +17,7 @@ from accord.workflows.channel import METADATA
 from accord.workflows.stored_run import RunWait, load_stored_run
 
 LIMIT = 200
-"""Questions that are shown, the oldest: the rest comes when they are answered."""
+"""Maximum number of questions shown, oldest first."""
 
 ASKING = (TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)
 
@@ -25,18 +25,18 @@ PATH = "/api/inbox"
 
 
 class InboxApi:
-    """The handlers."""
+    """The inbox."""
 
     def __init__(self, house: ServerContext) -> None:
-        """Answer about `house`."""
+        """Create the handlers for `house`."""
         self._house = house
 
     def routes(self) -> tuple[ApiRoute, ...]:
-        """Return what is answered where."""
+        """Return the routes."""
         return (ApiRoute("GET", PATH, self.inbox, gives=Inbox),)
 
     async def inbox(self, asked: ApiRequest) -> ApiReply:
-        """List what waits for a person, the oldest first."""
+        """List everything that waits for a person, oldest first."""
         caller = asked.known
         feed = self._house.feed.seq
         seen = self._house.sight.seen(caller)
@@ -44,12 +44,12 @@ class InboxApi:
         passed_on = {_passed_on(one.message) for one in found}
         items: list[Question] = []
         for one in found:
-            if one.id not in passed_on:  # what it asks is answered where it was passed on to
+            if one.id not in passed_on:  # the question is answered at the task it was passed to
                 items += await self._questions(one)
         return ApiReply(body=Inbox(items=sorted(items, key=lambda item: (item.since, item.id)), feed=feed))
 
     async def _questions(self, found: ListedTask) -> list[Question]:
-        """Return what a task asks: one thing, but that the steps of a run may each wait to be approved."""
+        """Return the questions of a task: usually one, but each step of a run may wait for approval."""
         row = task_row(found, self._house.sight)
         step = _step(found.message)
         standing = await load_stored_run(self._house.store, found.id) if found.is_run else None
@@ -75,7 +75,7 @@ def _question(row: TaskRow, message: Message | None, step: str | None, asking: R
 
 
 def _approval(row: TaskRow, wait: RunWait) -> Question:
-    """Return an approval that a run will ask for once its other question is answered."""
+    """Return an approval that a run asks for after its other question is answered."""
     return Question(
         id=_id(row, wait),
         message=None,
@@ -94,7 +94,7 @@ def _id(row: TaskRow, wait: RunWait) -> str:
 
 
 def _passed_on(message: Message | None) -> str | None:
-    """Return the task whose question a message passes on: for a caller of it, or for a step of a workflow."""
+    """Return the task that a message passes a question on from: a child task or a step's task."""
     if message is None:
         return None
     workflow = (message.metadata or {}).get(METADATA)
@@ -103,7 +103,7 @@ def _passed_on(message: Message | None) -> str | None:
 
 
 def _step(message: Message | None) -> str | None:
-    """Return the step of a workflow that a question is about approving."""
+    """Return the workflow step that a question asks to approve."""
     said = {} if message is None else message.metadata or {}
     workflow = said.get(METADATA)
     is_own = isinstance(workflow, dict) and "task" not in workflow and said.get(APPROVAL) is True

@@ -1,8 +1,7 @@
 """`/api/inspect`: a request sent as written, and its response frame by frame.
 
-A request to an agent here uses the caller's own rights. Only operators may inspect external servers, and only at
-addresses that webhooks may have. Credentials are not shown. Templates of requests are written by the dialects
-themselves.
+A request to an agent of this server uses the caller's own rights. Only operators may inspect external servers, and only
+at addresses that webhooks may have. Credentials are not shown. Request templates are encoded by the dialects.
 """
 
 import asyncio
@@ -55,7 +54,7 @@ from accord.protocol.operations import TABLE, DialectName, Operation, Row, metho
 from accord.protocol.sse import KEEP_ALIVE, Decoder, Frame, FrameTooLarge
 
 TASK_ID = "TASK-ID"
-"""What stands for the id of a task."""
+"""Placeholder of a task id."""
 
 CARD_PATH = "/.well-known/agent-card.json"
 
@@ -68,7 +67,7 @@ _VERSION_HEADERS: Mapping[DialectName, dict[str, str]] = {
     DialectName.V1: {"A2A-Version": "1.0"},
     DialectName.RELAY: {"X-A2A-Dialect": DialectName.RELAY.value},
 }
-"""What tells a dialect that has no path of its own."""
+"""Headers that select a dialect without a path of its own."""
 
 _PATHS = {dialect: f"{path}/" for path, dialect in MOUNTS.items()}
 
@@ -109,7 +108,7 @@ def _rpc(row: Row, dialect: DialectName) -> Template | None:
         return None
     try:
         params = DIALECTS[dialect].encode_request(row.operation, _SAMPLES[row.operation]())
-    except AccordError:  # the dialect has the name, but no form for such a request
+    except AccordError:  # the dialect has the method, but no encoding of such a request
         return None
     return _template(
         row,
@@ -173,25 +172,25 @@ def _template(
 
 
 MAX_BYTES = 1024 * 1024
-"""How much of an answer is shown: more is nothing that a person reads."""
+"""Maximum bytes of a response that are shown."""
 
 MAX_FRAMES = 1000
 MAX_SECONDS = 60.0
-"""How long somebody looks on: a stream that has not ended by then is followed elsewhere."""
+"""Maximum duration of an inspected exchange in seconds."""
 
 MAX_ABOUT = 200
-"""Characters of what a request was about, in the audit log."""
+"""Maximum length of the target in the audit log."""
 
 ADMIN = "admin"
-"""The role of those who run a server, if they are not of one tenant of it."""
+"""Role of operators that are not limited to one tenant."""
 
 CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key"})
-"""Headers that say who somebody is."""
+"""Headers that authenticate a caller."""
 
 NOT_SHOWN = "(not shown)"
 
 _FRAMING = frozenset({"host", "content-length", "connection", "transfer-encoding", "upgrade", "te", "trailer"})
-"""What a request's own carrier says."""
+"""Headers that the transport sets itself."""
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
@@ -199,7 +198,7 @@ _TARGET = re.compile(r"/[\x21\x22\x24-\x7e]*")
 
 
 class Inspection(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A request as it is to be sent: to an agent here, at a path below its own, or to a `url` elsewhere."""
+    """A request to send: to an agent of this server, at a path below its own, or to an external `url`."""
 
     agent: str | None = None
     url: str | None = None
@@ -210,14 +209,14 @@ class Inspection(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TemplateQuery(Struct, frozen=True, kw_only=True):
-    """For which agent, and in which dialect, requests are wanted."""
+    """Agent and dialect of the requested templates."""
 
     agent: str | None = None
     dialect: DialectName | None = None
 
 
 class InspectedHead(View, frozen=True, kw_only=True):
-    """How an answer begins, after so many milliseconds."""
+    """Status and headers of a response, after `elapsed_ms` milliseconds."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -225,7 +224,7 @@ class InspectedHead(View, frozen=True, kw_only=True):
 
 
 class InspectedFrame(View, frozen=True, kw_only=True):
-    """A server-sent event, so many milliseconds after the one before, or after the request."""
+    """A server-sent event, `gap_ms` milliseconds after the previous one or after the request."""
 
     n: int
     at: str | None
@@ -236,13 +235,13 @@ class InspectedFrame(View, frozen=True, kw_only=True):
 
 
 class InspectedBody(View, frozen=True, kw_only=True):
-    """The body of an answer that is no stream."""
+    """The body of a response that is not a stream."""
 
     text: str
 
 
 class InspectedEnd(View, frozen=True, kw_only=True):
-    """How an answer ended: `truncated` is what cut it short, `problem` why there is none."""
+    """The end of a response. `truncated` is the limit that cut it, `problem` the reason of a failure."""
 
     bytes: int
     frames: int
@@ -257,21 +256,21 @@ _inspection = msgspec.json.Decoder(Inspection)
 
 
 class InspectorApi:
-    """The handlers."""
+    """The inspector."""
 
     def __init__(self, house: ServerContext) -> None:
-        """Answer about `house`."""
+        """Create the handlers for `house`."""
         self._house = house
 
     def routes(self) -> tuple[ApiRoute, ...]:
-        """Return what is answered where."""
+        """Return the routes."""
         return (
             ApiRoute("GET", "/api/inspect/templates", self._templates, finds=TemplateQuery, gives=TemplateList),
             ApiRoute("POST", "/api/inspect", self._inspect, noted="Inspect", takes=Inspection),
         )
 
     async def _templates(self, asked: ApiRequest) -> ApiReply:
-        """List requests to begin with."""
+        """List request templates."""
         wanted, spoken = asked.found(TemplateQuery), self._house.served.dialects
         if wanted.agent is not None:
             self._check_agent(wanted.agent, asked.known)
@@ -279,14 +278,14 @@ class InspectorApi:
         return ApiReply(body=TemplateList(items=templates(dialects), task_id=TASK_ID))
 
     async def _inspect(self, asked: ApiRequest) -> ApiReply:
-        """Send a request, and tell what comes back as server-sent events: head, frame or body, end."""
+        """Send a request, and stream its response as server-sent events: head, frame or body, end."""
         wish = codec.decode(asked.body, _inspection)
         _check_inspection(wish)
         exchange = self._here(wish, asked) if wish.agent is not None else self._elsewhere(wish, asked.known)
-        about = wish.agent or "/".join(re.split("[/?]", wish.url or "")[:3])  # of an address only whose it is
+        about = wish.agent or "/".join(re.split("[/?]", wish.url or "")[:3])  # only scheme and host of a URL
         return ApiReply(stream=self._told(exchange), headers=STREAM_HEADERS, about=about[:MAX_ABOUT])
 
-    # --- to whom it goes ----------------------------------------------------------------------------------------------
+    # --- targets --------------------------------------------------------------------------------------------------
 
     def _here(self, wish: Inspection, asked: ApiRequest) -> RunExchange:
         assert wish.agent is not None
@@ -309,7 +308,7 @@ class InspectorApi:
         if agent is None or not any(sight.may(caller, agent.profile.name, operation) for operation in shown):
             raise TaskNotFound("There is no such agent")
 
-    # --- what comes back ----------------------------------------------------------------------------------------------
+    # --- responses ------------------------------------------------------------------------------------------------
 
     async def _told(self, exchange: RunExchange) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
@@ -335,10 +334,10 @@ InspectionEvent = InspectedHead | InspectedFrame | InspectedBody | InspectedEnd
 
 
 class InspectedResponse:
-    """An answer as far as it has come, and what is told of it; it does no I/O and has no clock."""
+    """A response so far, as inspection events. It does no I/O and has no clock."""
 
     def __init__(self, *, began: float, began_ms: int) -> None:
-        """Count from when the request was sent, on the loop's clock and on that of the day."""
+        """Count from the time of the request, on the loop's clock and the wall clock."""
         self.began = self._last = began
         self._began_ms = began_ms
         self._frames: Decoder | None = None
@@ -349,11 +348,11 @@ class InspectedResponse:
         self.is_over = False
 
     def cut(self, by: str) -> None:
-        """Hear no more, because of a limit."""
+        """Ignore further pieces because of a limit."""
         self._truncated = by
 
     def hear(self, said: TimedPiece) -> Iterator[InspectionEvent]:
-        """Yield what is to be told of what came."""
+        """Yield the events of a response piece."""
         match said.what:
             case ResponseHead() as head:
                 is_stream = ("content-type", "text/event-stream") in (
@@ -420,12 +419,12 @@ class InspectedResponse:
 
 
 def redact_headers(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return headers without what says who somebody is."""
+    """Return headers with the values of credentials hidden."""
     return [(name, NOT_SHOWN if name.lower() in CREDENTIALS else value) for name, value in headers]
 
 
 def _allowed_headers(wish: Inspection) -> dict[str, str]:
-    """Return the headers that are somebody's own to write."""
+    """Return the headers that a caller may set."""
     return {name: value for name, value in wish.headers.items() if name.lower() not in _FRAMING}
 
 

@@ -26,10 +26,10 @@ from accord.errors import AuthenticationFailed
 from accord.registry.availability import ServerAnswer
 
 FRESH_SECONDS = 600.0
-"""How long an issuer's description of itself is used."""
+"""Seconds for which an issuer's discovery document is cached."""
 
 MAX_CODE = 4096
-"""Characters of a code."""
+"""Maximum length of an authorization code."""
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -54,28 +54,28 @@ _described, _tokens = msgspec.json.Decoder(_Described), msgspec.json.Decoder(_To
 
 
 class Issuer:
-    """One issuer that people sign in at."""
+    """An issuer at which people sign in."""
 
     def __init__(
         self, settings: Jwt, sign_in: SignIn, fetch: Fetch, post: Post, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Be a client of the issuer in `settings`."""
+        """Create a client of the issuer in `settings`."""
         self._settings = settings
         self._client = sign_in
         self._fetch = fetch
         self._post = post
         self._clock = clock
-        # An identity token is for the client that asked for it; who it names is found as in any other token.
+        # An ID token has the client as its audience. Its identity is read as from any other token.
         self._tokens = JwtAccess(replace(settings, audience=(sign_in.client_id,), sign_in=None), fetch)
         self._known: tuple[float, _Described] | None = None
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """Name shown to people."""
         return self._client.label
 
     async def begin(self, redirect: str, next: str) -> tuple[str, PendingSignIn]:
-        """Return where a browser has to go, and what it has to bring back; raises NotFetched."""
+        """Return the issuer's sign-in URL and the pending state. Raises NotFetched."""
         described = await self._description()
         pending = PendingSignIn(
             issuer=self._client.name,
@@ -101,9 +101,9 @@ class Issuer:
         return f"{described.authorization_endpoint}{joint}{query}", pending
 
     async def finish(self, pending: PendingSignIn, code: str, redirect: str, stated: str | None) -> Identity:
-        """Return who has signed in; `stated` is the issuer that the answer says it is of (RFC 9207), if it says so.
+        """Return the identity of the signed-in person. `stated` is the issuer named by the response (RFC 9207).
 
-        Raises AuthenticationFailed for an answer that is not good, and NotFetched if the issuer cannot be asked.
+        Raises AuthenticationFailed for an invalid response, and NotFetched if the issuer cannot be reached.
         """
         if not code or len(code) > MAX_CODE or stated not in (None, self._settings.issuer):
             raise AuthenticationFailed
@@ -117,7 +117,7 @@ class Issuer:
         return identity
 
     async def _redeemed(self, code: str, verifier: str, redirect: str) -> str:
-        """Return the identity token that a code is good for, once."""
+        """Return the ID token for an authorization code."""
         described, client = await self._description(), self._client
         form = {
             "grant_type": "authorization_code",

@@ -1,6 +1,6 @@
 """OpenAPI 3.1 documents of APIs, made from their routes.
 
-The words are the docstrings of the handlers and structures. A2A's HTTP+JSON binding has a document of its own
+Descriptions are the docstrings of the handlers and structures. A2A's HTTP+JSON binding has a document of its own
 (`http.openapi`).
 """
 
@@ -17,14 +17,14 @@ from accord.console.routing import UNPROCESSABLE, ApiReply, ApiRequest, ApiRoute
 
 
 class Problem(Struct, frozen=True, kw_only=True):
-    """What is wrong, and where."""
+    """A field and its problem."""
 
     field: str
     problem: str
 
 
 class Refused(Struct, frozen=True, kw_only=True):
-    """Why not; a name that is taken is named, and so is every field that is wrong."""
+    """The reason of a refusal, with each invalid field or the name that is taken."""
 
     detail: str
     findings: list[Problem] | UnsetType = UNSET
@@ -36,7 +36,7 @@ _PART = re.compile(r"\(\?P<(\w+)>([^()]*)\)")
 
 
 def describe(title: str, version: str, base: str, routes: Sequence[ApiRoute]) -> dict[str, Any]:
-    """Return the OpenAPI 3.1 document of the routes below `base`, in this version of theirs."""
+    """Return the OpenAPI 3.1 document of the routes below `base`."""
     kinds = [kind for route in routes for kind in (route.takes, route.finds, route.gives) if kind is not None]
     schemas, components = msgspec.json.schema_components([*kinds, Refused], ref_template=_REF)
     _open(schemas)
@@ -58,7 +58,7 @@ def describe(title: str, version: str, base: str, routes: Sequence[ApiRoute]) ->
 
 
 def _open(schema: Any) -> None:
-    """Say of objects of which nothing is stated that they may have any member: generators take them for empty ones."""
+    """Allow any member in objects without stated members: generators take such objects for empty ones."""
     if isinstance(schema, dict):
         if schema.get("type") == "object" and schema.keys().isdisjoint(("properties", "additionalProperties")):
             schema["additionalProperties"] = True
@@ -70,7 +70,7 @@ def _open(schema: Any) -> None:
 
 
 def path_of(route: ApiRoute) -> str:
-    """Return the path of a route as OpenAPI writes it; a slash that may be left out is there."""
+    """Return the path of a route in OpenAPI notation, with an optional slash included."""
     return _PART.sub(r"{\1}", route.pattern.replace("/?", "/"))
 
 
@@ -96,7 +96,7 @@ def _operation(route: ApiRoute, path: str, schema_of: dict[str, Any], components
 
 
 def _identifier(route: ApiRoute, path: str) -> str:
-    """Return a name of its own for each route, although one handler may answer several."""
+    """Return a unique id for each route, although one handler may serve several."""
     words = re.findall(r"[a-z]+", path.replace("{", " by ").lower())
     return "_".join([route.method.lower(), *words])
 
@@ -120,7 +120,7 @@ def _in_query(route: ApiRoute, schema_of: dict[str, Any], components: dict[str, 
 
 
 def _named(schema: dict[str, Any]) -> str:
-    """Return the name of a structure among the components: of two that are called the same, both have longer ones."""
+    """Return the component name of a structure. If two share a name, both have longer ones."""
     reference: str = schema["$ref"]
     return reference.rpartition("/")[2]
 
@@ -133,7 +133,7 @@ TITLE = "Accord console"
 
 
 class OpenApiEndpoint:
-    """The handler."""
+    """The endpoint of the OpenAPI document."""
 
     def __init__(self, routes: Sequence[ApiRoute], version: str) -> None:
         """Describe `routes`, and this one."""
@@ -141,7 +141,7 @@ class OpenApiEndpoint:
         self._version = version
 
     def routes(self) -> tuple[ApiRoute, ...]:
-        """Return what is answered where."""
+        """Return the routes."""
         return (ApiRoute("GET", f"{CONSOLE}openapi.json", self.described, is_open=True, gives=dict[str, Any]),)
 
     async def described(self, _asked: ApiRequest) -> ApiReply:

@@ -1,7 +1,7 @@
 """The registry API of AgentVault's clients: `/api/v1/agent-cards`, `/developers`, `/utils`.
 
-`registry.directory` decides who may do what. Members that AgentVault does not have (`human_readable_id`, `visibility`,
-`signature`, `health`) are added to its own. There is no sign-up: developers are callers of the server.
+`registry.directory` authorizes callers. Members that AgentVault does not have (`human_readable_id`, `visibility`,
+`signature`, `health`) are added to its own. Sign-up is not offered: developers are callers of the server.
 """
 
 from hashlib import sha256
@@ -42,7 +42,7 @@ Offset = Annotated[int, Meta(ge=0, le=10**9)]
 
 
 class PublishBody(Struct, frozen=True):
-    """An agent to publish; its card is kept as it was written, since it may be signed."""
+    """An agent to publish. Its card is stored as written, since it may be signed."""
 
     card_data: Raw
     visibility: Visibility = Visibility.TENANT
@@ -50,7 +50,7 @@ class PublishBody(Struct, frozen=True):
 
 
 class ChangeBody(Struct, frozen=True):
-    """What shall be otherwise."""
+    """Changes of a published agent."""
 
     card_data: dict[str, Any] | None = None
     is_active: bool | None = None
@@ -59,20 +59,20 @@ class ChangeBody(Struct, frozen=True):
 
 
 class CheckBody(Struct, frozen=True):
-    """A card to look at."""
+    """A card to validate."""
 
     card_data: Raw
 
 
 class KeyBody(Struct, frozen=True):
-    """A key to make."""
+    """An API key to create."""
 
     description: Annotated[str, Meta(max_length=MAX_DESCRIPTION)] | None = None
     expires_days: Days | None = None
 
 
 class AgentSearch(Struct, frozen=True):
-    """The parameters of a search; `offset` is what some clients say for `skip`."""
+    """The parameters of a search. `offset` is an alias of `skip`."""
 
     skip: Offset | None = None
     offset: Offset = 0
@@ -86,7 +86,7 @@ class AgentSearch(Struct, frozen=True):
 
 
 class ByName(Struct, frozen=True):
-    """The parameter of a look by name."""
+    """The parameter of a lookup by name."""
 
     hri: str
 
@@ -95,7 +95,7 @@ class ByName(Struct, frozen=True):
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """What came of the last look for an agent; `state` is null before the first."""
+    """The result of an agent's last check. `state` is null before the first."""
 
     state: str | None
     detail: str | None
@@ -105,7 +105,7 @@ class Health(Struct, frozen=True, kw_only=True):
 
 
 class Shown(Struct, frozen=True, kw_only=True):
-    """An agent, all of it."""
+    """A published agent with all details."""
 
     id: str
     human_readable_id: str
@@ -137,7 +137,7 @@ class Summary(Struct, frozen=True, kw_only=True):
 
 
 class Pages(Struct, frozen=True, kw_only=True):
-    """Where a page is among all."""
+    """The position of a page among all results."""
 
     total_items: int
     limit: int
@@ -154,7 +154,7 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 class Validated(Struct, frozen=True, kw_only=True):
-    """Whether a card could be published, and under which name."""
+    """Whether a card could be published, and its name."""
 
     is_valid: bool
     detail: str | None = None
@@ -165,7 +165,7 @@ class Validated(Struct, frozen=True, kw_only=True):
 
 
 class Developer(Struct, frozen=True, kw_only=True):
-    """Who asks."""
+    """The caller as a developer."""
 
     id: str
     name: str
@@ -176,7 +176,7 @@ class Developer(Struct, frozen=True, kw_only=True):
 
 
 class KeyInfo(Struct, frozen=True, kw_only=True):
-    """A key, but for its secret."""
+    """An API key without its secret."""
 
     id: str
     key_prefix: str
@@ -188,7 +188,7 @@ class KeyInfo(Struct, frozen=True, kw_only=True):
 
 
 class NewKey(Struct, frozen=True, kw_only=True):
-    """A key, shown for the only time."""
+    """A new API key, the only response with its secret."""
 
     plain_api_key: str
     api_key_info: KeyInfo
@@ -210,16 +210,16 @@ _check, _key = Decoder(CheckBody), Decoder(KeyBody)
 
 
 class RegistryApi:
-    """The handlers of the registry."""
+    """The registry endpoints."""
 
     def __init__(self, registry: AgentDirectory, developers: DeveloperKeys, checks: AvailabilityChecks) -> None:
-        """Answer from `registry` and `developers`, and look for agents with `checks`."""
+        """Create the handlers for `registry` and `developers`. `checks` tests the availability of agents."""
         self._registry = registry
         self._developers = developers
         self._checks = checks
 
     def routes(self) -> tuple[ApiRoute, ...]:
-        """Return what is answered where."""
+        """Return the routes."""
         by_id = f"{CARDS}/(?P<id>{_ID})"
         keys = f"{API}/developers/me/apikeys"
         return (
@@ -296,7 +296,7 @@ class RegistryApi:
         return ApiReply(body=await self._shown(await self._found(asked), asked.caller))
 
     async def document(self, asked: ApiRequest) -> ApiReply:
-        """Show an agent's card and nothing else, to be read like any card; the catalog points here."""
+        """Return an agent's card alone, like any card. The catalog links here."""
         listing = await self._found(asked)
         if listing.visibility == PUBLIC:
             return ApiReply(document=listing.card.encode(), changed_ms=listing.updated_at)
@@ -312,18 +312,18 @@ class RegistryApi:
         return ApiReply(body=await self._shown(listing, asked.caller))
 
     async def remove(self, asked: ApiRequest) -> ApiReply:
-        """Take an agent out of sight."""
+        """Remove an agent from the listings."""
         await self._registry.remove(asked.known, asked.parts["id"].lower())
         return ApiReply(204)
 
     async def look(self, asked: ApiRequest) -> ApiReply:
-        """Look whether an agent is there."""
+        """Check whether an agent is available."""
         listing = await self._registry.own(asked.known, asked.parts["id"].lower())
         await self._checks.now(listing.tenant, listing.id)
         return ApiReply(body=await self._shown(listing, asked.caller))
 
     async def validate(self, asked: ApiRequest) -> ApiReply:
-        """Say whether a card could be published."""
+        """Validate a card for publishing."""
         document = bytes(codec.decode(asked.body, _check).card_data)
         try:
             found, verdict = self._registry.check(document)
@@ -365,7 +365,7 @@ class RegistryApi:
     # --- developers -----------------------------------------------------------------------------------------------
 
     async def me(self, asked: ApiRequest) -> ApiReply:
-        """Say who the caller is."""
+        """Show the caller's developer profile."""
         caller = asked.known
         if not caller.owner:
             raise PermissionDenied("This server asks nobody who they are, so there are no developers")
@@ -381,17 +381,17 @@ class RegistryApi:
         )
 
     async def keys(self, asked: ApiRequest) -> ApiReply:
-        """List the caller's keys."""
+        """List the caller's API keys."""
         return ApiReply(body=[_key_info(key) for key in await self._developers.held(asked.known)])
 
     async def make_key(self, asked: ApiRequest) -> ApiReply:
-        """Make a key, and show it for the only time."""
+        """Create an API key. Its secret is shown only now."""
         body = codec.decode(asked.body or b"{}", _key)
         key, kept = await self._developers.create(asked.known, body.description or "", body.expires_days)
         return ApiReply(201, NewKey(plain_api_key=key, api_key_info=_key_info(kept)))
 
     async def end_key(self, asked: ApiRequest) -> ApiReply:
-        """End a key of the caller."""
+        """Revoke an API key of the caller."""
         if not await self._developers.revoke(asked.known, asked.parts["id"]):
             raise NotListed("There is no such key of yours")
         return ApiReply(204)
@@ -433,5 +433,5 @@ def _key_info(key: StoredApiKey) -> KeyInfo:
 
 
 def _developer(tenant: str, owner: str) -> str:
-    """Return what tells developers apart without telling who they are: owners may be mail addresses."""
+    """Return a stable id of a developer that does not reveal the owner, which may be a mail address."""
     return sha256(f"{tenant}\0{owner}".encode()).hexdigest()[:16]

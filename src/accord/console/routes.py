@@ -31,13 +31,13 @@ REFUSALS: Refusals = {**RUN_REFUSALS, **FLOW_REFUSALS}
 
 
 class RouteProvider(Protocol):
-    """One of them."""
+    """A group of routes."""
 
     def routes(self) -> Sequence[ApiRoute]:
-        """Return what is answered where."""
+        """Return the routes."""
 
 
-def routes_of(  # what it is about
+def routes_of(  # one argument per service
     house: ServerContext,
     door: SignInSessions,
     answers: ChatAnswers,
@@ -45,7 +45,7 @@ def routes_of(  # what it is about
     runs: RunSignalsApi,
     features: Mapping[str, bool],
 ) -> list[ApiRoute]:
-    """Return what is answered about a server with these workflows, and where one signs in to it."""
+    """Return the console routes of a server with these workflows and sign-in sessions."""
     parts: list[RouteProvider] = [
         SessionApi(door, version=house.version, url=house.url, features=features),
         IssuersApi(door, house.url),
@@ -64,11 +64,11 @@ def routes_of(  # what it is about
 
 
 VERSION = "0"
-"""The document in the tree is of no release: it would change with each."""
+"""Version in the checked-in document, independent of releases, so that it does not change with each."""
 
 
 class Placeholder:
-    """Stands for everything that a server has, and is never asked for anything but to be kept."""
+    """Stands in for all services of a server. It is only stored, never called."""
 
     def __getattr__(self, name: str) -> "Placeholder":
         return self
@@ -81,7 +81,7 @@ def placeholder_routes() -> list[ApiRoute]:
 
 
 def openapi_json() -> str:
-    """Return the document, as the front end keeps it."""
+    """Return the OpenAPI document in the form that the front end stores."""
     found: Sequence[ApiRoute] = placeholder_routes()[:-1]  # the last one describes the others
     described = json.loads(OpenApiEndpoint(found, VERSION).document)
     return json.dumps(described, indent=2, ensure_ascii=False, sort_keys=True) + "\n"

@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 
 class PageToken:
-    """Such tokens."""
+    """Encodes and decodes page tokens."""
 
     @staticmethod
     def write(position: Any) -> str:
@@ -73,7 +73,7 @@ class PageToken:
 
     @staticmethod
     def read(token: str | None, kind: type[T]) -> T | None:
-        """Return the position that a token is of; none is the beginning."""
+        """Return the position in a token, or None without a token (the first page)."""
         if not token:
             return None
         try:
@@ -83,29 +83,29 @@ class PageToken:
 
 
 MAX_BODY = 1024 * 1024
-"""Bytes of a request: four times the largest card."""
+"""Maximum bytes of a request body: four times the largest card."""
 
 MAX_TENANT = 256
 MAX_PARAMETERS = 100
 
 VISITOR_RATE, VISITOR_BURST = 100 / 60, 100
-"""Requests a second of an address that does not say who it is: 100 a minute, as AgentVault's registry has it."""
+"""Requests per second of an unauthenticated address: 100 a minute, as in AgentVault's registry."""
 
 PRIVATE: Headers = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
-"""What every answer says that is for its caller alone."""
+"""Headers of every response that is private to its caller."""
 
 UNPROCESSABLE = 422
-"""What a field that is wrong is answered with, as FastAPI does and clients of AgentVault expect."""
+"""Status for invalid fields, as FastAPI uses and AgentVault's clients expect."""
 
 log = logging.getLogger("accord.console")
 
 
 Visit = Callable[[Presented], Awaitable[Caller | None]]
-"""Finds out who a request comes from, None if it does not say, or refuses it."""
+"""Returns the caller of a request, None without credentials, or raises for invalid ones."""
 
 
 class ApiRequest(Struct, frozen=True, kw_only=True):
-    """A request; `caller` is None for a visitor, and `parts` are those that the pattern names."""
+    """A request. `caller` is missing for a visitor, and `parts` are the groups of the path pattern."""
 
     caller: Caller | None
     parts: Mapping[str, str]
@@ -115,29 +115,30 @@ class ApiRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def known(self) -> Caller:
-        """The caller, where a route has only such."""
+        """The caller, for routes that require one."""
         if self.caller is None:
             raise AuthenticationFailed
         return self.caller
 
     def header(self, name: str) -> str | None:
-        """Return a header, the first of that name, which is lower-case."""
+        """Return the first header of that name, which must be lower-case."""
         return header(self.scope, name.encode())
 
     def found(self, kind: type[T], *lists: str) -> T:
-        """Return the parameters of the query as a structure; those that it does not have do not count.
+        """Return the query parameters as a structure. Unknown parameters are ignored.
 
-        Of one that is given several times the first counts, unless it is one of the `lists`.
+        Of a repeated parameter the first value counts, unless it is one of the `lists`.
         """
         given = {name: values if name in lists else values[0] for name, values in self.query.items()}
         return codec.convert(given, kind, strict=False)
 
 
 class ApiReply(NamedTuple):
-    """An answer: `body` becomes JSON. A `document` that is public is sent as it is, since `changed_ms`, instead.
+    """A response: `body` becomes JSON.
 
-    So is what `stream` yields, as long as the client is there: it is closed when that goes. Neither `data`, bytes of
-    another type than JSON, nor a stream says by itself what it is: `headers` do. The audit log has what it is `about`.
+    A public `document`, last changed at `changed_ms`, is sent as is. `stream` is sent piece by piece and closed when
+    the client disconnects. `data` is bytes of another type than JSON. For `data` and `stream`, `headers` must contain
+    the content type. `about` is the subject in the audit log.
     """
 
     status: int = 200
@@ -146,7 +147,7 @@ class ApiReply(NamedTuple):
     changed_ms: int | None = None
     data: bytes | None = None
     stream: AsyncIterator[bytes] | None = None
-    headers: Headers = []  # noqa: RUF012  # nobody changes it
+    headers: Headers = []  # noqa: RUF012  # never mutated
     about: str = ""
 
 
@@ -154,12 +155,12 @@ Handler = Callable[[ApiRequest], Awaitable[ApiReply]]
 
 
 class ApiRoute(NamedTuple):
-    """What is answered at a path; strangers only get `is_open` ones. It is `noted` under a name in the audit log.
+    """A route: method, path pattern and handler.
 
-    A request has up to `max_body` bytes, or as many as the server takes of any. One that `streams` what it does is
-    refused before it does anything, if its caller has too many streams open. For those who want it described: the
-    structures of the body that it `takes`, of the parameters that it `finds` in the query and of what it `gives` with
-    its `status`.
+    Visitors may only use `is_open` routes. `noted` is the operation's name in the audit log. A body has up to
+    `max_body` bytes, or the server's limit if that is lower. A route that `streams` is refused before it does anything
+    if the caller has too many open streams. For the OpenAPI document: `takes` is the structure of the body, `finds` of
+    the query parameters, and `gives` of the response with `status`.
     """
 
     method: str
@@ -176,7 +177,7 @@ class ApiRoute(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """How an exception of the core looks, and what the audit log calls it."""
+    """The reply to an exception, and its reason in the audit log."""
 
     status: int
     reason: str
@@ -200,7 +201,7 @@ class ApiApplication:
         audit: Audit | None = None,
         standing: OpenStreams | None = None,
     ) -> None:
-        """Answer `routes`; `refusals` says what exceptions mean that are not AccordErrors."""
+        """Serve `routes`. `refusals` maps exceptions other than AccordErrors to replies."""
         self._routes = [(re.compile(route.pattern), route) for route in routes]
         self._admit = admit
         self._visit = visit
@@ -238,7 +239,7 @@ class ApiApplication:
             reply, outcome = await route.handler(asked), OK
             if reply.stream is not None and asked.caller is not None and scope["method"] != "HEAD":
                 self._usage.open_stream(asked.caller)
-            # What is shown to strangers may be read by pages of any origin.
+            # Public responses may be read by pages of any origin.
             headers = [] if asked.caller is not None else [(b"access-control-allow-origin", b"*")]
         except ClientGone:
             return
@@ -259,7 +260,7 @@ class ApiApplication:
     async def _write(
         self, reply: ApiReply, asked: "ApiRequest | None", scope: Scope, send: Send, headers: Headers
     ) -> None:
-        """Write an answer, or the refusal of one that is too large for now."""
+        """Send a reply, or an error if it is too large at the moment."""
         account = address_of(scope) if asked is None or asked.caller is None else account_of(asked.caller)
         try:
             await _reply(scope, send, reply, headers, account, self._quotas)
@@ -270,12 +271,12 @@ class ApiApplication:
     async def _streamed(
         self, reply: ApiReply, caller: Caller | None, receive: Receive, send: Send, headers: Headers
     ) -> None:
-        """Write a stream as it comes, until it ends, its client is gone, or its caller is not let in any more."""
+        """Send a stream until it ends, its client disconnects, or its caller's access ends."""
         assert reply.stream is not None
         said = [*PRIVATE, *reply.headers, *headers]
         await send({"type": "http.response.start", "status": reply.status, "headers": said})
         task = asyncio.current_task()
-        assert task is not None  # ASGI is called by nothing else
+        assert task is not None  # ASGI always runs in a task
         gone = asyncio.create_task(cancel_when_gone(receive, task))
         kept = self._standing.kept(reply.stream, None if caller is None else caller.ticket)
         try:
@@ -288,11 +289,9 @@ class ApiApplication:
                     with RESPONSE_BODIES.hold(piece, account, self._quotas, shares=True) as pending:
                         await RESPONSE_BODIES.write(send, pending, more=True)
         except (RateLimited, AgentUnavailable) as error:
-            log.info(
-                "stream refused: too much is unread", extra={"reason": error.row.reason}
-            )  # the page connects again
+            log.info("stream refused: too much is unread", extra={"reason": error.row.reason})  # the page reconnects
         except AuthenticationFailed:
-            log.info("a stream ended: its caller is not let in any more")  # and is told so on coming back
+            log.info("a stream ended: its caller is not let in any more")  # and gets the error on reconnecting
         except asyncio.CancelledError:
             if not gone.done() or task.uncancel():
                 raise
@@ -302,7 +301,7 @@ class ApiApplication:
         await send({"type": "http.response.body", "body": b""})
 
     def _refused(self, error: Exception, scope: Scope) -> tuple[ApiReply, str, Headers]:
-        """Return what an error is answered with and noted as; what nobody foresaw is logged and shows nothing."""
+        """Return the reply, audit reason and headers for an error. Unexpected errors are logged and hidden."""
         match error:
             case AccordError():
                 known = error
@@ -334,7 +333,7 @@ class ApiApplication:
         identify = partial(self._who, is_open=route.is_open)
         caller, body = await read_request(scope, receive, identify, quotas)
         if body and (header(scope, b"content-type") or "").partition(";")[0].strip().lower() != "application/json":
-            # A page of another origin can send any other type unasked (CSRF).
+            # A page of another origin can send any other type without a preflight request (CSRF).
             raise UnsupportedMediaType("The body has to be application/json")
         query = _query(scope)
         caller = caller or await identify(presented(scope, body))
@@ -347,7 +346,7 @@ class ApiApplication:
         try:
             return await self._visit(brought)
         except AuthenticationFailed:
-            return await self._admit(brought)  # which refuses it too, and takes note
+            return await self._admit(brought)  # which also refuses it, and records that
 
     def _count(self, caller: Caller | None, scope: Scope) -> None:
         if caller is not None:
@@ -365,12 +364,12 @@ def _query(scope: Scope) -> dict[str, list[str]]:
 
 
 def time_of(at: int | None) -> str | None:
-    """Return a time in milliseconds as JSON has it."""
+    """Return a time in milliseconds as an ISO timestamp."""
     return None if at is None else timestamp_ms(at)
 
 
 def _in_tenant(caller: Caller | None, query: Mapping[str, list[str]]) -> Caller | None:
-    """Return the caller in the tenant that it asks for, if it may name one; it comes from outside as any of A2A's."""
+    """Return the caller in the requested tenant, if it may choose one. Its origin is external, as with A2A requests."""
     tenant = query.get("tenant", [""])[0]
     caller = None if caller is None else replace(caller, origin=DialectName.V1.value)
     if caller is None or not tenant or tenant == caller.tenant:
@@ -383,7 +382,7 @@ def _in_tenant(caller: Caller | None, query: Mapping[str, list[str]]) -> Caller 
 
 
 def _about(reply: ApiReply) -> str:
-    """Return the name of the agent that an answer is about."""
+    """Return the name of the agent that a reply is about."""
     key = "human_readable_id"
     name = reply.body.get(key) if isinstance(reply.body, dict) else getattr(reply.body, key, None)
     return name if isinstance(name, str) else ""

@@ -25,7 +25,7 @@ RUN = f"{RUNS}(?P<run>[0-9A-Za-z-]{{1,64}})"
 
 
 class Decision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What somebody has decided."""
+    """The decision about an approval."""
 
     approved: bool
     comment: str = ""
@@ -35,16 +35,16 @@ _decision = msgspec.json.Decoder(Decision)
 
 
 class RunSignalsApi:
-    """The handlers."""
+    """Signals and approvals of runs."""
 
     def __init__(self, handing: RunSignals, roles: Roles, names: Mapping[str, str]) -> None:
-        """Hand in through `handing`; `names` are those that agents have in roles, by their own."""
+        """Deliver signals through `handing`. `names` maps agents to their names in roles."""
         self._handing = handing
         self._roles = roles
         self._names = names
 
     def routes(self) -> tuple[ApiRoute, ...]:
-        """Return what is answered where."""
+        """Return the routes."""
         return (
             ApiRoute("POST", f"{RUN}/events/(?P<name>[^/]+)", self.tell, noted="HandInEvent", status=204),
             ApiRoute(
@@ -53,13 +53,13 @@ class RunSignalsApi:
         )
 
     async def tell(self, asked: ApiRequest) -> ApiReply:
-        """Hand in an event that a step waits for; the body is any JSON, or none."""
+        """Send a signal that a step waits for. The body is any JSON, or empty."""
         value = codec.decode(asked.body, _anything) if asked.body else ""
         await self._handing.tell(await self._found(asked), asked.parts["name"], value)
         return ApiReply(204)
 
     async def decide(self, asked: ApiRequest) -> ApiReply:
-        """Approve or refuse what a step asks."""
+        """Approve or reject a step."""
         said, name = codec.decode(asked.body, _decision), asked.parts["name"]
         found = await self._handing.find(asked.known.tenant, asked.parts["run"])
         if (refusal := self._refusal(asked.known, found, name)) is not None:
@@ -68,18 +68,18 @@ class RunSignalsApi:
         return ApiReply(204)
 
     async def _found(self, asked: ApiRequest) -> StoredRun:
-        """Return the run that is asked about; one of somebody else looks as if it were not there."""
+        """Return the requested run. A run of another owner raises the same error as a missing one."""
         found = await self._handing.find(asked.known.tenant, asked.parts["run"])
         if (refusal := self._foreign(asked.known, found)) is not None:
             raise refusal
         return found
 
     def allows(self, caller: Caller, found: StoredRun, name: str) -> bool:
-        """Whether a caller may decide an approval of a run of their tenant."""
+        """Whether a caller may decide an approval of a run in its tenant."""
         return found.task.agent in self._names and self._refusal(caller, found, name) is None
 
     def _refusal(self, caller: Caller, found: StoredRun, name: str) -> AccordError | None:
-        """Return why a caller may not decide an approval; a role that its step names is enough to see it."""
+        """Return why a caller may not decide an approval. An approver role of the step includes seeing the run."""
         node = found.state().nodes.get(name)
         step = None if node is None else node.step
         approvers = () if step is None else step.approvers
@@ -92,7 +92,7 @@ class RunSignalsApi:
         return None
 
     def _foreign(self, caller: Caller, found: StoredRun) -> AccordError | None:
-        """Return why a caller may hand nothing in to a run."""
+        """Return why a caller may not send signals to a run."""
         if found.task.owner != caller.owner and not self._sees_all(caller, found):
             return TaskNotFound(f"There is no run {found.task.task_id}")
         if not self._may_send(caller, found):
@@ -106,7 +106,7 @@ class RunSignalsApi:
         return right is not None and right.has_skill(found.plan.workflow)
 
     def _sees_all(self, caller: Caller, found: StoredRun) -> bool:
-        """Whether somebody may end others' runs, and so may also decide what they ask."""
+        """Whether a caller may cancel runs of other owners, and so may also decide their approvals."""
         if caller.roles is None:
             return caller.sees_all
         right = self._roles.rights(caller.roles, self._name(found)).get(Operation.CANCEL)
@@ -119,36 +119,36 @@ class RunSignalsApi:
 _anything: "msgspec.json.Decoder[object]" = msgspec.json.Decoder()
 
 
-# --- by an address that a run gave out --------------------------------------------------------------------------------
+# --- signals by URL token ---------------------------------------------------------------------------------------------
 
 
 class EventUrlHolder(ReportSender, frozen=True, kw_only=True):
-    """Somebody who has such an address."""
+    """A sender with a valid event token."""
 
     shown: EventToken
 
     @property
     def is_known(self) -> bool:
-        """It has shown a token."""
+        """Whether a valid token was sent: always true."""
         return True
 
 
 class EventUrls:
-    """Takes in events from those who were told where to post them."""
+    """Accepts signals at the URLs that runs gave out."""
 
     def __init__(self, handing: RunSignals) -> None:
-        """Hand in through `handing`."""
+        """Deliver signals through `handing`."""
         self._handing = handing
 
     async def admit(self, evidence: ReportCredentials) -> ReportSender:
-        """Say by a token which event it is, before a body is read."""
+        """Authenticate a sender by its token, before the body is read."""
         shown = EventToken.read(evidence.token or "")
         if shown is None or not await self._handing.is_shown(shown):
             raise unauthenticated()
         return EventUrlHolder(evidence=evidence, tenant=shown.tenant, shown=shown)
 
     async def take(self, sender: ReportSender, body: bytes) -> None:
-        """Take it in: JSON if it is some, else the text that it is."""
+        """Deliver the body as a signal: as JSON if it is valid JSON, else as text."""
         assert isinstance(sender, EventUrlHolder)  # it was admitted here
         shown = sender.shown
         try:

@@ -1,6 +1,6 @@
 """Views of workflow runs: rows, steps, attempts and lanes of the timeline.
 
-They are made from the run as `workflows.stored_run` reads it. Nothing is read here.
+They are built from the run that `workflows.stored_run` reads. This module reads nothing itself.
 """
 
 from collections import Counter
@@ -24,11 +24,11 @@ from accord.workflows.stored_run import CANCELLED, RunWait, StoredRun, StoredSte
 from accord.workflows.values import Unresolved
 
 StepStatus = Literal["pending", "running", "waiting", "completed", "failed", "skipped", "cancelled"]
-"""Where a step stands: `waiting` is between two attempts, `cancelled` one that had begun when its run ended."""
+"""Status of a step. `waiting` is between two attempts. `cancelled` had started when its run ended."""
 
 
 class CheckView(View, frozen=True, kw_only=True):
-    """What must be so after a step, and whether it was; None if nobody has looked yet."""
+    """A step's verification and its result. `passed` is null before it ran."""
 
     type: str
     value: str
@@ -37,10 +37,11 @@ class CheckView(View, frozen=True, kw_only=True):
 
 
 class StepView(View, frozen=True, kw_only=True):
-    """A step of a run as it stands, or a barrier; `needs` are the steps it waits for, `child` the task that does it.
+    """A step or barrier of a run.
 
-    `parent` is the map that it is an item of. One that `is_reused` was done by the run that this one takes over from.
-    `error` and `output` may be shortened here. It stands in the document from `line` to `last_line`, from 1.
+    `needs` are the steps it waits for, and `child` is its child task. `parent` is the map that it is an item of. With
+    `is_reused` its result is from the run that this run continues. `error` and `output` may be shortened. `line` to
+    `last_line` is its place in the document, counted from 1.
     """
 
     name: str
@@ -65,7 +66,7 @@ class StepView(View, frozen=True, kw_only=True):
 
 
 class TryView(View, frozen=True, kw_only=True):
-    """One attempt at a step, and what came of it."""
+    """One attempt at a step and its result."""
 
     attempt: int
     status: StepStatus
@@ -78,7 +79,7 @@ class TryView(View, frozen=True, kw_only=True):
 
 
 class StepDetail(StepView, frozen=True, kw_only=True):
-    """All that is shown of a step: `input` is what it is told or runs, `item` what of a map it is for."""
+    """A step with all details. `input` is its prompt or command, and `item` its item of a map."""
 
     description: str | None
     condition: str | None
@@ -88,7 +89,7 @@ class StepDetail(StepView, frozen=True, kw_only=True):
 
 
 class WaitView(View, frozen=True, kw_only=True):
-    """What a run waits for."""
+    """A signal, approval or time that a run waits for."""
 
     step: str
     kind: Literal["approval", "event", "time"]
@@ -97,7 +98,7 @@ class WaitView(View, frozen=True, kw_only=True):
 
 
 class RunRow(View, frozen=True, kw_only=True):
-    """A run in a list; `counts` says how many of its steps have which status."""
+    """A run in a list. `counts` is the number of steps per status."""
 
     id: str
     workflow: str
@@ -122,9 +123,9 @@ class RunPage(View, frozen=True, kw_only=True):
 
 
 class RunView(RunRow, frozen=True, kw_only=True):
-    """All that is shown of a run; `document` is its YAML as it was when it began.
+    """A run with all details. `document` is its YAML at the start of the run.
 
-    `previous` is the run that it takes over from. What asks at the moment is `question`, of the step `asks`.
+    `previous` is the run that it continues. `question` is the pending question, and `asks` its step.
     """
 
     steps: list[StepView]
@@ -141,7 +142,10 @@ class RunView(RunRow, frozen=True, kw_only=True):
 
 
 class RerunView(View, frozen=True, kw_only=True):
-    """What a re-run does: the steps that run `again`, those whose result is `kept`, and the `approvals` among these."""
+    """A preview of a re-run:
+
+    `again` are the steps that run, `kept` those that do not, `approvals` the approvals among these.
+    """
 
     again: list[str]
     kept: list[str]
@@ -149,23 +153,23 @@ class RerunView(View, frozen=True, kw_only=True):
 
 
 class ScheduleView(View, frozen=True, kw_only=True):
-    """When runs of a workflow begin by themselves."""
+    """The schedule of a workflow."""
 
     cron: str
     timezone: str
 
 
 class HookView(View, frozen=True, kw_only=True):
-    """An address whose calls begin runs; one that `is_signed` only for those who can sign."""
+    """A webhook endpoint that starts runs. With `is_signed` it requires a signature."""
 
     url: str
     is_signed: bool
 
 
 class WorkflowView(View, frozen=True, kw_only=True):
-    """A workflow that is served: what may be run of it by name, and the JSON Schema of what a run is given.
+    """A served workflow: its names and the JSON Schema of its inputs.
 
-    One that `takes_input` also wants a text.
+    With `takes_input` it also takes a text.
     """
 
     slug: str
@@ -180,26 +184,26 @@ class WorkflowView(View, frozen=True, kw_only=True):
 
 
 class WorkflowList(View, frozen=True, kw_only=True):
-    """The workflows that somebody may run."""
+    """The workflows that the caller may run."""
 
     items: list[WorkflowView]
 
 
 MAX_SHOWN = 1000
-"""Characters of an output or an error that a list of steps shows: a run may have thousands of them."""
+"""Maximum characters of an output or error in a list of steps: a run may have thousands of steps."""
 
 BARRIER = "barrier"
-"""The type of what is no step and stands between some."""
+"""Type of a barrier, which is not a step but stands between steps."""
 
 PASSED = "completed_verified"
 MISSED = frozenset({"failed_verification", WITH_ADVICE})
-"""Reasons that say what a verification came to (`workflows.verification`)."""
+"""Reasons of a failed verification (`workflows.verification`)."""
 
 _records = msgspec.json.Decoder(Record)
 
 
 def run_row(noted: Noted, origin: RunOrigin, slug: str, lines: list[StoredStep], waits: list[RunWait]) -> RunRow:
-    """Return a run as a list shows it."""
+    """Return a run as a list row."""
     return RunRow(
         id=noted.task_id,
         workflow=origin.name if origin.name == origin.workflow else f"{origin.name}/{origin.workflow}",
@@ -225,21 +229,21 @@ def _wait(wait: RunWait) -> WaitView:
 
 
 class RunStepViews:
-    """The steps of one run, as they stand."""
+    """The views of the steps of one run."""
 
     def __init__(self, found: StoredRun) -> None:
-        """Read what is written down of it, once."""
+        """Read the records of a run once."""
         self.found, self.state = found, found.state()
         self.lines = found.lines(self.state)
         self._places = StepPositions(found.text, self.state.plan.workflow)
 
     def views(self) -> list[StepView]:
-        """Return them in the order of the plan, items below their maps, barriers last."""
+        """Return all steps in plan order, items below their maps, barriers last."""
         steps = [StepView(**self._shown(line)) for line in self.lines]
         return steps + [_barrier(node) for node in self.state.nodes.values() if node.barrier is not None]
 
     def detail(self, name: str) -> StepDetail | None:
-        """Return all of one step; None if there is none of that name."""
+        """Return all details of a step, or None if the name is unknown."""
         line = next((one for one in self.lines if one.name == name), None)
         if line is None:
             return None
@@ -286,7 +290,7 @@ class RunStepViews:
     # --- attempts -------------------------------------------------------------------------------------------------
 
     def tries(self) -> Iterator[tuple[StoredStep, dict[int, TryView]]]:
-        """Yield every step with its attempts by their numbers."""
+        """Yield every step with its attempts by number."""
         found: dict[str, dict[int, tuple[StepStarted | None, StepEnded | None]]] = {}
         for record in self._written():
             _add_record(found.setdefault(record.step, {}), record)
@@ -328,7 +332,7 @@ def _add_record(tries: dict[int, tuple[StepStarted | None, StepEnded | None]], r
 
 
 def is_reused(node: PlanNode) -> bool:
-    """Whether a step was done by an earlier run: it ended well without a start here (`workflows.run_request`)."""
+    """Whether an earlier run did the step: it completed without a start in this run (`workflows.run_request`)."""
     if node.standing != "completed" or node.step is None:
         return False
     if node.is_map:
@@ -362,7 +366,7 @@ def _barrier(node: PlanNode) -> StepView:
 
 
 def _check_view(step: Step, line: StoredStep) -> CheckView | None:
-    """Return what a step's verification says, and what it came to."""
+    """Return a step's verification and its result."""
     wanted = step.verification
     if wanted is None:
         return None
@@ -370,7 +374,7 @@ def _check_view(step: Step, line: StoredStep) -> CheckView | None:
     return CheckView(type=wanted.type, value=wanted.value, description=wanted.description, passed=passed)
 
 
-# --- what a step is told ----------------------------------------------------------------------------------------------
+# --- inputs of steps --------------------------------------------------------------------------------------------------
 
 _STEP_INPUTS: Mapping[str, Callable[[Step], Any]] = {
     "agent": lambda step: step.task,
@@ -382,18 +386,18 @@ _STEP_INPUTS: Mapping[str, Callable[[Step], Any]] = {
     "wait": lambda step: step.event or step.until,
     "map": lambda step: step.over,
 }
-"""Type of a step -> what says what is to be done."""
+"""Step type -> its prompt, command or other input."""
 
 
 def _custom_step_input(step: Step) -> Any:
-    """Return what a step of an added type is given."""
+    """Return the input of a step of a custom type."""
     return step.with_ or None
 
 
 def _step_input(state: RunState, node: PlanNode, step: Step, run_id: str) -> str:
-    """Return what a step is told, with the values that it speaks of.
+    """Return a step's input with its expressions resolved.
 
-    Those of the environment stay names: pages are for more people than the environment is.
+    Environment variables stay names: more people may see pages than the environment.
     """
     said = _STEP_INPUTS.get(step.kind, _custom_step_input)(step)
     if said is None:
@@ -418,13 +422,13 @@ _STATES: Mapping[str, str] = {
     "skipped": "canceled",
     "cancelled": "canceled",
 }
-"""Status of an attempt -> the state that it looks like."""
+"""Status of an attempt -> state in the timeline."""
 
 _WAITING_STATES: Mapping[str, str] = {"approval": "input-required", "wait": "submitted"}
-"""Type of a step that nobody works at -> what it looks like meanwhile."""
+"""Type of a step without an executor -> its state in the timeline."""
 
 BETWEEN = "submitted"
-"""What the time between two attempts looks like."""
+"""State of the time between two attempts."""
 
 
 def run_timeline(steps: RunStepViews, now_ms: int) -> Timeline:
@@ -444,7 +448,7 @@ def _lane(line: StoredStep, tries: Mapping[int, TryView]) -> Lane:
 
 
 def _segments(line: StoredStep, tries: list[TryView]) -> Iterator[Segment]:
-    """Yield the attempts, and between them the time until the next; a step that was not even begun has none."""
+    """Yield the attempts, and the time between them. A step that has not started has none."""
     before: str | None = None
     for one in tries:
         begin = one.begin or one.end

@@ -53,27 +53,30 @@ from accord.workflows.stored_run import StoredRun
 WORKFLOWS = "/api/workflows"
 
 KNOWN_ROWS = 2000
-"""Rows of lists that are remembered: what a run of which nothing is new looks like, without reading it again."""
+"""Rows of lists that are cached: a run without new events is not read again."""
 
 LOOKS = 3
-"""How often a run is looked at that goes on between two looks: pages are told of what is newer, and ask again."""
+"""Maximum reads of a run that changes between two reads. Pages are notified of newer changes, and read again."""
 
 RESULT = "result"
-"""The artifact in which a run says what came of it (`workflows.agent`)."""
+"""The artifact with the result of a run (`workflows.agent`)."""
 
 _INPUT = re.compile(rb"\{\{[^}]*\binput\b")
 _STATES: Mapping[str, TaskState] = {name: state for state, name in LOWER.items()}
 
 
 class CannotRerun(Exception):
-    """The run cannot be run again: not yet, or not here."""
+    """The run cannot be run again, yet or on this server."""
 
 
 REFUSALS: Refusals = {CannotRerun: Refusal(409, "CANNOT_RERUN")}
 
 
 class RunQuery(Struct, frozen=True, kw_only=True):
-    """Which runs are listed: of the workflow with that name in paths; runs that are steps of others are `inner`."""
+    """Filters of the list of runs.
+
+    `workflow` is the name in the agent's path, and `inner` includes runs that are steps.
+    """
 
     workflow: str | None = None
     state: list[StateName] = field(default_factory=list)
@@ -83,7 +86,10 @@ class RunQuery(Struct, frozen=True, kw_only=True):
 
 
 class Start(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run to begin: of the workflow with that name in paths, `name` of those in its document, the first if none."""
+    """A run to start.
+
+    `workflow` is the name in the agent's path, and `name` a workflow of its document [default: the first].
+    """
 
     workflow: str
     name: str | None = None
@@ -92,31 +98,31 @@ class Start(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Again(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a run is run again: what it has not done, all from a step on, or with `fresh` everything."""
+    """The scope of a re-run: unfinished steps, all steps from one on, or with `fresh` all steps."""
 
     from_: str | None = field(default=None, name="from")
     fresh: bool = False
 
 
 class RerunQuery(Again, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """The same, asked about before it is done."""
+    """The scope of a re-run to preview."""
 
 
 _start, _again = msgspec.json.Decoder(Start), msgspec.json.Decoder(Again)
 
 
 class WorkflowsApi:
-    """The handlers."""
+    """Workflows and their runs."""
 
     def __init__(self, house: ServerContext, flows: Mapping[str, WorkflowAgent], runs: RunSignalsApi) -> None:
-        """Answer about `flows`, by the names in their paths, and about runs in the store that are of others."""
+        """Create the handlers for `flows`, by the names in their paths, and for stored runs of other workflows."""
         self._house = house
         self._flows = flows
         self._runs = runs
         self._rows: OrderedDict[tuple[str, str, int], RunRow] = OrderedDict()
 
     def routes(self) -> tuple[ApiRoute, ...]:
-        """Return what is answered where."""
+        """Return the routes."""
         every = RUNS.removesuffix("/")
         return (
             ApiRoute("GET", WORKFLOWS, self.workflows, gives=WorkflowList),
@@ -162,7 +168,7 @@ class WorkflowsApi:
     # --- looking --------------------------------------------------------------------------------------------------
 
     async def browse(self, asked: ApiRequest) -> ApiReply:
-        """List runs, those that began last first."""
+        """List runs, latest start first."""
         wanted, caller, house = asked.found(RunQuery, "state"), asked.known, self._house
         feed = house.feed.seq
         runs = RunListQuery(
@@ -180,7 +186,7 @@ class WorkflowsApi:
         return ApiReply(body=RunPage(items=items, next=more, feed=feed))
 
     def _agents(self, workflow: str) -> tuple[str, ...]:
-        """Return the agents whose runs those of a workflow are: served here, or called so elsewhere."""
+        """Return the agents of a workflow's runs. A workflow that is not served here is its own agent name."""
         flow = self._flows.get(workflow)
         return (workflow,) if flow is None else (flow.profile.name,)
 
@@ -225,7 +231,7 @@ class WorkflowsApi:
         return ApiReply(body=view)
 
     async def timeline(self, asked: ApiRequest) -> ApiReply:
-        """Show when the steps of a run were done, attempt by attempt."""
+        """Show the timeline of a run's steps, attempt by attempt."""
         await self._task(asked.known, asked.parts["run"])
         found = await self._stands(asked.known, asked.parts["run"])
         now = self._house.now_ms()
@@ -234,7 +240,7 @@ class WorkflowsApi:
         return ApiReply(body=run_views.run_timeline(RunStepViews(found), now))
 
     async def step(self, asked: ApiRequest) -> ApiReply:
-        """Show one step of a run: what it was told, what it said, and every attempt at it."""
+        """Show one step of a run: its input, its output and every attempt."""
         await self._task(asked.known, asked.parts["run"])
         found = await self._stands(asked.known, asked.parts["run"])
         detail = None if found is None else RunStepViews(found).detail(asked.parts["name"])
@@ -243,14 +249,14 @@ class WorkflowsApi:
         return ApiReply(body=detail)
 
     async def _task(self, caller: Caller, run: str) -> tuple[TaskHead, Task]:
-        """Return the task that a run is; one of somebody else looks as if it were not there."""
+        """Return the task of a run. A run of another owner raises the same error as a missing one."""
         found = await self._house.host.engine.archive.read(caller.tenant, run)
         if found is None or not self._house.sight.seen(caller, Operation.GET).sees(found[0].agent, found[0].owner):
             raise TaskNotFound(f"There is no run {run}")
         return found
 
     async def _both(self, caller: Caller, run: str) -> tuple[TaskHead, Task, StoredRun | None]:
-        """Return a run's task and what is written down of it, at the same time unless it goes on all too quickly."""
+        """Return a run's task and its records, read at the same sequence number unless the run changes too quickly."""
         left = LOOKS
         while True:
             left -= 1
@@ -260,7 +266,7 @@ class WorkflowsApi:
                 return head, task, found
 
     async def _stands(self, caller: Caller, run: str) -> StoredRun | None:
-        """Return a run as it is written down; None for a workflow's task that has written down nothing yet."""
+        """Return a stored run, or None for a workflow's task without records."""
         store = self._house.store
         noted = await store.read(
             workflow_runs.list_runs, RunListQuery(tenant=caller.tenant, task_id=run, inner=True, limit=1)
@@ -268,7 +274,7 @@ class WorkflowsApi:
         return StoredRun(noted[0], await store.read(steps.load_steps, caller.tenant, run)) if noted else None
 
     def _queued(self, caller: Caller, head: TaskHead, task: Task, feed: int) -> RunView:
-        """Return a run that has not begun, or was refused when it was about to."""
+        """Return a run that has not started, or was rejected before it started."""
         slug = self._house.sight.slug(head.agent)
         flow = self._flows.get(slug)
         if flow is None or flow.profile.name != head.agent:
@@ -289,7 +295,7 @@ class WorkflowsApi:
         )
 
     def _actions(self, caller: Caller, head: TaskHead, found: StoredRun | None) -> list[Any]:
-        """Return what the caller can do about a run."""
+        """Return the actions that the caller may take on a run."""
         sight, slug = self._house.sight, self._house.sight.slug(head.agent)
         if head.task_state not in lifecycle.ENDED:
             crosses = sight.seen(caller, Operation.CANCEL).sees(head.agent, head.owner)
@@ -301,10 +307,10 @@ class WorkflowsApi:
             return []
         return ["again"] if found.task.state is TaskState.COMPLETED else ["rerun", "again"]
 
-    # --- beginning ------------------------------------------------------------------------------------------------
+    # --- starting -------------------------------------------------------------------------------------------------
 
     async def start(self, asked: ApiRequest) -> ApiReply:
-        """Begin a run, and answer at once."""
+        """Start a run, and return without waiting for it."""
         wanted = codec.decode(asked.body, _start)
         flow = self._flows.get(wanted.workflow)
         if flow is None:
@@ -316,7 +322,7 @@ class WorkflowsApi:
         return await self._sent(wanted.workflow, message, asked.known)
 
     async def rerun(self, asked: ApiRequest) -> ApiReply:
-        """Begin a run that takes over what another has done, and does the rest."""
+        """Start a run that reuses completed steps of another run and executes the others."""
         wanted = codec.decode(asked.body, _again) if asked.body else Again()
         caller, found = asked.known, await self._ended(asked)
         message = Message(
@@ -325,11 +331,11 @@ class WorkflowsApi:
             parts=(Part(data=to_builtins(_rerun_request(found, wanted))),),
             metadata={INNER: True, SKILL_KEYS[0]: found.origin.workflow},
         )
-        ours = replace(caller, origin=None)  # what is wanted is written down here, so that a whole wish may be said
+        ours = replace(caller, origin=None)  # the request is made here, so all of its members are allowed
         return await self._sent(self._house.sight.slug(found.task.agent), message, ours)
 
     async def preview(self, asked: ApiRequest) -> ApiReply:
-        """Say which steps a re-run would run again, and which approvals it would not ask for again."""
+        """Preview a re-run: the steps that it runs again, and the approvals that it does not ask for again."""
         wanted, found = asked.found(RerunQuery), await self._ended(asked)
         wish = _rerun_request(found, wanted)
         records = [] if wish.previous_run is None else carry_over_records(found.plan, found.records, wanted.from_, 0)
@@ -354,7 +360,7 @@ class WorkflowsApi:
         return found
 
     def _cannot(self, caller: Caller, found: StoredRun) -> str | None:
-        """Return why somebody cannot run a run again, if so."""
+        """Return why the caller cannot run a run again, or None."""
         task, sight = found.task, self._house.sight
         flow = self._flows.get(sight.slug(task.agent))
         if task.state not in lifecycle.TERMINAL:
@@ -376,7 +382,7 @@ class WorkflowsApi:
 
 
 def _rerun_request(found: StoredRun, wanted: Again) -> RunRequest:
-    """Return what a run is asked for that runs another again: the same, and what of it is not done again."""
+    """Return the request of a re-run: the original request, and the steps it reuses."""
     was = replace(found.origin.wish, start_from=None, previous_run=None)
     if wanted.fresh:
         return was
@@ -390,7 +396,7 @@ def _rerun_request(found: StoredRun, wanted: Again) -> RunRequest:
 
 
 def _started_row(head: TaskHead, slug: str) -> RunRow:
-    """Return a run of which only the task is known."""
+    """Return the row of a run from its task alone."""
     at = timestamp_ms(head.updated_at)
     return RunRow(
         id=head.id,
@@ -413,19 +419,19 @@ def _row_members(row: RunRow) -> dict[str, Any]:
 
 
 def _result(task: Task) -> str | None:
-    """Return what came of a run."""
+    """Return the result of a run."""
     parts = next((one.parts for one in task.artifacts if one.artifact_id == RESULT), None)
     return None if parts is None else "".join(part.text or "" for part in parts)
 
 
 def _failure(task: Task) -> str | None:
-    """Return why a run did not end well."""
+    """Return why a run failed or was canceled or rejected."""
     is_amiss = task.status.state in lifecycle.TERMINAL and task.status.state is not TaskState.COMPLETED
     return text_of(task.status.message) if is_amiss and task.status.message is not None else None
 
 
 def _question(task: Task) -> Message | None:
-    """Return what a run asks at the moment."""
+    """Return the pending question of a run."""
     return task.status.message if task.status.state in lifecycle.INTERRUPTED else None
 
 

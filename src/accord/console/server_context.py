@@ -1,6 +1,6 @@
 """The server as the console sees it: agents, services, visibility, feed and settings.
 
-`server.console` fills it in; each part of the API is made with it.
+`server.console` creates it, and passes it to each part of the API.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,12 +24,12 @@ from accord.storage.store import Store
 
 
 class EndpointInfo(Struct, frozen=True, kw_only=True):
-    """What a server does for all of its agents.
+    """How a server serves its agents.
 
-    `site_as` gives an agent's own addresses, by the name in its path, to a caller who has been let in already: what is
-    asked there is asked by that caller, whatever it brings. `schemes` are the ways in that are enforced, by the names
-    that a card has for them; one that `is_open` asks nobody who they are. `trust` judges signatures of cards, and what
-    `outbound` returns for a URL asks that server, if it may be asked.
+    `site_as` returns an agent's application, by the name in its path, for an authenticated caller. Requests to it are
+    made as that caller, regardless of their credentials. `schemes` are the enforced security schemes, by their names in
+    cards. With `is_open` the server has no authentication. `trust` verifies card signatures. `outbound` returns a
+    client for a URL, if the server may be called.
     """
 
     dialects: frozenset[DialectName]
@@ -41,10 +41,10 @@ class EndpointInfo(Struct, frozen=True, kw_only=True):
 
 
 class ServerContext(Struct, frozen=True, kw_only=True):
-    """A server as its console knows it: `agents` and `services`, which are guarded, by the names in their paths.
+    """The server of a console: `agents` and their guarded `services`, by the names in their paths.
 
-    `card_of` describes an agent by that name, `served` says how it is served; `url` is the address that callers use.
-    `settings` are those in effect, as people may see them, and `quotas` are what callers may ask for and store.
+    `card_of` returns an agent's card by that name, and `served` describes how agents are served. `url` is the server's
+    public address. `settings` returns the settings in effect without secrets, and `quotas` are the limits of callers.
     """
 
     host: Host
@@ -63,5 +63,5 @@ class ServerContext(Struct, frozen=True, kw_only=True):
 
     @property
     def store(self) -> Store:
-        """Where everything is kept."""
+        """The server's store."""
         return self.host.engine.store

@@ -1,8 +1,7 @@
 """Sessions of people who signed in with a browser, and their cookies.
 
 The store has the SHA-256 of a cookie's secret, so a session is valid on every node. It ends by time, by sign-out, and
-with the key, user or issuer that it rests on. Sessions count under `/api/` only. Requests of pages of other origins are
-refused.
+with its key, user or issuer. Sessions are valid under `/api/` only. Requests of pages of other origins are refused.
 """
 
 import base64
@@ -34,17 +33,17 @@ COOKIE_PREFIX = "__Host-"
 
 
 class Cookie(NamedTuple):
-    """A cookie; `same_site` says whether it comes along when a page from elsewhere leads here."""
+    """A cookie. `same_site` controls whether browsers send it with links from other sites."""
 
     name: str
     same_site: str
 
     def named(self, secure: bool) -> str:
-        """Return the name that it has in requests of this kind."""
+        """Return the cookie's name in requests with or without TLS."""
         return COOKIE_PREFIX + self.name if secure else self.name
 
     def read(self, presented: Presented) -> str | None:
-        """Return its value; two of one name say nothing, because one of them was set by somebody else."""
+        """Return the cookie's value. Two values of one name count as none, because another site may have set one."""
         wanted = self.named(presented.secure)
         lines = (value.decode("latin-1") for name, value in presented.headers if name == b"cookie")
         pairs = [pair.strip().partition("=") for line in lines for pair in line.split(";")]
@@ -52,24 +51,27 @@ class Cookie(NamedTuple):
         return found.pop() if len(found) == 1 else None
 
     def set(self, value: str, secure: bool, seconds: int) -> Headers:
-        """Return how an answer sets it, for so many seconds."""
+        """Return the headers that set the cookie for so many seconds."""
         flags = f"Path=/; Max-Age={seconds}; HttpOnly; SameSite={self.same_site}" + ("; Secure" if secure else "")
         return [(b"set-cookie", f"{self.named(secure)}={value}; {flags}".encode("latin-1"))]
 
     def clear(self, secure: bool) -> Headers:
-        """Return how an answer takes it back."""
+        """Return the headers that clear the cookie."""
         return self.set("", secure, 0)
 
 
 SESSION_COOKIE = Cookie("accord_session", "Strict")
-"""Who has signed in. It never comes along from elsewhere; pages themselves are for everybody and ask again."""
+"""The session cookie.
+
+It is never sent with links from other sites. Pages need no session and send their own requests.
+"""
 
 PENDING_COOKIE = Cookie("accord_signin", "Lax")
-"""Who is on the way to an issuer and back: coming back is a page from elsewhere that leads here."""
+"""The cookie of a pending sign-in. The redirect from the issuer is a link from another site."""
 
 
 class PendingSignIn(Struct, frozen=True, kw_only=True, array_like=True):
-    """What has to come back the same; `next` is the page that somebody wants to see then."""
+    """The state of a sign-in that the issuer's redirect must match. `next` is the page to show afterwards."""
 
     issuer: str
     state: str
@@ -81,24 +83,24 @@ class PendingSignIn(Struct, frozen=True, kw_only=True, array_like=True):
         return f"Pending(issuer={self.issuer!r})"
 
     def written(self) -> str:
-        """Return it as a cookie's value."""
+        """Return the value of the cookie."""
         return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
 
     @classmethod
     def read(cls, text: str) -> "PendingSignIn | None":
-        """Return what a cookie's value says, None if it says nothing."""
+        """Return the pending sign-in in a cookie's value, or None if it is invalid."""
         try:
             return msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=cls)
         except (ValueError, msgspec.MsgspecError):
             return None
 
     def fits(self, issuer: str, state: str) -> bool:
-        """Whether this is what came back."""
+        """Whether issuer and state match."""
         return self.issuer == issuer and hmac.compare_digest(self.state.encode(), state.encode())
 
 
 def check_origin(presented: Presented, *, is_public: bool = False) -> None:
-    """Refuse what a page of another origin has a browser send; with `is_public` such pages may read."""
+    """Refuse requests of pages of another origin. With `is_public` such pages may read."""
     is_read = presented.method in SAFE_METHODS
     is_fine = (is_public or _may_read(presented)) if is_read else _may_write(presented)
     if not is_fine:
@@ -106,7 +108,7 @@ def check_origin(presented: Presented, *, is_public: bool = False) -> None:
 
 
 def _may_read(presented: Presented) -> bool:
-    """Whether an answer may be had: links from elsewhere lead here, but no page looks at what is behind them."""
+    """Whether a read is allowed: links from other sites may navigate here, but their pages may not read responses."""
     origin = presented.header("origin")
     if origin is not None:
         return is_origin_of_host(origin, presented)
@@ -116,19 +118,19 @@ def _may_read(presented: Presented) -> bool:
 
 def _may_write(presented: Presented) -> bool:
     stated = is_same_origin(presented)
-    # Every browser that has cookies says where they come from.
+    # Every browser with cookies sends the origin of a request.
     return SESSION_COOKIE.read(presented) is None if stated is None else stated
 
 
 KEYS, PASSWORDS, SECRETS, ISSUERS = "api-keys", "basic", "header", "jwt"
-"""The schemes, as callers are said to have used them."""
+"""Names of the schemes, as in `Caller.scheme`."""
 
 
 class SignInMethods:
-    """What there is."""
+    """The sign-in methods of a server."""
 
     def __init__(self, schemes: Sequence[AnyScheme]) -> None:
-        """Read it from the settings of a server's schemes; what cannot work is a ValueError."""
+        """Read the methods from the settings of a server's schemes. Raises ValueError for an invalid combination."""
         self.issuers: dict[str, tuple[Jwt, SignIn]] = {}
         self._headers: list[str] = []
         self._grounds: dict[str, dict[str, str]] = {}
@@ -139,7 +141,7 @@ class SignInMethods:
         match scheme:
             case ApiKeys():
                 self._headers.append(scheme.header)
-                self._grounds[KEYS] = {}  # the store knows which keys there are
+                self._grounds[KEYS] = {}  # the store has the keys
             case Header():
                 self._headers.append(scheme.name)
                 found = self._grounds.setdefault(SECRETS, {})
@@ -156,21 +158,21 @@ class SignInMethods:
 
     @property
     def takes_keys(self) -> bool:
-        """Whether one signs in with a key or a secret."""
+        """Whether callers may sign in with a key or a secret."""
         return bool(self._headers)
 
     @property
     def takes_passwords(self) -> bool:
-        """Whether one signs in with a name and a password."""
+        """Whether callers may sign in with a name and a password."""
         return PASSWORDS in self._grounds
 
     @property
     def grounds(self) -> dict[str, tuple[str, ...]]:
-        """What sessions may rest on, by scheme."""
+        """The valid grounds of sessions, by scheme."""
         return {scheme: tuple(found.values()) for scheme, found in self._grounds.items()}
 
     def ground(self, scheme: str, name: str) -> str:
-        """Return what the sessions of a user, a secret or an issuer rest on."""
+        """Return the ground of sessions of a user, a secret or an issuer."""
         return self._grounds[scheme][name]
 
     def with_key(self, key: str) -> Headers:
@@ -184,23 +186,23 @@ def with_password(name: str, password: str) -> Headers:
 
 
 def stored_key_id(key: str) -> str:
-    """Return the id of a key of the store."""
+    """Return the id of a stored key."""
     return key.removeprefix(PREFIX).partition("_")[0]
 
 
 def _ground(secret: str, grant: Grant) -> str:
-    """Return what sessions rest on: a secret and what it grants, so that they end when either changes."""
+    """Return the ground of a session: a secret and its rights, so that the session ends when either changes."""
     return json.dumps([secret, grant.owner, grant.tenant, grant.roles])
 
 
 KIND = "session"
-"""What the tickets are called of those who have signed in."""
+"""Ticket kind of callers with a session."""
 
 BYTES = 32
 """Random bytes of a session: 256 bits, so that a fast hash is enough."""
 
 MAX_CACHED, CACHE_SECONDS = 10_000, 5.0
-"""Sessions that are remembered, and for how long: so much later other nodes know that one has ended."""
+"""Maximum number of cached sessions, and seconds until other nodes notice that one has ended."""
 
 RETRY_SECONDS = 1
 
@@ -208,7 +210,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
 class BrowserSessions:
-    """The sessions of a server's people."""
+    """The sessions of a server."""
 
     def __init__(
         self,
@@ -217,10 +219,10 @@ class BrowserSessions:
         hours: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Keep them in `store`, each for so many `hours`.
+        """Keep sessions in `store`, each for so many `hours`.
 
-        `grounds` is what sessions may rest on, by the scheme: whatever it is, a session rests on one of them as long as
-        the settings have it. Sessions of keys need none, the store knows which keys there are.
+        `grounds` are the valid grounds, by scheme. A session is valid as long as the settings contain its ground.
+        Sessions of API keys need none, since the store has the keys.
         """
         self._store = store
         self._grounds = grounds
@@ -228,7 +230,7 @@ class BrowserSessions:
         self._known: ExpiringCache[str, StoredSession] = ExpiringCache(MAX_CACHED, CACHE_SECONDS, clock)
 
     async def begin(self, caller: Caller, *, key_id: str | None = None, ground: str = "") -> str:
-        """Begin a session of somebody who was let in just now, and return what its cookie holds."""
+        """Start a session of a caller that was just authenticated, and return the value of its cookie."""
         token = secrets.token_urlsafe(BYTES)
         session = NewSession(
             hash=_hash(token),
@@ -244,7 +246,7 @@ class BrowserSessions:
         return token
 
     async def find(self, token: str, peer: str) -> Caller | None:
-        """Return whose session it is, at this address; None if it is none, or has ended."""
+        """Return the caller of a session, at this address, or None if the session is unknown or has ended."""
         if not _TOKEN.fullmatch(token):
             return None
         hash = _hash(token)
@@ -262,11 +264,11 @@ class BrowserSessions:
         )
 
     async def is_good(self, hash: str) -> bool:
-        """Whether a session has not ended, by the hash of what its cookie holds."""
+        """Whether a session is still valid, by the hash of its cookie's value."""
         return await self._stored(hash) is not None
 
     async def end(self, token: str) -> None:
-        """End a session for good."""
+        """End a session on all nodes."""
         hash = _hash(token)
         await self._store.do(authentication.end_session, hash)
         self._known.forget(hash)
@@ -284,7 +286,7 @@ class BrowserSessions:
         return found
 
     def _rests(self, session: StoredSession, token: str) -> bool:
-        """Whether what a session was begun with is still there."""
+        """Whether the key or ground of a session still exists."""
         grounds = self._grounds.get(session.scheme)
         if grounds is None:
             return False
@@ -298,21 +300,21 @@ def _hash(token: str) -> str:
 
 
 def _proof(token: str, ground: str) -> str:
-    """Return what is kept of a ground: nothing that says anything to somebody who has the store but not the cookie."""
+    """Return the stored proof of a ground. It reveals nothing without the cookie."""
     return hmac.digest(token.encode("latin-1"), ground.encode(), "sha256").hex()
 
 
 CHALLENGE = challenge("Session")
-"""What is asked of a browser: were it told of passwords, it would put a window of its own over the page."""
+"""Challenge for browsers. A Basic challenge would open the browser's own password window over the page."""
 
 
 class SessionAuthenticator:
-    """Lets callers in."""
+    """Authenticates callers by session or credentials."""
 
     def __init__(self, access: Access, admit: Admit, sessions: BrowserSessions, *, is_public: bool = False) -> None:
-        """Let in who has a session, or else whom `access` does; `admit` is its own way in, with somebody who watches.
+        """Accept a session, else credentials that `access` accepts. `admit` is `access` with auditing.
 
-        With `is_public`, pages of any origin may read what strangers may.
+        With `is_public`, pages of any origin may read public responses.
         """
         self._access = access
         self._admit = admit
@@ -320,12 +322,12 @@ class SessionAuthenticator:
         self._is_public = is_public
 
     async def visit(self, presented: Presented) -> Caller | None:
-        """Return the caller, None if it does not say who it is."""
+        """Return the caller, or None without credentials."""
         check_origin(presented, is_public=self._is_public)
         return await self._session(presented) or await self._access.visit(presented)
 
     async def admit(self, presented: Presented) -> Caller:
-        """Return the caller, or refuse it."""
+        """Return the caller, or raise AuthenticationFailed."""
         check_origin(presented, is_public=self._is_public)
         found = await self._session(presented)
         if found is not None:
@@ -343,5 +345,5 @@ class SessionAuthenticator:
 
 
 def is_browser(presented: Presented) -> bool:
-    """Whether a person's browser asks, which all call themselves by the same name."""
+    """Whether a request comes from a browser, by its user agent, which all browsers start in the same way."""
     return (presented.header("user-agent") or "").startswith("Mozilla/")

@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
 
 ATTEMPT_RATE, ATTEMPT_BURST = 1 / 6, 10
-"""Attempts a second of one address, and at once: enough for somebody who mistypes, nothing for somebody who guesses."""
+"""Sign-in attempts per second of one address, and burst: enough for typing errors, too few for guessing."""
 
 
 class SignInSessions:
-    """Lets people in and out."""
+    """Signs people in and out."""
 
     def __init__(
         self,
@@ -58,7 +58,9 @@ class SignInSessions:
         issuers: "Mapping[str, Issuer]",
         audit: Audit,
     ) -> None:
-        """Keep `sessions` of those whom `admit`, which somebody watches, or one of the `issuers` vouches for."""
+        """Keep `sessions` of callers authenticated by `admit`, which writes the audit log, or by one of the
+        `issuers`.
+        """
         self.is_open = access.is_open
         self.admit = admit
         self.ways = ways
@@ -68,20 +70,20 @@ class SignInSessions:
         self._attempts = Bucket(ATTEMPT_RATE, ATTEMPT_BURST)
 
     def count(self, scope: Scope) -> None:
-        """Count an attempt, and refuse it if there were too many from its address."""
+        """Count an attempt. Raises RateLimited if there were too many from its address."""
         if wait := self._attempts.take(address_of(scope)):
             again = max(1, round(wait))
             raise RateLimited("Too many attempts to sign in", retry_after=again, metadata={"limit": "attempts"})
 
     async def begin(self, caller: Caller, scope: Scope, **ground: Any) -> Headers:
-        """Begin a session, always a new one, and end that which the browser had; return how its cookie is set."""
+        """Start a new session, and end the browser's previous one. Returns the headers that set its cookie."""
         await self._end(scope)
         token = await self._sessions.begin(caller, **ground)
         self._note("SignIn", caller)
         return SESSION_COOKIE.set(token, is_tls(scope), self._sessions.seconds)
 
     async def end(self, caller: Caller | None, scope: Scope) -> Headers:
-        """End a browser's session, and return how its cookie is taken back."""
+        """End a browser's session, and return the headers that clear its cookie."""
         await self._end(scope)
         if caller is not None:
             self._note("SignOut", caller)
@@ -98,7 +100,7 @@ class SignInSessions:
 
 
 def presented_by(scope: Scope, headers: Headers | None = None) -> Presented:
-    """Return what a request brings, or what it says in other headers."""
+    """Return the credentials of a request, or those in other headers."""
     client = scope.get("client")
     return Presented(
         headers=scope["headers"] if headers is None else headers,
@@ -114,7 +116,7 @@ def is_tls(scope: Scope) -> bool:
 
 
 class Credentials(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What somebody signs in with: a key or a secret, or a name and a password."""
+    """Sign-in credentials: a key or a secret, or a name and a password."""
 
     api_key: str | None = None
     username: str | None = None
@@ -128,17 +130,17 @@ _credentials = Decoder(Credentials)
 
 
 class SessionApi:
-    """The handlers."""
+    """The session endpoints."""
 
     def __init__(self, door: SignInSessions, *, version: str, url: str, features: Mapping[str, bool]) -> None:
-        """Let people in by `door`, to a server of this version at `url` that has these features."""
+        """Sign people in through `door`, to a server of this version at `url` with these features."""
         self._door = door
         self._version = version
         self._url = url
         self._features = features
 
     def routes(self) -> tuple[ApiRoute, ...]:
-        """Return what is answered where."""
+        """Return the routes."""
         return (
             ApiRoute("GET", SESSIONS, self.look, is_open=True, gives=SessionView),
             ApiRoute("POST", SESSIONS, self.sign_in, is_open=True, takes=Credentials, gives=SessionView),
@@ -146,11 +148,11 @@ class SessionApi:
         )
 
     async def look(self, asked: ApiRequest) -> ApiReply:
-        """Say who is signed in, and how one signs in."""
+        """Show the current session and the sign-in methods."""
         return ApiReply(200, self._view(asked.caller, asked.scope))
 
     async def sign_in(self, asked: ApiRequest) -> ApiReply:
-        """Sign in, and get a cookie."""
+        """Sign in, and set the session cookie."""
         given = codec.decode(asked.body, _credentials)
         if self._door.is_open:
             return ApiReply(200, self._view(asked.caller, asked.scope))
@@ -160,11 +162,11 @@ class SessionApi:
         return ApiReply(200, self._view(caller, asked.scope), headers=cookie)
 
     async def sign_out(self, asked: ApiRequest) -> ApiReply:
-        """Sign out: the session ends, wherever its cookie may be."""
+        """Sign out. All copies of the session's cookie become invalid."""
         return ApiReply(204, headers=await self._door.end(asked.caller, asked.scope))
 
     async def _tried(self, given: Credentials, scope: Scope) -> tuple[Caller, dict[str, Any]]:
-        """Return whom credentials let in, and what their session rests on."""
+        """Return the caller of credentials, and the ground of its session."""
         ways = self._door.ways
         if given.api_key is not None and ways.takes_keys:
             key = given.api_key.strip()
@@ -172,7 +174,7 @@ class SessionApi:
             is_kept = caller.scheme == KEYS
             return caller, {"key_id": stored_key_id(key)} if is_kept else {"ground": ways.ground(SECRETS, key)}
         if given.username and given.password is not None and ways.takes_passwords:
-            if ":" in given.username:  # it would be the end of the name
+            if ":" in given.username:  # a colon would end the name
                 raise AuthenticationFailed
             caller = await self._admitted(with_password(given.username, given.password), scope)
             return caller, {"ground": ways.ground(PASSWORDS, given.username)}
@@ -213,10 +215,10 @@ class SessionApi:
 
 
 PENDING_SECONDS = 600
-"""How long somebody may take at an issuer."""
+"""Seconds that a sign-in at an issuer may take."""
 
 DENIED, EXPIRED, FAILED = "denied", "expired", "failed"
-"""What the page is told: the issuer said no, nobody has left for there lately, something else is wrong."""
+"""Error codes for the sign-in page: the issuer refused, no sign-in is pending, or another failure."""
 
 _ISSUER = f"{SESSIONS}/oidc/(?P<name>[a-z0-9-]{{1,32}})"
 _PAGE = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*")
@@ -225,22 +227,22 @@ log = logging.getLogger("accord.console")
 
 
 class IssuersApi:
-    """The handlers."""
+    """Sign-in at OpenID Connect issuers."""
 
     def __init__(self, door: SignInSessions, url: str) -> None:
-        """Let people in by `door`, who come back to the server at `url`."""
+        """Sign people in through `door`. They return to the server at `url`."""
         self._door = door
         self._url = url
 
     def routes(self) -> tuple[ApiRoute, ...]:
-        """Return what is answered where."""
+        """Return the routes."""
         return (
             ApiRoute("GET", _ISSUER, self.leave, is_open=True, status=303),
             ApiRoute("GET", f"{_ISSUER}/callback", self.come_back, is_open=True, status=303),
         )
 
     async def leave(self, asked: ApiRequest) -> ApiReply:
-        """Go to an issuer, and come back signed in to the page `next`."""
+        """Redirect to an issuer, and later back to the page `next`."""
         issuer, page = self._issuer(asked), asked.query.get("next", ["/"])[0]
         try:
             url, pending = await issuer.begin(self._redirect(asked), console_page(page))
@@ -250,7 +252,7 @@ class IssuersApi:
         return ApiReply(303, headers=[_redirect_header(url), *cookie])
 
     async def come_back(self, asked: ApiRequest) -> ApiReply:
-        """Come back from an issuer, which sends browsers here."""
+        """Complete a sign-in after the redirect from an issuer."""
         issuer, name = self._issuer(asked), asked.parts["name"]
         self._door.count(asked.scope)
         given = {key: values[0] for key, values in asked.query.items()}
@@ -279,7 +281,7 @@ class IssuersApi:
         return found
 
     def _redirect(self, asked: ApiRequest) -> str:
-        """Return the address that an issuer sends browsers back to, at the host that was asked if ours is local."""
+        """Return the redirect URL for an issuer, at the requested host if the server's own is local."""
         url = cards.url_at_origin(self._url, cards.request_origin(asked.scope))
         return f"{url}{SESSIONS}/oidc/{asked.parts['name']}/callback"
 
@@ -290,7 +292,7 @@ class IssuersApi:
 
 
 def console_page(stated: str) -> str:
-    """Return a page of the console, below `/console`, that somebody asks to be led to; what is none is the first."""
+    """Return a requested page below `/console`, or the first page if it is invalid."""
     is_page = _PAGE.fullmatch(stated) and ".." not in stated and "//" not in stated
     return stated if is_page else "/"
 

@@ -1,7 +1,7 @@
 """Static files of the web application, and the redirect from `/` to it.
 
-They are the same for all callers and need no credentials. `hatch_build.py` builds them; without a build there is a
-small page instead.
+They are the same for all callers and need no credentials. `hatch_build.py` builds them. Without a build a small page is
+served instead.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from accord.http.compression import MIN_COMPRESSED_BYTES, choose_encoding
 
 INDEX = "index.html"
 ASSETS = "assets/"
-"""Below it are files that have a hash of what is in them in their names."""
+"""Path prefix of files with a hash of their content in their names."""
 
 FOREVER = b"public, max-age=31536000, immutable"
 REVALIDATE = b"no-cache"
-"""Kept, but asked for each time whether it is still the same."""
+"""Cached, but revalidated on each use."""
 
 MAX_FILES = 500
 """Files that are kept in memory: a build has some dozens."""
@@ -41,7 +41,7 @@ POLICY: Mapping[str, str] = {
     "base-uri": "'none'",
     "frame-ancestors": "'none'",
 }
-"""What pages may load: nothing from elsewhere, no script or style inside of a page, and no page inside of another."""
+"""Content security policy: nothing from other origins, no inline scripts or styles, and no framing."""
 
 SECURITY_HEADERS: Headers = [
     (b"content-security-policy", "; ".join(f"{name} {value}" for name, value in POLICY.items()).encode()),
@@ -51,7 +51,7 @@ SECURITY_HEADERS: Headers = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 ]
-"""What every answer says."""
+"""Headers of every response."""
 
 TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -61,14 +61,14 @@ TYPES = {
     ".svg": "image/svg+xml",
     ".woff2": "font/woff2",
 }
-"""What the machine's own table may not know, or have wrong."""
+"""Content types that the machine's own table may lack or have wrong."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
-"""A part of a path: no file that is hidden, no way up, nothing that a file system might read otherwise."""
+"""A segment of a path: no hidden file, no parent directory, no special characters."""
 
 
 class StaticFile(NamedTuple):
-    """A file as it is given out: its bytes, also compressed if that is worth it, and the tag that names them."""
+    """A served file: its bytes, a compressed copy if it is smaller, its tag and content type."""
 
     body: bytes
     packed: bytes | None
@@ -84,10 +84,10 @@ class StaticFile(NamedTuple):
 
 
 class StaticFiles:
-    """An ASGI application for what is below `/console/`."""
+    """An ASGI application for the files below `/console/`."""
 
     def __init__(self, built: Path, fallback: Path) -> None:
-        """Give out what is `built`, or `fallback` as long as there is nothing."""
+        """Serve the files in `built`, or in `fallback` without a build."""
         self._built = built
         self._fallback = fallback
         self._files: dict[tuple[Path, int, int], StaticFile] = {}
@@ -111,7 +111,7 @@ class StaticFiles:
         await _send_file(scope, send, found, FOREVER if name.startswith(ASSETS) else REVALIDATE)
 
     def _find(self, name: str, mount: str) -> StaticFile | None:
-        """Return a file, or the page for what is no asset and has no extension: the front end knows what that is."""
+        """Return a file, or the page for other names without an extension, which the front end routes."""
         root = self._built if (self._built / INDEX).is_file() else self._fallback
         if name and all(map(_NAME.fullmatch, name.split("/"))):
             path = root.joinpath(*name.split("/"))
@@ -135,10 +135,10 @@ class StaticFiles:
 
 
 class RootRedirect:
-    """What is at the root: browsers are led to the console, everybody else meets the first agent as ever."""
+    """The root path: browsers are redirected to the console, other clients reach the first agent."""
 
     def __init__(self, agent: App) -> None:
-        """Leave everything to `agent` that is no person with a browser."""
+        """Pass all requests to `agent` except visits by browsers."""
         self._agent = agent
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
@@ -151,14 +151,14 @@ class RootRedirect:
 
 
 def _is_visit(scope: Scope) -> bool:
-    """Whether somebody has opened an address in a browser."""
+    """Whether a person has opened an address in a browser."""
     if scope["method"] not in ("GET", "HEAD") or "text/html" not in (header(scope, b"accept") or ""):
         return False
     return (header(scope, b"sec-fetch-mode") or "navigate") == "navigate"
 
 
 def _with_base_path(page: bytes, mount: str) -> bytes:
-    """Return a page whose files are found from whatever address it has, and which knows where the server is mounted."""
+    """Return a page whose file links work at any path, with the server's mount in a `meta` element."""
     base = escape(mount).encode() + PAGES.encode()
     placed = page.replace(b'="./', b'="' + base)
     meta = b'<meta name="accord-mount" content="' + escape(mount).encode() + b'" />'

@@ -1,7 +1,7 @@
 """Details of one task: access, addresses of files, and the timeline.
 
-Tasks of served agents go through their guarded services. Tasks of members, and of agents that are served no longer, are
-only read.
+Tasks of served agents go through their guarded services. Tasks of members, and of agents that are no longer served, are
+read-only.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ from accord.storage.commands.webhooks import StoredAttempt
 
 
 class VisibleTask(NamedTuple):
-    """A task as it is kept, as a list shows it, and as it is."""
+    """A task in three forms: stored, as a list row, and decoded."""
 
     stored: StoredTask
     found: ListedTask
@@ -37,25 +37,25 @@ class VisibleTask(NamedTuple):
 
 
 class TaskAccess:
-    """Finds tasks."""
+    """Finds tasks that a caller may see."""
 
     def __init__(self, house: ServerContext) -> None:
-        """Look in the store of `house`."""
+        """Read from the store of `house`."""
         self._house = house
 
     async def head(self, task_id: str, caller: Caller, operation: Operation = Operation.GET) -> TaskHead:
-        """Return what is known of a task with which somebody may do something; any other looks as if it were not there.
+        """Return the head of a task on which the caller may perform an operation. Raises TaskNotFound for any other.
 
-        What of it is not allowed by roles is refused by whoever is asked to do it.
+        The guarded service checks roles again when the operation is called.
         """
         found = await self._house.store.read(tasks.read_head, caller.tenant, task_id)
         return self._allowed(found, task_id, caller, operation)
 
     async def whole(self, task_id: str, caller: Caller) -> VisibleTask:
-        """Return a task."""
+        """Return a task with its row."""
         both = await self._house.store.read(task_lists.read_with_row, caller.tenant, task_id)
         self._allowed(None if both is None else both[0], task_id, caller, Operation.GET)
-        assert both is not None  # it would not be allowed
+        assert both is not None  # otherwise it is not allowed
         return VisibleTask(*both, await self._house.host.engine.archive.unpack(caller.tenant, both[0]))
 
     def _allowed(self, found: TaskHead | None, task_id: str, caller: Caller, operation: Operation) -> TaskHead:
@@ -64,12 +64,12 @@ class TaskAccess:
         return found
 
     def is_served(self, agent: str) -> bool:
-        """Whether an agent has a path of its own here."""
+        """Whether an agent has a path of its own on this server."""
         slug = self._house.sight.slug(agent)
         return slug in self._house.agents and self._house.agents[slug].profile.name == agent
 
     def service(self, head: TaskHead, caller: Caller) -> tuple[A2A, Caller]:
-        """Return whom to ask about a task that was found, and as whom."""
+        """Return the service of a task's agent, and the caller to use."""
         if self.is_served(head.agent):
             return self._house.services[self._house.sight.slug(head.agent)], caller
         inner = self._house.host.services.get(head.agent)
@@ -79,7 +79,7 @@ class TaskAccess:
 
 
 def task_with_urls(task: Task, base: str) -> dict[str, Any]:
-    """Return a task's A2A 1.0 form in which files have addresses below `base`."""
+    """Return a task in its A2A 1.0 form, with files replaced by URLs below `base`."""
     found: dict[str, Any] = msgspec.to_builtins(task)
     for artifact, made in zip(found.get("artifacts", ()), task.artifacts, strict=True):
         artifact["parts"] = _parts_with_urls(made, f"{base}/{quote(made.artifact_id, safe='')}")
@@ -98,7 +98,7 @@ def _parts_with_urls(of: Artifact | Message, base: str) -> list[Any]:
 
 
 def part_with_url(part: Part, url: str | None) -> dict[str, Any]:
-    """Return a part in which bytes have become an address, or only their number."""
+    """Return a part with its bytes replaced by a URL, or by their size alone."""
     found: dict[str, Any] = msgspec.to_builtins(part)
     if part.raw is not None:
         del found["raw"]
@@ -107,7 +107,7 @@ def part_with_url(part: Part, url: str | None) -> dict[str, Any]:
 
 
 def part_at(task: Task, artifact: str | None, message: str | None, at: int) -> Part:
-    """Return a part of an artifact or a message, by its place."""
+    """Return a part of an artifact or a message, by its index."""
     messages = [*task.history, *([task.status.message] if task.status.message is not None else [])]
     holders: list[Artifact | Message] = [
         *(one for one in task.artifacts if one.artifact_id == artifact),
@@ -126,11 +126,11 @@ LABELS = {
     TaskState.INPUT_REQUIRED: ("wait", "Question"),
     TaskState.AUTH_REQUIRED: ("wait", "Credentials"),
 }
-"""State -> the kind of lane that a stay in it has, and what it is called."""
+"""State -> kind of its lane, and its label."""
 
 
 class StateInterval(Struct, frozen=True):
-    """A time in one state; one without an end goes on."""
+    """A period in one state. Without an end it is current."""
 
     state: TaskState
     begin: int
@@ -158,14 +158,14 @@ def task_lanes(
 
 
 def _stays(row: TaskRow, statuses: Sequence[StatusChange]) -> list[StateInterval]:
-    """Return where a task has been; one whose log is gone has been where it is."""
+    """Return the periods of a task. Without a log the task has been in its current state only."""
     points = [(TaskState.SUBMITTED, _ms(row.created_at), "")]
     for one in statuses:
         state, said = one.status.state, short_text(one.status.message) or ""
         if state is points[-1][0] and state not in LABELS:
-            continue  # an end that repeats changes nothing
+            continue  # a repeated end changes nothing
         if state is points[-1][0] is TaskState.WORKING:
-            continue  # progress, not another run
+            continue  # progress, not another execution
         points.append((state, max(one.at, points[-1][1]), said))
     if STATES[points[-1][0]] != row.status:
         state = next(state for state, name in STATES.items() if name == row.status)
@@ -180,7 +180,7 @@ def _stays(row: TaskRow, statuses: Sequence[StatusChange]) -> list[StateInterval
 
 
 def _turns(stays: Sequence[StateInterval], task_id: str) -> list[Lane]:
-    """Return a lane for each run and each question."""
+    """Return a lane for each execution and each question."""
     found: list[Lane] = []
     counts: dict[str, int] = {}
     for stay in stays:

@@ -26,23 +26,23 @@ from accord.storage.commands.chats import Chat
 from accord.storage.commands.task_lists import ListedTask, StatusChange, VisibleTasks
 
 NO_SLUG = ""
-"""For agents that are not served here any more: their tasks are still there."""
+"""Slug of agents that are no longer served. Their tasks remain."""
 
 
 class TaskVisibility:
-    """Says who sees what."""
+    """Decides which tasks a caller may see."""
 
     def __init__(self, roles: Roles, slugs: Mapping[str, str]) -> None:
-        """Know agents by their own names, with the name that each has in paths and roles."""
+        """Use these roles. `slugs` maps agents to their names in paths and roles."""
         self._roles = roles
         self._slugs = slugs
 
     def slug(self, agent: str) -> str:
-        """Return the name of an agent in paths; one that is not served has none."""
+        """Return the name of an agent in paths, empty if it is not served."""
         return self._slugs.get(agent, NO_SLUG)
 
     def seen(self, caller: Caller, operation: Operation = Operation.LIST) -> VisibleTasks:
-        """Return which tasks somebody may list, or do something else with."""
+        """Return the tasks that a caller may list, or use with another operation."""
         if caller.roles is None:
             return VisibleTasks(owner=caller.owner, sees_all=caller.sees_all)
         rest = self._roles.rights(caller.roles, NO_SLUG).get(operation)
@@ -57,7 +57,7 @@ class TaskVisibility:
         return VisibleTasks(owner=caller.owner, sees_all=sees_all, others=tuple(others), hidden=tuple(hidden))
 
     def may(self, caller: Caller, agent: str, operation: Operation) -> bool:
-        """Whether somebody may do something with an agent, at least with tasks of their own."""
+        """Whether a caller may use an operation of an agent, at least on its own tasks."""
         return caller.roles is None or operation in self._roles.rights(caller.roles, self.slug(agent))
 
     def operates(self, caller: Caller) -> bool:
@@ -69,13 +69,13 @@ class TaskVisibility:
 
 
 STATES: dict[TaskState, StateName] = dict(LOWER)  # type: ignore[arg-type]  # they are the names of A2A 0.3
-"""State -> how the console calls it."""
+"""State -> its name in the console."""
 
 STATUS_LENGTH = 500
-"""Characters of what a status says that a row shows: all of it is in the task."""
+"""Maximum characters of a status message in a row. The task has all of it."""
 
 QUESTION_LENGTH = 8000
-"""Characters of a question in a row: the feed sends it to every page that lists the task."""
+"""Maximum characters of a question in a row: the feed sends it to every page that lists the task."""
 
 
 def task_row(found: ListedTask, sight: TaskVisibility) -> TaskRow:
@@ -101,7 +101,7 @@ def task_row(found: ListedTask, sight: TaskVisibility) -> TaskRow:
 
 
 def updated_row(row: TaskRow, change: StatusChange) -> TaskRow:
-    """Return a row after a later status."""
+    """Return a row updated with a later status."""
     status = change.status
     return replace(
         row,
@@ -116,7 +116,7 @@ def updated_row(row: TaskRow, change: StatusChange) -> TaskRow:
 
 
 def waiting_reason_of(state: TaskState, message: Message | None) -> WaitingReason | None:
-    """Return what of a person a task in this state waits for."""
+    """Return the reason why a task in this state waits for a person, or None."""
     if state is TaskState.AUTH_REQUIRED:
         return "auth"
     if state is not TaskState.INPUT_REQUIRED:
@@ -125,7 +125,7 @@ def waiting_reason_of(state: TaskState, message: Message | None) -> WaitingReaso
 
 
 def question_in(state: TaskState, message: Message | None) -> TaskQuestion | None:
-    """Return what a task in this state asks, None for one that asks nothing."""
+    """Return the question of a task in this state, or None."""
     if state not in lifecycle.INTERRUPTED:
         return None
     text = "" if message is None else text_of(message.parts)[:QUESTION_LENGTH]
@@ -133,13 +133,13 @@ def question_in(state: TaskState, message: Message | None) -> TaskQuestion | Non
 
 
 def check_question(question: str | None, message: Message | None) -> None:
-    """Refuse an answer whose question is not what the task asks now; one without `question` answers any."""
+    """Raise UnsupportedOperation if an answer is to an earlier question. Without `question` it answers any."""
     if question is not None and (message is None or message.message_id != question):
         raise UnsupportedOperation("The task does not ask this any more. Read what it asks now")
 
 
 def schema_of(message: Message | None) -> dict[str, Any] | None:
-    """Return the JSON Schema of an answer, as the question or a part of it states it."""
+    """Return the JSON Schema of an answer, from the question or one of its parts."""
     if message is None:
         return None
     stated = [message.metadata or {}, *(part.metadata or {} for part in message.parts)]
@@ -147,13 +147,13 @@ def schema_of(message: Message | None) -> dict[str, Any] | None:
 
 
 def short_text(message: Message | None) -> str | None:
-    """Return what a status says, shortened."""
+    """Return the text of a status message, shortened."""
     text = "" if message is None else text_of(message.parts)
     return text[:STATUS_LENGTH] or None
 
 
 def chat_row(chat: Chat) -> ChatRow:
-    """Return a chat as lists show it."""
+    """Return a chat as a row."""
     return ChatRow(
         id=chat.id,
         title=chat.title,

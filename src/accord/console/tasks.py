@@ -59,7 +59,7 @@ from accord.workflows.channel import METADATA
 
 TASKS = "/api/tasks"
 ORIGIN = "v1"
-"""What tasks are noted to come from that are made here: the model is A2A 1.0, and so are its webhooks."""
+"""Origin of tasks that are created here: the model and webhooks of A2A 1.0."""
 
 CHILDREN = 200
 
@@ -68,7 +68,7 @@ _STATE_OF = {name: state for state, name in STATES.items()}
 
 
 class TaskQuery(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which tasks are wanted. `q` is looked for in titles and ids, `top=1` leaves out what other tasks began."""
+    """Filters of the list of tasks. `q` is searched in titles and ids, and `top=1` omits child tasks."""
 
     state: list[StateName] = []
     agent: list[str] = []
@@ -82,27 +82,27 @@ class TaskQuery(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class LogQuery(Struct, frozen=True, kw_only=True):
-    """Which events are wanted."""
+    """Range of a task's event log."""
 
     after: Annotated[int, Meta(ge=0)] = 0
     limit: Limit = 100
 
 
 class FileQuery(Struct, frozen=True, kw_only=True):
-    """How a file is wanted: some kinds may be shown in place."""
+    """Options of a file download. With `inline`, harmless types are shown in the browser."""
 
     inline: bool = False
 
 
 class Said(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What somebody says: a text, data, or the parts of an A2A 1.0 message."""
+    """Content of a message: a text, data, or the parts of an A2A 1.0 message."""
 
     text: str | None = None
     data: Any | UnsetType = UNSET
     parts: tuple[Part, ...] = ()
 
     def all_parts(self) -> tuple[Part, ...]:
-        """Return all of it, or refuse to say nothing."""
+        """Return all parts. Raises InvalidParams for an empty message."""
         found = [] if self.text is None else [Part(text=self.text)]
         if self.data is not UNSET:
             found.append(Part(data=self.data, media_type="application/json"))
@@ -112,9 +112,9 @@ class Said(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fie
 
 
 class NewTask(Said, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A task to begin, or with `hold` to begin when it is executed; `agent` is the name in its path.
+    """A task to create, held until it is executed if `hold` is set. `agent` is the name in its path.
 
-    `skill` is what of the agent is wanted: some roles allow only some skills.
+    `skill` selects a skill of the agent: some roles allow only some skills.
     """
 
     agent: str
@@ -124,13 +124,16 @@ class NewTask(Said, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
 
 
 class Answered(Said, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """An answer; `question` is the message that it answers: if the task asks something else by now, it is refused."""
+    """An answer.
+
+    `question` is the id of the answered message: it is refused if the task asks another question by now.
+    """
 
     question: str | None = None
 
 
 class Reason(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why a task is ended."""
+    """The reason of a cancellation."""
 
     reason: str | None = None
 
@@ -142,15 +145,15 @@ _failure = msgspec.json.Decoder(FailureView)
 
 
 class TasksApi:
-    """The handlers."""
+    """Tasks and actions on them."""
 
     def __init__(self, house: ServerContext) -> None:
-        """Answer about `house`."""
+        """Create the handlers for `house`."""
         self._house = house
         self._finding = TaskAccess(house)
 
     def routes(self) -> tuple[ApiRoute, ...]:
-        """Return what is answered where."""
+        """Return the routes."""
         one = f"{TASKS}/{_ID}"
         return (
             ApiRoute("GET", TASKS, self.page, finds=TaskQuery, gives=TaskPage),
@@ -166,10 +169,10 @@ class TasksApi:
             ApiRoute("POST", f"{one}/execute", self.execute, gives=TaskView),
         )
 
-    # --- looking --------------------------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------------------------------
 
     async def page(self, asked: ApiRequest) -> ApiReply:
-        """List tasks of all agents, those that were created last first."""
+        """List tasks of all agents, newest first."""
         caller, listed = asked.known, asked.found(TaskQuery, "state", "agent")
         feed = self._house.feed.seq
         found = await self._house.store.read(
@@ -191,7 +194,7 @@ class TasksApi:
         )
 
     def _agents(self, slugs: list[str]) -> tuple[str, ...]:
-        """Return agents' own names; one that is not served here has no other."""
+        """Return the names of agents. An agent that is not served here is named as given."""
         known = self._house.agents
         return tuple(known[slug].profile.name if slug in known else slug for slug in slugs)
 
@@ -199,7 +202,7 @@ class TasksApi:
         return [task_row(one, self._house.sight) for one in found]
 
     async def get(self, asked: ApiRequest) -> ApiReply:
-        """Show a task with all that belongs to it."""
+        """Show a task with all details."""
         return ApiReply(body=await self._view(asked, asked.parts["task"]))
 
     async def _view(self, asked: ApiRequest, task_id: str) -> TaskView:
@@ -228,7 +231,7 @@ class TasksApi:
         )
 
     async def _failure(self, found: ListedTask, caller: Caller) -> FailureView | None:
-        """Return the exception that failed a task, for operators: its text may have secrets."""
+        """Return the exception that failed a task, for operators: its text may contain secrets."""
         if found.state is not TaskState.FAILED or not self._house.sight.operates(caller):
             return None
         entry = await self._house.store.read(steps.find_step, caller.tenant, found.id, steps.FAILURE_STEP)
@@ -240,7 +243,7 @@ class TasksApi:
         return self._rows(page.items[::-1])
 
     def _actions(self, found: ListedTask, caller: Caller) -> list[Action]:
-        """Return what somebody may do with a task as it is."""
+        """Return the actions that the caller may take on a task in its current state."""
         sight, is_own = self._house.sight, found.owner == caller.owner
         may_say = is_own and sight.may(caller, found.agent, Operation.SEND) and found.agent in self._house.host.services
         is_asking = found.state in lifecycle.INTERRUPTED
@@ -259,11 +262,11 @@ class TasksApi:
         return [action for action, is_offered in offered if is_offered]
 
     async def events(self, asked: ApiRequest) -> ApiReply:
-        """Show a task's log."""
+        """Show a task's event log."""
         caller, wanted, task_id = asked.known, asked.found(LogQuery), asked.parts["task"]
         head = await self._finding.head(task_id, caller)
         archive = self._house.host.engine.archive
-        # From the event before the first, which says how long that one took to come.
+        # Include the previous event, to compute the gap before the first.
         begin = max(wanted.after - 1, 0)
         found = await archive.events(caller.tenant, task_id, begin, wanted.limit + 1)
         before = {later.seq: _ms(earlier) for earlier, later in pairwise(found)}
@@ -271,7 +274,7 @@ class TasksApi:
         return ApiReply(body=LogPage(items=items[: wanted.limit], first=head.min_seq, last=head.last_seq))
 
     async def timeline(self, asked: ApiRequest) -> ApiReply:
-        """Show when a task did what."""
+        """Show a task's timeline."""
         caller, task_id, store = asked.known, asked.parts["task"], self._house.store
         _, found, _ = await self._finding.whole(task_id, caller)
         statuses = await store.read(task_lists.statuses, caller.tenant, {task_id: 0})
@@ -281,7 +284,7 @@ class TasksApi:
         return ApiReply(body=Timeline(lanes=task_details.task_lanes(row, statuses, children, tried), now=now))
 
     async def file(self, asked: ApiRequest) -> ApiReply:
-        """Give a file of a task; it is to be saved, unless it is of a harmless kind and wanted in place."""
+        """Send a file of a task, as a download unless its type is harmless and `inline` is set."""
         *_, task = await self._finding.whole(asked.parts["task"], asked.known)
         artifact, message, at = asked.parts.get("artifact"), asked.parts.get("message"), int(asked.parts["at"])
         part = task_details.part_at(task, artifact, message, at)
@@ -289,10 +292,10 @@ class TasksApi:
         data, headers = download(part, name, inline=asked.found(FileQuery).inline)
         return ApiReply(data=data, headers=headers)
 
-    # --- doing ----------------------------------------------------------------------------------------------------
+    # --- actions --------------------------------------------------------------------------------------------------
 
     async def create(self, asked: ApiRequest) -> ApiReply:
-        """Begin a task, or hold it until it is executed; it is answered at once."""
+        """Create a task, held until it is executed if `hold` is set. Returns without waiting for it."""
         new = codec.decode(asked.body, _new)
         if new.agent not in self._house.services:
             raise invalid_field("agent", "There is no such agent here")
@@ -302,7 +305,7 @@ class TasksApi:
         return ApiReply(201, await self._view(asked, made))
 
     async def retry(self, asked: ApiRequest) -> ApiReply:
-        """Begin a task anew that has ended: the same first message, in the same conversation, as another task."""
+        """Retry a task that has ended: send its first message as a new task in the same context."""
         caller = asked.known
         stored, _, task = await self._finding.whole(asked.parts["task"], caller)
         if stored.task_state not in lifecycle.ENDED or stored.parent_id is not None or not task.history:
@@ -315,7 +318,7 @@ class TasksApi:
         return ApiReply(201, await self._view(asked, made))
 
     async def _sent(self, slug: str, message: Message, caller: Caller, metadata: dict[str, Any] | None) -> str:
-        """Send a message that begins a task, and return the task."""
+        """Send a message that creates a task, and return the task's id."""
         at_once = SendConfiguration(return_immediately=True)
         request = SendRequest(message=message, configuration=at_once, metadata=metadata)
         made = await self._house.services[slug].send(request, replace(caller, origin=ORIGIN))
@@ -324,7 +327,7 @@ class TasksApi:
         return made.id
 
     async def cancel(self, asked: ApiRequest) -> ApiReply:
-        """End a task, and all that it has begun."""
+        """Cancel a task and its child tasks."""
         caller, task_id = asked.known, asked.parts["task"]
         said = codec.decode(asked.body, _reason) if asked.body else Reason()
         service, known = self._finding.service(await self._finding.head(task_id, caller, Operation.CANCEL), caller)
@@ -333,7 +336,7 @@ class TasksApi:
         return ApiReply(body=await self._view(asked, task_id))
 
     async def reply(self, asked: ApiRequest) -> ApiReply:
-        """Answer a task that asks something."""
+        """Answer a task that waits for input."""
         said = codec.decode(asked.body, _answered)
         head = await self._own(asked)
         if head.task_state not in lifecycle.INTERRUPTED:
@@ -348,7 +351,7 @@ class TasksApi:
         return ApiReply(body=await self._view(asked, head.id))
 
     async def execute(self, asked: ApiRequest) -> ApiReply:
-        """Let a task begin that was held."""
+        """Start a held task."""
         head = await self._own(asked)
         if not self._finding.is_served(head.agent):
             raise TaskNotFound("The agent of this task is not served any more")
@@ -356,7 +359,7 @@ class TasksApi:
         return ApiReply(body=await self._view(asked, head.id))
 
     async def _own(self, asked: ApiRequest) -> TaskHead:
-        """Return a task to whose agent only its owner speaks; that of another looks as if it were not there."""
+        """Return a task of the caller. A task of another owner raises the same error as a missing one."""
         caller, task_id = asked.known, asked.parts["task"]
         head = await self._house.store.read(tasks.read_head, caller.tenant, task_id)
         if head is None or head.owner != caller.owner:
@@ -370,7 +373,7 @@ class TasksApi:
 
 
 def _is_approval(message: Message | None) -> bool:
-    """Whether a question is an approval that no message decides."""
+    """Whether a question is an approval that no message can decide."""
     about = ((message.metadata or {}) if message is not None else {}).get(METADATA)
     return isinstance(about, dict) and bool(about.get("approvers") or about.get("notByStarter"))
 
@@ -380,7 +383,7 @@ def _message(parts: tuple[Part, ...], message_id: str, **fields: Any) -> Message
 
 
 def _result(task: Task) -> Any:
-    """Return what a task has come to: the data of its last artifact, or the text of that, or of its last word."""
+    """Return the result of a task: the data or text of its last artifact, else the text of its final message."""
     if task.status.state not in lifecycle.ENDED:
         return None
     if task.artifacts:
@@ -408,7 +411,7 @@ def _log_event(event: Event, before: int | None) -> LogEvent:
 
 
 def _part_holders(body: dict[str, Any], made: Any) -> list[tuple[dict[str, Any], Any]]:
-    """Return what of an event has parts, as it is shown and as it is."""
+    """Return the members of an event that have parts, encoded and decoded."""
     match made:
         case ArtifactUpdate():
             return [(body["artifact"], made.artifact)]

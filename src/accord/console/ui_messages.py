@@ -1,6 +1,6 @@
 """UI messages of the AI SDK, and their conversion to A2A messages.
 
-Stored messages keep all members that a client sent. An agent receives text, files and data; reasoning, sources and
+Stored messages keep all members that a client sent. An agent receives text, files and data. Reasoning, sources and
 steps belong to the front end.
 """
 
@@ -17,20 +17,20 @@ Chunk = Mapping[str, Any]
 UIMessage = dict[str, Any]
 
 DATA = "data-"
-"""How the types of parts begin whose `data` is the sender's own."""
+"""Prefix of the types of data parts."""
 
 UI = "ui"
-"""Metadata key of a part: the `type` and `id` that it has in the UI message, where A2A has no place for them."""
+"""Metadata key of a part: its `type` and `id` in the UI message, which A2A has no member for."""
 
 TITLE = 80
-"""Characters of a title."""
+"""Maximum length of a title."""
 
 
 # --- from people to agents --------------------------------------------------------------------------------------------
 
 
 def to_agent_parts(message: UIMessage) -> tuple[Part, ...]:
-    """Return the parts of a message as A2A has them; raises InvalidParams for one that cannot be sent."""
+    """Return the A2A parts of a message. Raises InvalidParams if it cannot be sent."""
     found = message.get("parts")
     if not isinstance(found, list):
         raise invalid_field("message.parts", "A message has a list of parts")
@@ -75,19 +75,19 @@ def _file(part: Mapping[str, Any], at: str) -> Part:
 
 
 def is_decision(message: UIMessage) -> bool:
-    """Whether a message decides an approval: it has data with `approved`, which is true or false."""
+    """Whether a message decides an approval: it has data with a boolean `approved`."""
     found = [part.get("data") for part in message.get("parts") or () if isinstance(part, dict)]
     return any(isinstance(data, dict) and isinstance(data.get("approved"), bool) for data in found)
 
 
 def answered_in(message: UIMessage) -> str | None:
-    """Return the question that a message answers: the `id` of its `data-reply`, if it has one."""
+    """Return the id of the question that a message answers: the `id` of its `data-reply`, if it has one."""
     parts = [part for part in message.get("parts") or () if isinstance(part, dict) and part.get("type") == "data-reply"]
     return next((part["id"] for part in parts if isinstance(part.get("id"), str)), None)
 
 
 def to_agent_message(message: UIMessage, identifier: str, context_id: str, task_id: str | None) -> Message:
-    """Return what an agent is told, under this id, in a conversation and maybe to a task of it."""
+    """Return the A2A message for an agent, with this id, in a context and optionally for a task."""
     metadata = message.get("metadata")
     return Message(
         message_id=identifier,
@@ -100,7 +100,7 @@ def to_agent_message(message: UIMessage, identifier: str, context_id: str, task_
 
 
 def title_from(message: UIMessage) -> str:
-    """Return what a conversation or a task may be called that begins with a message."""
+    """Return a title for the chat or task that a message starts."""
     for part in message.get("parts") or ():
         if isinstance(part, dict) and isinstance(text := part.get("text"), str) and (words := text.split()):
             line = " ".join(words)
@@ -161,7 +161,7 @@ def _tool(kind: str, chunk: Chunk, parts: list[dict[str, Any]], tools: dict[str,
 
 
 def _data(chunk: Chunk, parts: list[dict[str, Any]]) -> None:
-    """Put data in place of what had its type and id before."""
+    """Append data, or replace data of the same type and id."""
     for part in parts:
         if part["type"] == chunk["type"] and part.get("id") == chunk["id"]:
             part["data"] = chunk["data"]

@@ -1,7 +1,7 @@
 """Encodes the events of a task as an AI SDK UI message stream.
 
-It is pure: the same event log gives the same chunks, so an answer resumes by encoding it again. It writes only what
-`ai` 5.0.0 knows and always ends with `finish` or `error`. Text that an agent repeats after a restart is shown once.
+It is pure: the same event log gives the same chunks, so an answer resumes by encoding it again. It writes only chunks
+of `ai` 5.0.0, and always ends with `finish` or `error`. Text that an agent repeats after a restart is shown once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,7 +34,7 @@ Chunk = dict[str, Any]
 
 
 class _StreamedText:
-    """One text: what is shown of it and, while it is repeated, how much of that has been said again."""
+    """A text and its shown pieces. While it is repeated, `repeated` is the length that has come again."""
 
     def __init__(self) -> None:
         self.id = ""
@@ -44,15 +44,15 @@ class _StreamedText:
 
 
 class StreamedTexts:
-    """The texts of one answer, by whose they are."""
+    """The texts of one answer, by artifact or message id."""
 
     def __init__(self) -> None:
-        """Know none yet."""
+        """Create an empty set of texts."""
         self._texts: dict[str, _StreamedText] = {}
         self._ids: set[str] = set()
 
     def has(self, text: str) -> bool:
-        """Whether exactly this is shown already."""
+        """Whether exactly this text is shown already."""
         return any(sum(map(len, one.shown)) == len(text) and "".join(one.shown) == text for one in self._texts.values())
 
     def whole(self, of: str, text: str) -> Iterator[Chunk]:
@@ -62,7 +62,7 @@ class StreamedTexts:
         yield from self.end(of)
 
     def add(self, of: str, piece: str) -> Iterator[Chunk]:
-        """Show more of a text, unless it is being repeated and that was shown before."""
+        """Add to a text. A repetition of shown text yields nothing."""
         text = self._texts.setdefault(of, _StreamedText())
         if text.repeated is not None:
             shown = "".join(text.shown)
@@ -82,13 +82,13 @@ class StreamedTexts:
         yield {"type": "text-delta", "id": text.id, "delta": piece}
 
     def again(self, of: str) -> None:
-        """Begin a text again from its first letter."""
+        """Expect a text to be repeated from its start."""
         text = self._texts.get(of)
         if text is not None and text.shown:
             text.repeated = 0
 
     def end(self, of: str) -> Iterator[Chunk]:
-        """Say that a text is whole; one that has become shorter than before is shown anew."""
+        """End a text. If its repetition is shorter than before, the text is shown again."""
         text = self._texts.get(of)
         if text is None:
             return
@@ -101,7 +101,7 @@ class StreamedTexts:
         yield from self._closed(text)
 
     def end_all(self) -> Iterator[Chunk]:
-        """Say so of all that are not."""
+        """End all open texts."""
         for of in list(self._texts):
             yield from self.end(of)
 
@@ -115,7 +115,7 @@ class StreamedTexts:
             yield {"type": "text-end", "id": text.id}
 
     def _new_id(self, of: str) -> str:
-        """Return an id that no part of this answer has had: a text that has ended cannot go on under its own."""
+        """Return an id unused in this answer: a text that has ended cannot continue under its own."""
         number, found = 1, of
         while found in self._ids:
             number += 1
@@ -125,16 +125,16 @@ class StreamedTexts:
 
 
 TASK = "task"
-"""What `artifactType` says of a message that is about a task."""
+"""`artifactType` of a message about a task."""
 
 PLAN, CREATE, UPDATE = "planTasks", "createTask", "updateTask"
-"""Tools that front ends know by name; any other is a dynamic one to them."""
+"""Tools that front ends know by name. Any other is a dynamic tool."""
 
 TOOL = "tool"
-"""Metadata key of a status: `{"name", "callId", "input", "output" | "error"}`, a tool that the agent uses."""
+"""Metadata key of a status: `{"name", "callId", "input", "output" | "error"}`, a tool call of the agent."""
 
 DETAILS = "Details"
-"""What data is called that a message has beside its text."""
+"""Name of the data in a message beside its text."""
 
 REASONS = {
     TaskState.COMPLETED: "stop",
@@ -142,22 +142,22 @@ REASONS = {
     TaskState.AUTH_REQUIRED: "other",
     TaskState.CANCELED: "other",
 }
-"""State in which an answer finishes -> why, as language models say it."""
+"""State that ends an answer -> finish reason, in the terms of language models."""
 
 ERRORS = {
     TaskState.FAILED: "The task failed",
     TaskState.REJECTED: "The agent rejected the task",
     TaskState.UNKNOWN: "The agent has not been heard of for too long; its task may still end",
 }
-"""State in which there is no answer -> what is said if nobody says more."""
+"""State without an answer -> default error text."""
 
 OCTETS = "application/octet-stream"
 
 
 class AnswerInfo(Struct, frozen=True, kw_only=True):
-    """An answer: its message, since when it is waited for, the task that gives it, the agent and its name in paths.
+    """An answer: its message and creation time, its task, and its agent with the name in paths.
 
-    If the task was there before, `asked` is the message to it that is answered.
+    If the task existed before, `asked` is the message to it that is answered.
     """
 
     message_id: str
@@ -170,7 +170,7 @@ class AnswerInfo(Struct, frozen=True, kw_only=True):
     asked: str | None = None
 
     def start(self, **more: Any) -> Chunk:
-        """Return the first chunk, with what clients get to know at once."""
+        """Return the first chunk, with the metadata that clients need at once."""
         metadata = {
             "contextId": self.context_id,
             "taskId": self.task_id,
@@ -181,7 +181,7 @@ class AnswerInfo(Struct, frozen=True, kw_only=True):
         return {"type": "start", "messageId": self.message_id, "messageMetadata": metadata}
 
     def task(self, status: str, **more: Any) -> dict[str, Any]:
-        """Return the task as a row of a list, as far as it is known."""
+        """Return the task as a list row, as far as it is known."""
         return {
             "artifactType": TASK,
             "taskId": self.task_id,
@@ -196,10 +196,10 @@ class AnswerInfo(Struct, frozen=True, kw_only=True):
 
 
 class UiStreamEncoder:
-    """One answer."""
+    """Encodes one answer."""
 
     def __init__(self, about: AnswerInfo) -> None:
-        """Say nothing yet."""
+        """Create an encoder before its first event."""
         self.is_done = False
         self._about = about
         self._is_heard = about.asked is None
@@ -212,7 +212,7 @@ class UiStreamEncoder:
         self._shown: Chunk = {}
 
     def begin(self) -> list[Chunk]:
-        """Return what an answer begins with."""
+        """Return the first chunks of an answer."""
         state = TaskState.SUBMITTED if self._about.asked is None else TaskState.WORKING
         return [
             self._about.start(mode="stream"),
@@ -221,7 +221,7 @@ class UiStreamEncoder:
         ]
 
     def feed(self, event: Event) -> list[Chunk]:
-        """Return what an event says; after the one that ends the answer nothing is left to be said."""
+        """Return the chunks of an event. After the event that ends the answer there are none."""
         body = event.body
         if self.is_done:
             return []
@@ -229,12 +229,12 @@ class UiStreamEncoder:
             self._is_heard = True
             return list(self._said(event))
         self._is_heard = isinstance(body, MessageUpdate) and body.message.message_id == self._about.asked
-        if isinstance(body, ArtifactUpdate):  # what was said before is known, so that what comes has its place after it
+        if isinstance(body, ArtifactUpdate):  # earlier parts are kept, so that later ones get the right index
             self._keep(body.artifact, append=body.append)
         return []
 
     def broken(self, reason: str) -> list[Chunk]:
-        """Return how an answer ends that nobody can go on with."""
+        """Return the last chunks of an answer that cannot continue."""
         return [] if self.is_done else list(self._failed(reason, None))
 
     # --- events ---------------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ class UiStreamEncoder:
                 yield from self._artifact(artifact, append=append, last_chunk=last_chunk)
             case MessageUpdate(message=message) if message.role is Role.AGENT:
                 yield from self._message(message)
-            case Task() as task:  # its log was compacted: this is what came of it
+            case Task() as task:  # a snapshot of a compacted log
                 for artifact in task.artifacts:
                     yield from self._artifact(artifact, append=False, last_chunk=True)
                 yield from self._status(task.status, event)
@@ -283,7 +283,7 @@ class UiStreamEncoder:
         yield from last
 
     def _task(self, status: TaskStatus, seq: int, at: str | None) -> Iterator[Chunk]:
-        """Say where the task stands, if that is news: the same id replaces what was said of it before."""
+        """Yield the state of the task if it changed. The same id replaces the earlier state."""
         said = text_of(status.message.parts) if status.message else ""
         asks = status.state in lifecycle.INTERRUPTED
         data = self._about.task(
@@ -298,7 +298,7 @@ class UiStreamEncoder:
         yield {"type": "data-task", "id": self._about.task_id, "data": {**data, **dated, "seq": seq}}
 
     def _message(self, message: Message) -> Iterator[Chunk]:
-        """Say what an agent says besides artifacts, unless an artifact has said the same."""
+        """Yield an agent's message, unless an artifact has the same text."""
         text = text_of(message.parts)
         if text and not self._texts.has(text):
             yield from self._texts.whole(message.message_id, text)
@@ -326,7 +326,7 @@ class UiStreamEncoder:
             yield from self._texts.end(identifier)
 
     def _keep(self, artifact: Artifact, *, append: bool) -> list[tuple[int, Part]]:
-        """Add to an artifact, or begin it anew; return what is new of it, by its place."""
+        """Append to an artifact or replace it, and return its new parts by index."""
         identifier = artifact.artifact_id
         parts = self._artifacts.setdefault(identifier, [])
         if not append:
@@ -337,7 +337,7 @@ class UiStreamEncoder:
         return list(enumerate(new, len(parts) - len(new)))
 
     def _card(self, identifier: str) -> Iterator[Chunk]:
-        """Show an artifact of which not everything is text."""
+        """Yield an artifact that is not only text."""
         self._unshown.pop(identifier, None)
         named = self._names[identifier]
         told = {"name": named.name, "description": named.description, "metadata": named.metadata}
@@ -364,14 +364,14 @@ class UiStreamEncoder:
 
     def _file(self, part: Part, place: str, at: int) -> Iterator[Chunk]:
         address = self._address(part, place, at)
-        if address is not None and address not in self._files:  # an agent that is run again makes it again
+        if address is not None and address not in self._files:  # an agent that is restarted creates it again
             self._files.add(address)
             yield {"type": "file", "url": address, "mediaType": part.media_type or OCTETS}
 
     def _address(self, part: Part, place: str, at: int) -> str | None:
-        """Return where a file is had: one that the task carries here, others on the web or not at all.
+        """Return the URL of a file: below the task if it contains the bytes, else its own web URL, else None.
 
-        Pages make links of addresses, and agents may name any, such as those of scripts.
+        Pages make links of URLs, and agents may name any, such as `javascript:` ones.
         """
         if part.raw is not None:
             return f"/api/tasks/{quote(self._about.task_id, safe='')}/files/{place}/{at}"
@@ -381,7 +381,7 @@ class UiStreamEncoder:
     # --- tools ----------------------------------------------------------------------------------------------------
 
     def _tool(self, tool: Any) -> Iterator[Chunk]:
-        """Say which tool an agent uses and what that gives; what is not said as agreed is nothing."""
+        """Yield a tool call of an agent and its result. A malformed call yields nothing."""
         if not isinstance(tool, dict):
             return
         name, call = tool.get("name"), tool.get("callId")
@@ -409,18 +409,18 @@ class UiStreamEncoder:
 
 
 def _is_repetition(data: Any, text: str) -> bool:
-    """Whether data says no more than the text beside it, and that it asks for approval."""
+    """Whether data only repeats the text beside it and the request for approval."""
     return isinstance(data, dict) and all(key == APPROVAL or value == text for key, value in data.items())
 
 
 def _question(message: Message | None, said: str) -> dict[str, Any]:
-    """Return what is asked; `schema` is that of the answer, where the agent has told it."""
+    """Return the question, and the `schema` of its answer if the agent stated one."""
     metadata = (message.metadata if message else None) or {}
     return {"question": said, **{key: metadata[key] for key in (SCHEMA, APPROVAL) if metadata.get(key)}}
 
 
 def _finish_metadata(reason: str, at: str | None) -> dict[str, Any]:
-    """Return what a message knows that has not been cut off."""
+    """Return the metadata of a message that is complete."""
     return {"finishReason": reason, **({} if at is None else {"endedAt": at})}
 
 
@@ -431,7 +431,7 @@ PASSED_ON = "Your answer is passed on to the task."
 
 
 def acknowledgement(about: AnswerInfo, status: str) -> list[Chunk]:
-    """Return the answer that ends before its task does: that it was made, or told something."""
+    """Return an answer that ends before its task: the task was created, or received a message."""
     is_new = about.asked is None
     given = {"agent": about.slug, "title": about.title} if is_new else {"taskId": about.task_id}
     call, text = f"task-{about.message_id}", f"text-{about.message_id}"
@@ -451,7 +451,7 @@ def acknowledgement(about: AnswerInfo, status: str) -> list[Chunk]:
 
 
 def message_answer(about: AnswerInfo, message: Message) -> list[Chunk]:
-    """Return the answer of an agent that answers with a message alone."""
+    """Return the answer of an agent that sends a message without a task."""
     encoder = UiStreamEncoder(about)
     begun = [chunk for chunk in encoder.begin() if chunk["type"] != "data-task"]
     said = TaskStatus(state=TaskState.COMPLETED, message=message, timestamp=about.created_at)
@@ -463,7 +463,7 @@ def message_answer(about: AnswerInfo, message: Message) -> list[Chunk]:
 # --- on the wire ------------------------------------------------------------------------------------------------------
 
 NEWER_MEMBERS = {"finish": frozenset({"finishReason"})}
-"""Type of a chunk -> members that `ai` 5.0.0 refuses; those who ask for version 6 get them."""
+"""Type of a chunk -> members that `ai` 5.0.0 refuses and version 6 accepts."""
 
 DONE = b"data: [DONE]\n\n"
 

@@ -1,6 +1,6 @@
 """Views: the JSON structures that the console's pages receive.
 
-The OpenAPI document is made from them, and the front end takes its types from that. Times are ISO 8601 in UTC; states
+The OpenAPI document is made from them, and the front end takes its types from that. Times are ISO 8601 in UTC. States
 have the names of A2A 0.3 (`input-required`).
 """
 
@@ -21,7 +21,7 @@ StateName = Literal[
 ]
 
 WaitingReason = Literal["input", "auth", "approval", "event", "execute"]
-"""What a task or a step waits for, of a person: `execute` is a task that was planned and not begun yet."""
+"""Why a task or a step waits for a person. `execute` is a held task."""
 
 Action = Literal["cancel", "retry", "reply", "execute", "approve"]
 
@@ -29,14 +29,14 @@ Limit = Annotated[int, Meta(ge=1, le=200)]
 
 
 class View(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of all: members are written in camelCase, also those that have nothing to say."""
+    """Base of all views. Members are in camelCase, and empty ones are included."""
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
 class TaskQuestion(View, frozen=True, kw_only=True):
-    """What a waiting task asks: the message `id`, and the JSON Schema of the answer where the agent states one."""
+    """The question of a waiting task: the message `id`, and the JSON Schema of the answer if the agent states one."""
 
     id: str | None
     text: str
@@ -44,9 +44,9 @@ class TaskQuestion(View, frozen=True, kw_only=True):
 
 
 class TaskRow(View, frozen=True, kw_only=True):
-    """A task in a list. `seq` is the number of its last event: of two views of a task the one with more is newer.
+    """A task in a list. `seq` is its last sequence number: of two views the one with the higher number is newer.
 
-    `question` is what it asks in the state of this row, so that no page shows a form for another question.
+    `question` is its question in the state of this row, so that no page shows a form for another question.
     """
 
     id: str
@@ -67,7 +67,7 @@ class TaskRow(View, frozen=True, kw_only=True):
 
 
 class TaskPage(View, frozen=True, kw_only=True):
-    """A page of tasks; `feed` is the number of the feed's last event that it certainly includes."""
+    """A page of tasks. `feed` is the number of the last feed event that it certainly includes."""
 
     items: list[TaskRow]
     next: str | None
@@ -83,11 +83,11 @@ class FailureView(View, frozen=True, kw_only=True):
 
 
 class TaskView(TaskRow, frozen=True, kw_only=True):
-    """All that is shown of a task: `result` is its final artifact or structured result, `task` its A2A 1.0 form.
+    """A task with all details. `result` is its final artifact or structured result, `task` its A2A 1.0 form.
 
-    Files in it are replaced by addresses below `/api/tasks/ID/files/`. `waits_to_resume` is a task at work whose node
-    is gone: it continues when another node takes it over. `failure` is the exception of a failed task; only operators
-    of the server, and callers from the machine of an open server, get it.
+    Files in it are replaced by URLs below `/api/tasks/ID/files/`. `waits_to_resume` is a working task whose node is
+    gone: it continues when another node claims it. `failure` is the exception of a failed task, for operators of the
+    server, and for callers from the machine of an open server.
     """
 
     waits_to_resume: bool
@@ -102,7 +102,7 @@ class TaskView(TaskRow, frozen=True, kw_only=True):
 
 
 class LogEvent(View, frozen=True, kw_only=True):
-    """An event of a task's log; `gap_ms` is the time since the one before."""
+    """An event of a task's log. `gap_ms` is the time since the previous event."""
 
     seq: int
     kind: Literal["status", "artifact", "message", "task", "other"]
@@ -112,7 +112,7 @@ class LogEvent(View, frozen=True, kw_only=True):
 
 
 class LogPage(View, frozen=True, kw_only=True):
-    """Events in their order; `first` is the first that the log still has, `last` the newest."""
+    """Events in order. `first` is the first sequence number that the log still has, `last` the newest."""
 
     items: list[LogEvent]
     first: int
@@ -120,7 +120,7 @@ class LogPage(View, frozen=True, kw_only=True):
 
 
 class Segment(View, frozen=True, kw_only=True):
-    """A stretch of time; one without an end goes on."""
+    """A period of time. Without an end it is current."""
 
     begin: str
     end: str | None
@@ -129,7 +129,7 @@ class Segment(View, frozen=True, kw_only=True):
 
 
 class Lane(View, frozen=True, kw_only=True):
-    """One line of a waterfall; `parent` is the lane below which it is shown, `task_id` what it is about."""
+    """A line of a timeline. `parent` is the lane above it, and `task_id` its task."""
 
     id: str
     label: str
@@ -140,19 +140,19 @@ class Lane(View, frozen=True, kw_only=True):
 
 
 class Timeline(View, frozen=True, kw_only=True):
-    """A waterfall, and the time on the server's clock."""
+    """A timeline, and the time on the server's clock."""
 
     lanes: list[Lane]
     now: str
 
 
-# --- what waits for people --------------------------------------------------------------------------------------------
+# --- inbox ------------------------------------------------------------------------------------------------------------
 
 
 class Question(View, frozen=True, kw_only=True):
-    """Something that waits for a person: a task, or a step of a run that somebody has to decide about.
+    """A question for a person: of a task, or about an approval of a run's step.
 
-    Each question has an `id` of its own, also the next one of the same task. `message` is the message that asks it.
+    Each question has a unique `id`, also the next one of the same task. `message` is the message that asks it.
     """
 
     id: str
@@ -167,7 +167,7 @@ class Question(View, frozen=True, kw_only=True):
 
 
 class Inbox(View, frozen=True, kw_only=True):
-    """Everything that waits, the oldest first."""
+    """All questions for a person, oldest first."""
 
     items: list[Question]
     feed: int
@@ -177,7 +177,7 @@ class Inbox(View, frozen=True, kw_only=True):
 
 
 class Finding(View, frozen=True, kw_only=True):
-    """Something about a card: `where` is the member."""
+    """A finding about a card. `where` is the member."""
 
     severity: Literal["error", "warning", "info"]
     where: str
@@ -185,7 +185,7 @@ class Finding(View, frozen=True, kw_only=True):
 
 
 class SkillView(View, frozen=True, kw_only=True):
-    """What an agent can do; `schema` is the JSON Schema of what it takes, where that is known."""
+    """A skill of an agent. `schema` is the JSON Schema of its input, if known."""
 
     id: str
     name: str
@@ -196,7 +196,7 @@ class SkillView(View, frozen=True, kw_only=True):
 
 
 class HealthView(View, frozen=True, kw_only=True):
-    """Whether an agent is there."""
+    """The availability of an agent."""
 
     state: Literal["up", "down", "unknown"]
     detail: str | None
@@ -204,7 +204,7 @@ class HealthView(View, frozen=True, kw_only=True):
 
 
 class AgentRow(View, frozen=True, kw_only=True):
-    """An agent in a list; `remote` is the address of one elsewhere, `rate` how many tasks it began in a minute."""
+    """An agent in a list. `remote` is the URL of a remote agent, and `rate` its number of new tasks per minute."""
 
     slug: str
     name: str
@@ -222,14 +222,14 @@ class AgentRow(View, frozen=True, kw_only=True):
 
 
 class AgentList(View, frozen=True, kw_only=True):
-    """The agents that somebody may use."""
+    """The agents that the caller may use."""
 
     items: list[AgentRow]
     feed: int
 
 
 class AgentView(AgentRow, frozen=True, kw_only=True):
-    """All that is shown of an agent: its card in each dialect that has one, and what is to be said about it."""
+    """An agent with all details: its card in each dialect, and the findings about it."""
 
     url: str
     cards: dict[str, dict[str, Any]]
@@ -237,9 +237,9 @@ class AgentView(AgentRow, frozen=True, kw_only=True):
 
 
 class Template(View, frozen=True, kw_only=True):
-    """A request to an agent, to be edited and sent: `path` is below the agent's own, `body` is JSON or none.
+    """A request to edit and send. `path` is below the agent's own, and `body` is JSON or null.
 
-    `operation` is A2A's own name of what it asks for, `label` what the binding calls it.
+    `operation` is its name in A2A, and `label` its name in the binding.
     """
 
     operation: str
@@ -254,14 +254,14 @@ class Template(View, frozen=True, kw_only=True):
 
 
 class TemplateList(View, frozen=True, kw_only=True):
-    """Requests for every operation, dialect and binding; `task_id` is what stands in them for the id of a task."""
+    """Requests for each operation, dialect and binding. `task_id` is their placeholder for a task id."""
 
     items: list[Template]
     task_id: str
 
 
 class Model(View, frozen=True, kw_only=True):
-    """An agent as somebody picks it in a chat: it answers while one waits (`stream`), or takes on a `task`."""
+    """An agent that chats offer. Its mode is an immediate answer (`stream`) or a `task`."""
 
     id: str
     name: str
@@ -275,7 +275,7 @@ class Model(View, frozen=True, kw_only=True):
 
 
 class DeliveryRow(View, frozen=True, kw_only=True):
-    """A webhook and how its deliveries go; `id` is TASK/WEBHOOK."""
+    """A webhook and the state of its deliveries. `id` is TASK/WEBHOOK."""
 
     id: str
     task_id: str
@@ -302,7 +302,7 @@ class DeliveryPage(View, frozen=True, kw_only=True):
 
 
 class Exchange(View, frozen=True, kw_only=True):
-    """What was sent or answered, shortened, secrets left out."""
+    """Headers and body of a request or response, shortened and without secrets."""
 
     headers: dict[str, str]
     body: str
@@ -323,7 +323,7 @@ class AttemptView(View, frozen=True, kw_only=True):
 
 
 class DeliveryView(DeliveryRow, frozen=True, kw_only=True):
-    """All that is shown of a webhook, the newest attempts first."""
+    """A webhook with all details, newest attempts first."""
 
     history: list[AttemptView]
 
@@ -332,7 +332,7 @@ class DeliveryView(DeliveryRow, frozen=True, kw_only=True):
 
 
 class Way(View, frozen=True, kw_only=True):
-    """A way to sign in; `url` is where a browser goes for it, others are posted."""
+    """A sign-in method. `url` is a page for the browser. Methods without one post credentials."""
 
     kind: Literal["api-key", "password", "oidc"]
     label: str
@@ -340,7 +340,7 @@ class Way(View, frozen=True, kw_only=True):
 
 
 class SessionView(View, frozen=True, kw_only=True):
-    """Who looks, and what there is to see; `is_open` is a server that asks nobody who they are."""
+    """The current caller, sign-in methods and features. With `is_open`, callers need no credentials."""
 
     signed_in: bool
     is_open: bool
@@ -355,7 +355,7 @@ class SessionView(View, frozen=True, kw_only=True):
 
 
 class AuditRow(View, frozen=True, kw_only=True):
-    """Who asked for what, and what came of it."""
+    """An audit entry: caller, operation and outcome."""
 
     id: int
     at: str
@@ -380,7 +380,7 @@ class AuditPage(View, frozen=True, kw_only=True):
 
 
 class StorageUse(View, frozen=True, kw_only=True):
-    """What an account stores, and what it may store; a limit is null for any number."""
+    """Storage use of an account, and its limits. A null limit means unlimited."""
 
     tasks: int
     bytes: int
@@ -389,7 +389,7 @@ class StorageUse(View, frozen=True, kw_only=True):
 
 
 class OwnerStorage(View, frozen=True, kw_only=True):
-    """What an owner stores in a tenant."""
+    """Storage use of an owner in a tenant."""
 
     tenant: str
     owner: str
@@ -398,7 +398,7 @@ class OwnerStorage(View, frozen=True, kw_only=True):
 
 
 class UsageView(View, frozen=True, kw_only=True):
-    """What the caller stores; for callers who see the tasks of everybody, also their tenant and its largest owners."""
+    """Storage use of the caller. Callers who see all tasks also get their tenant and its largest owners."""
 
     owner: StorageUse
     tenant: StorageUse | None
@@ -409,7 +409,7 @@ class UsageView(View, frozen=True, kw_only=True):
 
 
 class ChatRow(View, frozen=True, kw_only=True):
-    """A chat in a list; one that `is_active` is being answered."""
+    """A chat in a list. With `is_active` an answer is pending."""
 
     id: str
     title: str
@@ -429,7 +429,7 @@ class ChatPage(View, frozen=True, kw_only=True):
 
 
 class ChatView(View, frozen=True, kw_only=True):
-    """A chat and its messages, which are the AI SDK's UI messages; an answer that is still coming is not among them."""
+    """A chat and its messages, which are UI messages of the AI SDK. A pending answer is not included."""
 
     chat: ChatRow
     messages: list[dict[str, Any]]

@@ -1,7 +1,7 @@
 """`POST /hooks/NAME/PATH`: webhooks that start runs of workflows.
 
-A webhook with a secret is for senders who sign with it, any other for callers of the server. A signed delivery is
-remembered with its run, so a repeated one starts no second run.
+Senders sign requests to a webhook with a secret. Any other webhook needs a caller of the server. A signed delivery is
+stored with its run, so a duplicate starts no second run.
 """
 
 import logging
@@ -24,16 +24,16 @@ from accord.workflows import triggers
 from accord.workflows.document import Document, Hook
 
 RATE, BURST = 50.0, 200
-"""Calls a second of one address, with or without a good signature: looking costs a digest of a whole body."""
+"""Requests per second of one address, with or without a valid signature: verifying costs a digest of a whole body."""
 
 CLAIM_SECONDS = 60
-"""How long a delivery is held by the request that starts its run; another node may take it after that."""
+"""Seconds for which a request claims a delivery while it starts the run. Another node may claim it after that."""
 
 KEPT_SECONDS = 24 * 3600
-"""How long a delivery is remembered whose signature has a timestamp: longer than any tolerance."""
+"""Seconds for which a delivery with a signed timestamp is remembered: longer than any tolerance."""
 
 SCHEME = "hook"
-"""How the audit log calls the way in of those who can sign."""
+"""Scheme of signed webhooks in the audit log."""
 
 log = logging.getLogger("accord.hooks")
 
@@ -41,9 +41,9 @@ Headers = Mapping[str, str]
 
 
 class HookedWorkflow(NamedTuple):
-    """A served workflow with webhooks: its document, how it is asked, and the secrets that hooks name.
+    """A served workflow with webhooks: its document, its agent, and the secrets that webhooks name.
 
-    `fixed` are the values that settings give to all of its runs.
+    `fixed` are the inputs that settings give to all of its runs.
     """
 
     document: Document
@@ -66,7 +66,7 @@ class WorkflowWebhooks:
         tolerance_seconds: int,
         remember_days: float,
     ) -> None:
-        """Begin runs of `flows`, by the name in their path."""
+        """Start runs of `flows`, by the name in their path."""
         self._store = store
         self._now_ms = now_ms
         self._tolerance = tolerance_seconds
@@ -107,7 +107,7 @@ class WorkflowWebhooks:
         if flow is None or hook is None:
             raise TaskNotFound("There is no such webhook")
         if hook.secret is None and header(scope, b"origin") is not None:
-            # A page of any origin can make its reader's browser send this (CSRF); senders of webhooks are not pages.
+            # A page of any origin can make its reader's browser send this (CSRF). Senders of webhooks are not pages.
             raise PermissionDenied("Webhooks are not for pages")
         identify = self._admit if hook.secret is None else identify_nobody
         caller, body = await read_request(scope, receive, identify, self._quotas)
@@ -125,7 +125,7 @@ class WorkflowWebhooks:
         return name, await self._once(f"{name}/{hook.path.strip('/')} {delivery}", hook, flow, asked, caller)
 
     async def _once(self, delivery: str, hook: Hook, flow: HookedWorkflow, asked: Message, caller: Caller) -> str:
-        """Start the run of a signed delivery, or return the run that it has started."""
+        """Start the run of a signed delivery, or return the run of its first delivery."""
         try:
             run = await self._store.do(authentication.claim_signed_delivery, delivery, CLAIM_SECONDS * 1000)
             if run is None:
@@ -145,7 +145,7 @@ class WorkflowWebhooks:
 
 
 def _headers(scope: Scope) -> Headers:
-    """Return the headers of a request; those by which somebody says who they are are nobody else's business."""
+    """Return the headers of a request without credentials."""
     found = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     return {name: value for name, value in found.items() if name not in _SECRET}
 

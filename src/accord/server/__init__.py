@@ -1,5 +1,5 @@
-"""A server: its settings, what it is composed of, and how it is started and checked.
+"""A server: its settings, composition, start and checks.
 
-Settings are at the bottom, `composition` puts the layers together, and `http_server` and `doctor` are at the top. It
-imports nothing by itself: commands read settings without loading a server.
+Settings are at the bottom, `composition` connects the layers, and `http_server` and `doctor` are at the top. This
+module imports nothing, so commands read settings without loading a server.
 """

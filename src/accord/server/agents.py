@@ -1,7 +1,7 @@
-"""The agents of a server: from settings to agents, local and remote, in a node that runs.
+"""The agents of a server: from settings to agents, local and remote, in a running node.
 
-It only puts together what `agents`, `agents.remote` and `remote.tasks` do. The modules of remote agents are imported
-when settings name one.
+It only connects `agents`, `agents.remote` and `remote.tasks`. The modules of remote agents are imported when settings
+name one.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 Redescribe = Callable[[Profile], Profile]
-"""From what an agent says of itself to what is said of it."""
+"""Maps an agent's own profile to another profile."""
 
 
 def agents_of(loaded: LoadedSettings, env: Mapping[str, str]) -> list[Agent]:
@@ -41,7 +41,7 @@ def agents_of(loaded: LoadedSettings, env: Mapping[str, str]) -> list[Agent]:
 
 
 def agent_of(name: str, loaded: LoadedSettings, env: Mapping[str, str]) -> Agent:
-    """Return the agent that settings describe under a name; raises BadSettings with the reason why it is none."""
+    """Return the agent that settings describe under a name. Raises BadSettings with the reason if they cannot."""
     said = loaded.settings.agents[name]
     at = f"agents.{name}"
     try:
@@ -58,7 +58,7 @@ def agent_of(name: str, loaded: LoadedSettings, env: Mapping[str, str]) -> Agent
 
 
 def _plain_agent(name: str, target: Any, spec: str, env: Mapping[str, str]) -> Agent:
-    """Return an agent of which nothing is said but what it is called and made of."""
+    """Return an agent with only a name and a target, and default options."""
     if loader.is_agent(target):
         return redescribe(target, partial(replace, name=name))
     kind = loader.find_type(target, spec)
@@ -66,7 +66,7 @@ def _plain_agent(name: str, target: Any, spec: str, env: Mapping[str, str]) -> A
 
 
 def _agent_type(said: Mapping[str, Any], target: Any) -> Kind:
-    """Return the kind that a table names, or that its target is of."""
+    """Return the agent type that a table names, or that recognizes its target."""
     stated = said.get("type")
     if stated is None:
         if target is None:
@@ -85,10 +85,10 @@ def _agent_type(said: Mapping[str, Any], target: Any) -> Kind:
 
 
 class RedescribedAgent:
-    """An agent that is described otherwise than it does itself, whatever it may come to say."""
+    """An agent with an overridden profile, also after its own profile changes."""
 
     def __init__(self, agent: Agent, restate: Redescribe) -> None:
-        """Have `agent` work under another profile."""
+        """Run `agent` under the profile that `restate` returns."""
         self.agent = agent
         self._restate = restate
         self._own, self._stated = agent.profile, restate(agent.profile)
@@ -104,7 +104,7 @@ class RedescribedAgent:
 
     @property
     def profile(self) -> Profile:
-        """Who it is: one that works elsewhere says so only when it was asked."""
+        """The overridden profile. A remote agent's own profile is known only after its card was fetched."""
         if self.agent.profile is not self._own:
             self._own = self.agent.profile
             self._stated = self._restate(self._own)
@@ -112,21 +112,19 @@ class RedescribedAgent:
 
 
 def redescribe(agent: Agent, restate: Redescribe) -> Agent:
-    """Return an agent under another profile, if it is another."""
+    """Return an agent under another profile, or itself if the profile is the same."""
     stated = restate(agent.profile)
     if (
         isinstance(agent, AgentWithMembers) and stated.name != agent.profile.name
-    ):  # its members and parts go by its name
+    ):  # members and child tasks refer to its name
         raise NotAnAgent(f"it has members and is called {agent.profile.name!r}: name it where it is made")
-    if (
-        isinstance(agent, RemoteAgentPort) and stated.name != agent.profile.name
-    ):  # its tasks are linked to it by its name
+    if isinstance(agent, RemoteAgentPort) and stated.name != agent.profile.name:  # remote tasks refer to its name
         raise NotAnAgent(f"it works elsewhere and is called {agent.profile.name!r}: only it can say otherwise")
     return agent if stated == agent.profile else RedescribedAgent(agent, restate)
 
 
 async def start_agents(agents: Iterable[Agent], node: Node, stack: AsyncExitStack) -> None:
-    """Start the agents that hold something, until the stack is left; one that is served twice is started once."""
+    """Start the agents that have a lifecycle, until the stack is left. An agent that is served twice starts once."""
     held = {agent.start: agent for agent in agents if isinstance(agent, Living)}
     for start, agent in held.items():
         try:
@@ -137,7 +135,7 @@ async def start_agents(agents: Iterable[Agent], node: Node, stack: AsyncExitStac
 
 
 def remote_agents(settings: Settings, env: Mapping[str, str]) -> list["RemoteAgent"]:
-    """Return the agents elsewhere that the settings name; nobody is asked anything yet."""
+    """Return the remote agents of the settings, without connecting to them."""
     from accord.agents.remote import RemoteTerms
     from accord.agents.remote.agent import RemoteAgent
 
@@ -204,7 +202,7 @@ def _redact_function(name: str, remote: RemoteSettings) -> Redact | None:
 
 
 async def prepare_remote_agents(agents: Iterable[Agent], stack: AsyncExitStack) -> list[RemoteAgentPort]:
-    """Return the remote agents after each was asked for its card; leaving the stack closes their connections.
+    """Return the remote agents after fetching each card. Leaving the stack closes their connections.
 
     That also happens if the node then cannot start, before any of them has joined it.
     """
@@ -218,7 +216,7 @@ async def prepare_remote_agents(agents: Iterable[Agent], stack: AsyncExitStack) 
 async def join_remote_agents(
     agents: Iterable[RemoteAgentPort], engine: Engine, settings: Settings, url: str, stack: AsyncExitStack
 ) -> dict[str, App]:
-    """Let agents elsewhere work until the stack is left; return what takes their reports in, by its path."""
+    """Let remote agents work until the stack is left. Returns their webhook endpoints by path."""
     names = {agent.profile.name: agent for agent in agents}
     if not names:
         return {}
@@ -239,7 +237,7 @@ async def join_remote_agents(
 
 
 def webhook_of(settings: Settings, url: str) -> str | None:
-    """Return where agents elsewhere report; None if their tokens would travel there in the clear."""
+    """Return the webhook URL for remote agents, or None if it would send their tokens in the clear."""
     from accord.agents.remote import is_safe_url
 
     stated = settings.receiver.url

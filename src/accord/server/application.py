@@ -1,6 +1,6 @@
-"""The ASGI application: routes paths to agents, and starts and stops what is behind them.
+"""The ASGI application: routes paths to agents, and starts and stops the server behind them.
 
-Servers and applications that mount it are above.
+HTTP servers and applications that mount it are above.
 """
 
 import asyncio
@@ -34,32 +34,32 @@ from accord.storage.address import default_address, parse_address
 from accord.storage.store import StoreRefused, StoreUnavailable
 
 START_ERRORS = (StoreUnavailable, StoreRefused, BadSettings, OSError)
-"""What an operator can mend; anything else is a mistake of ours."""
+"""Errors that an operator can fix. Any other is a bug."""
 
 PAGE_PREFIXES = (*PREFIXES, FILES_PATH)
-"""What the paths of pages begin with, the more exact ones first."""
+"""Path prefixes of pages, the more specific ones first."""
 
 log = logging.getLogger("accord.app")
 
 
 def url_of(server: ServerSettings) -> str:
-    """Return the address that callers of a server use, without a slash at its end."""
+    """Return the URL that callers of a server use, without a trailing slash."""
     return server.url.rstrip("/") if server.url else own_url_of(server)
 
 
 def own_url_of(server: ServerSettings) -> str:
-    """Return the address at which a server is found on its own machine."""
+    """Return the URL of a server on its own machine."""
     scheme = "https" if server.tls_cert else "http"
     name = "localhost" if server.host in ("127.0.0.1", "0.0.0.0", "::") else server.host
     return f"{scheme}://{f'[{name}]' if ':' in name else name}:{server.port}"
 
 
 class Application:
-    """The ASGI application.
+    """The ASGI application of a server.
 
-    A server tells it by lifespan events when to start and stop. Mounted in another application, which keeps those to
-    itself, it starts with its first request; whoever mounts it should run `lifespan` so that it is stopped as well.
-    `refusal` is why it did not start when a server told it to.
+    ASGI servers start and stop it with lifespan events. In an application that mounts it without passing on those
+    events, it starts with its first request. Such an application should run `lifespan`, so that it is also stopped.
+    `refusal` is the reason why it did not start on a lifespan event.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Application:
         env: Mapping[str, str] = MappingProxyType({}),
         clock: Clock = SYSTEM,
     ) -> None:
-        """Serve `agents`, the first of them at the root; `env` has the credentials of what needs some."""
+        """Serve `agents`, the first of them at the root. `env` contains the credentials of agents."""
         self.settings = settings or Settings()
         self.env = env
         self.address = parse_address(self.settings.store) if self.settings.store else default_address(env)
@@ -89,24 +89,24 @@ class Application:
 
     @property
     def host(self) -> Host:
-        """What runs behind the paths, once started."""
+        """The host behind the paths, once started."""
         if self._running is None:
             raise RuntimeError("The application has not been started")
         return self._running.host
 
     @property
     def url(self) -> str:
-        """The address that callers use, without a slash at its end."""
+        """The URL that callers use, without a trailing slash."""
         return url_of(self.settings.server)
 
     # --- start and stop -------------------------------------------------------------------------------------------
 
     async def check(self) -> None:
-        """Find out whether it could start, and leave the store with this version's schema."""
+        """Check whether the application could start, and upgrade the store's schema."""
         await self._composition.check()
 
     async def start(self) -> None:
-        """Open the store, bring it to this version's schema and begin to work."""
+        """Open the store, upgrade its schema and start the node."""
         async with self._starting:
             if self._running is None:
                 grace = GracePeriod(self.settings.server.grace_seconds)
@@ -117,29 +117,29 @@ class Application:
                     self._opened = stack.pop_all()
 
     async def stop(self) -> None:
-        """Finish what runs or hand it over, and let go of the store."""
+        """Finish or hand over running executions, and close the store."""
         self._running, grace = None, self._grace
         opened, self._opened = self._opened, AsyncExitStack()
         grace.begin()
         await opened.aclose()
-        grace.end()  # nothing more can come to a stream
+        grace.end()  # no more events can reach a stream
 
     def leave(self) -> None:
-        """Have whoever sends requests here send them elsewhere: it is not ready any more, and answers all the same."""
+        """Report not ready, so that load balancers send requests to other servers. Requests are still answered."""
         self.is_leaving = True
 
     def finish(self) -> None:
-        """Let the grace begin, for whatever is being answered or runs: no more comes, and `stop` is near."""
+        """Start the grace period of running requests and executions before `stop`."""
         self.leave()
         self._grace.begin()
 
     @property
     def is_over(self) -> bool:
-        """Whether the grace is over: what is answered from now on is cut off."""
+        """Whether the grace period is over: responses from now on are cut off."""
         return self._grace.is_over
 
     def _end_requests(self) -> None:
-        """End what is still being answered; that may be streams that would never end by themselves."""
+        """Cancel requests in progress, which may be endless streams."""
         for request in self._requests:
             request.cancel()
 
@@ -155,7 +155,7 @@ class Application:
 
     @asynccontextmanager
     async def lifespan(self, _app: Any = None) -> AsyncIterator[None]:
-        """Run while the block does: `FastAPI(lifespan=mounted.lifespan)`."""
+        """Run the application during the block: `FastAPI(lifespan=mounted.lifespan)`."""
         async with self:
             yield
 
@@ -176,9 +176,9 @@ class Application:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _start_unasked(self) -> None:
-        """Start with a request, where nobody else does; if that fails, the next one tries again.
+        """Start with the first request if there was no lifespan event. The next request retries a failed start.
 
-        What is started outlives the request, so it knows nothing of it: neither its end nor, say, its trace.
+        The server outlives the request, so it starts without the request's context: neither its end nor its trace.
         """
         start = asyncio.create_task(self.start(), name="start", context=Context())
         try:
@@ -194,12 +194,12 @@ class Application:
             await self._live(receive, send)
             return
         if scope["type"] != "http":
-            await send({"type": "websocket.close"})  # A2A has no use for it
+            await send({"type": "websocket.close"})  # A2A does not use WebSocket
             return
         if self._running is None and not self._is_managed:
             await self._start_unasked()
         request = asyncio.current_task()
-        assert request is not None  # ASGI is called by nothing else
+        assert request is not None  # ASGI always runs in a task
         self._requests.add(request)
         answer = TrackedSend(_with_connection_close(scope, send) if self.is_leaving else send)
         if self._is_served:
@@ -211,16 +211,14 @@ class Application:
         except asyncio.CancelledError:
             if not self._is_served:
                 raise
-            # The server stops and has waited long enough. An answer that has begun is left unfinished, so that nobody
-            # takes it for whole; raised, this would be logged as a mistake.
+            # The server stops and the grace period is over. A response that has begun stays unfinished, so that no
+            # client takes it for whole. Raised, this would be logged as an error.
             log.info("request ended: the server stops")
             if not answer.is_begun:
                 await _unavailable(scope, receive, answer)
         finally:
             self._requests.discard(request)
-            scope.pop(
-                RESPONSE_KEY, None
-            )  # it refers to the connection, which has the scope: nobody is to search for that
+            scope.pop(RESPONSE_KEY, None)  # break a reference cycle: it refers to the connection, which has the scope
 
     def _route(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         running, scope = self._running, with_mounted_path(scope)
@@ -237,10 +235,10 @@ class Application:
         return _page(running, path)(scope, receive, send)
 
     def keep_local(self) -> None:
-        """Answer only to local names and that of `server.url`, unless callers have to authenticate.
+        """Answer only requests for local names and the host of `server.url`, unless callers must authenticate.
 
-        For whoever listens: an application that is mounted is called by whatever name its host has. Behind a proxy
-        both what arrives and what the proxy passes on are checked: each can have a name that is not this server's.
+        For applications that listen themselves: a mounted one is called by any name of its host. Behind a proxy both
+        the original and the forwarded host are checked, since each can be a foreign name.
         """
         server = self.settings.server
         if self.settings.auth.is_open:
@@ -260,7 +258,7 @@ class Application:
 
 
 def _page(running: RunningServer, path: str) -> App:
-    """Return what is at a path, or at the most exact prefix of it that has something; else it is the first agent's."""
+    """Return the page at a path or its longest prefix with a page, else the first agent's site."""
     page = running.pages.get(path)
     if page is None and path.startswith(PAGE_PREFIXES):
         below_it = (running.pages.get(prefix) for prefix in PAGE_PREFIXES if path.startswith(prefix))
@@ -280,9 +278,9 @@ _DRAINING_HEALTH = HealthPage({"server": _stopping})
 
 
 def _with_connection_close(scope: Scope, send: Send) -> Send:
-    """Say with an answer that its connection takes no more: a proxy that kept it would lose the next request."""
+    """Announce with a response that its connection closes: a proxy that reuses it would lose the next request."""
     if scope.get("http_version") != "1.1":
-        return send  # HTTP/2 has no such header, and says it otherwise
+        return send  # HTTP/2 does not have this header, and signals it otherwise
 
     async def closing(message: Any) -> None:
         if message["type"] == "http.response.start":
@@ -303,10 +301,10 @@ async def _no_such_agent(scope: Scope, _receive: Receive, send: Send) -> None:
 
 
 def to_a2a(agent: Any, *agents: Any, **settings: Any) -> Application:
-    """Return an ASGI application that serves agents, to be run or mounted: `app.mount("/a2a", to_a2a(agent))`.
+    """Return an ASGI application that serves agents, to run or mount: `app.mount("/a2a", to_a2a(agent))`.
 
-    An agent is anything that `accord serve` takes. Settings are those of `accord.server`, by section; without a store
-    everything is forgotten when it stops: `to_a2a(echo, store="sqlite:///tasks.db", server={"dialects": ["v1"]})`.
+    An agent is anything that `accord serve` takes. Settings are those of `accord.server`, by section. Without a store,
+    tasks are kept in memory: `to_a2a(echo, store="sqlite:///tasks.db", server={"dialects": ["v1"]})`.
     """
     import os
 

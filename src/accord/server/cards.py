@@ -1,4 +1,4 @@
-"""Agent cards, derived from what a server really serves.
+"""Agent cards, derived from the server's behavior.
 
 The addresses, capabilities and authentication of a card are derived. The provider and the documentation come from the
 settings. `protocol.cards` encodes cards in each dialect.
@@ -30,7 +30,7 @@ from accord.server.settings_loader import BadSettings
 from accord.service.service import Offers
 
 AGENTS_PATH = "/agents/"
-"""Where the agents of a host are, by name; the first of them is at the root as well."""
+"""Path prefix of a host's agents, by name. The first of them is also at the root."""
 
 VERSIONS = {DialectName.V1: "1.0", DialectName.V03: "0.3"}
 """The protocol versions that a card can name, in order of preference."""
@@ -39,18 +39,18 @@ OWN_EXTENSIONS = (
     AgentExtension(uri=IDEMPOTENT_SEND, description="The same message sent again is the same task"),
     AgentExtension(uri=NUMBERED_EVENTS, description="Streams go on after the event that Last-Event-ID names"),
 )
-"""What every agent served here keeps, for clients that lost a connection."""
+"""Extensions that every agent supports, for clients that lost a connection."""
 
 
 class Endpoints(NamedTuple):
-    """Where an agent listens: `url` without a slash at its end, `grpc` as `host:port`."""
+    """The endpoints of an agent: `url` without a trailing slash, `grpc` as `host:port`."""
 
     url: str
     grpc: str | None = None
 
 
 class CardFacts(NamedTuple):
-    """What a server knows about all its cards."""
+    """The facts that all cards of a server share."""
 
     dialects: frozenset[DialectName]
     schemes: Mapping[str, SecurityScheme]
@@ -62,7 +62,7 @@ class CardFacts(NamedTuple):
 
 
 def card_facts(settings: Settings, security: CardSecurity) -> CardFacts:
-    """Return what the settings, and the schemes that are enforced, say about all cards."""
+    """Return the shared facts from the settings and the enforced security schemes."""
     card = settings.card
     provider = card.provider
     schemes, requirements = security
@@ -78,7 +78,7 @@ def card_facts(settings: Settings, security: CardSecurity) -> CardFacts:
 
 
 def card_extensions(card: CardSettings) -> tuple[AgentExtension, ...]:
-    """Return the extensions of all cards: those of the settings, and what every server promises."""
+    """Return the extensions of all cards: those of the settings, and those of every server."""
     stated = (
         AgentExtension(uri=one.uri, description=one.description, required=one.required, params=one.params)
         for one in card.extensions
@@ -111,12 +111,12 @@ def describe_agent(profile: Profile, endpoints: Endpoints, offers: Offers, facts
 
 
 def extended_card(card: AgentCard, profile: Profile) -> AgentCard:
-    """Return the card for those who have said who they are: with the skills that are not shown to everybody."""
+    """Return the card for authenticated callers, with the extended skills."""
     return replace(card, skills=(*card.skills, *profile.extended_skills))
 
 
 def by_slug(agents: Sequence[Agent]) -> dict[str, Agent]:
-    """Return agents by the name in their path, or refuse those that would be at the same one."""
+    """Return agents by the name in their path. Raises BadSettings if two would have the same path."""
     found: dict[str, Agent] = {}
     for agent in agents:
         other = found.setdefault(slug(agent.profile.name), agent)
@@ -129,7 +129,7 @@ def by_slug(agents: Sequence[Agent]) -> dict[str, Agent]:
 
 
 def card_interfaces(endpoints: Endpoints, enabled: frozenset[DialectName]) -> tuple[AgentInterface, ...]:
-    """Return an interface for each binding and version; dialects without a version of their own read 0.3's."""
+    """Return an interface for each binding and version. Dialects without a version of their own use 0.3's."""
     versions = [version for dialect, version in VERSIONS.items() if dialect in enabled] or [VERSIONS[DialectName.V03]]
     rest = [version for dialect, version in VERSIONS.items() if dialect in enabled]
     places = [(endpoints.url + "/", "JSONRPC", versions), (endpoints.url, "HTTP+JSON", rest)]
@@ -146,7 +146,7 @@ class PlacedAgent:
     """An `A2A` whose cards name the interfaces of one place."""
 
     def __init__(self, agent: A2A, interfaces: tuple[AgentInterface, ...]) -> None:
-        """Pass on to `agent` what is asked where `interfaces` are."""
+        """Serve `agent`, with `interfaces` in its cards."""
         self._agent = agent
         self._interfaces = interfaces
         self.send, self.stream = agent.send, agent.stream

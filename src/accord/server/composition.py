@@ -1,6 +1,6 @@
-"""Compose a server: settings and agents in, a running host and its paths out.
+"""Composition of a server: from settings and agents to a running host and its paths.
 
-Nothing is decided here that a layer below could decide. `application` starts, stops and routes.
+No decision is made here that a layer below could make. `application` starts, stops and routes.
 """
 
 import asyncio
@@ -78,19 +78,19 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).parent.parent
 BUILT, FALLBACK = PACKAGE / "_web", PACKAGE / "console" / "fallback"
-"""The console's pages, as the front end is built into the package, and what stands in for them."""
+"""The built pages of the console, and their fallback."""
 
 ROOT_PLACE = ""
-"""The place of the first agent, besides that of its name: no agent's name in its path is empty."""
+"""The place of the first agent at the root. Names in paths are never empty."""
 
 STORE_SECONDS = 2.0
-"""How long the store may take to answer before it counts as away: those who ask usually wait no longer themselves."""
+"""Seconds until the store counts as unavailable: health probes usually wait no longer."""
 
 
 class RunningServer(NamedTuple):
-    """What answers: agents by the name in their path, the first of them at the root, and pages of the whole host.
+    """A running server: agents by the name in their path, the first of them at the root, and pages of the whole host.
 
-    `links` gives files addresses there, if somebody calls this node.
+    `links` signs URLs of files, if the node has a public URL.
     """
 
     host: Host
@@ -101,7 +101,7 @@ class RunningServer(NamedTuple):
 
 
 class AccessRules(Struct, frozen=True):
-    """Who may come in and what they may do, the same for every agent."""
+    """Authentication and authorization, shared by all agents."""
 
     access: Access
     roles: Roles
@@ -110,7 +110,7 @@ class AccessRules(Struct, frozen=True):
 
 
 class Composition:
-    """What a server is made of."""
+    """Composes the parts of a server."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Composition:
         env: Mapping[str, str],
         clock: Clock = SYSTEM,
     ) -> None:
-        """Put together `agents`, by the name in their path, for callers who use `url`, over the store at `address`."""
+        """Compose `agents`, by the name in their path, at `url`, over the store at `address`."""
         self._settings = settings
         self._address = address
         self._agents = agents
@@ -130,13 +130,13 @@ class Composition:
         self._clock = clock
 
     async def check(self) -> None:
-        """Do what may fail because of the settings, and let go of it again."""
+        """Perform the steps that may fail because of the settings, and undo them."""
         async with AsyncExitStack() as stack:
             store = await self._store(stack, Hub())
             self._published(store, self._rules(store, stack))
 
     async def run(self, stack: AsyncExitStack, grace: GracePeriod) -> RunningServer:
-        """Start everything; leaving `stack` stops it, in what is left of a `grace`."""
+        """Start all parts. Leaving `stack` stops them, within the rest of a `grace` period."""
         hub = Hub()
         store = await self._store(stack, hub)
         rules = self._rules(store, stack)
@@ -199,7 +199,7 @@ class Composition:
     async def _triggers(
         self, host: Host, guarded: Mapping[str, A2A], rules: AccessRules, gates: Gates, stack: AsyncExitStack
     ) -> dict[str, App]:
-        """Let runs of workflows begin by themselves, unless nobody calls this node: that one does what it is told."""
+        """Start the triggers of workflows, unless the node has no URL: such a node runs only its command's run."""
         if not self._url or not any(isinstance(agent, AgentWithMembers) for agent in self._agents.values()):
             return {}
         from accord.server.workflow_triggers import WorkflowTriggers
@@ -216,7 +216,7 @@ class Composition:
         gates: Gates,
         stack: AsyncExitStack,
     ) -> None:
-        """Add the pages for people, and what they ask; nothing of that is loaded before somebody looks."""
+        """Add the console's pages and API. The API is loaded with its first request."""
         until_end = await stack.enter_async_context(AsyncExitStack())
 
         async def opened() -> App:
@@ -225,7 +225,7 @@ class Composition:
 
         pages, api, files = running.pages, LazyApplication(opened), StaticFiles(BUILT, FALLBACK)
         pages |= {"/": RootRedirect(running.default), PAGES: files, PAGES.rstrip("/"): files, CONSOLE: api}
-        pages.pop(RUNS, None)  # what was there is part of it
+        pages.pop(RUNS, None)  # it is part of the console's API
         given = pages.get(EVENTS)
         pages[EVENTS] = api if given is None else choose_by_method(GET=api, HEAD=api, rest=given)
 
@@ -264,8 +264,10 @@ class Composition:
     # --- behind the paths -----------------------------------------------------------------------------------------
 
     async def _store(self, stack: AsyncExitStack, hub: Hub) -> Store:
-        """Open the store; an empty or a local one gets this version's schema, one that nodes share is upgraded on
-        purpose."""
+        """Open the store.
+
+        An empty or local one gets this version's schema, and a shared one must be upgraded by command.
+        """
         store = await stack.enter_async_context(open_store(self._address, hub.heard))
         if isinstance(self._address, SqliteAddress) or not await store.read(schema.schema_version):
             await schema.upgrade_schema(store)
@@ -275,7 +277,7 @@ class Composition:
 
     def _rules(self, store: Store, stack: AsyncExitStack) -> AccessRules:
         auth = self._settings.auth
-        issuers = Outbound(Policy(allow_private=True))  # the operator names them, and they may well be next door
+        issuers = Outbound(Policy(allow_private=True))  # the operator names them, and they may be in a private network
         stack.push_async_callback(issuers.close)
         with _naming_setting("auth"):
             ports = Ports(store=store, fetch=key_fetcher(issuers), now=self._clock.now, clock=self._clock.monotonic)
@@ -286,7 +288,7 @@ class Composition:
             return AccessRules(access, roles, card_signer(self._settings.card), ways)
 
     def _standing(self, access: Access, sessions: BrowserSessions | None, stack: AsyncExitStack) -> OpenStreams:
-        """Return what looks after those who stay: whether their keys and sessions are good still."""
+        """Return the checks of open streams: whether their keys and sessions are still valid."""
         looks: dict[str, Look] = {
             scheme.name: scheme.is_good for scheme in access.schemes if isinstance(scheme, Revocable)
         }
@@ -325,7 +327,7 @@ class Composition:
         )
 
     def _seals(self) -> SealPort | None:
-        """Return what seals the secrets of webhooks, if there are keys."""
+        """Return the sealer of webhook secrets, if there are keys."""
         if not (self._settings.credentials.keys or self._settings.credentials.key_file):
             return None
         from accord.client.credentials import KeyManagementError
@@ -337,7 +339,7 @@ class Composition:
             raise BadSettings(f"credentials.keys: {error}") from None
 
     async def _credentials(self, agents: Sequence[Agent]) -> Callable[[str], Any]:
-        """Return what looks up the credentials of this server, for those who have agents elsewhere as members."""
+        """Return a function that finds the server's credentials, for agents with remote members."""
         if not any(isinstance(agent, AgentWithMembers) for agent in agents):
             return lambda _: None
         from accord.server.credentials import own_keys
@@ -355,7 +357,7 @@ class Composition:
         )
 
     def _service(self, host: Host, profile: Profile) -> Service:
-        """Return an agent's service, which unless the settings say otherwise offers what the agent has."""
+        """Return an agent's service. Without a setting, it offers an extended card if the agent has extended skills."""
         service = host.services[profile.name]
         if self._settings.server.capabilities is None:
             service.offers = replace(service.offers, extended_card=bool(profile.extended_skills))
@@ -413,7 +415,7 @@ class Composition:
         return RunningServer(host, sites, site_of(ROOT_PLACE), pages, links)
 
     def _metrics_page(self, metrics: Metrics, store: Store, access: Access, admit: Admit) -> App:
-        """Return the page with measurements; of several processes each has its own, so they say which they are."""
+        """Return the metrics page. With several processes each has its own, labelled with its process id."""
         names = [agent.profile.name for agent in with_members(self._agents.values())]
         worker = str(os.getpid()) if self._settings.server.workers > 1 else None
         page = Exposition(metrics, StoreFigures(store, names), version=__version__, worker=worker)
@@ -423,7 +425,7 @@ class Composition:
         return self._agents.get(place, next(iter(self._agents.values())))
 
     def _placed(self, guarded: Mapping[str, A2A]) -> dict[str, A2A]:
-        """Return agents by their places; at each, all cards name the same addresses."""
+        """Return agents by their places. At each place all cards name the same addresses."""
         dialects = frozenset(self._settings.server.dialects)
         first = next(iter(guarded.values()))
         return {
@@ -432,7 +434,7 @@ class Composition:
         }
 
     def _places(self) -> dict[str, cards.Endpoints]:
-        """Return where agents are: each by its name, the first at the root as well, and alone with a gRPC port."""
+        """Return the endpoints of agents: each by its name, the first also at the root, where gRPC is."""
         port, name = self._settings.server.grpc_port, urlsplit(self._url).hostname or ""
         grpc = f"{f'[{name}]' if ':' in name else name}:{port}" if port is not None else None
         named = {name: cards.Endpoints(self._url + cards.AGENTS_PATH + name) for name in self._agents}
@@ -442,7 +444,7 @@ class Composition:
         enabled = frozenset(self._settings.server.dialects)
         return CardPage(card, enabled=enabled, sign=sign), ApiDocuments(card, enabled=enabled)
 
-    def _site(  # what an agent is served with
+    def _site(  # one argument per part of the site
         self,
         agent: A2A,
         service: Service,
@@ -466,7 +468,7 @@ class Composition:
 
 @contextmanager
 def _naming_setting(name: str) -> Iterator[None]:
-    """Say which setting it is that cannot work."""
+    """Name the setting in the error of an invalid value."""
     try:
         yield
     except ValueError as error:

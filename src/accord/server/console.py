@@ -1,6 +1,6 @@
-"""The console of a server: the API that its pages ask, and the live feed.
+"""The console of a server: the API of its pages, and the live feed.
 
-It only puts together what `console` does, and is loaded with the first request of a page.
+It only connects the parts of `console`, and is loaded with the first request of a page.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,9 +33,9 @@ from accord.service.host import Host
 
 
 class Console:
-    """The console."""
+    """The console of a server."""
 
-    def __init__(  # what it is about
+    def __init__(  # one argument per service
         self,
         settings: Settings,
         agents: Mapping[str, Agent],
@@ -67,7 +67,7 @@ class Console:
         )
 
     def opened(self, gates: Gates, ways: SignInMethods, stack: AsyncExitStack) -> App:
-        """Return what answers its pages, until the stack is left."""
+        """Return the console's API, which runs until the stack is left."""
         self._house.feed.start()
         stack.push_async_callback(self._house.feed.stop)
         answers = ChatAnswers(self._house)
@@ -86,13 +86,13 @@ class Console:
         return routes_of(self._house, door, answers, flows, runs, features)
 
     def _door(self, gates: Gates, ways: SignInMethods, stack: AsyncExitStack) -> SignInSessions:
-        """Return where people sign in, at issuers too if there are such."""
-        assert gates.sessions is not None  # they are made for the console
+        """Return the sign-in sessions, with the issuers of the settings."""
+        assert gates.sessions is not None  # the console always creates them
         issuers = {}
         if ways.issuers:
             from accord.console.oidc import Issuer
 
-            outbound = Outbound(Policy(allow_private=True))  # the operator names them, and they may well be next door
+            outbound = Outbound(Policy(allow_private=True))  # the operator names them, also in private networks
             stack.push_async_callback(outbound.close)
             ports = key_fetcher(outbound), token_poster(outbound)
             issuers = {name: Issuer(*settings, *ports) for name, settings in ways.issuers.items()}
@@ -100,7 +100,7 @@ class Console:
 
 
 def _slugs(agents: Mapping[str, Agent]) -> dict[str, str]:
-    """Return the names in paths by agents' own; members are seen by whoever sees what they are members of."""
+    """Return the names in paths by agents' own. Members have the name of their workflow, and its visibility."""
     found: dict[str, str] = {}
     for slug, agent in agents.items():
         members = agent.members.values() if isinstance(agent, AgentWithMembers) else ()

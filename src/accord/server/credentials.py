@@ -1,7 +1,7 @@
 """Credentials of a server for remote agents: key file, variables, and sealed ones in its store.
 
-It reads the files that settings and variables name; `client.credentials` looks up, seals and opens. It is imported only
-where there are remote agents.
+It reads the files that settings and variables name. `client.credentials` looks up, seals and opens credentials. This
+module is imported only where there are remote agents.
 """
 
 from collections.abc import Mapping
@@ -18,26 +18,26 @@ from accord.storage.address import PostgresAddress, SqliteAddress, default_addre
 from accord.storage.store import Store
 
 TENANT = ""
-"""Whose credentials a server's own are: the agents elsewhere that its settings name are every tenant's."""
+"""Tenant of a server's own credentials: the remote agents in its settings are for all tenants."""
 
 
 class KeySources:
-    """What the first place that knows an id has."""
+    """Credentials from several sources, of which the first with an id counts."""
 
     def __init__(self, *places: Keys) -> None:
-        """Ask `places` in this order."""
+        """Search `places` in this order."""
         self._places = places
 
     def find(self, id: str) -> Credential | None:
-        """Return what is known under an id."""
+        """Return the credential with an id, or None."""
         return next((found for one in self._places if (found := one.find(id)) is not None), None)
 
 
 async def own_keys(settings: Settings, env: Mapping[str, str]) -> Keys:
-    """Return what a server has now; what it may not read, or cannot open, is a KeyManagementError."""
+    """Return a server's current credentials. Raises KeyManagementError if they cannot be read or opened."""
     own = KeyManager(env.get(KEY_FILE_VARIABLE) or None, env=env)
     address = parse_address(settings.store) if settings.store else default_address(env)
-    is_kept = not isinstance(address, SqliteAddress) or address.path is not None  # memory has nothing from before
+    is_kept = not isinstance(address, SqliteAddress) or address.path is not None  # a new store in memory has none
     if not is_kept or not (settings.credentials.keys or settings.credentials.key_file):
         return own
     if isinstance(address, PostgresAddress):
@@ -49,18 +49,18 @@ async def own_keys(settings: Settings, env: Mapping[str, str]) -> Keys:
 def sealed_keys(store: Store, settings: CredentialSettings) -> SealedCredentials:
     """Return the credentials of a store.
 
-    Keys that are none, or missing, are a KeyManagementError; a file that cannot be read is BadSettings.
+    Invalid or missing keys raise KeyManagementError, and a file that cannot be read raises BadSettings.
     """
     return SealedCredentials(store, seals_of(settings))
 
 
 def seals_of(settings: CredentialSettings) -> CredentialSealer:
-    """Return the keys that settings have for what the store keeps sealed; raises what `sealed_keys` does."""
+    """Return the sealer with the keys of the settings. Raises the errors of `sealed_keys`."""
     return CredentialSealer([*_in_file(settings.key_file), *settings.keys])
 
 
 async def rotate_keys(store: Store, settings: CredentialSettings) -> int:
-    """Seal credentials and the secrets of webhooks with the newest key; return how many were not."""
+    """Seal credentials and webhook secrets with the newest key. Returns the number that were resealed."""
     seals = seals_of(settings)
     return await SealedCredentials(store, seals).rotate() + await WebhookSecrets(seals).reseal(store)
 

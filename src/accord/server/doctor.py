@@ -1,6 +1,6 @@
-"""Examine whether a server could work as its settings say.
+"""Checks of a server's settings and surroundings for `accord doctor`.
 
-Every check runs at once and within a time limit, and nothing is changed. The checks of keys, of other servers and of
+All checks run concurrently, each within a time limit, and change nothing. The checks of keys, of other servers and of
 the machine are here, the others in `doctor_checks`. No secret is in a finding. `accord doctor` prints them.
 """
 
@@ -62,14 +62,14 @@ from accord.storage.store import Store, StoreRefused, StoreUnavailable
 
 DAY = 24 * 3600
 MAX_WEBHOOKS = 1000
-"""Webhooks whose secrets are looked at."""
+"""Maximum number of webhooks whose secrets are checked."""
 
 SOON_DAYS = 14
-"""Until then there is time to renew something."""
+"""Days before expiry from which on a renewal is due."""
 
 
 def key_checks(patient: ExaminedServer) -> Iterator[ServerCheck]:
-    """Yield what to look at."""
+    """Yield the checks of keys and credentials."""
     settings = patient.settings
     if settings.card.signing_key is not None:
         yield ServerCheck("signing key", _signing)
@@ -105,7 +105,7 @@ async def _signers(patient: ExaminedServer) -> list[CheckFinding]:
 
 
 async def _certificate(patient: ExaminedServer) -> list[CheckFinding]:
-    """Say whether the server's certificate has its key, and until when it is good."""
+    """Check that the server's certificate has its key, and when it expires."""
     from cryptography.x509 import load_pem_x509_certificates
 
     server = patient.settings.server
@@ -141,7 +141,7 @@ async def _api_keys(patient: ExaminedServer) -> list[CheckFinding]:
 
 
 async def _credentials(patient: ExaminedServer) -> list[CheckFinding]:
-    """Say whether what the store has of credentials can be opened."""
+    """Check that stored credentials can be opened."""
     settings = patient.settings.credentials
     has_keys = bool(settings.keys or settings.key_file)
     try:
@@ -150,7 +150,7 @@ async def _credentials(patient: ExaminedServer) -> list[CheckFinding]:
             if has_keys:
                 await sealed_keys(store, settings).every(TENANT)
     except (StoreRefused, StoreUnavailable):
-        kept = []  # which is said where the store is looked at
+        kept = []  # the store's check reports it
     except (KeyManagementError, BadSettings) as error:
         return [failed("credentials", error, "set credentials.keys to the key that sealed them")]
     if kept and not has_keys:
@@ -160,14 +160,14 @@ async def _credentials(patient: ExaminedServer) -> list[CheckFinding]:
 
 
 async def _webhook_secrets(patient: ExaminedServer) -> list[CheckFinding]:
-    """Say whether secrets of webhooks are in plain text in the store, or sealed by an old key."""
+    """Check whether webhook secrets in the store are in plain text or sealed by an old key."""
     settings = patient.settings.credentials
     try:
         secrets = WebhookSecrets(seals_of(settings) if settings.keys or settings.key_file else None)
         async with _open_store(patient) as store:
             kept = await store.read(webhooks.page, ("", "", ""), MAX_WEBHOOKS)
     except (StoreRefused, StoreUnavailable, KeyManagementError, BadSettings):
-        return []  # which is said where the store or the credentials are looked at
+        return []  # the checks of the store or the credentials report it
     if bad := sum(not secrets.is_sealed(one.config) for one in kept):
         told = f"{bad} of {len(kept)} webhooks have theirs in plain text, or sealed by an old key"
         return [warning("webhook secrets", told, "set credentials.keys, then: accord creds rotate")]
@@ -175,16 +175,16 @@ async def _webhook_secrets(patient: ExaminedServer) -> list[CheckFinding]:
 
 
 async def _missing_credentials(patient: ExaminedServer) -> list[CheckFinding]:
-    """Say which credentials are missing that agents elsewhere are called with."""
+    """Check that the credentials of remote agents exist."""
     settings = patient.settings
     wanted = {name: remote.key for name, remote in settings.remotes.items() if remote.key}
     try:
         async with _open_store(patient):
             known = await own_keys(settings, patient.env)
-    except (StoreRefused, StoreUnavailable):  # which has none yet
+    except (StoreRefused, StoreUnavailable):  # it has none yet
         known = await own_keys(structs.replace(settings, credentials=CredentialSettings()), patient.env)
     except (KeyManagementError, BadSettings):
-        return []  # which is said where they are opened
+        return []  # the check of stored credentials reports it
     missing = {key: name for name, key in wanted.items() if known.find(key) is None}
     return [
         failed("credentials", f"{key}, which remotes.{name} is called with, is not there", f"accord creds set {key}")
@@ -194,7 +194,7 @@ async def _missing_credentials(patient: ExaminedServer) -> list[CheckFinding]:
 
 @asynccontextmanager
 async def _open_store(patient: ExaminedServer) -> AsyncIterator[Store]:
-    """Open the store for looking; one that is not there, or has another schema, is refused."""
+    """Open the store for reading. Raises StoreRefused if it does not exist or has another schema."""
     address = patient.address
     if isinstance(address, SqliteAddress) and not (address.path and address.path.exists()):
         raise StoreRefused("There is no database yet")
@@ -206,17 +206,17 @@ async def _open_store(patient: ExaminedServer) -> AsyncIterator[Store]:
 
 
 ASK_SECONDS = 8.0
-"""Less than a check may take, so that the reason is said and not that there was none."""
+"""Seconds for a request: less than the limit of a check, so that its own error is reported."""
 
 NEAR_SECONDS = 2.0
-"""For this machine itself."""
+"""Seconds for a request to this machine."""
 
 HEALTHY = b'"status":"ok"'
-"""What a server of accord says of its health."""
+"""The health response of an accord server."""
 
 
 def network_checks(patient: ExaminedServer) -> Iterator[ServerCheck]:
-    """Yield what to look at."""
+    """Yield the checks of other servers."""
     settings = patient.settings
     if settings.server.url:
         yield ServerCheck("public url", _public_url)
@@ -234,7 +234,7 @@ def network_checks(patient: ExaminedServer) -> Iterator[ServerCheck]:
 
 
 async def _public_url(patient: ExaminedServer) -> list[CheckFinding]:
-    """Ask this server under its public address; it may not have been started yet."""
+    """Request this server's health at its public URL. The server may not be running."""
     url = f"{patient.url}{HEALTH_PATH}"
     try:
         answer = await get_url(patient, url)
@@ -251,7 +251,7 @@ async def _public_url(patient: ExaminedServer) -> list[CheckFinding]:
 
 
 async def is_up(patient: ExaminedServer) -> bool:
-    """Whether a server of accord listens on this machine where this one would."""
+    """Whether an accord server listens on this machine at this server's address."""
     try:
         answer = await get_url(None, f"{own_url_of(patient.settings.server)}{HEALTH_PATH}", NEAR_SECONDS)
     except (TargetRefused, HostUnreachable):
@@ -260,7 +260,7 @@ async def is_up(patient: ExaminedServer) -> bool:
 
 
 async def _remote(name: str, patient: ExaminedServer) -> list[CheckFinding]:
-    """Read the card of an agent elsewhere as the server would, and look what time it is there."""
+    """Fetch the card of a remote agent as the server would, and note the clock of its host."""
     check, stated = f"remote {name}", patient.settings.remotes[name]
     try:
         agents = remote_agents(patient.settings, patient.env)
@@ -281,11 +281,11 @@ async def _remote(name: str, patient: ExaminedServer) -> list[CheckFinding]:
 
 
 async def _note_date(patient: ExaminedServer, url: str) -> None:
-    """Note what time it is elsewhere, if somebody says so."""
+    """Note another host's clock from its `Date` header."""
     try:
         await get_url(patient, url)
     except (TargetRefused, HostUnreachable):
-        return  # its card may be elsewhere, and was read
+        return  # its card may be at another address, and was read
 
 
 async def _issuer(scheme: Jwt, patient: ExaminedServer) -> list[CheckFinding]:
@@ -320,29 +320,29 @@ async def _resolves(host: str, _: ExaminedServer) -> list[CheckFinding]:
 
 
 async def get_url(patient: ExaminedServer | None, url: str, seconds: float = ASK_SECONDS) -> OutboundReply:
-    """Ask for an address that the operator names, and note for a patient what time it is there."""
+    """Request an operator's URL, and note the clock of its host for `patient`."""
     async with Outbound(Policy(allow_private=True), total_seconds=seconds) as outbound:
         before = time.time()
         answer = await outbound.request("GET", url)
         middle = (before + time.time()) / 2
     stated = answer.headers.get("Date")
     if patient is not None and stated is not None:
-        with suppress(ValueError):  # one that cannot be read says nothing
+        with suppress(ValueError):  # an invalid date is ignored
             patient.dates[netloc_of(url)] = parsedate_to_datetime(stated).timestamp() - middle
     return answer
 
 
 MIN_OPEN_FILES = 4096
-"""Open files of a process: a stream is one, and the limits let a caller hold a thousand."""
+"""Minimum limit of open files: a stream is one, and the limits let a caller hold a thousand."""
 
 TAKEN_PORT_FIX = (
     "nothing, if it is this very server; a second one cannot listen there: stop the first, or choose another port"
 )
-"""What to do where a server of accord has the port."""
+"""Remedy if an accord server already uses the port."""
 
 
 def machine_checks(patient: ExaminedServer) -> Iterator[ServerCheck]:
-    """Yield what to look at."""
+    """Yield the checks of this machine."""
     server = patient.settings.server
     yield ServerCheck("port", partial(_port, server.port))
     if server.grpc_port is not None:
@@ -379,7 +379,7 @@ async def _open_files(_: ExaminedServer) -> list[CheckFinding]:
 
 
 async def _extras(patient: ExaminedServer) -> list[CheckFinding]:
-    """Say what is asked for and not installed; what agents need is said with them."""
+    """Check that the extras that settings need are installed. Checks of agents report theirs."""
     server, address = patient.settings.server, patient.address
     schemes = {one.partition("://")[0] for one in address.signals} if isinstance(address, PostgresAddress) else set()
     asked_for = {
@@ -399,11 +399,11 @@ def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:
-        return False  # not even what it would be part of
+        return False  # its parent package is not installed
 
 
 async def _plugins(_: ExaminedServer) -> list[CheckFinding]:
-    """Say which packages have registered something, and what cannot be used of it."""
+    """List installed plugins, and report those that cannot be used."""
     found = await run_in_daemon_thread(partial(plugins.listed, check=True))
     broken = [one for one in found if one.problem is not None]
     if not broken:
@@ -412,7 +412,7 @@ async def _plugins(_: ExaminedServer) -> list[CheckFinding]:
 
 
 CHECK_SECONDS = 10.0
-"""How long one check may take."""
+"""Maximum seconds of one check."""
 
 CHECKS = doctor_checks.store_checks, key_checks, doctor_checks.agent_checks, network_checks, machine_checks
 
@@ -420,7 +420,7 @@ CHECKS = doctor_checks.store_checks, key_checks, doctor_checks.agent_checks, net
 async def examine(
     loaded: LoadedSettings, targets: tuple[str, ...], env: Mapping[str, str], seconds: float = CHECK_SECONDS
 ) -> list[CheckFinding]:
-    """Look at everything that the settings and the agents of a command name."""
+    """Run all checks of the settings and of a command's agents."""
     try:
         address = parse_address(loaded.settings.store) if loaded.settings.store else default_address(env)
     except BadAddress as error:
@@ -444,7 +444,7 @@ async def _bounded(check: ServerCheck, patient: ExaminedServer, seconds: float) 
         return [
             failed(check.name, f"No answer within {seconds:g} seconds", "look at it again, or see what holds it up")
         ]
-    except Exception as error:  # what nobody foresaw is what somebody asked a doctor for; the others still count
+    except Exception as error:  # an unexpected error is a finding too, and the other checks still count
         return [failed(check.name, f"{type(error).__name__}: {error}", "this is not known to happen: report it")]
 
 

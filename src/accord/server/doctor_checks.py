@@ -1,6 +1,6 @@
 """Findings of `accord doctor`, and its checks of the store, of agents and of clocks.
 
-A database is looked at and not written to, and agents are made and not started. `doctor` has the other checks and runs
+A database is read and not written to, and agents are created and not started. `doctor` has the other checks and runs
 all of them.
 """
 
@@ -50,7 +50,7 @@ from accord.storage.store import Store, StoreRefused, StoreUnavailable, Tx
 
 
 class CheckStatus(Enum):
-    """How it is: fine, worth a thought, or in the way."""
+    """Severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"
@@ -58,7 +58,7 @@ class CheckStatus(Enum):
 
 
 class CheckFinding(Struct, frozen=True, kw_only=True):
-    """One thing that was looked at: how it is, and what to do about it if it is not fine."""
+    """One finding: its check, status and detail, and a remedy unless it is OK."""
 
     check: str
     status: CheckStatus
@@ -69,7 +69,7 @@ class CheckFinding(Struct, frozen=True, kw_only=True):
 class ExaminedServer(Struct, frozen=True, kw_only=True):
     """A server as it would be started.
 
-    `dates` has how far the clocks of others are ahead of ours, in seconds, and `named` the agents by their paths.
+    `dates` are the offsets of other clocks from ours in seconds, and `named` the agents by their paths.
     """
 
     loaded: LoadedSettings
@@ -82,34 +82,34 @@ class ExaminedServer(Struct, frozen=True, kw_only=True):
 
     @property
     def settings(self) -> Settings:
-        """Its settings."""
+        """The loaded settings."""
         return self.loaded.settings
 
 
 class ServerCheck(NamedTuple):
-    """Something to look at by itself: what it is called, and how."""
+    """A check: its name and function."""
 
     name: str
     look: Callable[[ExaminedServer], Awaitable[list[CheckFinding]]]
 
 
 def ok(check: str, detail: str) -> CheckFinding:
-    """Return that something is fine."""
+    """Return a finding without a problem."""
     return CheckFinding(check=check, status=CheckStatus.OK, detail=_line(detail))
 
 
 def warning(check: str, detail: str, remedy: str) -> CheckFinding:
-    """Return that something is worth a thought."""
+    """Return a finding that should be looked at."""
     return CheckFinding(check=check, status=CheckStatus.WARNING, detail=_line(detail), remedy=_line(remedy))
 
 
 def failed(check: str, detail: object, remedy: str) -> CheckFinding:
-    """Return that something is in the way."""
+    """Return a finding that keeps a server from working."""
     return CheckFinding(check=check, status=CheckStatus.FAILED, detail=_line(detail), remedy=_line(remedy))
 
 
 def netloc_of(url: str) -> str:
-    """Return the host of an address, with its port."""
+    """Return the host of a URL, with its port."""
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
@@ -121,25 +121,25 @@ T = TypeVar("T")
 
 
 async def run_in_daemon_thread(work: Callable[[], T]) -> T:
-    """Do what may take for ever in a thread that nobody waits for when the process ends."""
+    """Run possibly endless work in a daemon thread, which does not delay the end of the process."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
     def settle(result: T | None, error: BaseException | None) -> None:
         if done.done():
-            return  # it took too long
+            return  # it timed out
         if error is not None:
             done.set_exception(error)
         else:
-            done.set_result(result)  # type: ignore[arg-type]  # there is one where there is no error
+            done.set_result(result)  # type: ignore[arg-type]  # without an error there is a result
 
     def run() -> None:
         result, raised = None, None
         try:
             result = work()
-        except BaseException as error:  # it is raised where it is waited for
+        except BaseException as error:  # raised again by the awaiting check
             raised = error
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed, so there is no waiter
             loop.call_soon_threadsafe(settle, result, raised)
 
     threading.Thread(target=run, name="accord-doctor", daemon=True).start()
@@ -147,16 +147,16 @@ async def run_in_daemon_thread(work: Callable[[], T]) -> T:
 
 
 CLOCK_OFF_SECONDS = 5.0
-"""More than a request takes, and than a `Date` that has no fractions leaves open."""
+"""Seconds of clock difference that count as wrong: more than a request takes, and a `Date` without fractions."""
 
 CLOCK_WRONG_SECONDS = 30.0
-"""What tokens are allowed to be off by, unless the settings say otherwise."""
+"""Seconds of clock difference that tokens tolerate, unless the settings change it."""
 
 CLOCK_FIX = "let something keep the time (chrony, systemd-timesyncd), here or there"
 
 
 def compare_clocks(patient: ExaminedServer) -> list[CheckFinding]:
-    """Return how the clocks are that somebody has told us of; if nobody has, there is nothing to say."""
+    """Return findings about the noted clocks of other hosts, or none without such hosts."""
     far = {name: skew for name, skew in patient.dates.items() if abs(skew) > CLOCK_OFF_SECONDS}
     if not far:
         return [ok("clock", f"agrees with {', '.join(sorted(patient.dates))}")] if patient.dates else []
@@ -171,31 +171,31 @@ def _clock_finding(name: str, skew: float) -> CheckFinding:
 
 
 SLOW_MS = 50.0
-"""A commit that takes longer than a spinning disk: every message waits for one."""
+"""Milliseconds above which a commit is slow, as on a spinning disk: every message waits for one."""
 
 MiB = 1024 * 1024
 ROOM, LITTLE_ROOM = 1024 * MiB, 100 * MiB
-"""Free space below which to think, and below which a server will soon stand still."""
+"""Free space below which a finding is a warning, and below which it is a failure."""
 
 QUOTA_WARNING = 0.8
-"""The part of a quota from which on its operator should know."""
+"""Fraction of a quota above which a finding is a warning."""
 
 MAX_OWNERS = 10_000
-"""Owners whose storage is compared with their quotas, those who store most."""
+"""Maximum number of owners compared with their quotas, largest storage first."""
 
 FLEETING_FILE_SYSTEMS = {
     "tmpfs": "it is in memory, and gone when the machine restarts: choose a disk",
     "ramfs": "it is in memory, and gone when the machine restarts: choose a disk",
     "overlay": "it is in a container's own layer, and gone with the container: mount a volume",
 }
-"""Kinds of file systems that do not keep what is on them."""
+"""File systems that lose their files -> finding and remedy."""
 
 DURABILITY_SETTINGS = ("fsync", "full_page_writes", "synchronous_commit")
-"""Settings of PostgreSQL without which what was answered for may be lost."""
+"""Settings of PostgreSQL without which committed data may be lost."""
 
 
 def store_checks(patient: ExaminedServer) -> Iterator[ServerCheck]:
-    """Yield what to look at."""
+    """Yield the checks of the store."""
     if isinstance(patient.address, PostgresAddress):
         yield ServerCheck("store", _postgres)
     else:
@@ -225,7 +225,7 @@ async def _sqlite(patient: ExaminedServer) -> list[CheckFinding]:
 
 
 def _missing_database(path: Path, *, own: bool) -> list[CheckFinding]:
-    """Say whether a database that is not there can be made; the directory of the default one is made with it."""
+    """Check that a missing database can be created. The directory of the default one is created with it."""
     folder = _existing_folder(path.parent) if own else path.parent
     if not folder.is_dir():
         return [failed("store", f"There is no directory {folder}", f"make it: mkdir -p {folder}")]
@@ -233,7 +233,7 @@ def _missing_database(path: Path, *, own: bool) -> list[CheckFinding]:
 
 
 def _existing_folder(folder: Path) -> Path:
-    """Return a directory, or where it would be made."""
+    """Return a directory, or its nearest existing parent."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return folder
@@ -254,11 +254,11 @@ async def _schema(store: Store, address: Any) -> CheckFinding:
 
 
 async def _quota_findings(store: Store, quotas: Quotas) -> list[CheckFinding]:
-    """Compare what owners and tenants store with their quotas."""
+    """Compare the storage of owners and tenants with their quotas."""
     try:
         await schema.check_schema(store)
     except (schema.SchemaTooOld, schema.SchemaTooNew):
-        return []  # said beside it
+        return []  # reported by the schema's finding
     total = await store.read(monitoring.stored_total, None, None)
     told = f"{total.tasks} tasks store {_size(total.bytes)}"
     limits = {
@@ -282,7 +282,7 @@ async def _quota_findings(store: Store, quotas: Quotas) -> list[CheckFinding]:
 
 
 def _nearly_used(stored: StoredTotal, limit: StoredTotal) -> str | None:
-    """Return what is stored of a limit, once that is most of it."""
+    """Return the used part of a limit, if it is above `QUOTA_WARNING`."""
     if limit.tasks and stored.tasks >= QUOTA_WARNING * limit.tasks:
         return f"{stored.tasks} tasks of {limit.tasks}"
     if limit.bytes and stored.bytes >= QUOTA_WARNING * limit.bytes:
@@ -294,7 +294,7 @@ def _size(count: int) -> str:
     return f"{count / MiB / 1024:.1f} GiB" if count >= ROOM else f"{count / MiB:.1f} MiB"
 
 
-# --- its disk ---------------------------------------------------------------------------------------------------------
+# --- disk -------------------------------------------------------------------------------------------------------------
 
 
 def _disk(folder: Path) -> list[CheckFinding]:
@@ -302,7 +302,7 @@ def _disk(folder: Path) -> list[CheckFinding]:
 
 
 def _time_disk(folder: Path, check: str) -> CheckFinding:
-    """Measure a write that is there for good, in a file that is not."""
+    """Time a synced write, in a temporary file."""
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".accord-doctor-") as file:
             file.write(bytes(4096))
@@ -333,11 +333,11 @@ def _room(folder: Path, check: str) -> CheckFinding:
 
 
 def _fleeting_findings(folder: Path) -> Iterator[CheckFinding]:
-    """Say if a file system does not keep what is on it; SQLite's log is beside the database."""
+    """Yield a warning if the file system does not persist. SQLite's log is beside the database."""
     try:
         kind = file_system(folder.resolve(), MOUNTS.read_text(encoding="utf-8", errors="replace"))
     except OSError:
-        return  # only Linux says it this way
+        return  # only Linux has this file
     if kind in FLEETING_FILE_SYSTEMS:
         detail, _, remedy = FLEETING_FILE_SYSTEMS[kind].rpartition(": ")
         yield warning("store", f"{folder} is on {kind}: {detail}", remedy)
@@ -348,13 +348,13 @@ async def _files(patient: ExaminedServer) -> list[CheckFinding]:
 
 
 def _folder(folder: Path) -> list[CheckFinding]:
-    """Look at the directory for large files, or at where it is made when the server starts."""
+    """Check the directory for large files, or its nearest existing parent."""
     there = _existing_folder(folder)
     return [_time_disk(there, "files"), _room(there, "files")]
 
 
 async def _shelf(patient: ExaminedServer) -> list[CheckFinding]:
-    """Look for something that is not there: a place that says so can be reached, and lets us in."""
+    """Read a missing blob: a "not found" shows that the backend is reachable and accepts the credentials."""
     try:
         shelf = open_backend(patient.settings.blobs, patient.env)
         try:
@@ -389,7 +389,7 @@ async def _postgres(patient: ExaminedServer) -> list[CheckFinding]:
 
 
 async def _durability_findings(store: Store) -> list[CheckFinding]:
-    """Say whether what PostgreSQL has committed is there for good, and how long that takes."""
+    """Check whether PostgreSQL's commits are durable, and how long they take."""
     settings = await store.read(_postgres_settings)
     if settings["pg_is_in_recovery"] == "true":
         return [failed("store", "the database is a replica, which takes no writes", "name the primary")]
@@ -413,7 +413,7 @@ async def _postgres_settings(tx: Tx) -> dict[str, str]:
 
 
 async def _log_message(tx: Tx) -> None:
-    """Write a message that nobody reads: it changes no table, and its commit waits for the disk like any other."""
+    """Emit a logical message: it changes no table, and its commit waits for the disk like any other."""
     await tx.one("SELECT pg_logical_emit_message(true, 'accord', '')")
 
 
@@ -426,7 +426,7 @@ INSTALL_COMMAND = "pip install"
 
 
 def agent_checks(patient: ExaminedServer) -> Iterator[ServerCheck]:
-    """Yield what to look at: one agent each, as importing one may take for ever."""
+    """Yield a check per agent, as importing one may never end."""
     for target in patient.targets:
         yield ServerCheck(
             f"agent {target}", partial(_make_agent, f"agent {target}", partial(load, target, patient.env))
@@ -455,7 +455,7 @@ async def _make_agent(check: str, make: Callable[[], Agent], patient: ExaminedSe
 
 
 def _card_finding(check: str, agent: Agent, patient: ExaminedServer) -> CheckFinding:
-    """Say whether an agent has a path to itself, and its card is one that clients can use."""
+    """Check that an agent has a path of its own, and a card that clients can use."""
     profile, server = agent.profile, patient.settings.server
     path = cards.AGENTS_PATH + slug(profile.name)
     if (other := patient.named.setdefault(path, check)) != check:

@@ -1,6 +1,6 @@
 """The HTTP server in front of the application: uvicorn or granian, one process or several.
 
-It takes the port before anything claims to listen on it, ends TLS, closes slow connections, drains after SIGTERM and
+It opens the port before it reports readiness, terminates TLS, closes slow connections, drains after SIGTERM and
 notifies systemd. Granian (an extra) serves HTTP/2 and manages its own processes.
 """
 
@@ -38,7 +38,7 @@ log = logging.getLogger("accord.systemd")
 
 
 def notify_systemd() -> None:
-    """Say that requests are answered; if it cannot be said the server is there all the same."""
+    """Notify systemd that the server is ready. A failure is only logged."""
     address = os.environ.get(SYSTEMD_VARIABLE, "")
     if not address:
         return
@@ -46,15 +46,15 @@ def notify_systemd() -> None:
         try:
             systemd.sendto(
                 SYSTEMD_READY, f"\0{address[1:]}" if address.startswith("@") else address
-            )  # @: one without a file
+            )  # @ is an abstract socket
         except OSError as error:
             log.warning("systemd was not told", extra={"reason": str(error)})
 
 
 def drain_on_signals(application: Application) -> None:
-    """Have SIGTERM make the server unready at once, and stop it `drain_seconds` later; a second one stops it now.
+    """Make the server unready on SIGTERM, and stop it `drain_seconds` later. A second SIGTERM stops it now.
 
-    SIGINT is from somebody who waits: it stops it at once. What goes on then has the grace.
+    SIGINT stops it at once, since an operator waits. Work in progress then has the grace period.
     """
     for number, seconds in ((signal.SIGTERM, application.settings.server.drain_seconds), (signal.SIGINT, 0.0)):
         _handle_signal(number, seconds, application)
@@ -79,14 +79,14 @@ def _handle_signal(number: signal.Signals, seconds: float, application: Applicat
 
 
 GRANIAN_KILL_SECONDS = 15
-"""How long its processes may take to stop, beyond the time that is given to draining and the grace."""
+"""Seconds for its processes to stop, beyond the drain and grace periods."""
 
 LISTENING_POLL_SECONDS = 0.05
-"""How often to look whether it listens."""
+"""Seconds between two polls of the port."""
 
 
 class WatchedFiles(NamedTuple):
-    """Folders in which modules, and other files of these names, are looked at for changes."""
+    """Folders and file names that are watched for changes."""
 
     folders: list[str]
     names: list[str]
@@ -95,14 +95,14 @@ class WatchedFiles(NamedTuple):
 def run_granian(
     settings: Settings, worker: str, address: str, on_listen: Callable[[], None], watched: WatchedFiles | None
 ) -> None:
-    """Serve what the function `worker` of some module makes, in processes that are replaced when they end."""
+    """Serve the application that the function `worker` returns, in processes that are replaced when they end."""
     try:
         from granian import Granian
         from granian.constants import HTTPModes, Interfaces
         from granian.log import LogLevels
     except ImportError:
         raise BadSettings("server.server: granian is an extra: pip install 'accord[granian]'") from None
-    # What this process has loaded and opened must not be shared with its children, which a fork would do.
+    # A fork would share the modules and files that this process has loaded and opened.
     multiprocessing.set_start_method("spawn", force=True)
     server = settings.server
     granian = Granian(
@@ -122,8 +122,8 @@ def run_granian(
         respawn_failed_workers=True,
         workers_kill_timeout=round(server.drain_seconds + server.grace_seconds) + GRANIAN_KILL_SECONDS,
         reload=watched is not None,
-        reload_filter=_change_filter(watched),  # as with uvicorn; the store may be a file there as well
-        reload_ignore_worker_failure=True,  # the next change may mend it
+        reload_filter=_change_filter(watched),  # as with uvicorn; the store's file may be there too
+        reload_ignore_worker_failure=True,  # the next change may fix it
         reload_paths=None if watched is None else [Path(one) for one in watched.folders],
     )
     granian.on_startup(lambda: _call_when_listening((address, server.port), on_listen))
@@ -131,7 +131,7 @@ def run_granian(
 
 
 def _change_filter(watched: WatchedFiles | None) -> type[Any]:
-    """Return what tells the changes that matter."""
+    """Return the filter of relevant changes."""
     from watchfiles import Change, DefaultFilter
 
     class Filter(DefaultFilter):
@@ -143,7 +143,7 @@ def _change_filter(watched: WatchedFiles | None) -> type[Any]:
 
 
 def _call_when_listening(address: tuple[str, int], then: Callable[[], None]) -> None:
-    """Do something once somebody listens at an address: granian's processes do that one by one, and tell nobody."""
+    """Call a function once an address accepts connections: granian's processes report nothing."""
 
     def look() -> None:
         while not _is_listening(address):
@@ -160,9 +160,9 @@ def _is_listening(address: tuple[str, int]) -> bool:
 
 
 def drain_granian(application: Application) -> None:
-    """Have granian stop in time: it waits for streams without end, and would at last be killed with work in its hands.
+    """Stop granian in time: it would wait for endless streams, and kill them with work in progress.
 
-    It heeds SIGINT as well as SIGTERM, so that one of them can be ours: it drains first (`server.http_server`).
+    Granian handles SIGINT as well as SIGTERM, so this handler takes SIGTERM, drains, and then raises SIGINT.
     """
     loop, server = asyncio.get_running_loop(), application.settings.server
     waiting: asyncio.TimerHandle | None = None
@@ -182,46 +182,47 @@ def drain_granian(application: Application) -> None:
 
 
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
-"""For TLS 1.2, the oldest that Python accepts: forward secrecy and authenticated encryption, as in all of 1.3's."""
+"""Ciphers for TLS 1.2, the oldest that Python accepts: forward secrecy and authenticated encryption, as in all of
+1.3's."""
 
 STARTUP_FAILURE = 3
-"""How a process of uvicorn's ends whose application could not start."""
+"""Exit code of a uvicorn process whose application could not start."""
 
 NOT_STARTED_MESSAGE = "The server could not be started, for the reason above."
 
 UVICORN_GAVE_UP = "Application startup failed. Exiting."
-"""What uvicorn says after the reason."""
+"""Uvicorn's message after the reason."""
 
 PORT_FIX = "Choose another port with --port."
 HOST_FIX = "Choose an address of this machine with --host."
 
 UVICORN_STOPS = "Cancel %s running task(s), timeout graceful shutdown exceeded"
 UVICORN_UNFINISHED = "ASGI callable returned without completing response."
-"""What uvicorn calls errors: that it stops and a task is still followed, and that an answer was given up."""
+"""Uvicorn's errors for a stop with open streams, and for an abandoned response."""
 
 LATE_SECONDS = 5
-"""How much longer than the grace answers can take that are ended with it, before uvicorn does not wait for them."""
+"""Seconds beyond the grace period after which uvicorn no longer waits for responses that it ends."""
 
 GARBAGE_THRESHOLDS = 20_000, 20, 50
-"""When Python looks for garbage in cycles. Its own 700, 10 and 10 are for programs that make many: here almost
-everything goes by itself, and half of the processor's time went into looking."""
+"""Thresholds of garbage collection. Python's own 700, 10 and 10 are for programs with many cycles. Here reference
+counting frees almost everything, and half of the processor's time went into collection."""
 
 
 class CannotListen(Exception):
-    """The server cannot be started, and what to do."""
+    """The server cannot start. The message has the reason and a remedy."""
 
 
 def tune_garbage_collection() -> None:
-    """Let Python look for garbage less often, and never among what has been there since the start."""
+    """Run garbage collection less often, and never on objects from before the start."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 def run(application: Application) -> None:
-    """Serve an application in this process until a signal comes."""
+    """Serve an application in this process until a signal."""
     settings = application.settings
-    application.on_start.insert(0, lambda: drain_on_signals(application))  # before anybody is told that it is there
+    application.on_start.insert(0, lambda: drain_on_signals(application))  # before readiness is reported
     application.on_start += [tune_garbage_collection, notify_systemd]
     application.keep_local()
     check_tls(settings.server)
@@ -238,16 +239,16 @@ def run(application: Application) -> None:
 
 
 def _is_start_refusal(application: Application, record: logging.LogRecord) -> bool:
-    """Whether uvicorn says why the application did not start, which whoever runs this says better."""
+    """Whether a record is uvicorn's report of a failed start, which `run` reports better."""
     return application.refusal is not None and record.msg in (application.refusal, UVICORN_GAVE_UP)
 
 
 def run_workers(
     settings: Settings, worker: str, on_listen: Callable[[], None], *, watched: WatchedFiles | None = None
 ) -> None:
-    """Serve what the function `worker` of some module makes, in processes that are replaced when they end.
+    """Serve the application that the function `worker` returns, in processes that are replaced when they end.
 
-    They are replaced as well when something changes that is `watched`.
+    Changes of `watched` files also replace them.
     """
     check_tls(settings.server)
     listening = listen(settings.server)
@@ -270,8 +271,7 @@ def run_workers(
 
 
 def _start_tracker() -> None:
-    """Start the helper that multiprocessing starts with its first process, which commands can look into: without
-    secrets."""
+    """Start multiprocessing's resource tracker without secrets, since commands can read its environment."""
     whole = dict(os.environ)
     try:
         os.environ.clear()
@@ -286,7 +286,7 @@ def _supervise(config: uvicorn.Config, listening: socket.socket) -> None:
 
     class Supervisor(Multiprocess):
         def terminate_all(self) -> None:
-            listening.close()  # or the system would still take connections, and nobody answer them
+            listening.close()  # otherwise the system would accept connections that no process answers
             super().terminate_all()
 
     supervisor = Supervisor(config, sockets=[listening])
@@ -296,14 +296,14 @@ def _supervise(config: uvicorn.Config, listening: socket.socket) -> None:
 
 
 def listen(server: ServerSettings) -> socket.socket:
-    """Take the port; `::` is every address of the machine, of either family."""
+    """Open the port. `::` is every address of the machine, of either family."""
     family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
     is_dual = server.host == "::" and socket.has_dualstack_ipv6()
     try:
         found = socket.create_server((server.host, server.port), family=family, backlog=2048, dualstack_ipv6=is_dual)
     except OSError as error:
         number = error.errno or 0
-        reason = os.strerror(number) if number > 0 else "The name has no address"  # those of names are negative
+        reason = os.strerror(number) if number > 0 else "The name has no address"  # those of resolution are negative
         remedy = HOST_FIX if number < 0 or number == errno.EADDRNOTAVAIL else PORT_FIX
         raise CannotListen(f"Cannot listen on {server.host}:{server.port}: {reason}. {remedy}") from None
     found.set_inheritable(True)
@@ -311,12 +311,12 @@ def listen(server: ServerSettings) -> socket.socket:
 
 
 def check_tls(server: ServerSettings) -> None:
-    """Refuse certificates that cannot be used, before anybody relies on them."""
+    """Check TLS certificates before the server starts."""
     if not server.tls_cert:
         return
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        context.load_cert_chain(server.tls_cert, server.tls_key, password="")  # or it would ask for one
+        context.load_cert_chain(server.tls_cert, server.tls_key, password="")  # otherwise it would prompt for one
     except (OSError, ValueError) as error:
         raise CannotListen(f"{server.tls_cert} and {server.tls_key} cannot be used for TLS: {error}") from None
     try:
@@ -327,7 +327,7 @@ def check_tls(server: ServerSettings) -> None:
 
 
 def prepare_worker(application: Application) -> None:
-    """Prepare one of several processes: it keeps to the limits, and stops when the one that started it is gone."""
+    """Prepare a worker process: set limits and signal handlers, and stop it when its parent ends."""
     settings = application.settings
     Connection.quotas, Connection.trusted = settings.limits, _trusted(settings.server)
     stopping = drain_granian if settings.server.server is HttpServer.GRANIAN else drain_on_signals
@@ -342,7 +342,7 @@ def _trusted(server: ServerSettings) -> tuple[Network, ...]:
 
 
 def end_with_parent() -> None:
-    """Stop this process when the one that started it is gone."""
+    """Stop this process when its parent ends."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
@@ -355,7 +355,7 @@ def end_with_parent() -> None:
 
 
 def _silence_uvicorn(application: Application) -> None:
-    """Keep out of the log what uvicorn calls errors: streams that end with the server, answers that no client reads."""
+    """Filter uvicorn's errors about streams that end with the server and responses that no client reads."""
 
     def matters(record: logging.LogRecord) -> bool:
         return record.msg != UVICORN_UNFINISHED and (not application.is_over or record.msg != UVICORN_STOPS)
@@ -365,9 +365,9 @@ def _silence_uvicorn(application: Application) -> None:
 
 @contextmanager
 def _exit_cleanly() -> Iterator[None]:
-    """Let a signal that was obeyed count as a success: uvicorn sends it to itself once more when all is done.
+    """Exit with success after a handled signal, which uvicorn raises again after its shutdown.
 
-    How it ends the process that did not start is left to who asked for it.
+    The caller handles the exit of a process that did not start.
     """
 
     def leave(_number: int, _frame: Any) -> None:
@@ -395,7 +395,7 @@ def _uvicorn_config(app: App | str, settings: Settings, **more: Any) -> uvicorn.
         log_level="warning",
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # those of trusted proxies are read by the application
+        proxy_headers=False,  # the application reads those of trusted proxies
         timeout_graceful_shutdown=ceil(server.grace_seconds) + LATE_SECONDS,
         ssl_certfile=server.tls_cert,
         ssl_keyfile=server.tls_key,

@@ -1,6 +1,6 @@
-"""Telemetry, outgoing requests, signing of cards and gRPC, as the settings ask for them.
+"""Telemetry, outgoing requests, card signing and gRPC, as configured.
 
-Each is imported when it is used, so that a server without it starts as fast as before.
+Each is imported on use, so that a server without it starts as fast as before.
 """
 
 import logging
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 
 
 TRACE_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-"""The variables that say where traces go, and so that there are any."""
+"""Variables that set a trace endpoint and so enable traces."""
 
 
 class Instruments:
-    """What watches the agents of one process."""
+    """Metrics, traces and logs of one process."""
 
     def __init__(
         self, settings: TelemetrySettings, agents: Iterable[str], env: Mapping[str, str], stack: AsyncExitStack
     ) -> None:
-        """Watch `agents`; what was seen last is sent when `stack` is left."""
+        """Measure `agents`. The last traces are sent when `stack` is left."""
         self.metrics = Metrics(agents)
         self._tracing = start_tracing(settings, env)
         notes: dict[type[Detail], Callable[[Any], None]] = {**self.metrics.notes, TaskFinished: self._ended}
@@ -63,7 +63,7 @@ class Instruments:
         logs.log_task_end(detail)
 
     def agent(self, inner: HostedAgent, name: str) -> HostedAgent:
-        """Return an agent whose use is seen."""
+        """Return an agent with metrics and traces."""
         if self._tracing is None:
             return MeasuredA2A(inner, name, self.metrics)
         from accord.telemetry.tracing import TracedA2A
@@ -71,13 +71,13 @@ class Instruments:
         return TracedA2A(inner, name, self.metrics, self._tracing)
 
     def admit(self, access: Access, audit: Audit) -> Admit:
-        """Return a way in that is seen, and those whom it refuses, if it refuses anybody."""
+        """Return an authentication function with metrics and audit, if authentication is required."""
         counted = access.admit if not access.schemes else self.metrics.watched(watched(access.admit, audit))
         return counted if self._tracing is None else self._tracing.watched(counted)
 
 
 def start_tracing(settings: TelemetrySettings, env: Mapping[str, str]) -> "Tracing | None":
-    """Return what traces, if that is wanted; to want it without having it is a mistake only in a setting of ours."""
+    """Return the tracing, if enabled. A missing extra is an error only if the setting asks for it."""
     if settings.traces is False or (settings.traces is None and not any(map(env.get, TRACE_VARIABLES))):
         return None
     try:
@@ -95,16 +95,16 @@ def start_tracing(settings: TelemetrySettings, env: Mapping[str, str]) -> "Traci
 log = logging.getLogger("accord.grpc")
 
 MAX_KEYS_BYTES = 1024 * 1024
-"""Bytes of a document with an issuer's keys."""
+"""Maximum bytes of a document with an issuer's keys."""
 
 MAX_CARDS_BYTES = 4 * 1024 * 1024
-"""Bytes of a card, or of a page of them."""
+"""Maximum bytes of a card, or of a page of them."""
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 def key_fetcher(outbound: Outbound) -> Fetch:
-    """Return how documents with keys are read."""
+    """Return a function that fetches documents with keys."""
 
     async def fetch(url: str) -> bytes:
         try:
@@ -121,7 +121,7 @@ def key_fetcher(outbound: Outbound) -> Fetch:
 
 
 def token_poster(outbound: Outbound) -> Callable[[str, Mapping[str, str], bytes], Awaitable[ServerAnswer]]:
-    """Return how issuers are asked for tokens."""
+    """Return a function that requests tokens of issuers."""
 
     async def post(url: str, headers: Mapping[str, str], body: bytes) -> ServerAnswer:
         try:
@@ -134,7 +134,7 @@ def token_poster(outbound: Outbound) -> Callable[[str, Mapping[str, str], bytes]
 
 
 def registry_requester(outbound: Outbound, headers: Mapping[str, str] = NO_HEADERS) -> AskPort:
-    """Return how registries and published agents are asked, always with these headers."""
+    """Return a function that calls registries and published agents, always with these headers."""
     always = {"Accept": "application/json", **headers}
 
     async def ask(method: str, url: str, body: bytes | None = None) -> ServerAnswer:
@@ -153,9 +153,9 @@ def registry_requester(outbound: Outbound, headers: Mapping[str, str] = NO_HEADE
 
 
 def inspector_outbound(settings: Settings, stack: AsyncExitStack) -> Callable[[str], Outbound]:
-    """Return what asks the servers that people look into, until the stack is left.
+    """Return a function that chooses the client for inspected servers, which are closed with the stack.
 
-    Wherever the operator's own agents elsewhere are, they may be asked there; others are as webhooks are.
+    The operator's own remote agents may be in private networks. Other servers follow the rules of webhooks.
     """
     push = settings.push
     strangers = Outbound(Policy(allow_private=push.allow_private, allow_hosts=frozenset(push.allow_hosts)))
@@ -168,13 +168,13 @@ def inspector_outbound(settings: Settings, stack: AsyncExitStack) -> Callable[[s
         try:
             return own if urlsplit(url)[:2] in origins else strangers
         except ValueError:
-            return strangers  # which says what is wrong with it
+            return strangers  # its client reports the invalid URL
 
     return chosen
 
 
 def trusted_signers(settings: RegistrySettings) -> TrustedKeys:
-    """Return whose signatures on cards count: the keys themselves, or the name of a file that holds them."""
+    """Return the keys whose card signatures count: from the setting itself, or the file that it names."""
     if settings.signers is None:
         if settings.signed_only:
             raise BadSettings("registry.signed_only: There are no registry.signers that a card could be signed by")
@@ -187,7 +187,7 @@ def trusted_signers(settings: RegistrySettings) -> TrustedKeys:
 
 
 def card_signer(card: CardSettings) -> SignCard | None:
-    """Return what signs cards, if there is a key for it: the key itself, or the name of a file that holds it."""
+    """Return the function that signs cards, if there is a key: the setting itself, or the file that it names."""
     if card.signing_key is None:
         return None
     from functools import partial
@@ -197,7 +197,7 @@ def card_signer(card: CardSettings) -> SignCard | None:
     given = card.signing_key.strip()
     try:
         text = given.encode() if given.startswith("{") else Path(given).read_bytes()
-    except (OSError, ValueError):  # not repeated: it may be the key itself in some other form
+    except (OSError, ValueError):  # not repeated in the message: it may be the key itself in another form
         raise ValueError("It is neither a JSON Web Key nor the name of a file that can be read") from None
     return partial(sign_card, key=read_signing_key(text, card.signing_key_url))
 
@@ -210,9 +210,9 @@ async def grpc_server(
     admit: Admit,
     links: FileLinks | None,
 ) -> None:
-    """Listen for gRPC until the stack is left; of `agents`, the first is for those who name none.
+    """Serve gRPC until the stack is left. The first of `agents` is for callers who name none.
 
-    Calls that go on then end with the `grace`.
+    Calls in progress then end with the `grace` period.
     """
     try:
         from accord.http.grpc import GrpcBinding
@@ -235,7 +235,7 @@ async def grpc_server(
     tls = _tls(settings)
     others = sorted({str(one.__struct_config__.tag) for one in settings.auth.schemes if not isinstance(one, Mtls)})
     if tls is not None and tls.client_ca is not None and others:
-        # The card says what it takes, for all its addresses; and HTTP does take them without a certificate.
+        # The card lists the schemes for all its addresses, and HTTP does accept callers without a certificate.
         log.warning("gRPC takes nobody without a client certificate", extra={"schemes": others})
     await grpc.start(f"{host}:{server.grpc_port}", tls=tls)
     stack.push_async_callback(lambda: grpc.stop(grace.left()))

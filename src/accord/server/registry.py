@@ -1,6 +1,6 @@
 """The registry of a server, and the registry that a client or a command asks.
 
-`registry.directory` does the work, `console.registry` is its API. Clients and commands ask a remote registry if one is
+`registry.directory` has the logic, and `console.registry` its API. Clients and commands ask a remote registry if one is
 set, else the one in the store, both in the same way.
 """
 
@@ -40,9 +40,9 @@ log = logging.getLogger("accord.registry")
 
 
 class Gates(NamedTuple):
-    """Who is let in, how much they may ask for, and the record of it: those of the whole server.
+    """Authentication, limits and audit of the whole server.
 
-    With a console, people who have signed in there come in as well where an API is made with `api`.
+    With a console, sessions are accepted too by APIs that `api` returns.
     """
 
     access: Access
@@ -53,7 +53,7 @@ class Gates(NamedTuple):
     standing: OpenStreams | None = None
 
     def api(self, routes: Sequence[ApiRoute], refusals: Refusals, *, is_public: bool = False) -> ApiApplication:
-        """Return an API behind these gates; if it `is_public`, pages of any origin may read what strangers may."""
+        """Return an API behind these gates. With `is_public`, pages of any origin may read public responses."""
         admit, visit = self.admit, self.access.visit
         if self.sessions is not None:
             gate = SessionAuthenticator(self.access, self.admit, self.sessions, is_public=is_public)
@@ -70,7 +70,7 @@ class Gates(NamedTuple):
 
 
 class PublishedAgents:
-    """The agents that are published in a store."""
+    """The published agents in a store."""
 
     def __init__(self, settings: RegistrySettings, store: Store, roles: Roles, url: str) -> None:
         """Keep them in `store`, for callers who use `url`."""
@@ -85,7 +85,7 @@ class PublishedAgents:
         self._checks = AvailabilityChecks(store, registry_requester(self._outbound), every=settings.check_seconds)
 
     def served(self, gates: Gates, stack: AsyncExitStack) -> App:
-        """Return the API of a server, and look for agents until the stack is left."""
+        """Return the registry API of a server, and check agents until the stack is left."""
         stack.push_async_callback(self._outbound.close)
         self._checks.start()
         stack.push_async_callback(self._checks.stop)
@@ -97,7 +97,7 @@ class PublishedAgents:
 
     @asynccontextmanager
     async def offline(self, caller: Caller) -> AsyncIterator[App]:
-        """Give the API without a server, to one caller; agents are looked for only if it asks for that."""
+        """Yield the API without a server, for one caller. Agents are checked only on request."""
 
         async def admit(_presented: Presented) -> Caller:
             return caller
@@ -108,7 +108,7 @@ class PublishedAgents:
             yield ApiApplication(api.routes(), admit=admit, visit=admit, usage=usage, refusals=REFUSALS)
 
     def catalog(self, access: Access) -> cards.FindPublished:
-        """Return what finds the agents that anybody may see."""
+        """Return a function that finds the public agents."""
         anybody = Caller() if access.is_open else None
         known: dict[str, AgentCard] = {}
 
@@ -116,7 +116,7 @@ class PublishedAgents:
             nonlocal known
             try:
                 found = await self._registry.catalog(anybody)
-            except StoreUnavailable as error:  # the server's own agents are listed all the same
+            except StoreUnavailable as error:  # the server's own agents are still listed
                 log.warning("published agents are not known at the moment", extra={"reason": str(error)})
             else:
                 known = {f"{self._url}{CARDS}/{id}/card": card for id, card in found.items()}
@@ -128,7 +128,7 @@ class PublishedAgents:
 def catalog_of(
     own: Callable[[], dict[str, AgentCard]], published: PublishedAgents | None, access: Access
 ) -> Callable[[], Awaitable[dict[str, AgentCard]]]:
-    """Return what finds the agents of a host by their cards' addresses: its own as they are by now, and published."""
+    """Return a function that finds a host's own and published agents by their cards' URLs."""
     others = None if published is None else published.catalog(access)
 
     async def every() -> dict[str, AgentCard]:
@@ -138,16 +138,16 @@ def catalog_of(
 
 
 KEY_VARIABLE = "ACCORD_REGISTRY_KEY"
-"""The variable with the key that a registry elsewhere wants."""
+"""Variable with the key of a remote registry."""
 
 STORE_REGISTRY_URL = "http://localhost"
-"""What the registry in the store is called, where a registry has to have an address."""
+"""URL of the registry in the store, where a registry needs one."""
 
 
 async def resolve_name(name: str, *, registry: str | None = None) -> AgentCard:
-    """Find an agent by its name as the settings and the environment of this process say."""
+    """Find an agent by its name, with the settings and environment of this process."""
     env = environment_of_process()
-    store = env.get("ACCORD_STORE")  # as `accord agents publish` reads it
+    store = env.get("ACCORD_STORE")  # as in `accord agents publish`
     async with name_resolver(env, store=store, registry=registry) as resolve:
         return await resolve(name)
 
@@ -156,9 +156,9 @@ async def resolve_name(name: str, *, registry: str | None = None) -> AgentCard:
 async def name_resolver(
     env: Mapping[str, str], *, store: str | None = None, registry: str | None = None
 ) -> AsyncIterator[Resolve]:
-    """Give a function that finds agents by their names; `registry` is the address of one, `store` that of a store.
+    """Yield a function that finds agents by name. `registry` is the URL of one, `store` that of a store.
 
-    Nothing is read or opened before the first name: most agents are called by their addresses.
+    It opens nothing before the first name, since most agents are called by URL.
     """
 
     async def resolve(name: str) -> AgentCard:
@@ -182,7 +182,7 @@ async def open_registry(
     caller: Caller | None = None,
     writes: bool = False,
 ) -> AsyncIterator[RemoteRegistry]:
-    """Give a registry; in the one of the store it is `caller` who asks, or else somebody without a name."""
+    """Yield a registry. In the store's own, the caller is `caller`, or one without a name."""
     settings = registry_of(env)
     url = registry or settings.url
     if url is None or url == STORE_REGISTRY:
@@ -194,7 +194,7 @@ async def open_registry(
     headers = {"Authorization": f"Bearer {env[KEY_VARIABLE]}"} if env.get(KEY_VARIABLE) else {}
     if headers and urls.split_url(url).scheme != "https" and not urls.is_loopback(urls.host_of(url)):
         raise BadSettings(f"The key of {KEY_VARIABLE} would travel in the clear to {url}: use https")
-    async with Outbound(Policy(allow_private=True)) as outbound:  # the user names it, and it may well be next door
+    async with Outbound(Policy(allow_private=True)) as outbound:  # the user names it, also in a private network
         yield _registry(url, registry_requester(outbound, headers), settings)
 
 
@@ -212,7 +212,7 @@ async def _store_registry(
     if isinstance(address, SqliteAddress) and not writes and not (address.path and address.path.exists()):
         raise StoreRefused(f"There is no registry at {address}: name one with --registry or ACCORD_REGISTRY_URL")
     async with open_store(address, read_only=not writes) as there:
-        if is_file and writes:  # agents may be published before the first server is started
+        if is_file and writes:  # agents may be published before the first server starts
             await schema.upgrade_schema(there)
         else:
             await schema.check_schema(there)

@@ -1,7 +1,7 @@
 """Every setting of a server, with its default and its description.
 
 The reference and the schema print the text below each field. These are plain values: `settings_loader` reads them, and
-the rest of `server` acts on them. An unknown name is an error wherever it is written.
+the rest of `server` uses them. An unknown name is an error in any source.
 """
 
 import re
@@ -26,7 +26,7 @@ from accord.server.settings_validation import BadField
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Seconds = Annotated[float, Meta(ge=0)]
-"""A length of time."""
+"""A duration in seconds."""
 
 
 class Section(schemes.Settings, frozen=True, kw_only=True):
@@ -37,13 +37,13 @@ INVALID_URL = "It must be a URL that begins with https:// or http:// and has a h
 
 
 def _check_url(field: str, url: str | None) -> None:
-    """Refuse what is no address: whoever uses it would only find out later, and not where it was said."""
+    """Raise BadField for an invalid URL, so that the error names the setting and not a later use."""
     if url is not None and not urls.is_http_url(url):
         raise BadField(field, INVALID_URL)
 
 
 class HttpServer(Enum):
-    """What listens: uvicorn is best at few connections, granian (an extra) at many streams and for HTTP/2."""
+    """HTTP server: uvicorn is best at few connections, granian (an extra) at many streams and for HTTP/2."""
 
     UVICORN = "uvicorn"
     GRANIAN = "granian"
@@ -58,91 +58,91 @@ class Capability(Enum):
 
 
 class ServerSettings(Section, frozen=True, kw_only=True):
-    """Where and how it listens."""
+    """Address, port and limits of the HTTP server."""
 
     host: str = "127.0.0.1"
-    """The address to listen on. Any but a loopback address needs `auth.schemes`, and TLS or a proxy that ends it."""
+    """Address to listen on. Any but a loopback address needs `auth.schemes`, and TLS or a proxy that terminates it."""
 
     port: Port = 8000
-    """The port to listen on."""
+    """Port to listen on."""
 
     url: str | None = None
-    """The address that callers use, where that is not the one listened on; cards name it. Any but a loopback
-    address needs authentication."""
+    """URL that callers use and cards name, if it differs from the listening address. Any but a loopback address needs
+    authentication."""
 
     server: HttpServer = HttpServer.UVICORN
-    """What listens: `uvicorn` is best at few connections, `granian` (an extra) at many streams and for HTTP/2."""
+    """HTTP server: `uvicorn` is best at few connections, `granian` (an extra) at many streams and for HTTP/2."""
 
     workers: Annotated[int, Meta(ge=1)] = 1
-    """Processes on the one port. Each is a node of its own; one that dies is replaced."""
+    """Number of processes on the port. Each is a node of its own and is replaced when it ends."""
 
     dialects: Annotated[tuple[DialectName, ...], Meta(min_length=1)] = tuple(DialectName)
-    """The dialects that are spoken."""
+    """Enabled dialects."""
 
     capabilities: tuple[Capability, ...] | None = None
-    """The optional parts of A2A that are offered; left out, what the agents have."""
+    """Optional parts of A2A that are offered [default: those that the agents have]."""
 
     grpc_port: Port | None = None
-    """A port for gRPC, which is an extra."""
+    """Port for gRPC, which is an extra."""
 
     tls_cert: str | None = None
-    """The file with the server's certificate chain."""
+    """File of the server's certificate chain."""
 
     tls_key: str | None = None
-    """The file with the key of the certificate."""
+    """File of the certificate's private key."""
 
     tls_client_ca: str | None = None
-    """The file with the certificates of those who issue certificates to clients. Over HTTP with uvicorn clients may go
-    without one; gRPC and granian demand one of everybody, whatever else they bring."""
+    """File of the CA certificates for client certificates. Over HTTP with uvicorn client certificates are optional.
+    With gRPC and granian every client needs one, regardless of other credentials."""
 
     behind_proxy: bool = False
-    """Whether a proxy ends TLS and says who called; needs authentication."""
+    """Whether a proxy terminates TLS and forwards the client's address. Needs authentication."""
 
     trusted_proxies: tuple[str, ...] = ("127.0.0.0/8", "::1")
-    """The networks of proxies whose `X-Forwarded-*` headers are believed, behind a proxy."""
+    """Networks of proxies whose `X-Forwarded-*` headers are trusted, with `behind_proxy`."""
 
     file_hours: Annotated[float, Meta(gt=0, le=24 * 90)] = 24.0
-    """How long the signed address of a file can be used by anybody who has it."""
+    """Hours for which the signed URL of a file is valid for any client that has it."""
 
     drain_seconds: Seconds = 0.0
-    """How long requests are still taken after SIGTERM, while `/readyz` already says 503: as long as whoever sends
-    requests here needs to notice."""
+    """Seconds for which requests are accepted after SIGTERM while `/readyz` returns 503: as long as a load balancer
+    needs to notice."""
 
     grace_seconds: Seconds = 3.0
-    """How long requests, calls and agents may go on, all together, when a server stops; what is left then is handed
-    over."""
+    """Seconds in total for requests, calls and executions to finish when a server stops. The rest is handed over to
+    other nodes."""
 
     def __post_init__(self) -> None:
-        """Refuse an address that nobody could call; an empty one is none."""
+        """Validate `url`. An empty one counts as missing."""
         _check_url("url", self.url or None)
 
 
 class RequiredFor(Enum):
-    """What callers must authenticate for."""
+    """Requests that callers must authenticate for."""
 
     ALL = "all"
     EXTENDED_CARD = "extended-card"
 
 
 class AuthSettings(Section, frozen=True, kw_only=True):
-    """Who is let in, and what they may do."""
+    """Authentication and roles of callers."""
 
     schemes: tuple[AnyScheme, ...] = ()
-    """Ways to authenticate: whoever satisfies one is let in. Without any the server is open, which only a server on a
-    loopback address may be that is not behind a proxy and has no public `server.url`."""
+    """Authentication schemes, of which callers must satisfy one. Without any the server is open, which is allowed only
+    on a loopback address, not behind a proxy, and without a public `server.url`."""
 
     required_for: RequiredFor = RequiredFor.ALL
-    """What callers must authenticate for: `all`, or `extended-card` alone. With the latter the server is open,
-    as without any of `auth.schemes`; credentials that a caller presents still have to be valid."""
+    """Requests that callers must authenticate for: `all`, or `extended-card` alone. With the latter the server is open,
+    as without any of `auth.schemes`. Credentials that a caller presents still have to be valid."""
 
     roles: tuple[CallerRole, ...] = ()
-    """Roles besides the built-in ones; one of the same name replaces it."""
+    """Roles besides the built-in ones. One of the same name replaces it."""
 
     default_role: str | None = "user"
-    """The role of whoever was given none at all."""
+    """Role of callers without a role."""
 
     def __post_init__(self) -> None:
-        """Refuse to guard the extended card with nothing: every caller would read it."""
+        """Refuse `extended-card` without schemes, since every caller would read it."""
         if self.required_for is not RequiredFor.ALL and not self.schemes:
             raise BadField("required_for", f"`{self.required_for.value}` needs at least one of `auth.schemes`")
 
@@ -153,93 +153,93 @@ class AuthSettings(Section, frozen=True, kw_only=True):
 
 
 class PushSettings(Section, frozen=True, kw_only=True):
-    """Webhooks: where they may be, and how they are signed."""
+    """Webhooks: allowed addresses and signing keys."""
 
     SECRET = frozenset({"signing_keys"})
 
     allow_private: bool = False
-    """For development: webhooks may be in private networks. Any caller can then make this server post into its own."""
+    """For development: allow webhooks in private networks. Any caller can then make this server post into its own."""
 
     allow_hosts: tuple[str, ...] = ()
-    """Hosts in private networks that webhooks may be on; `*.example` stands for all below it."""
+    """Hosts in private networks that webhooks may be on. `*.example` matches all hosts below it."""
 
     signing_keys: tuple[str, ...] = ()
-    """The keys of which those are derived that webhooks are signed with: the first is the newest, all are used.
-    `accord push key URL` prints what the receiver at an address is given."""
+    """Keys from which webhook signing keys are derived, newest first. All of them sign. `accord push key URL` prints
+    the key for the receiver at a URL."""
 
 
 class ProviderSettings(Section, frozen=True, kw_only=True):
-    """Who offers the agents."""
+    """The organization that offers the agents."""
 
     organization: str
-    """Its name."""
+    """Name of the organization."""
 
     url: str
-    """Its page."""
+    """Web page of the organization."""
 
 
 class ExtensionSettings(Section, frozen=True, kw_only=True):
-    """A protocol extension that the agents know."""
+    """A protocol extension that the agents support."""
 
     uri: str
-    """What it is called."""
+    """URI of the extension."""
 
     description: str | None = None
-    """What the agents do with it."""
+    """Description of the agents' support for it."""
 
     required: bool = False
-    """Whether whoever sends a message must declare it."""
+    """Whether clients must declare it to send a message."""
 
     params: dict[str, Any] | None = None
-    """What it needs to know."""
+    """Parameters of the extension."""
 
 
 class CardSettings(Section, frozen=True, kw_only=True):
-    """What cards say that cannot be derived, and what signs them."""
+    """Parts of cards that cannot be derived, and their signing key."""
 
     SECRET = frozenset({"signing_key"})
 
     provider: ProviderSettings | None = None
-    """Who offers the agents."""
+    """The organization that offers the agents."""
 
     documentation_url: str | None = None
-    """Where the agents are described."""
+    """URL of the agents' documentation."""
 
     icon_url: str | None = None
-    """A picture for the agents."""
+    """URL of an icon for the agents."""
 
     extensions: tuple[ExtensionSettings, ...] = ()
-    """Protocol extensions besides those that every agent here has."""
+    """Protocol extensions besides those that every agent has."""
 
     signing_key: str | None = None
-    """The private key that signs cards: a JSON Web Key, or the name of its file. Cards are signed for `server.url` and
-    this machine's own names, and for no other host that a caller names."""
+    """Private key that signs cards: a JSON Web Key, or the name of its file. Cards are signed for `server.url` and this
+    machine's own names, not for other hosts that a caller names."""
 
     signing_key_url: str | None = None
-    """Where callers find the public key."""
+    """URL of the public key, for callers."""
 
 
 STORE_REGISTRY = "store"
-"""What to say instead of an address for the registry in the store, where another one is set."""
+"""Value of `registry.url` that selects the registry in the store."""
 
 
 class RegistrySettings(Section, frozen=True, kw_only=True):
-    """Where agents are found by their names, and how this server keeps those that are published here."""
+    """Lookup of agents by name, and the agents published on this server."""
 
     enabled: bool = True
-    """Whether agents can be published here."""
+    """Whether agents can be published on this server."""
 
     url: str | None = None
-    """A registry elsewhere, which clients and commands ask instead of this one."""
+    """Remote registry that clients and commands ask instead of this server's own."""
 
     signers: str | None = None
-    """The keys whose signatures on cards count: a JSON Web Key set, or the name of its file."""
+    """Keys whose card signatures count: a JSON Web Key set, or the name of its file."""
 
     signed_only: bool = False
-    """Whether only cards are taken that one of `signers` has signed."""
+    """Whether only cards signed by one of `signers` are accepted."""
 
     check_seconds: Annotated[float, Meta(ge=1)] = 300.0
-    """How often published agents are looked for."""
+    """Seconds between two availability checks of published agents."""
 
     allow_private: bool = False
     """Whether published agents may be in private networks."""
@@ -248,7 +248,7 @@ class RegistrySettings(Section, frozen=True, kw_only=True):
     """Hosts in private networks that published agents may be on."""
 
     def __post_init__(self) -> None:
-        """Refuse an address at which nobody could be asked."""
+        """Validate `url`."""
         _check_url("url", None if self.url == STORE_REGISTRY else self.url)
 
 
@@ -258,91 +258,86 @@ class CredentialSettings(Section, frozen=True, kw_only=True):
     SECRET = frozenset({"keys"})
 
     keys: tuple[str, ...] = ()
-    """Keys, each 32 random bytes in base64 (`openssl rand -base64 32`): the first seals, all open.
-
-    Without a key, secrets of webhooks are stored in plain text.
-    """
+    """Keys, each 32 random bytes in base64 (`openssl rand -base64 32`): the first seals, all open. Without a key,
+    secrets of webhooks are stored in plain text."""
 
     key_file: str | None = None
-    """A file with more of them, one in each line, which come first."""
+    """File with more keys, one per line, which come before `keys`."""
 
 
 REMOTE_NAME = re.compile(r"[A-Za-z0-9]+([_-][A-Za-z0-9]+)*")
 REMOTE_NAME_RULE = "a name is of letters and digits, joined by - or _, because it is part of a path"
-"""What an agent elsewhere may be called here."""
+"""Rule for the names of remote agents."""
 
 
 class RemoteSettings(Section, frozen=True, kw_only=True):
-    """An agent elsewhere that is served here.
-
-    Without `key` and `token` it is authenticated to by what its card asks for.
-    """
+    """A remote agent that is served here. Without `key` and `token` its card selects the credentials."""
 
     SECRET = frozenset({"token", "signing_keys", "headers"})
 
     url: str
-    """Its address, or the name that it has in a registry."""
+    """URL of the agent, or its name in a registry."""
 
     mode: ReportMode = ReportMode.AUTO
-    """How its reports get here: by webhook (`push`), over a stream (`subscribe`), by asking (`poll`), the best of the
-    last two (`follow`) or of all that it offers (`auto`)."""
+    """Transport of its reports: webhook (`push`), stream (`subscribe`), polling (`poll`), the best of the last two
+    (`follow`) or of all that it offers (`auto`)."""
 
     key: str | None = None
-    """The name of the credentials that it is called with."""
+    """Name of the credentials for calls to it."""
 
     token: str | None = None
-    """A bearer token that it is called with."""
+    """Bearer token for calls to it."""
 
     headers: dict[str, str] = field(default_factory=dict)
     """Headers of every request to it."""
 
     dialect: DialectName | None = None
-    """The dialect to insist on; left out, the card chooses."""
+    """Required dialect [default: chosen by its card]."""
 
     binding: str | None = None
-    """The binding to insist on: `jsonrpc`, `rest` or `grpc`."""
+    """Required binding: `jsonrpc`, `rest` or `grpc`."""
 
     allow_hosts: tuple[str, ...] = ()
     """Hosts besides its own that its card may name."""
 
     sla_seconds: Annotated[float, Meta(gt=0)] = RemoteTerms().sla_seconds
-    """How long it may say nothing new before its task is given up as unknown."""
+    """Seconds without news after which its task ends as unknown."""
 
     answer_seconds: Annotated[float, Meta(gt=0)] = RemoteTerms().answer_seconds
-    """How long it may take to answer a message: most acknowledge it at once, but some do the work first."""
+    """Seconds to wait for the response to a message: most agents acknowledge at once, but some do the work first."""
 
     streams: Annotated[int, Meta(ge=0)] = RemoteTerms().streams
-    """Streams that are held open to it at a time; tasks beyond that are asked for."""
+    """Maximum number of open streams to it. Further tasks are polled."""
 
     signing_keys: tuple[str, ...] = ()
-    """Keys one of which may sign its webhooks, instead of the token that they bring otherwise."""
+    """Keys that may sign its webhooks, instead of a token."""
 
     redact: str | None = None
-    """The `module:function` of a function from report to report that takes out what must not be kept."""
+    """Function `module:function` from report to report that removes data that must not be stored."""
 
     p2p_address: str | None = None
-    """The peer to which the ISEK bridge at `url` passes everything on."""
+    """Peer to which the ISEK bridge at `url` forwards all requests."""
 
     def __post_init__(self) -> None:
-        """Refuse what is neither an address nor could be a host or a name in a registry, which have no scheme."""
+        """Validate `url`, unless it may be a host or a name in a registry, which have no scheme."""
         if "://" in self.url or not urls.host_of(self.url):
             _check_url("url", self.url)
 
 
 class WebhookEndpointSettings(Section, frozen=True, kw_only=True):
-    """Where agents elsewhere report."""
+    """Webhook endpoint for reports of remote agents."""
 
     url: str | None = None
-    """The public address of `/api/webhook/tasks`, where that is not our own."""
+    """Public URL of `/api/webhook/tasks`, if it differs from this server's own."""
 
     token_seconds: Annotated[float, Meta(gt=0)] | None = None
-    """How long their tokens are good; left out, as long as the task is kept."""
+    """Seconds for which webhook tokens are valid [default: as long as the task is kept]."""
 
     rate: Annotated[float, Meta(gt=0)] | None = None
-    """How often a second one address may report; left out, as often as it likes."""
+    """Maximum reports per second from one address [default: unlimited]."""
 
     def __post_init__(self) -> None:
-        """Refuse an address to which nobody could report."""
+        """Validate `url`."""
         _check_url("url", self.url)
 
 
@@ -350,21 +345,21 @@ class WorkflowHookSettings(Section, frozen=True, kw_only=True):
     """Signed webhook endpoints of workflows (`/hooks/NAME/PATH`)."""
 
     tolerance_seconds: Annotated[int, Meta(gt=0, le=3600)] = 300
-    """Maximum difference between the timestamp of a signature and this server's clock."""
+    """Maximum difference in seconds between the timestamp of a signature and this server's clock."""
 
     remember_days: Annotated[float, Meta(ge=1, le=3650)] = 30.0
-    """How many days a delivery is remembered whose signature has no timestamp (`signature: github`)."""
+    """Days for which a delivery whose signature has no timestamp (`signature: github`) is remembered."""
 
 
 class LogFormat(Enum):
-    """How a record is written: a line for people, or a JSON object for programs."""
+    """Format of log records: a line for people, or a JSON object for programs."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class LogLevel(Enum):
-    """The least severe records that are written."""
+    """Minimum severity of log records."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -373,51 +368,51 @@ class LogLevel(Enum):
 
 
 class TelemetrySettings(Section, frozen=True, kw_only=True):
-    """What those see who watch the server, besides `/metrics`."""
+    """Traces and logs of the server, besides `/metrics`."""
 
     traces: bool | None = None
-    """Whether there are OpenTelemetry traces (an extra), set up by its own `OTEL_*` variables. Left out, there are if
-    `OTEL_EXPORTER_OTLP_ENDPOINT` is set and the extra is installed."""
+    """Whether to export OpenTelemetry traces (an extra), configured by its own `OTEL_*` variables [default: if
+    `OTEL_EXPORTER_OTLP_ENDPOINT` is set and the extra is installed]."""
 
     log_format: LogFormat = LogFormat.TEXT
-    """How records are written to standard error: `text`, or `json` with an object in each line."""
+    """Format of log records on standard error: `text`, or `json` with an object per line."""
 
     log_level: LogLevel | None = None
-    """The least severe records that are written: `debug`, `info`, `warning` or `error`. Left out, `info` for
-    `accord serve`, `error` for `accord run`, which shows failed steps itself, and `warning` for other commands."""
+    """Minimum severity of log records: `debug`, `info`, `warning` or `error` [default: `info` for `accord serve`,
+    `error` for `accord run`, which shows failed steps itself, `warning` for other commands]."""
 
     def level(self, default: str) -> str:
-        """Return the least severe level that is written, by a command with this default."""
+        """Return the minimum severity, for a command with this default."""
         return default if self.log_level is None else self.log_level.value
 
 
 class Settings(Section, frozen=True, kw_only=True):
     """All settings."""
 
-    SECRET = frozenset({"store", "agents"})  # an address may have a password in it, and an agent's table a key
+    SECRET = frozenset({"store", "agents"})  # a store's URL may contain a password, and an agent's table a key
 
     store: str | None = None
-    """The store, as `sqlite:///file.db` or `postgresql://user:password@host/database`; left out, a file in the user's
-    data directory."""
+    """Store, as `sqlite:///file.db` or `postgresql://user:password@host/database` [default: a file in the user's data
+    directory]."""
 
     blobs: str = "table:"
-    """Where large files are: `table:` is in the store, `dir:///path` in a directory, `s3://bucket/prefix` in S3."""
+    """Storage of large files: `table:` is in the store, `dir:///path` in a directory, `s3://bucket/prefix` in S3."""
 
     keep_days: Seconds = 30.0
-    """How many days ended tasks are kept; 0 is for ever."""
+    """Days for which ended tasks are kept. 0 keeps them without limit."""
 
     keep_audit_days: Seconds = 90.0
-    """How many days the audit log is kept; 0 is for ever."""
+    """Days for which the audit log is kept. 0 keeps it without limit."""
 
     audit: Audited = Audited.WRITES
-    """What the audit log has: `all` requests, those that change something (`writes`), or `none`."""
+    """Requests in the audit log: `all`, those that change something (`writes`), or `none`."""
 
     agents: dict[str, str | dict[str, Any]] = field(default_factory=dict)
-    """Agents that are served besides those that a command names, by the name that their path has: `module:name`,
-    `file.py:name`, a workflow's file, or a table that the agent's kind understands."""
+    """Agents to serve besides those of a command, by the name in their path: `module:name`, `file.py:name`, a
+    workflow's file, or a table with the options of the agent type."""
 
     remotes: dict[str, RemoteSettings] = field(default_factory=dict)
-    """Agents elsewhere that are served here, by the name that their path has."""
+    """Remote agents to serve, by the name in their path."""
 
     receiver: WebhookEndpointSettings = WebhookEndpointSettings()
     hooks: WorkflowHookSettings = WorkflowHookSettings()
@@ -435,6 +430,6 @@ class Settings(Section, frozen=True, kw_only=True):
 
     @property
     def retention(self) -> Retention:
-        """How long things are kept; no days are for ever."""
+        """Retention of tasks and audit entries. Zero days means without limit."""
         day = 24 * 3600.0
         return Retention(purge_after=self.keep_days * day or None, purge_audit_after=self.keep_audit_days * day or None)

@@ -1,7 +1,7 @@
 """Loads settings: flags, else the environment, else the settings file, else defaults.
 
-The file is `accord.toml`, or the table `[tool.accord]` of a project's `pyproject.toml`. Every value remembers its
-source. An unknown name, or an unknown variable that begins with `ACCORD_`, is an error with the nearest known name.
+The file is `accord.toml`, or the table `[tool.accord]` of a project's `pyproject.toml`. Every value keeps its source.
+An unknown name, or an unknown variable that begins with `ACCORD_`, is an error with the nearest known name.
 """
 
 import difflib
@@ -26,13 +26,13 @@ from accord.server.settings_validation import (
 
 PREFIX = "ACCORD_"
 CONFIG_VARIABLE = "ACCORD_CONFIG"
-"""The variable that names the file of settings."""
+"""Variable that names the settings file."""
 
 ALIASES = {"ACCORD_REGISTRY_URL": "registry.url"}
-"""Shorter variables of ours that mean a setting; the one of its own name counts more."""
+"""Short variables of settings. The variable with the setting's full name has precedence."""
 
 CREDENTIALS = tuple(f"{PREFIX}{kind}_" for kind in ("KEY", "TOKEN", "OAUTH", "BASIC", "HMAC", "HOSTS"))
-"""How variables begin that are credentials for agents elsewhere (`client.credentials.credential`): any id follows."""
+"""Prefixes of variables with credentials for remote agents (`client.credentials.credential`). Any id follows."""
 
 OTHER_VARIABLES = {
     CONFIG_VARIABLE: "the file of settings",
@@ -46,29 +46,29 @@ OTHER_VARIABLES = {
     "ACCORD_SERVED": "what `accord serve` tells its own processes; only it sets this",
     "ACCORD_REQUIRE_UI": "`1` where the package is built: fail rather than leave out the pages of the console",
 }
-"""Variables that are no settings, and what they mean."""
+"""Variables that are not settings, and their purpose."""
 
 NEAR = 0.85
-"""How alike a variable must be to one of ours to be called a misspelling of it."""
+"""Minimum similarity of a misspelled variable to a known one."""
 
 _VARIABLE = re.compile(r"ACCORD_[A-Z0-9_]+")
 _KUBERNETES_VARIABLE = re.compile(
     r"ACCORD_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)", re.ASCII
 )
-"""What Kubernetes says of a service that is called accord, or accord and more."""
+"""Variables that Kubernetes sets for services named `accord` or `accord-...`."""
 
 _KUBERNETES_VALUE = re.compile(r"(tcp|udp|sctp)://")
-"""What it puts into `ACCORD_SERVER_PORT` where a service is called accord-server."""
+"""Value that Kubernetes sets for `ACCORD_SERVER_PORT` if a service is named accord-server."""
 
 
 class UnknownVariable(NamedTuple):
-    """A variable that nothing reads, and those that were perhaps meant."""
+    """An unknown variable, and the known ones with similar names."""
 
     name: str
     meant: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Say what is wrong, and what to do."""
+        """Return the error and a remedy."""
         if self.meant:
             return f"{self.name}: there is no such setting; did you mean {' or '.join(self.meant)}?"
         remedy = "unset it, or call a variable of your own something else"
@@ -76,12 +76,12 @@ class UnknownVariable(NamedTuple):
 
 
 def variable_of(name: str) -> str:
-    """Return what the variable of a setting is called."""
+    """Return the variable of a setting."""
     return PREFIX + name.replace(".", "__").upper()
 
 
 def path_of(variable: str) -> list[str] | None:
-    """Return the path of the setting that a variable is, if it is one of a setting."""
+    """Return the path of a variable's setting, or None if it has none."""
     if not _VARIABLE.fullmatch(variable) or _is_other(variable):
         return None
     path = variable.removeprefix(PREFIX).lower().split("__")
@@ -89,7 +89,7 @@ def path_of(variable: str) -> list[str] | None:
 
 
 def unknown_variables(env: Mapping[str, str], named: Collection[str]) -> Iterator[UnknownVariable]:
-    """Yield the variables that begin like ours and that nothing reads; settings refer to those that are `named`."""
+    """Yield the variables with our prefix that nothing reads. Settings refer to those in `named`."""
     for variable, text in sorted(env.items()):
         if (
             not variable.startswith(PREFIX)
@@ -115,7 +115,7 @@ def _is_of_kubernetes(variable: str, text: str) -> bool:
 
 
 def _similar_variables(spelled: str) -> list[str]:
-    """Return what is spelled nearly so: settings whose last part it is, else any variable, else any last part."""
+    """Return similar variables: of settings with this last part, else of any name, else of a similar last part."""
     paths = list(setting_names(Settings))
     lasts = {path[-1] for path in paths}
     whole = ["__".join(path) for path in paths] + [
@@ -129,15 +129,15 @@ def _similar_variables(spelled: str) -> list[str]:
 
 OWN_FILE, PROJECT_FILE = "accord.toml", "pyproject.toml"
 TABLE = ("tool", "accord")
-"""Where a project's file has our settings."""
+"""Path of the settings in a project's file."""
 
 
 class BadSettings(ValueError):
-    """The settings are wrong: what, where, and what to write instead."""
+    """Invalid settings. The message contains the problem, its place and the remedy."""
 
 
 class SettingsFile(NamedTuple):
-    """A file of settings: its table, and its text for whoever wants to know lines."""
+    """A settings file: its table, and its text for line numbers."""
 
     path: Path
     table: Mapping[str, Any]
@@ -145,17 +145,17 @@ class SettingsFile(NamedTuple):
 
     @property
     def source(self) -> str:
-        """What it is called where a value came from."""
+        """Name of the file as the source of a value."""
         return f"{self.path} [{'.'.join(TABLE)}]" if self.path.name == PROJECT_FILE else str(self.path)
 
     def line(self, name: str) -> int | None:
-        """Return in which line a setting is, by its dotted name."""
+        """Return the line of a setting, by its dotted name."""
         before = f"{'.'.join(TABLE)}." if self.path.name == PROJECT_FILE else ""
         return setting_lines(self.text).get(before + name)
 
 
 def find_file(file: Path | None = None) -> SettingsFile | None:
-    """Return the named file, else that of the working directory; there, two files with settings are an error."""
+    """Return the named file, else that of the working directory. There, two files with settings are an error."""
     if file is not None:
         found = read_project_file(file) if file.name == PROJECT_FILE else _read_own_file(file)
         if found is None:
@@ -179,7 +179,7 @@ def _read_own_file(path: Path) -> SettingsFile:
 
 
 def read_project_file(path: Path) -> SettingsFile | None:
-    """Return what a project's file says about us; one that does not mention us may be as broken as it likes."""
+    """Return the settings in a project's file. A file that does not mention accord need not be valid TOML."""
     text = _read_text(path)
     if TABLE[-1] not in text:
         return None
@@ -211,7 +211,7 @@ def _parse_toml(path: Path, text: str) -> dict[str, Any]:
 def setting_lines(text: str) -> dict[str, int]:
     """Return the line of each value of a file, and of each table, by its dotted name.
 
-    Python's reader knows no lines, but whether a statement is whole: its first line is what is wanted.
+    Python's TOML parser has no line numbers, but it can test whether a statement is complete: the line is its first.
     """
     found: dict[str, int] = {}
     header: tuple[str, ...] = ()
@@ -226,7 +226,7 @@ def setting_lines(text: str) -> dict[str, int]:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Yield where each statement begins, its text and what it says by itself."""
+    """Yield the first line of each statement, its text and its value."""
     begun, pending = 0, ""
     for number, line in enumerate(text.splitlines(), 1):
         if not pending:
@@ -235,14 +235,14 @@ def _statements(text: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
         try:
             said = tomllib.loads(pending)
         except tomllib.TOMLDecodeError:
-            continue  # it goes on in the next line
+            continue  # the statement continues on the next line
         if said:
             yield begun, pending, said
         pending = ""
 
 
 def _value_paths(said: Any, *before: str) -> Iterator[tuple[str, ...]]:
-    """Yield the paths of all values of a statement, and of its tables; lists are values."""
+    """Yield the paths of all values of a statement, and of its tables. Lists are values."""
     if before:
         yield before
     inner = said[0] if isinstance(said, list) and said and isinstance(said[0], dict) and not said[0] else said
@@ -251,10 +251,10 @@ def _value_paths(said: Any, *before: str) -> Iterator[tuple[str, ...]]:
 
 
 REFERENCE_PREFIX = "env:"
-"""How a text setting refers to a variable of the environment, so that files hold no secrets."""
+"""Prefix of a text setting that refers to an environment variable, so that files contain no secrets."""
 
 FLAGS = {"auth.schemes": "--auth", "remotes": "--remote", "receiver.url": "--webhook-url"}
-"""The flags that are not called like their setting."""
+"""Flags that are not named like their setting."""
 
 FOREIGN_VARIABLES = {
     "AGENTVAULT_REGISTRY_URL": "registry.url",
@@ -263,14 +263,14 @@ FOREIGN_VARIABLES = {
     "A2A_WEBHOOK_TOKEN_TTL": "receiver.token_seconds",
     "NEXT_PUBLIC_A2A_ENABLED": "console.a2a",
 }
-"""Variables of other systems that mean a setting; one of ours counts more."""
+"""Variables of other systems that set a setting. Ours have precedence."""
 
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 SourcedTable = tuple[str, Mapping[str, Any]]
-"""Where settings come from, and a table of them."""
+"""A source of settings, and a table of them."""
 
 
 class LoadedSettings(NamedTuple):
@@ -282,11 +282,11 @@ class LoadedSettings(NamedTuple):
 
     @property
     def referred(self) -> frozenset[str]:
-        """The variables of the environment that the settings refer to."""
+        """The environment variables that the settings refer to."""
         return frozenset(variable for value in self.written.values() for variable in references(value))
 
     def read(self, name: str, kind: type[S]) -> S:
-        """Read the table at a dotted name as the settings of somebody else, such as one kind of agent."""
+        """Return the table at a dotted name as a struct, such as the options of an agent type."""
         table: Any = self.settings
         for part in name.split("."):
             table = table[part] if isinstance(table, dict) else getattr(table, part)
@@ -300,16 +300,16 @@ class LoadedSettings(NamedTuple):
             raise self.bad(name + path, reason) from None
 
     def bad(self, name: str, reason: object) -> BadSettings:
-        """Return the refusal of a setting, which says where it came from."""
+        """Return an error about a setting, with its source."""
         return BadSettings(f"{_source_prefix(name, self.sources)}{name}: {reason}")
 
 
 def load(
     file: Path | None = None, env: Mapping[str, str] | None = None, flags: Mapping[str, Any] | None = None
 ) -> LoadedSettings:
-    """Read settings; without a `file`, the one in the working directory is used if there is one.
+    """Load settings. Without a `file`, the one in the working directory is used if there is one.
 
-    Flags that are None were not given. The names in `flags` are dotted.
+    Flags that are None are not set. The names in `flags` are dotted.
     """
     env = env or NO_VARIABLES
     given = [*_from_file(file), *from_env(env), *_from_flags(flags or {})]
@@ -319,12 +319,12 @@ def load(
 
 
 def settings_of(table: Mapping[str, Any], source: str, env: Mapping[str, str] = NO_VARIABLES) -> Settings:
-    """Return the settings that a program states; of the environment, only the variables that it refers to."""
+    """Return the settings of a program. The environment is used only for references."""
     return merge_sources([(source, table)], env).settings
 
 
 def store_of(env: Mapping[str, str]) -> str | None:
-    """Return the store that the file of settings names; what else it says does not matter to who only needs this."""
+    """Return the store of the settings file. Other settings in it are not validated."""
     for source, table in _from_file(Path(env[CONFIG_VARIABLE]) if env.get(CONFIG_VARIABLE) else None):
         found = _resolve_references({"store": table.get("store")}, env, {"store": source})["store"]
         if found is not None and not isinstance(found, str):
@@ -334,12 +334,12 @@ def store_of(env: Mapping[str, str]) -> str | None:
 
 
 def registry_of(env: Mapping[str, str]) -> RegistrySettings:
-    """Return the settings of the registry, for commands that need only these; what else is set does not matter."""
+    """Return the settings of the registry. Other settings are not validated."""
     return _section_settings("registry", env).registry
 
 
 def credentials_of(env: Mapping[str, str]) -> CredentialSettings:
-    """Return how credentials are sealed, for commands that need only this."""
+    """Return the settings of credentials. Other settings are not validated."""
     return _section_settings("credentials", env).credentials
 
 
@@ -354,7 +354,7 @@ def _section_settings(section: str, env: Mapping[str, str]) -> Settings:
 
 
 def merge_sources(given: Iterable[SourcedTable], env: Mapping[str, str]) -> LoadedSettings:
-    """Return the settings of several sources, of which each counts more than those before it."""
+    """Return the settings of several sources. Later sources have precedence."""
     merged: dict[str, Any] = {}
     stated: dict[str, Any] = {}
     sources: dict[str, str] = {}
@@ -391,7 +391,7 @@ def _aliased(aliases: Mapping[str, str], env: Mapping[str, str]) -> Iterator[Sou
 
 
 def from_env(env: Mapping[str, str]) -> Iterator[SourcedTable]:
-    """Yield the settings that variables are, each as a table of its own."""
+    """Yield the settings in variables, each as a table of its own."""
     yield from _aliased(FOREIGN_VARIABLES, env)
     yield from _aliased(ALIASES, env)
     for variable, text in sorted(env.items()):
@@ -407,7 +407,7 @@ def _from_flags(flags: Mapping[str, Any]) -> Iterator[SourcedTable]:
 
 
 def flag_of(name: str) -> str:
-    """Return what the flag of a setting is called, if it has one."""
+    """Return the flag of a setting, if it has one."""
     return FLAGS.get(name) or f"--{name.rpartition('.')[2].replace('_', '-')}"
 
 
@@ -418,7 +418,7 @@ def _nested(path: list[str], value: Any) -> dict[str, Any]:
 
 
 def _parse_variable(kind: Any, variable: str, text: str) -> Any:
-    """Read a variable: JSON where the setting is a list or a table (a list also with commas), else the text itself."""
+    """Parse a variable: JSON for lists and tables (lists also with commas), else the text itself."""
     is_list = get_origin(kind) in (tuple, frozenset)
     if is_list and not text.lstrip().startswith("["):
         return [part.strip() for part in text.split(",") if part.strip()]
@@ -432,7 +432,7 @@ def _parse_variable(kind: Any, variable: str, text: str) -> Any:
 
 
 def _leaves(table: Mapping[str, Any], *before: str) -> Iterator[tuple[str, Any]]:
-    """Yield the settings of a table by their dotted names: tables are added to, everything else is replaced."""
+    """Yield the settings of a table by their dotted names. Tables are merged, and other values are replaced."""
     for key, value in table.items():
         path = (*before, key)
         if "." in key:
@@ -455,7 +455,7 @@ def _is_table(kind: Any) -> bool:
 
 
 def _resolve_references(value: Any, env: Mapping[str, str], sources: Mapping[str, str], name: str = "") -> Any:
-    """Put the values of the environment in place of what refers to them."""
+    """Replace references to the environment with their values."""
     if isinstance(value, dict):
         return {
             key: _resolve_references(part, env, sources, f"{name}.{key}".lstrip(".")) for key, part in value.items()
@@ -471,12 +471,12 @@ def _resolve_references(value: Any, env: Mapping[str, str], sources: Mapping[str
 
 
 def has_references(value: Any) -> bool:
-    """Whether a value, or something in it, is taken from the environment."""
+    """Whether a value, or a value in it, refers to the environment."""
     return next(references(value), None) is not None
 
 
 def references(value: Any) -> Iterator[str]:
-    """Yield the variables that a value, or something in it, is taken from."""
+    """Yield the variables that a value, or a value in it, refers to."""
     if isinstance(value, str) and value.startswith(REFERENCE_PREFIX):
         yield value.removeprefix(REFERENCE_PREFIX)
     for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -489,7 +489,7 @@ def referenced_variables(given: Iterable[SourcedTable]) -> set[str]:
 
 
 def _source_prefix(name: str, sources: Mapping[str, str]) -> str:
-    """Return where a setting, or the group or the value that it belongs to, came from; or what is in it."""
+    """Return the source of a setting, of the group that contains it, or of a value in it."""
     plain = re.sub(r"\[[^\]]*\]", "", name)
     around = [known for known in sources if f"{plain}.".startswith(f"{known}.")]
     inside = [known for known in sources if known.startswith(f"{plain}.")]

@@ -1,8 +1,8 @@
 """Reports on settings: every mistake in them, and every value without its secrets.
 
-Loading stops at the first mistake; here each section is read by itself, and again without the setting that was wrong.
-Fields that are secrets are named by their struct (`SECRET`). In tables of agents, names that sound like secrets are
-secrets, and a URL loses its password.
+Loading stops at the first mistake. Here each section is read by itself, and again without the invalid setting. A
+struct's `SECRET` names its secret fields. In tables of agents, names that sound like secrets are secrets, and a URL
+loses its password.
 """
 
 import re
@@ -28,11 +28,14 @@ from accord.server.settings_loader import (
 from accord.storage.address import BadAddress, parse_address
 
 _MISSING = "missing required field"
-"""What is said of a group where something is needed; it may be what was left out for being wrong."""
+"""Message for a missing required field, which may be one that was removed as invalid."""
 
 
 def find_mistakes(file: SettingsFile | None, env: Mapping[str, str]) -> Iterator[str]:
-    """Yield what is wrong, in the order of the file's sections; then variables that nobody can read, or nobody does."""
+    """Yield all mistakes, in the order of the file's sections.
+
+    Variables that cannot be read or are unknown come last.
+    """
     given: list[SourcedTable] = []
     if file is not None:
         given += [(file.source, {name: value}) for name, value in file.table.items()]
@@ -63,7 +66,7 @@ def _section_mistakes(section: str, given: list[SourcedTable], env: Mapping[str,
 
 
 def _without(section: str, given: list[SourcedTable], said: str) -> list[SourcedTable] | None:
-    """Return what is given without the setting that a refusal is about, or None if nothing smaller can be left out."""
+    """Return the sources without the setting that an error names, or None if it cannot be removed."""
     at = next((at for at, (source, _) in enumerate(given) if said.startswith(f"{source}: ")), None)
     if at is None:
         return None
@@ -81,13 +84,13 @@ def _without_named(section: str, value: Any, said: str) -> dict[str, Any] | None
 
 HIDDEN = "***"
 DEFAULT_SOURCE = "default"
-"""Where a value came from that nobody has set."""
+"""Source of values that are not set."""
 
 _SECRET = re.compile(r"key|token|secret|password|credential|authorization|headers|^env$", re.IGNORECASE)
 
 
 def redact(value: Any) -> Any:
-    """Return a setting, or a table of them, as JSON has it."""
+    """Return a setting, or a table of them, as JSON values without secrets."""
     match value:
         case Struct():
             secret: frozenset[str] = getattr(value, "SECRET", frozenset())
@@ -106,7 +109,7 @@ def redact(value: Any) -> Any:
 
 
 class ShownSetting(NamedTuple):
-    """One setting: its value, as it may be seen, and where that came from."""
+    """One setting: its name, its value without secrets, and its source."""
 
     name: str
     value: Any
@@ -114,7 +117,7 @@ class ShownSetting(NamedTuple):
 
 
 def list_settings(loaded: LoadedSettings) -> Iterator[ShownSetting]:
-    """Yield every setting; what refers to the environment is shown as it is written, as that is no secret."""
+    """Yield every setting. References to the environment are shown as written, since they are not secret."""
     for name, value, is_secret in _all_settings(loaded.settings):
         if name in loaded.written:
             seen = _redact_written(loaded.written[name], is_secret=is_secret)
@@ -126,7 +129,7 @@ def list_settings(loaded: LoadedSettings) -> Iterator[ShownSetting]:
 
 
 def secret_variables(loaded: LoadedSettings) -> Iterator[str]:
-    """Yield the variables that only the server needs: of settings that are secrets, and those that settings refer to.
+    """Yield the variables that only the server needs: of secret settings, and those that settings refer to.
 
     Options of agents are left out: their frameworks may read the same variables.
     """
@@ -160,13 +163,13 @@ def _all_settings(group: Struct, *before: str) -> Iterator[tuple[str, Any, bool]
 
 
 def _source_of(name: str, sources: Mapping[str, str]) -> str:
-    """Return where a value came from; the members of a table may each have come from elsewhere."""
+    """Return the source of a value. The members of a table may have different sources."""
     inside = dict.fromkeys(said for known, said in sources.items() if known.startswith(f"{name}."))
     return sources.get(name) or ", ".join(inside) or DEFAULT_SOURCE
 
 
 def _redact_written(value: Any, *, is_secret: bool) -> Any:
-    """Return what somebody wrote, without its secrets; where it refers to the environment there are none."""
+    """Return a value as written, without its secrets. References to the environment contain none."""
     if isinstance(value, dict):
         return {name: _redact_written(one, is_secret=_is_secret(name, one)) for name, one in value.items()}
     if isinstance(value, list):
@@ -184,7 +187,7 @@ def _redact_store(url: str | None) -> str | None:
 
 
 def _is_secret(name: str, value: Any) -> bool:
-    """Whether a value sounds like a secret; a number of tokens is none."""
+    """Whether a value has a secret-sounding name. Numbers, such as of tokens, are not secrets."""
     return _SECRET.search(name) is not None and not isinstance(value, int | float)
 
 
@@ -193,7 +196,7 @@ def _hide(value: Any) -> str | None:
 
 
 def _without_password(text: str) -> str:
-    """Return a text without the password that it has, if it is an address with one."""
+    """Return a text without its password, if it is a URL with one."""
     if "@" not in text or "://" not in text:
         return text
     try:

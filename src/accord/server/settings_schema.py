@@ -22,13 +22,13 @@ from accord.server.settings_loader import REFERENCE_PREFIX
 
 @cache
 def field_descriptions(kind: type[Struct]) -> Mapping[str, str]:
-    """Return what the fields of a struct mean, each in one line; those of a base count where its own say nothing."""
+    """Return the descriptions of a struct's fields, each in one line. Descriptions of a base are inherited."""
     inherited = [one for one in reversed(kind.__mro__) if issubclass(one, Struct) and one is not Struct]
     return {name: said for one in inherited for name, said in _read_descriptions(one).items()}
 
 
 def section_description(kind: type) -> str:
-    """Return what a group of settings is for, in one line."""
+    """Return the description of a group of settings, in one line."""
     return _line((kind.__doc__ or "").partition("\n\n")[0])
 
 
@@ -48,24 +48,24 @@ def _line(text: str) -> str:
 
 
 SCHEMA_DIALECT = "http://json-schema.org/draft-07/schema#"
-"""What editors for TOML understand best."""
+"""Schema dialect that TOML editors support best."""
 
 SCHEMA_FILE = "accord.schema.json"
-"""What its file is called."""
+"""Name of the schema file."""
 
 REFERENCE = {"type": "string", "pattern": f"^{REFERENCE_PREFIX}."}
-"""A value that is taken from the environment, which may stand in place of any but a list or a table."""
+"""A reference to the environment, valid in place of any value but a list or a table."""
 
 AGENT = "agent"
 
 
 def own_agent_types() -> list[Kind]:
-    """Return the kinds of agents that come with this package."""
+    """Return the agent types of this package."""
     return [KINDS.load(name) for name in KINDS.ours]
 
 
 def all_agent_types() -> list[Kind]:
-    """Return the kinds of agents that there are; one of another package that cannot be used is left out."""
+    """Return all installed agent types. Types of other packages that cannot be used are left out."""
     found = []
     for entry in KINDS.entries():
         try:
@@ -76,7 +76,7 @@ def all_agent_types() -> list[Kind]:
 
 
 def settings_schema(kinds: Iterable[Kind]) -> dict[str, Any]:
-    """Return the schema, whose agents may be of these kinds."""
+    """Return the schema, with these agent types."""
     definitions = _Definitions()
     settings = definitions.struct(Settings)
     told = settings["properties"]["agents"]["description"]
@@ -95,14 +95,14 @@ def settings_schema(kinds: Iterable[Kind]) -> dict[str, Any]:
 
 
 class _Definitions:
-    """The schemas of structs, each written down once."""
+    """The schemas of structs, each defined once."""
 
     def __init__(self) -> None:
         self.found: dict[str, Any] = {}
         self._names: dict[type[Struct], str] = {}
 
     def agents(self, kinds: list[Kind]) -> dict[str, Any]:
-        """Return what an agent may be: the name of a thing, or a table of its kind's."""
+        """Return the schema of an agent: a target, or a table of an agent type."""
         made = []
         for kind in kinds:
             name = f"{AGENT}.{kind.name}"
@@ -150,12 +150,12 @@ class _Definitions:
         }
 
     def of(self, kind: inspect.Type) -> dict[str, Any]:
-        """Return the schema of a type; there is no null in TOML, what is none is left out."""
+        """Return the schema of a type. TOML has no null, so None is left out."""
         match kind:
             case inspect.Metadata(type=inner):
                 return self.of(inner)
             case inspect.StructType(cls=cls):
-                return {"allOf": [self._defined(cls)]}  # in this dialect, nothing counts beside a $ref
+                return {"allOf": [self._defined(cls)]}  # in this dialect, members beside a $ref are ignored
             case inspect.UnionType(types=kinds):
                 found = [self.of(one) for one in kinds if not isinstance(one, inspect.NoneType)]
                 return found[0] if len(found) == 1 else {"anyOf": found}
@@ -177,7 +177,7 @@ class _Definitions:
         if kind not in self._names:
             taken = kind.__name__ in self.found
             name = self._names[kind] = f"{kind.__module__.split('.')[-2]}.{kind.__name__}" if taken else kind.__name__
-            self.found[name] = {}  # its place, should it contain itself
+            self.found[name] = {}  # a placeholder, in case it contains itself
             self.found[name] = self.struct(kind)
         return _ref(self._names[kind])
 
@@ -211,5 +211,5 @@ def _default(field: inspect.Field) -> dict[str, Any]:
 
 
 def schema_document(kinds: Iterable[Kind]) -> str:
-    """Return the schema as a file has it."""
+    """Return the schema as the text of its file."""
     return json.format(json.encode(settings_schema(kinds)), indent=2).decode() + "\n"

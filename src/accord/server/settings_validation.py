@@ -1,7 +1,7 @@
 """Names and types of settings: unknown names, and validation errors explained.
 
-It knows structs, lists and tables as msgspec does. Whether a value fits is decided by msgspec, whose errors leave out
-the names in a table and the possible choices: they are added here.
+It works on structs, lists and tables as msgspec does. msgspec validates the values. Its errors leave out the names in a
+table and the possible choices, which are added here.
 """
 
 import difflib
@@ -16,18 +16,18 @@ from msgspec import Struct
 
 
 class UnknownSetting(Exception):
-    """A name that no setting has, or a value in the place of a group of settings."""
+    """An unknown name, or a value in place of a group of settings."""
 
 
 @cache
 def setting_types(kind: type[Struct]) -> dict[str, Any]:
-    """Return the types of a struct's fields, without the None that some may be."""
+    """Return the types of a struct's fields, without None."""
     hints = get_type_hints(kind)
     return {name: _without_none(hints[name]) for name in kind.__struct_fields__}
 
 
 def type_at(kind: Any, path: Sequence[str]) -> Any:
-    """Return the type at a path below a type, or None if there is none."""
+    """Return the type at a path below a type, or None without such a path."""
     for part in path:
         kind = setting_types(kind).get(part) if is_struct(kind) else _value_type(kind)
     return kind
@@ -42,7 +42,7 @@ def setting_names(kind: type[Struct]) -> Iterator[tuple[str, ...]]:
 
 
 def check_names(kind: Any, value: Any, at: str = "") -> None:
-    """Raise Unknown for the first name in a value that its type does not have."""
+    """Raise UnknownSetting for the first name in a value that its type does not have."""
     if is_struct(kind):
         _check_group(kind, value, at)
     elif get_origin(kind) is dict:
@@ -62,7 +62,7 @@ def is_struct(kind: Any) -> TypeGuard[type[Struct]]:
 
 
 def tagged_struct(kind: Any, value: Mapping[str, Any]) -> type[Struct] | None:
-    """Return the one of several structs that a value says to be."""
+    """Return the struct that a value's tag selects."""
     for one in get_args(kind):
         if is_struct(one) and value.get(one.__struct_config__.tag_field or "") == one.__struct_config__.tag:
             return one
@@ -96,10 +96,10 @@ def _without_none(kind: Any) -> Any:
 
 
 class BadField(ValueError):
-    """Raised where a group of settings is made: the value of one of its fields cannot be used."""
+    """Raised while creating a group of settings: the value of one of its fields is invalid."""
 
     def __init__(self, field: str, reason: str) -> None:
-        """Say which, and why."""
+        """Create the error for a field."""
         super().__init__(reason)
         self.field = field
 
@@ -108,7 +108,7 @@ _STEP = re.compile(r"\.(?P<name>\w+)|\[(?P<place>\d+)\]|(?P<some>\[\.\.\.\])")
 
 
 def explain_error(error: msgspec.ValidationError, kind: Any, value: Any) -> tuple[str, str]:
-    """Return the path of a value that does not fit its type below `kind`, beginning with a dot, and why it does not."""
+    """Return the path of a value that does not fit its type below `kind`, beginning with a dot, and the reason."""
     text, _, path = str(error).partition(" - at `$")
     at = ""
     for step in _STEP.finditer(path.rstrip("`")):
@@ -121,14 +121,14 @@ def explain_error(error: msgspec.ValidationError, kind: Any, value: Any) -> tupl
 
 
 def choices(kind: Any) -> tuple[str, ...]:
-    """Return what a value may be, if that is a few words."""
+    """Return the allowed values of an enumeration."""
     if isinstance(kind, type) and issubclass(kind, Enum):
         return tuple(str(one.value) for one in kind)
     return tuple(map(str, get_args(kind))) if get_origin(kind) is Literal else ()
 
 
 def _follow_step(step: re.Match[str], kind: Any, value: Any) -> tuple[str, Any, Any]:
-    """Follow one step of a path: return what it is called, and the type and the value there."""
+    """Follow one step of a path. Returns its name, and the type and the value there."""
     if step["some"]:
         return _invalid_member(get_args(kind)[-1], value)
     if step["place"]:
@@ -140,12 +140,12 @@ def _follow_step(step: re.Match[str], kind: Any, value: Any) -> tuple[str, Any, 
 
 
 def _tag_type(kind: Any) -> Any:
-    """Return the type of what tells which of several structs a value is."""
+    """Return the type of the tag that selects one of several structs."""
     return Literal[tuple(one.__struct_config__.tag for one in get_args(kind))]
 
 
 def _invalid_member(kind: Any, table: Mapping[str, Any]) -> tuple[str, Any, Any]:
-    """Find the member of a table that does not fit: msgspec says only that there is one."""
+    """Find the invalid member of a table: msgspec reports only that there is one."""
     for name, value in table.items():
         try:
             msgspec.convert(value, kind, strict=False)

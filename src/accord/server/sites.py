@@ -1,6 +1,6 @@
-"""The addresses of one agent, and applications chosen by path, by method or on first use.
+"""The paths of one agent, and applications chosen by path, by method or on first use.
 
-A site decides by the path below its mount; `http` answers there.
+A site routes by the path below its mount, and `http` answers.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from accord.http.openapi import ApiDocuments
 from accord.protocol.negotiation import MOUNTS
 
 RPC_PATHS = frozenset({"", *MOUNTS})
-"""Where JSON-RPC is answered, without a slash at the end."""
+"""Paths of JSON-RPC, without a trailing slash."""
 
 
 CardAndDocuments = tuple[App, App]
-"""What serves an agent's card, and its documents."""
+"""The applications that serve an agent's card and its documents."""
 
 
 class AgentSite(Struct, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class AgentSite(Struct, frozen=True, kw_only=True):
         return self.at(path_below_mount(scope))(scope, receive, send)
 
     def at(self, path: str) -> App:
-        """Return what answers at a path."""
+        """Return the application at a path."""
         if path in CARD_PATHS:
             return self.card
         if path.rstrip("/") in RPC_PATHS:
@@ -45,10 +45,10 @@ class AgentSite(Struct, frozen=True, kw_only=True):
 
 
 class RenewedSite:
-    """The site of an agent that may come to be described otherwise: one elsewhere, once it was reached."""
+    """The site of an agent whose profile may change, such as a remote one after it was reached."""
 
     def __init__(self, agent: Agent, site: AgentSite, describe: Callable[[], CardAndDocuments]) -> None:
-        """Answer with `site`, whose card and documents are made anew when the agent's profile is another."""
+        """Serve `site`, and rebuild its card and documents when the agent's profile changes."""
         self._agent = agent
         self._profile = agent.profile
         self._site = site
@@ -64,10 +64,10 @@ class RenewedSite:
 
 
 def with_mounted_path(scope: Scope) -> Scope:
-    """Return a request whose path begins with the mount, as ASGI asks for.
+    """Return a request whose path begins with the mount, as ASGI requires.
 
-    An application that is told where a proxy has it, and is asked without that prefix, passes on paths without it; what
-    Starlette mounts in it is told the prefix as `app_root_path`.
+    An application with a `root_path` behind a proxy that strips that prefix passes on paths without it. Applications
+    that Starlette mounts in it get the prefix as `app_root_path`.
     """
     path, root = scope["path"], scope.get("root_path", "")
     if not root or path == root or path.startswith(root + "/"):
@@ -84,10 +84,10 @@ def path_below_mount(scope: Scope) -> str:
 
 
 class LazyApplication:
-    """Such an application."""
+    """An application that is created on first use."""
 
     def __init__(self, make: Callable[[], Awaitable[App]]) -> None:
-        """Make it with `make`, once; if that fails, so does the request, and the next one tries again."""
+        """Create it with `make`, once. A failure fails the request, and the next one retries."""
         self._make = make
         self._making = asyncio.Lock()
         self._made: App | None = None
@@ -104,7 +104,7 @@ class LazyApplication:
 
 
 def choose_by_method(*, rest: App, **apps: App) -> App:
-    """Return what answers by the method of a request."""
+    """Return an application that chooses by the method of a request."""
 
     def chosen(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         return apps.get(scope["method"], rest)(scope, receive, send)

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 ADAPTER_PORT = 9000
-"""Where a2a-adapter serves."""
+"""Default port of a2a-adapter."""
 
 WITHOUT_STREAMS = ("push",)
-"""What is offered for an adapter whose answers do not come in pieces."""
+"""Capabilities of an adapter that does not stream."""
 
 
 def serve_agent(
@@ -37,10 +37,10 @@ def serve_agent(
     port: int = ADAPTER_PORT,
     **settings: Any,
 ) -> None:
-    """Serve an adapter, or anything else that `accord serve` takes, until a signal comes.
+    """Serve an adapter, or any other agent that `accord serve` takes, until a signal.
 
-    It is described as it describes itself, or as `agent_card` does. Settings are those of `accord.server`, by section.
-    Unlike a2a-adapter it listens on this machine only, unless `auth` says who may come in.
+    Its profile is its own, or that of `agent_card`. Settings are those of `accord.server`, by section. Unlike
+    a2a-adapter it listens on this machine only, unless `auth` requires authentication.
     """
     from accord.agents.command_environment import close_process
     from accord.server import http_server
@@ -77,7 +77,7 @@ def application_of(
 
 
 def environment_of(loaded: "LoadedSettings", env: Mapping[str, str]) -> "Environment":
-    """Return the environment of a server, which keeps what its settings refer to from commands."""
+    """Return the environment of a server, which hides variables that its settings refer to from commands."""
     from accord.agents.command_environment import Environment
     from accord.server.settings_report import secret_variables
 
@@ -85,7 +85,7 @@ def environment_of(loaded: "LoadedSettings", env: Mapping[str, str]) -> "Environ
 
 
 def _described_by(card: "AgentCard", agent: "Agent") -> "Agent":
-    """Return an agent as a card describes it."""
+    """Return an agent with the profile of a card."""
     from accord.server.agents import redescribe
 
     stated = partial(
@@ -101,7 +101,7 @@ def _described_by(card: "AgentCard", agent: "Agent") -> "Agent":
 
 
 def _dotted(settings: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
-    """Return settings by their dotted names, so that a section adds to what is said elsewhere."""
+    """Return settings by their dotted names, so that sections are merged with those of other sources."""
     found: list[tuple[str, Any]] = []
     for name, value in settings.items():
         path = f"{before}{name}"
@@ -110,7 +110,7 @@ def _dotted(settings: Mapping[str, Any], before: str = "") -> list[tuple[str, An
 
 
 def configuration_problem(settings: Settings, address: "Address") -> str | None:
-    """Return why a server would start and then not work, and what to do instead."""
+    """Return why a server would start and then not work, with a remedy, or None."""
     from accord.auth.scheme_settings import Mtls
     from accord.server.agents import webhook_of
     from accord.server.application import url_of
@@ -146,7 +146,7 @@ def _tls_problem(server: ServerSettings) -> str | None:
 
 
 def exposure_problem(settings: Settings) -> str | None:
-    """Return why nobody should start a server, and what to do instead: strangers could use it, or read its secrets."""
+    """Return why a server must not start, with a remedy: other machines could use it, or read its secrets."""
     server = settings.server
     is_local = urls.is_loopback(server.host)
     is_clear = not is_local and not server.tls_cert and not server.behind_proxy
@@ -166,7 +166,7 @@ def exposure_problem(settings: Settings) -> str | None:
 
 
 def _opening(server: ServerSettings) -> tuple[str, str] | None:
-    """Return which setting lets other machines call a server, and how to do without it."""
+    """Return the setting that lets other machines call a server, with an alternative."""
     if not urls.is_loopback(server.host):
         return f"{server.host} is not a loopback address", "listen on 127.0.0.1"
     if server.behind_proxy:

@@ -1,4 +1,4 @@
-"""Runs of workflows without a server, in a node that nobody calls from outside.
+"""Runs of workflows without a server, in a node without a URL.
 
 Runs are in the same store as a server's, and any node that hosts the same document resumes them. Commands and programs
 are above.
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 
 LOCAL_CALLER = Caller(tenant="", owner="")
-"""Who runs workflows by a command: the one who also calls a server that asks nobody who they are."""
+"""Caller of workflow runs from commands, the same as on a server without authentication."""
 
 NO_URL = ""
-"""The address of a node that nobody calls: agents elsewhere are asked what became of a task, they report nothing."""
+"""URL of a node that cannot be called: remote agents are polled, since they cannot report to it."""
 
 
 def agent_of(
@@ -49,23 +49,23 @@ def agent_of(
     name: str | None = None,
     keys: "Keys | None" = None,
 ) -> WorkflowAgent:
-    """Return a document as the agent that runs it here, under a name of its own unless one is given."""
+    """Return a document as an agent, under a name of its own unless one is given."""
     own = name or own_name(document, directory, vars or {})
     return WorkflowAgent(document, name=own, directory=directory, env=env, vars=vars, keys=keys)
 
 
 @asynccontextmanager
 async def host_workflow(agent: WorkflowAgent, settings: Settings, env: Mapping[str, str]) -> AsyncIterator["Host"]:
-    """Host a workflow and its members while the block runs; what is left then, others go on with."""
+    """Host a workflow and its members during the block. Other nodes continue unfinished runs."""
     address = parse_address(settings.store) if settings.store else default_address(env)
     async with AsyncExitStack() as stack:
         composition = Composition(_node_settings(settings), address, cards.by_slug([agent]), NO_URL, env)
-        running = await composition.run(stack, GracePeriod(0.0))  # nobody waits for it when it ends
+        running = await composition.run(stack, GracePeriod(0.0))  # no caller waits for it when it ends
         yield running.host
 
 
 def _node_settings(settings: Settings) -> Settings:
-    """Return what of a server's settings is there for a node without edges."""
+    """Return the settings of a server that apply to a node without a URL."""
     return Settings(
         store=settings.store,
         blobs=settings.blobs,
@@ -78,16 +78,16 @@ def _node_settings(settings: Settings) -> Settings:
 
 
 async def start_run(host: "Host", agent: WorkflowAgent, wish: Mapping[str, Any]) -> Task:
-    """Begin a run, and return its task."""
+    """Start a run, and return its task."""
     message = Message(message_id=new_id(), role=Role.USER, parts=(Part(data=dict(wish)),), metadata={INNER: True})
     request = SendRequest(message=message, configuration=SendConfiguration(return_immediately=True))
     task = await host.services[agent.profile.name].send(request, LOCAL_CALLER)
-    assert isinstance(task, Task)  # it never answers with a message alone
+    assert isinstance(task, Task)  # a workflow never answers with a message alone
     return task
 
 
 async def follow_run(host: "Host", task_id: str, told: "Told | None" = None) -> Task:
-    """Wait until a run has ended or asks, tell everything that happens, and return it."""
+    """Wait until a run has ended or waits for input. Passes each event to `told`, and returns the task."""
     async with host.engine.hub.follow(LOCAL_CALLER.tenant, task_id, 0) as follower:
         while True:
             async for event in follower.events(at_turn_end):
@@ -96,7 +96,7 @@ async def follow_run(host: "Host", task_id: str, told: "Told | None" = None) -> 
             found = await host.engine.archive.read(LOCAL_CALLER.tenant, task_id)
             if found is None:
                 raise TaskNotFound(metadata={"taskId": task_id})
-            if found[1].status.state in lifecycle.ENDED | lifecycle.INTERRUPTED:  # it may have asked and been answered
+            if found[1].status.state in lifecycle.ENDED | lifecycle.INTERRUPTED:  # not for an answered question
                 return found[1]
 
 
@@ -109,7 +109,7 @@ async def run_document(
     settings: Settings | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Task:
-    """Run a document to its end, or to where it asks somebody, with the settings of this process."""
+    """Run a document until it ends or waits for input, with the settings of this process."""
     from accord.server.settings_loader import LoadedSettings, load
 
     found = environment_of_process() if env is None else env

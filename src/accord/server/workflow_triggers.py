@@ -1,4 +1,4 @@
-"""Triggers of served workflows: schedules, webhooks, events and decisions.
+"""Triggers of served workflows: schedules, webhooks, signals and approvals.
 
 They start runs and resume them. A server without a workflow never loads this module.
 """
@@ -31,20 +31,20 @@ from accord.workflows.signals import ADDRESS, RunSignals
 from accord.workflows.triggers import Timetable, standard_key
 
 SCHEDULE_CALLER = Caller()
-"""Whose the runs are that a schedule begins: they belong to the server itself, as nobody has asked for them."""
+"""Caller of scheduled runs: they belong to the server itself."""
 
 
 class WorkflowTriggers:
     """The triggers of a server's workflows."""
 
     def __init__(self, agents: Mapping[str, Agent], host: Host, settings: Settings) -> None:
-        """Look among `agents`, by the name in their path, of which `host` runs the tasks."""
+        """Find the workflows in `agents`, by the name in their path. `host` runs their tasks."""
         self._flows = flows_of(agents)
         self._host = host
         self._settings = settings
 
     def start(self, stack: AsyncExitStack) -> None:
-        """Begin runs when a schedule is due, until the stack is left."""
+        """Start runs by schedule, until the stack is left."""
         for name, flow in self._flows.items():
             if not schedules_of(flow):
                 continue
@@ -58,7 +58,7 @@ class WorkflowTriggers:
     async def pages(
         self, guarded: Mapping[str, A2A], roles: Roles, gates: Gates, env: Mapping[str, str]
     ) -> dict[str, App]:
-        """Return what answers to webhooks, events and decisions, by the beginnings of their paths."""
+        """Return the endpoints of webhooks, signals and approvals, by path prefix."""
         if not self._flows:
             return {}
         handing = signals_of(self._flows, self._host)
@@ -74,7 +74,7 @@ class WorkflowTriggers:
         named = {(name, hook.secret) for name, flow in self._flows.items() for hook in hooks_of(flow) if hook.secret}
         secrets: dict[str, str] = {}
         keys = None
-        if named:  # loading what opens secrets takes as long as all the rest of a start
+        if named:  # importing credentials takes as long as all the rest of a start
             from accord.server.credentials import own_keys
 
             keys = await own_keys(self._settings, env)
@@ -105,7 +105,7 @@ class WorkflowTriggers:
         )
 
     def _fixed(self, flow: WorkflowAgent) -> Mapping[str, Any]:
-        """Return the values that settings give to all runs of a workflow."""
+        """Return the inputs that settings give to all runs of a workflow."""
         table = self._settings.agents.get(flow.profile.name)
         found: Mapping[str, Any] = table.get("vars", {}) if isinstance(table, dict) else {}
         return found
@@ -117,17 +117,17 @@ def flows_of(agents: Mapping[str, Agent]) -> dict[str, WorkflowAgent]:
 
 
 def runs_of(flows: Mapping[str, WorkflowAgent], host: Host, roles: Roles) -> RunSignalsApi:
-    """Return what hands things in to the runs of workflows for those who may."""
+    """Return the API for signals and approvals of runs, with authorization by roles."""
     return RunSignalsApi(signals_of(flows, host), roles, _names(flows))
 
 
 def signals_of(flows: Mapping[str, WorkflowAgent], host: Host) -> RunSignals:
-    """Return what hands things in to the runs of workflows."""
+    """Return the delivery of signals to runs of workflows."""
     return RunSignals(host.engine.store, host.default.wake, _names(flows))
 
 
 def _names(flows: Mapping[str, WorkflowAgent]) -> dict[str, str]:
-    """Return the workflows, and those among their members, with the name that each goes by in a path."""
+    """Return the path names of workflows, and of the workflows among their members, by their own names."""
     found: dict[str, str] = {}
     for name, flow in flows.items():
         inner = [one.profile.name for one in flow.members.values() if isinstance(one, WorkflowAgent)]
@@ -136,7 +136,7 @@ def _names(flows: Mapping[str, WorkflowAgent]) -> dict[str, str]:
 
 
 def flow_of(agent: Agent) -> WorkflowAgent | None:
-    """Return the workflow that an agent is, if it is one."""
+    """Return the workflow of an agent, if it is one."""
     found = agent.agent if isinstance(agent, RedescribedAgent) else agent
     return found if isinstance(found, WorkflowAgent) else None
 
@@ -152,7 +152,7 @@ def hooks_of(flow: WorkflowAgent) -> tuple[Hook, ...]:
 
 
 def _secret(credential: Credential | None) -> str | None:
-    """Return what a credential has to sign with."""
+    """Return the signing secret of a credential."""
     if credential is None:
         return None
     return (credential.hmac.secret if credential.hmac else None) or credential.api_key or credential.bearer

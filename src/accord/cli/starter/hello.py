@@ -1,4 +1,7 @@
-"""A first agent: it asks, remembers and streams. `accord serve` in this folder serves it, as accord.toml says."""
+"""A first agent: it asks, remembers and streams.
+
+`accord serve` in this folder serves it, as configured in accord.toml.
+"""
 
 from collections.abc import AsyncIterator
 
@@ -8,10 +11,10 @@ from accord import Context, agent
 @agent(description="Greets you, and counts the letters of your name", skills=["greeting"])
 async def hello(ctx: Context) -> AsyncIterator[str]:
     """Answer a message."""
-    answer = await ctx.ask("What is your name?")  # nothing runs while it waits: the answer begins it again
+    answer = await ctx.ask("What is your name?")  # suspends the task; the answer restarts this function
     name = answer.text.strip() or "stranger"
-    letters = await ctx.step("count", count, name)  # done once, even if this process is killed meanwhile
-    yield f"Hello {name}! "  # each piece is kept before anybody sees it
+    letters = await ctx.step("count", count, name)  # executed once, even if this process is killed
+    yield f"Hello {name}! "  # each piece is stored before any client sees it
     yield f"Your name has {letters} letters."
 
 
