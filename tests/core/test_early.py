@@ -15,7 +15,7 @@ from accord.storage.store import ARRIVALS
 from tests.core.conftest import ALICE, AT_ONCE, QUICK, Hosting, all_of, saying
 from tests.core.doubles import Meddler
 
-ACCEPT = "runs.accept"
+ACCEPT = "task_lifecycle.accept_task"
 
 
 @agent(description="Says the same.")

@@ -448,7 +448,7 @@ async def test_work_that_is_being_begun_is_not_taken_for_lost(hosting: Hosting, 
     watch = Watch()
     made = agent(name="crowd", on_crash="fail")(crowd)
     host = await hosting(made, limits=quick(tenant_runs=9), wrap=wrap, hooks=Hooks((watch,)))
-    gate = meddlers[0].waits["steps.load"] = asyncio.Event()
+    gate = meddlers[0].waits["steps.load_steps"] = asyncio.Event()
     crowd.let_go("a", "b")
     tasks = [await put(host, name) for name in ("a", "b")]
     await until(lambda: _is_held(host))

@@ -81,7 +81,7 @@ async def test_work_that_was_never_begun_is_not_lost(hosting: Hosting, between: 
     watch = Watch()
     host = await hosting(steady, wrap=between, limits=Limits(lease_seconds=3, poll_seconds=0.1, tenant_runs=9))
     host.engine.hooks = Hooks((watch,))
-    between.store.refuses = times("steps.load", 5)
+    between.store.refuses = times("steps.load_steps", 5)
     task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
     assert text(await reaches(host.default, task.id, S.COMPLETED, ALICE)) == "one 2 three"
     assert [detail.attempt for detail in watch.of(ExecutionStarted)] == [1]
@@ -89,7 +89,7 @@ async def test_work_that_was_never_begun_is_not_lost(hosting: Hosting, between: 
 
 async def test_a_send_that_broke_off_finds_its_task_again(hosting: Hosting, between: Between) -> None:
     host = await hosting(steady, wrap=between, limits=BRISK)
-    between.store.loses = times("runs.accept", 1)
+    between.store.loses = times("task_lifecycle.accept_task", 1)
     request = saying("x", "same")
     with pytest.raises(AgentUnavailable):
         await host.default.send(request, ALICE)
@@ -101,8 +101,8 @@ async def test_a_send_that_broke_off_finds_its_task_again(hosting: Hosting, betw
 
 FAILING = [
     "tasks.append",
-    "runs.settle",
-    "steps.commit",
+    "task_lifecycle.settle_execution",
+    "steps.commit_step",
 ]
 
 
@@ -132,7 +132,7 @@ async def asks(ctx: Context) -> str:
     return f"{await ctx.ask('Well?')}"
 
 
-@pytest.mark.parametrize("command", ["runs.settle", "tasks.append"])
+@pytest.mark.parametrize("command", ["task_lifecycle.settle_execution", "tasks.append"])
 async def test_a_question_is_asked_once(hosting: Hosting, between: Between, command: str) -> None:
     host = await hosting(asks, wrap=between)
     between.store.loses = times(command, 1)
@@ -178,7 +178,7 @@ async def test_a_call_outlives_the_database(hosting: Hosting, between: Between) 
 
     host = await hosting(parent, child, wrap=between, limits=BRISK)
     task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
-    between.store.loses = times("runs.accept", 1)
+    between.store.loses = times("task_lifecycle.accept_task", 1)
     between.store.refuses = times("tasks.read_task", 2)
     call.set()
     await started.wait()
@@ -201,11 +201,11 @@ async def test_a_command_that_is_always_interrupted_ends_its_task(
     monkeypatch.setattr(node, "BROKEN_MS", 0)
     host = await hosting(steady, wrap=between, limits=BRISK)
     between.store.refusal = StoreInterrupted("statement timeout")
-    between.store.refuses = lambda name: name == "steps.commit"
+    between.store.refuses = lambda name: name == "steps.commit_step"
     task = await sent(host.default, saying("x"), ALICE)
     assert state(task) is S.FAILED
     assert said(task) == "The agent's process was lost 3 times; the task was given up"
-    tries = between.store.begun.count("steps.commit")
+    tries = between.store.begun.count("steps.commit_step")
     assert tries == 3 * (store_retry.INTERRUPTIONS + 1), "the bound, in each attempt"
 
 

@@ -235,7 +235,7 @@ async def test_one_look_without_a_hint_is_enough_for_all_tasks_that_are_followed
     channels = list(host.engine.hub._channels.values())
     for channel in channels:
         await until(partial(_all_wait, channel))
-    before, looks = reads(between.store), between.store.done.count("tasks.lengths")
+    before, looks = reads(between.store), between.store.done.count("tasks.log_lengths")
     await until(partial(_have_looked, between.store, looks + 9))
     assert reads(between.store) == before
     for _ in begun:
@@ -281,7 +281,7 @@ async def _all_wait(channel: LogChannel) -> bool:
 
 
 async def _have_looked(store: Meddler, count: int) -> bool:
-    return store.done.count("tasks.lengths") >= count
+    return store.done.count("tasks.log_lengths") >= count
 
 
 async def _are_read(store: Meddler, count: int) -> bool:

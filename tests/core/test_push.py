@@ -88,7 +88,7 @@ class Between:
 
     def delays(self) -> list[int | None]:
         """How long what failed was put off."""
-        return [args[2] for name, args in self.store.given if name == "pushes.fail"]
+        return [args[2] for name, args in self.store.given if name == "webhooks.fail"]
 
     async def until_failed(self, count: int) -> None:
         """Wait until so many failures were noted."""
@@ -365,7 +365,9 @@ async def test_a_sender_that_breaks_is_no_reason_to_lose_anything(
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("command", ["pushes.advance", "push_claims.claim", "pushes.fail", "tasks.events_after"])
+@pytest.mark.parametrize(
+    "command", ["webhooks.advance", "webhook_deliveries.claim_webhooks", "webhooks.fail", "tasks.events_after"]
+)
 @pytest.mark.parametrize("is_done", [False, True], ids=["refused", "done-but-lost"])
 async def test_a_failing_database_delays_deliveries_only(hosting: Hosting, command: str, is_done: bool) -> None:
     sender, between = Recorder(failing(1)), Between()
@@ -580,5 +582,5 @@ async def test_a_dead_webhook_outlives_its_log(hosting: Hosting) -> None:
     assert await host.engine.store.do(webhooks.redeliver, "acme", task.id, "w")
     assert await sender.told(S.COMPLETED) == [S.COMPLETED]
     assert (await rests(host, task)).cursor == 5
-    claims = between.store.done.count("pushes.advance")
+    claims = between.store.done.count("webhooks.advance")
     assert claims <= 4

@@ -361,7 +361,10 @@ async def test_a_deadline_of_a_child_that_asks_reaches_its_parent(hosting: Hosti
 # --- a database that fails --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["runs.accept", "runs.say", "runs.settle", "tasks.read_task"])
+@pytest.mark.parametrize(
+    "command",
+    ["task_lifecycle.accept_task", "task_lifecycle.add_message", "task_lifecycle.settle_execution", "tasks.read_task"],
+)
 @pytest.mark.parametrize("is_done", [False, True], ids=["refused", "done-but-lost"])
 async def test_a_failing_database_delays_calls_only(hosting: Hosting, command: str, is_done: bool) -> None:
     meddlers: list[Meddler] = []

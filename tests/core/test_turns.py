@@ -12,7 +12,7 @@ from tests.core.doubles import Meddler, rows, sent
 
 S = TaskState
 TURNS = 60
-A_TURN = ["runs.say", "steps.commit", "runs.settle"]
+A_TURN = ["task_lifecycle.add_message", "steps.commit_step", "task_lifecycle.settle_execution"]
 """The message is kept, what it answers is noted, and the next question is asked."""
 
 
@@ -43,10 +43,10 @@ async def test_each_turn_costs_the_same_commands_and_is_kept(hosting: Hosting) -
     for at in range(TURNS):
         meddler.done.clear()
         task = await answered(host, task, f"{at}")
-        assert [name for name in meddler.done if name.startswith(("runs.", "tasks.", "steps."))] == A_TURN
+        assert [name for name in meddler.done if name.startswith(("task_lifecycle.", "tasks.", "steps."))] == A_TURN
         assert (said(task), len(task.history)) == (f"What is {at + 1}?", 2 * at + 3)
         assert await as_kept(host, task) == task
-    settled = [given[-1] for name, given in meddler.given if name == "runs.settle"]
+    settled = [given[-1] for name, given in meddler.given if name == "task_lifecycle.settle_execution"]
     snapshots = [request.last.snapshot for request in settled if request.last.snapshot is not None]
     assert len(settled) == TURNS + 1
     assert TURNS / 4 < len(snapshots) < TURNS * 3 / 4, "a long talk is not written down anew with every turn"

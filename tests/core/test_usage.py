@@ -102,7 +102,7 @@ async def test_a_commit_whose_answer_was_lost_counts_once(hosting: Hosting) -> N
     host = await hosting(modest, wrap=Meddler)
     store = host.engine.store
     assert isinstance(store, Meddler)
-    store.loses = times("endings.spend", 2)
+    store.loses = times("task_endings.charge_usage", 2)
     assert tokens(await sent(host.default, saying("x"), ALICE)) == (8, 5)
 
 

@@ -93,7 +93,7 @@ async def test_a_guess_is_looked_up_by_its_digest_alone(joining: Joining) -> Non
     guesses = [token[:-1] + ("a" if token[-1] != "a" else "b"), token[:-2], "x"]
     for guess in guesses:
         assert (await posted(here, done(), bearer=guess)).status == 401
-    asked = [arguments for name, arguments in store.real.given if name == "remotes.by_token"]
+    asked = [arguments for name, arguments in store.real.given if name == "remote_tasks.find_link_by_token"]
     assert asked == [(hashlib.sha256(guess.encode()).hexdigest(),) for guess in guesses]
 
 
@@ -355,7 +355,7 @@ async def test_the_store_being_away_asks_the_agent_to_come_again(joining: Joinin
     store = Between()
     here = await joining(wrap=store)
     task = await acknowledged(here)
-    store.real.refuses = times("reports.relay", 1)
+    store.real.refuses = times("remote_tasks.write_report", 1)
     answer = await posted(here, done(), bearer=here.peer.token)
     assert (answer.status, answer.headers["retry-after"]) == (503, "5")
     assert (await posted(here, done(), bearer=here.peer.token)).status == 204

@@ -299,7 +299,8 @@ async def test_a_run_that_died_after_sending_does_not_send_twice(joining: Joinin
     peer = Scripted(knows_messages=knows_messages)
     here = await joining(peer, wrap=wrap)
     peer.answer = accepted_but(peer, LOST, times=0)
-    held = meddlers[0].waits["reports.relay"] = asyncio.Event()  # the process dies before the answer is kept
+    # the process dies before the answer is stored
+    held = meddlers[0].waits["remote_tasks.write_report"] = asyncio.Event()
     task = await begun(here)
     await until(lambda: _has_sent(here, 1))
     await here.host.stop(0)

@@ -274,7 +274,7 @@ async def test_without_the_store_the_rest_is_shown(
 
     host, agent = await hosted(hosting, metrics, wrap=between)
     await agent.send(saying("x"), ALICE)
-    stores[0].refuses = lambda name: name == "metrics.count"
+    stores[0].refuses = lambda name: name == "monitoring.count_waiting"
     found = families(await look(page(metrics, host.engine.store)))
     assert value(found, "accord_store_up") == 0
     assert value(found, "accord_tasks_created_total", agent="parrot") == 1
@@ -332,10 +332,10 @@ async def test_the_store_is_asked_again_after_a_while_that_is_longer_where_askin
     assert all(found is first for found in others)
     clock.now += fresh * 0.99
     assert await looking.look() is first
-    assert store.done == ["metrics.count"]
+    assert store.done == ["monitoring.count_waiting"]
     clock.now += fresh * 0.02
     assert await looking.look() is not first
-    assert store.done == ["metrics.count"] * 2
+    assert store.done == ["monitoring.count_waiting"] * 2
 
 
 async def test_a_store_that_was_away_is_asked_again_soon(metrics: Metrics) -> None:

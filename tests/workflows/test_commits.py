@@ -29,9 +29,11 @@ async def test_what_ends_and_begins_together_is_one_transaction(
     host = await hosting(FlowAgent(plan_of(*steps), Noting()), wrap=watched)
     task = await ended(host, await begun(host))
     assert state(task) is TaskState.COMPLETED
-    done = Counter(
-        name for name in meddlers[0].done if name.startswith(("runs.", "tasks.append", "steps.", "journal."))
-    )
-    assert done == {"runs.accept": 1, "journal.advance": advances, "runs.settle": 1}
-    last = next(given[-1] for name, given in meddlers[0].given if name == "runs.settle")
+    writing = ("task_lifecycle.", "tasks.append", "steps.", "workflow_runs.")
+    assert Counter(name for name in meddlers[0].done if name.startswith(writing)) == {
+        "task_lifecycle.accept_task": 1,
+        "workflow_runs.write_journal": advances,
+        "task_lifecycle.settle_execution": 1,
+    }
+    last = next(given[-1] for name, given in meddlers[0].given if name == "task_lifecycle.settle_execution")
     assert f"flow:{steps[-1].name}:1:ended" in dict(last.entries), "the last step is written down with the run's end"

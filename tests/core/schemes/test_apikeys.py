@@ -136,10 +136,10 @@ async def test_wrong_and_unknown_keys_take_the_same_path(access: ApiKeyAccess, m
 async def test_a_hot_key_is_read_once_in_a_while(access: ApiKeyAccess, store: Meddler, clock: Clock) -> None:
     for _ in range(100):
         assert await whom(access, bringing(X_API_Key=MADE.key)) == ALICE
-    assert store.begun.count("apikeys.find") == 1
+    assert store.begun.count("authentication.find_api_key") == 1
     clock.at += 5
     assert await whom(access, bringing(X_API_Key=MADE.key)) == ALICE
-    assert store.begun.count("apikeys.find") == 2
+    assert store.begun.count("authentication.find_api_key") == 2
 
 
 async def test_a_key_that_is_remembered_is_compared_all_the_same(access: ApiKeyAccess) -> None:
@@ -169,13 +169,13 @@ async def test_guessing_neither_asks_twice_nor_pushes_out_real_keys(
     assert await whom(access, bringing(X_API_Key=MADE.key)) == ALICE
     for _ in range(3):
         await refused(access, bringing(X_API_Key=UNKNOWN))
-    assert store.begun.count("apikeys.find") == 2
+    assert store.begun.count("authentication.find_api_key") == 2
     for _ in range(50):
         await refused(access, bringing(X_API_Key=new_key().key))
-    assert store.begun.count("apikeys.find") == 52
+    assert store.begun.count("authentication.find_api_key") == 52
     assert len(access._unknown) == 10
     assert await whom(access, bringing(X_API_Key=MADE.key)) == ALICE
-    assert store.begun.count("apikeys.find") == 52
+    assert store.begun.count("authentication.find_api_key") == 52
 
 
 async def test_use_is_noted_once_in_an_hour_and_only_of_the_right_key(
@@ -187,21 +187,21 @@ async def test_use_is_noted_once_in_an_hour_and_only_of_the_right_key(
         await access.identify(bringing(X_API_Key=MADE.key))
         clock.at += 60
     assert (await kept(store)).used_at is not None
-    assert store.begun.count("apikeys.touch") == 1
+    assert store.begun.count("authentication.touch_api_key") == 1
     clock.at += 3600
     await access.identify(bringing(X_API_Key=MADE.key))
-    assert store.begun.count("apikeys.touch") == 2
+    assert store.begun.count("authentication.touch_api_key") == 2
 
 
 async def test_without_a_store_nobody_is_let_in_and_nobody_is_called_a_liar(
     access: ApiKeyAccess, store: Meddler, clock: Clock
 ) -> None:
-    store.refuses = lambda name: name == "apikeys.find"
+    store.refuses = lambda name: name == "authentication.find_api_key"
     for _ in range(2):
         with pytest.raises(AgentUnavailable) as failure:
             await access.identify(bringing(X_API_Key=MADE.key))
         assert failure.value.retry_after == 1
-    store.refuses = lambda name: name == "apikeys.touch"
+    store.refuses = lambda name: name == "authentication.touch_api_key"
     assert await whom(access, bringing(X_API_Key=MADE.key)) == ALICE
 
 

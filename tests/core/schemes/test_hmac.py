@@ -188,7 +188,7 @@ async def test_only_what_is_signed_rightly_and_new_here_is_written(store: Meddle
     assert not store.begun
     await access.identify(request(signature()))
     await refuse(access, request(signature()))
-    assert store.done == ["signatures.use"]
+    assert store.done == ["authentication.use_signature"]
 
 
 async def test_a_store_that_is_away_lets_nobody_in(store: Meddler, clock: Clock) -> None:
