@@ -17,11 +17,11 @@ SRC = ROOT / "src" / "accord"
 
 LIMITS = {
     "modules": 421,
-    "lines": 97_000,
+    "lines": 98_000,
     "class definitions whose name is defined twice, %": 1.7,
     "modules named by a gerund": 0,
     "module docstrings that open with a question word": 0,
-    "docstrings with ruled-out words, %": 31.0,
+    "docstrings with ruled-out words, %": 0.2,
     "sentences of the documentation with ruled-out words, %": 18.2,
 }
 """The highest allowed value of each figure."""
@@ -35,7 +35,7 @@ FIELD_NOUNS = frozenset({"encoding", "monitoring", "routing", "tracing"})
 QUESTION = re.compile(r"(What|How|Where|Which|Whether|Who|Whose|When)\b")
 
 RULED_OUT = re.compile(
-    r"\b(whoever|whatever|those who|somebody|someone else|nobody|elsewhere|anew|for ever|go(es)? on|(is|are) told"
+    r"\b(whoever|whatever|those who|somebody|someone else|nobody|elsewhere|anew|for ever\b|go(es)? on|(is|are) told"
     r"|that one|one that|is no\b|is none|what (it|is|was|they|an?|the|comes|he)\b)",
     re.IGNORECASE,
 )

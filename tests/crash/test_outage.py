@@ -14,9 +14,9 @@ import asyncpg
 import pytest
 
 from accord.errors import AgentUnavailable
-from accord.model import TaskState
+from accord.model import Task, TaskState
 from accord.storage.sqlite import driver
-from accord.storage.store import StoreFull, Tx
+from accord.storage.store import StoreFull, StoreUnavailable, Tx
 from tests.crash.agents import whole
 from tests.crash.conftest import (
     BOUND_SECONDS,
@@ -295,7 +295,17 @@ async def cut_connections(admin: asyncpg.Connection) -> None:
     await admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
 
 
+async def rested(client: Client, task_id: str) -> Task:
+    """Return a task at rest, over connections of this process that were cut with all others."""
+    async with asyncio.timeout(BOUND_SECONDS):
+        while True:
+            try:
+                return await client.rested(task_id)
+            except StoreUnavailable:
+                await asyncio.sleep(0.05)
+
+
 async def all_complete(client: Client, task_ids: list[str]) -> None:
     assert task_ids
-    for task in await asyncio.gather(*map(client.rested, task_ids)):
+    for task in await asyncio.gather(*(rested(client, task_id) for task_id in task_ids)):
         assert task.status.state is TaskState.COMPLETED, task.status

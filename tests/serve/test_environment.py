@@ -6,6 +6,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+import apsw
 import httpx
 import pytest
 
@@ -75,7 +76,18 @@ def test_no_command_finds_the_secrets_of_the_server(tmp_path: Path, workers: str
     written(tmp_path, '[push]\nsigning_keys = ["env:WEBHOOK_KEY"]\n', "accord.toml")
     secrets = {"WEBHOOK_KEY": SECRET, "ACCORD_KEY_SHOP": KEPT, "TOKEN": KEPT, "OTHER": "passed on"}
     with running(tmp_path, "flow.yaml", "--workers", workers, python=str(python), **secrets) as server:
+        until(lambda: nodes_of(tmp_path) == int(workers) or None)  # a process is closed once it has begun to import
         assert result(ask(server, {"text": "look"})) == "nothing, nothing, passed on"
+
+
+def nodes_of(folder: Path) -> int:
+    """Return how many processes have joined the store of a folder."""
+    (file,) = folder.rglob("accord.db")
+    connection = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        return int(connection.execute("SELECT count(*) FROM node").get)
+    finally:
+        connection.close()
 
 
 AGENT = """
