@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the agents that one may use. */
+        /** List the agents that the caller may use. */
         get: operations["get_agents"];
         put?: never;
         post?: never;
@@ -28,7 +28,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Show an agent: its card in every dialect, and what is to be said about it. */
+        /** Show an agent: its card in every dialect, and the findings about it. */
         get: operations["get_agents_by_slug"];
         put?: never;
         post?: never;
@@ -47,7 +47,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Look whether an agent elsewhere is there. */
+        /** Check whether a remote agent is reachable. */
         post: operations["post_agents_by_slug_check"];
         delete?: never;
         options?: never;
@@ -62,7 +62,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List who asked for what, the newest first. */
+        /** List audit entries, newest first. */
         get: operations["get_audit"];
         put?: never;
         post?: never;
@@ -81,7 +81,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Say something to an agent, and read its answer. */
+        /** Send a message to an agent, and stream its answer. */
         post: operations["post_chat"];
         delete?: never;
         options?: never;
@@ -98,7 +98,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Cancel the task of the answer that is coming. */
+        /** Cancel the task of the pending answer. */
         post: operations["post_chat_by_chat_stop"];
         delete?: never;
         options?: never;
@@ -113,7 +113,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read the answer that is coming from its beginning; there is none if no content is answered. */
+        /** Stream the pending answer from its start, or return 204 without one. */
         get: operations["get_chat_by_chat_stream"];
         put?: never;
         post?: never;
@@ -130,7 +130,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List one's chats, the latest first. */
+        /** List the caller's chats, newest first. */
         get: operations["get_chats"];
         put?: never;
         post?: never;
@@ -151,11 +151,11 @@ export interface paths {
         get: operations["get_chats_by_chat"];
         put?: never;
         post?: never;
-        /** Remove a chat; its tasks stay. */
+        /** Delete a chat. Its tasks remain. */
         delete: operations["delete_chats_by_chat"];
         options?: never;
         head?: never;
-        /** Give a chat another title. */
+        /** Rename a chat. */
         patch: operations["patch_chats_by_chat"];
         trace?: never;
     };
@@ -185,7 +185,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Try webhooks again at once, from the first event that each was not given. */
+        /** Redeliver webhooks now, each from the first event that it has not received. */
         post: operations["post_deliveries_redeliver"];
         delete?: never;
         options?: never;
@@ -200,7 +200,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Show a webhook and the latest attempts to call it. */
+        /** Show a webhook and its latest delivery attempts. */
         get: operations["get_deliveries_by_task_by_push"];
         put?: never;
         post?: never;
@@ -217,7 +217,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tell what happens, after the event in `Last-Event-ID` or `after`, and of `topics` every growth of a log. */
+        /** Stream the live feed, after the event in `Last-Event-ID` or `after`, with log growth of the tasks in */
         get: operations["get_events"];
         put?: never;
         post?: never;
@@ -234,7 +234,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List what waits for a person, the oldest first. */
+        /** List everything that waits for a person, oldest first. */
         get: operations["get_inbox"];
         put?: never;
         post?: never;
@@ -253,7 +253,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Send a request, and tell what comes back as server-sent events: head, frame or body, end. */
+        /** Send a request, and stream its response as server-sent events: head, frame or body, end. */
         post: operations["post_inspect"];
         delete?: never;
         options?: never;
@@ -268,7 +268,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List requests to begin with. */
+        /** List request templates. */
         get: operations["get_inspect_templates"];
         put?: never;
         post?: never;
@@ -285,7 +285,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the agents that whoever asks may talk to. */
+        /** List the agents that the caller may send to. */
         get: operations["get_models"];
         put?: never;
         post?: never;
@@ -319,10 +319,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List runs, those that began last first. */
+        /** List runs, latest start first. */
         get: operations["get_runs"];
         put?: never;
-        /** Begin a run, and answer at once. */
+        /** Start a run, and return without waiting for it. */
         post: operations["post_runs"];
         delete?: never;
         options?: never;
@@ -356,7 +356,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Approve or refuse what a step asks. */
+        /** Approve or reject a step. */
         post: operations["post_runs_by_run_approvals_by_name"];
         delete?: never;
         options?: never;
@@ -373,7 +373,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Hand in an event that a step waits for; the body is any JSON, or none. */
+        /** Send a signal that a step waits for. The body is any JSON, or empty. */
         post: operations["post_runs_by_run_events_by_name"];
         delete?: never;
         options?: never;
@@ -388,10 +388,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Say which steps a re-run would run again, and which approvals it would not ask for again. */
+        /** Preview a re-run: the steps that it runs again, and the approvals that it does not ask for again. */
         get: operations["get_runs_by_run_rerun"];
         put?: never;
-        /** Begin a run that takes over what another has done, and does the rest. */
+        /** Start a run that reuses completed steps of another run and executes the others. */
         post: operations["post_runs_by_run_rerun"];
         delete?: never;
         options?: never;
@@ -406,7 +406,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Show one step of a run: what it was told, what it said, and every attempt at it. */
+        /** Show one step of a run: its input, its output and every attempt. */
         get: operations["get_runs_by_run_steps_by_name"];
         put?: never;
         post?: never;
@@ -423,7 +423,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Show when the steps of a run were done, attempt by attempt. */
+        /** Show the timeline of a run's steps, attempt by attempt. */
         get: operations["get_runs_by_run_timeline"];
         put?: never;
         post?: never;
@@ -440,12 +440,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Say who is signed in, and how one signs in. */
+        /** Show the current session and the sign-in methods. */
         get: operations["get_session"];
         put?: never;
-        /** Sign in, and get a cookie. */
+        /** Sign in, and set the session cookie. */
         post: operations["post_session"];
-        /** Sign out: the session ends, wherever its cookie may be. */
+        /** Sign out. All copies of the session's cookie become invalid. */
         delete: operations["delete_session"];
         options?: never;
         head?: never;
@@ -459,7 +459,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Go to an issuer, and come back signed in to the page `next`. */
+        /** Redirect to an issuer, and later back to the page `next`. */
         get: operations["get_session_oidc_by_name"];
         put?: never;
         post?: never;
@@ -476,7 +476,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Come back from an issuer, which sends browsers here. */
+        /** Complete a sign-in after the redirect from an issuer. */
         get: operations["get_session_oidc_by_name_callback"];
         put?: never;
         post?: never;
@@ -493,7 +493,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Show the settings that are in effect. */
+        /** Show the settings in effect. */
         get: operations["get_settings"];
         put?: never;
         post?: never;
@@ -510,10 +510,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List tasks of all agents, those that were created last first. */
+        /** List tasks of all agents, newest first. */
         get: operations["get_tasks"];
         put?: never;
-        /** Begin a task, or hold it until it is executed; it is answered at once. */
+        /** Create a task, held until it is executed if `hold` is set. Returns without waiting for it. */
         post: operations["post_tasks"];
         delete?: never;
         options?: never;
@@ -528,7 +528,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Show a task with all that belongs to it. */
+        /** Show a task with all details. */
         get: operations["get_tasks_by_task"];
         put?: never;
         post?: never;
@@ -547,7 +547,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** End a task, and all that it has begun. */
+        /** Cancel a task and its child tasks. */
         post: operations["post_tasks_by_task_cancel"];
         delete?: never;
         options?: never;
@@ -562,7 +562,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Show a task's log. */
+        /** Show a task's event log. */
         get: operations["get_tasks_by_task_events"];
         put?: never;
         post?: never;
@@ -581,7 +581,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Let a task begin that was held. */
+        /** Start a held task. */
         post: operations["post_tasks_by_task_execute"];
         delete?: never;
         options?: never;
@@ -596,7 +596,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Give a file of a task; it is to be saved, unless it is of a harmless kind and wanted in place. */
+        /** Send a file of a task, as a download unless its type is harmless and `inline` is set. */
         get: operations["get_tasks_by_task_files_message_by_message_by_at"];
         put?: never;
         post?: never;
@@ -613,7 +613,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Give a file of a task; it is to be saved, unless it is of a harmless kind and wanted in place. */
+        /** Send a file of a task, as a download unless its type is harmless and `inline` is set. */
         get: operations["get_tasks_by_task_files_by_artifact_by_at"];
         put?: never;
         post?: never;
@@ -632,7 +632,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Answer a task that asks something. */
+        /** Answer a task that waits for input. */
         post: operations["post_tasks_by_task_reply"];
         delete?: never;
         options?: never;
@@ -649,7 +649,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Begin a task anew that has ended: the same first message, in the same conversation, as another task. */
+        /** Retry a task that has ended: send its first message as a new task in the same context. */
         post: operations["post_tasks_by_task_retry"];
         delete?: never;
         options?: never;
@@ -664,7 +664,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Show when a task did what. */
+        /** Show a task's timeline. */
         get: operations["get_tasks_by_task_timeline"];
         put?: never;
         post?: never;
@@ -681,7 +681,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Show what is stored, and the quotas. */
+        /** Show storage use and quotas. */
         get: operations["get_usage"];
         put?: never;
         post?: never;
@@ -714,7 +714,7 @@ export interface components {
     schemas: {
         /**
          * Again
-         * @description How a run is run again: what it has not done, all from a step on, or with `fresh` everything.
+         * @description The scope of a re-run: unfinished steps, all steps from one on, or with `fresh` all steps.
          */
         Again: {
             /** @default false */
@@ -724,7 +724,7 @@ export interface components {
         };
         /**
          * AgentList
-         * @description The agents that somebody may use.
+         * @description The agents that the caller may use.
          */
         AgentList: {
             feed: number;
@@ -732,7 +732,7 @@ export interface components {
         };
         /**
          * AgentRow
-         * @description An agent in a list; `remote` is the address of one elsewhere, `rate` how many tasks it began in a minute.
+         * @description An agent in a list. `remote` is the URL of a remote agent, and `rate` its number of new tasks per minute.
          */
         AgentRow: {
             bindings: string[];
@@ -751,7 +751,7 @@ export interface components {
         };
         /**
          * AgentView
-         * @description All that is shown of an agent: its card in each dialect that has one, and what is to be said about it.
+         * @description An agent with all details: its card in each dialect, and the findings about it.
          */
         AgentView: {
             bindings: string[];
@@ -777,7 +777,9 @@ export interface components {
         };
         /**
          * Answered
-         * @description An answer; `question` is the message that it answers: if the task asks something else by now, it is refused.
+         * @description An answer.
+         *
+         *         `question` is the id of the answered message: it is refused if the task asks another question by now.
          */
         Answered: {
             data?: unknown;
@@ -813,7 +815,7 @@ export interface components {
         };
         /**
          * AuditRow
-         * @description Who asked for what, and what came of it.
+         * @description An audit entry: caller, operation and outcome.
          */
         AuditRow: {
             agent: string;
@@ -829,10 +831,10 @@ export interface components {
         };
         /**
          * ChatBody
-         * @description A request of `useChat`; of `messages` the last counts, because the server knows the others.
+         * @description A request of `useChat`. The server uses only the last of `messages`, since it stores the others.
          *
-         *         `agent`, which others call `selectedChatModel` or `model`, is the name in the agent's path. Members that nobody here
-         *         knows are passed over.
+         *         `agent`, also accepted as `selectedChatModel` or `model`, is the name in the agent's path. Unknown members are
+         *         ignored.
          */
         ChatBody: {
             /** @default null */
@@ -871,7 +873,7 @@ export interface components {
         };
         /**
          * ChatRow
-         * @description A chat in a list; one that `is_active` is being answered.
+         * @description A chat in a list. With `is_active` an answer is pending.
          */
         ChatRow: {
             agent: string;
@@ -884,7 +886,7 @@ export interface components {
         };
         /**
          * ChatView
-         * @description A chat and its messages, which are the AI SDK's UI messages; an answer that is still coming is not among them.
+         * @description A chat and its messages, which are UI messages of the AI SDK. A pending answer is not included.
          */
         ChatView: {
             chat: components["schemas"]["ChatRow"];
@@ -895,7 +897,7 @@ export interface components {
         };
         /**
          * CheckView
-         * @description What must be so after a step, and whether it was; None if nobody has looked yet.
+         * @description A step's verification and its result. `passed` is null before it ran.
          */
         CheckView: {
             description: string | null;
@@ -905,7 +907,7 @@ export interface components {
         };
         /**
          * Credentials
-         * @description What somebody signs in with: a key or a secret, or a name and a password.
+         * @description Sign-in credentials: a key or a secret, or a name and a password.
          */
         Credentials: {
             /** @default null */
@@ -917,7 +919,7 @@ export interface components {
         };
         /**
          * Decision
-         * @description What somebody has decided.
+         * @description The decision about an approval.
          */
         Decision: {
             approved: boolean;
@@ -935,7 +937,7 @@ export interface components {
         };
         /**
          * DeliveryRow
-         * @description A webhook and how its deliveries go; `id` is TASK/WEBHOOK.
+         * @description A webhook and the state of its deliveries. `id` is TASK/WEBHOOK.
          */
         DeliveryRow: {
             agent: string;
@@ -956,7 +958,7 @@ export interface components {
         };
         /**
          * DeliveryView
-         * @description All that is shown of a webhook, the newest attempts first.
+         * @description A webhook with all details, newest attempts first.
          */
         DeliveryView: {
             agent: string;
@@ -984,7 +986,7 @@ export interface components {
         DialectName: "gen" | "relay" | "v03" | "v1" | "vault";
         /**
          * Exchange
-         * @description What was sent or answered, shortened, secrets left out.
+         * @description Headers and body of a request or response, shortened and without secrets.
          */
         Exchange: {
             body: string;
@@ -1002,7 +1004,7 @@ export interface components {
         };
         /**
          * Finding
-         * @description Something about a card: `where` is the member.
+         * @description A finding about a card. `where` is the member.
          */
         Finding: {
             /** @enum {unknown} */
@@ -1012,7 +1014,7 @@ export interface components {
         };
         /**
          * HealthView
-         * @description Whether an agent is there.
+         * @description The availability of an agent.
          */
         HealthView: {
             checkedAt: string | null;
@@ -1022,7 +1024,7 @@ export interface components {
         };
         /**
          * HookView
-         * @description An address whose calls begin runs; one that `is_signed` only for those who can sign.
+         * @description A webhook endpoint that starts runs. With `is_signed` it requires a signature.
          */
         HookView: {
             isSigned: boolean;
@@ -1030,7 +1032,7 @@ export interface components {
         };
         /**
          * Inbox
-         * @description Everything that waits, the oldest first.
+         * @description All questions for a person, oldest first.
          */
         Inbox: {
             feed: number;
@@ -1038,7 +1040,7 @@ export interface components {
         };
         /**
          * Inspection
-         * @description A request as it is to be sent: to an agent here, at a path below its own, or to a `url` elsewhere.
+         * @description A request to send: to an agent of this server, at a path below its own, or to an external `url`.
          */
         Inspection: {
             /** @default null */
@@ -1058,7 +1060,7 @@ export interface components {
         };
         /**
          * Lane
-         * @description One line of a waterfall; `parent` is the lane below which it is shown, `task_id` what it is about.
+         * @description A line of a timeline. `parent` is the lane above it, and `task_id` its task.
          */
         Lane: {
             id: string;
@@ -1071,7 +1073,7 @@ export interface components {
         };
         /**
          * LogEvent
-         * @description An event of a task's log; `gap_ms` is the time since the one before.
+         * @description An event of a task's log. `gap_ms` is the time since the previous event.
          */
         LogEvent: {
             at: string;
@@ -1085,7 +1087,7 @@ export interface components {
         };
         /**
          * LogPage
-         * @description Events in their order; `first` is the first that the log still has, `last` the newest.
+         * @description Events in order. `first` is the first sequence number that the log still has, `last` the newest.
          */
         LogPage: {
             first: number;
@@ -1094,7 +1096,7 @@ export interface components {
         };
         /**
          * Model
-         * @description An agent as somebody picks it in a chat: it answers while one waits (`stream`), or takes on a `task`.
+         * @description An agent that chats offer. Its mode is an immediate answer (`stream`) or a `task`.
          */
         Model: {
             description: string;
@@ -1107,9 +1109,9 @@ export interface components {
         };
         /**
          * NewTask
-         * @description A task to begin, or with `hold` to begin when it is executed; `agent` is the name in its path.
+         * @description A task to create, held until it is executed if `hold` is set. `agent` is the name in its path.
          *
-         *         `skill` is what of the agent is wanted: some roles allow only some skills.
+         *         `skill` selects a skill of the agent: some roles allow only some skills.
          */
         NewTask: {
             agent: string;
@@ -1127,7 +1129,7 @@ export interface components {
         };
         /**
          * OwnerStorage
-         * @description What an owner stores in a tenant.
+         * @description Storage use of an owner in a tenant.
          */
         OwnerStorage: {
             bytes: number;
@@ -1158,7 +1160,7 @@ export interface components {
         };
         /**
          * Problem
-         * @description What is wrong, and where.
+         * @description A field and its problem.
          */
         Problem: {
             field: string;
@@ -1166,9 +1168,9 @@ export interface components {
         };
         /**
          * Question
-         * @description Something that waits for a person: a task, or a step of a run that somebody has to decide about.
+         * @description A question for a person: of a task, or about an approval of a run's step.
          *
-         *         Each question has an `id` of its own, also the next one of the same task. `message` is the message that asks it.
+         *         Each question has a unique `id`, also the next one of the same task. `message` is the message that asks it.
          */
         Question: {
             id: string;
@@ -1186,7 +1188,7 @@ export interface components {
         };
         /**
          * Reason
-         * @description Why a task is ended.
+         * @description The reason of a cancellation.
          */
         Reason: {
             /** @default null */
@@ -1194,7 +1196,7 @@ export interface components {
         };
         /**
          * Redelivery
-         * @description Webhooks to try again: those of these ids, or all that were given up.
+         * @description Webhooks to redeliver: the given ids, or all dead letters.
          */
         Redelivery: {
             /** @default false */
@@ -1204,7 +1206,7 @@ export interface components {
         };
         /**
          * Refused
-         * @description Why not; a name that is taken is named, and so is every field that is wrong.
+         * @description The reason of a refusal, with each invalid field or the name that is taken.
          */
         Refused: {
             detail: string;
@@ -1213,14 +1215,16 @@ export interface components {
         };
         /**
          * Renamed
-         * @description Another title.
+         * @description A new title.
          */
         Renamed: {
             title: string;
         };
         /**
          * RerunView
-         * @description What a re-run does: the steps that run `again`, those whose result is `kept`, and the `approvals` among these.
+         * @description A preview of a re-run:
+         *
+         *         `again` are the steps that run, `kept` those that do not, `approvals` the approvals among these.
          */
         RerunView: {
             again: string[];
@@ -1238,7 +1242,7 @@ export interface components {
         };
         /**
          * RunRow
-         * @description A run in a list; `counts` says how many of its steps have which status.
+         * @description A run in a list. `counts` is the number of steps per status.
          */
         RunRow: {
             agent: string;
@@ -1259,9 +1263,9 @@ export interface components {
         };
         /**
          * RunView
-         * @description All that is shown of a run; `document` is its YAML as it was when it began.
+         * @description A run with all details. `document` is its YAML at the start of the run.
          *
-         *         `previous` is the run that it takes over from. What asks at the moment is `question`, of the step `asks`.
+         *         `previous` is the run that it continues. `question` is the pending question, and `asks` its step.
          */
         RunView: {
             actions: ("again" | "approve" | "cancel" | "rerun")[];
@@ -1295,7 +1299,7 @@ export interface components {
         };
         /**
          * ScheduleView
-         * @description When runs of a workflow begin by themselves.
+         * @description The schedule of a workflow.
          */
         ScheduleView: {
             cron: string;
@@ -1303,7 +1307,7 @@ export interface components {
         };
         /**
          * Segment
-         * @description A stretch of time; one without an end goes on.
+         * @description A period of time. Without an end it is current.
          */
         Segment: {
             begin: string;
@@ -1314,7 +1318,7 @@ export interface components {
         };
         /**
          * SessionView
-         * @description Who looks, and what there is to see; `is_open` is a server that asks nobody who they are.
+         * @description The current caller, sign-in methods and features. With `is_open`, callers need no credentials.
          */
         SessionView: {
             features: {
@@ -1332,7 +1336,7 @@ export interface components {
         };
         /**
          * SkillView
-         * @description What an agent can do; `schema` is the JSON Schema of what it takes, where that is known.
+         * @description A skill of an agent. `schema` is the JSON Schema of its input, if known.
          */
         SkillView: {
             description: string;
@@ -1346,7 +1350,9 @@ export interface components {
         };
         /**
          * Start
-         * @description A run to begin: of the workflow with that name in paths, `name` of those in its document, the first if none.
+         * @description A run to start.
+         *
+         *         `workflow` is the name in the agent's path, and `name` a workflow of its document [default: the first].
          */
         Start: {
             /** @default  */
@@ -1361,7 +1367,7 @@ export interface components {
         };
         /**
          * StepDetail
-         * @description All that is shown of a step: `input` is what it is told or runs, `item` what of a map it is for.
+         * @description A step with all details. `input` is its prompt or command, and `item` its item of a map.
          */
         StepDetail: {
             agent: string | null;
@@ -1392,10 +1398,11 @@ export interface components {
         };
         /**
          * StepView
-         * @description A step of a run as it stands, or a barrier; `needs` are the steps it waits for, `child` the task that does it.
+         * @description A step or barrier of a run.
          *
-         *         `parent` is the map that it is an item of. One that `is_reused` was done by the run that this one takes over from.
-         *         `error` and `output` may be shortened here. It stands in the document from `line` to `last_line`, from 1.
+         *         `needs` are the steps it waits for, and `child` is its child task. `parent` is the map that it is an item of. With
+         *         `is_reused` its result is from the run that this run continues. `error` and `output` may be shortened. `line` to
+         *         `last_line` is its place in the document, counted from 1.
          */
         StepView: {
             agent: string | null;
@@ -1421,7 +1428,7 @@ export interface components {
         };
         /**
          * StorageUse
-         * @description What an account stores, and what it may store; a limit is null for any number.
+         * @description Storage use of an account, and its limits. A null limit means unlimited.
          */
         StorageUse: {
             bytes: number;
@@ -1431,7 +1438,7 @@ export interface components {
         };
         /**
          * TaskPage
-         * @description A page of tasks; `feed` is the number of the feed's last event that it certainly includes.
+         * @description A page of tasks. `feed` is the number of the last feed event that it certainly includes.
          */
         TaskPage: {
             feed: number;
@@ -1441,7 +1448,7 @@ export interface components {
         };
         /**
          * TaskQuestion
-         * @description What a waiting task asks: the message `id`, and the JSON Schema of the answer where the agent states one.
+         * @description The question of a waiting task: the message `id`, and the JSON Schema of the answer if the agent states one.
          */
         TaskQuestion: {
             id: string | null;
@@ -1452,9 +1459,9 @@ export interface components {
         };
         /**
          * TaskRow
-         * @description A task in a list. `seq` is the number of its last event: of two views of a task the one with more is newer.
+         * @description A task in a list. `seq` is its last sequence number: of two views the one with the higher number is newer.
          *
-         *         `question` is what it asks in the state of this row, so that no page shows a form for another question.
+         *         `question` is its question in the state of this row, so that no page shows a form for another question.
          */
         TaskRow: {
             agent: string;
@@ -1476,11 +1483,11 @@ export interface components {
         };
         /**
          * TaskView
-         * @description All that is shown of a task: `result` is its final artifact or structured result, `task` its A2A 1.0 form.
+         * @description A task with all details. `result` is its final artifact or structured result, `task` its A2A 1.0 form.
          *
-         *         Files in it are replaced by addresses below `/api/tasks/ID/files/`. `waits_to_resume` is a task at work whose node
-         *         is gone: it continues when another node takes it over. `failure` is the exception of a failed task; only operators
-         *         of the server, and callers from the machine of an open server, get it.
+         *         Files in it are replaced by URLs below `/api/tasks/ID/files/`. `waits_to_resume` is a working task whose node is
+         *         gone: it continues when another node claims it. `failure` is the exception of a failed task, for operators of the
+         *         server, and for callers from the machine of an open server.
          */
         TaskView: {
             actions: ("approve" | "cancel" | "execute" | "reply" | "retry")[];
@@ -1513,9 +1520,9 @@ export interface components {
         };
         /**
          * Template
-         * @description A request to an agent, to be edited and sent: `path` is below the agent's own, `body` is JSON or none.
+         * @description A request to edit and send. `path` is below the agent's own, and `body` is JSON or null.
          *
-         *         `operation` is A2A's own name of what it asks for, `label` what the binding calls it.
+         *         `operation` is its name in A2A, and `label` its name in the binding.
          */
         Template: {
             /** @enum {unknown} */
@@ -1535,7 +1542,7 @@ export interface components {
         };
         /**
          * TemplateList
-         * @description Requests for every operation, dialect and binding; `task_id` is what stands in them for the id of a task.
+         * @description Requests for each operation, dialect and binding. `task_id` is their placeholder for a task id.
          */
         TemplateList: {
             items: components["schemas"]["Template"][];
@@ -1543,7 +1550,7 @@ export interface components {
         };
         /**
          * Timeline
-         * @description A waterfall, and the time on the server's clock.
+         * @description A timeline, and the time on the server's clock.
          */
         Timeline: {
             lanes: components["schemas"]["Lane"][];
@@ -1551,14 +1558,14 @@ export interface components {
         };
         /**
          * Tries
-         * @description How many are tried again.
+         * @description The number of webhooks that are redelivered.
          */
         Tries: {
             count: number;
         };
         /**
          * TryView
-         * @description One attempt at a step, and what came of it.
+         * @description One attempt at a step and its result.
          */
         TryView: {
             attempt: number;
@@ -1573,7 +1580,7 @@ export interface components {
         };
         /**
          * UsageView
-         * @description What the caller stores; for callers who see the tasks of everybody, also their tenant and its largest owners.
+         * @description Storage use of the caller. Callers who see all tasks also get their tenant and its largest owners.
          */
         UsageView: {
             owner: components["schemas"]["StorageUse"];
@@ -1582,7 +1589,7 @@ export interface components {
         };
         /**
          * WaitView
-         * @description What a run waits for.
+         * @description A signal, approval or time that a run waits for.
          */
         WaitView: {
             event: string | null;
@@ -1593,7 +1600,7 @@ export interface components {
         };
         /**
          * Way
-         * @description A way to sign in; `url` is where a browser goes for it, others are posted.
+         * @description A sign-in method. `url` is a page for the browser. Methods without one post credentials.
          */
         Way: {
             /** @enum {unknown} */
@@ -1603,16 +1610,16 @@ export interface components {
         };
         /**
          * WorkflowList
-         * @description The workflows that somebody may run.
+         * @description The workflows that the caller may run.
          */
         WorkflowList: {
             items: components["schemas"]["WorkflowView"][];
         };
         /**
          * WorkflowView
-         * @description A workflow that is served: what may be run of it by name, and the JSON Schema of what a run is given.
+         * @description A served workflow: its names and the JSON Schema of its inputs.
          *
-         *         One that `takes_input` also wants a text.
+         *         With `takes_input` it also takes a text.
          */
         WorkflowView: {
             agent: string;
@@ -1645,7 +1652,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description List the agents that one may use. */
+            /** @description List the agents that the caller may use. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1685,7 +1692,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Show an agent: its card in every dialect, and what is to be said about it. */
+            /** @description Show an agent: its card in every dialect, and the findings about it. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1725,7 +1732,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Look whether an agent elsewhere is there. */
+            /** @description Check whether a remote agent is reachable. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1770,7 +1777,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description List who asked for what, the newest first. */
+            /** @description List audit entries, newest first. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1821,7 +1828,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Say something to an agent, and read its answer. */
+            /** @description Send a message to an agent, and stream its answer. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1868,7 +1875,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Cancel the task of the answer that is coming. */
+            /** @description Cancel the task of the pending answer. */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -1906,7 +1913,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Read the answer that is coming from its beginning; there is none if no content is answered. */
+            /** @description Stream the pending answer from its start, or return 204 without one. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1946,7 +1953,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description List one's chats, the latest first. */
+            /** @description List the caller's chats, newest first. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2035,7 +2042,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Remove a chat; its tasks stay. */
+            /** @description Delete a chat. Its tasks remain. */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -2077,7 +2084,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Give a chat another title. */
+            /** @description Rename a chat. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2181,7 +2188,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Try webhooks again at once, from the first event that each was not given. */
+            /** @description Redeliver webhooks now, each from the first event that it has not received. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2231,7 +2238,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Show a webhook and the latest attempts to call it. */
+            /** @description Show a webhook and its latest delivery attempts. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2269,7 +2276,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Tell what happens, after the event in `Last-Event-ID` or `after`, and of `topics` every growth of a log. */
+            /** @description Stream the live feed, after the event in `Last-Event-ID` or `after`, with log growth of the tasks in */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2305,7 +2312,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description List what waits for a person, the oldest first. */
+            /** @description List everything that waits for a person, oldest first. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2347,7 +2354,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Send a request, and tell what comes back as server-sent events: head, frame or body, end. */
+            /** @description Send a request, and stream its response as server-sent events: head, frame or body, end. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2395,7 +2402,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description List requests to begin with. */
+            /** @description List request templates. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2442,7 +2449,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description List the agents that whoever asks may talk to. */
+            /** @description List the agents that the caller may send to. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2517,7 +2524,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description List runs, those that began last first. */
+            /** @description List runs, latest start first. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2568,7 +2575,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Begin a run, and answer at once. */
+            /** @description Start a run, and return without waiting for it. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -2662,7 +2669,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Approve or refuse what a step asks. */
+            /** @description Approve or reject a step. */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -2710,7 +2717,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Hand in an event that a step waits for; the body is any JSON, or none. */
+            /** @description Send a signal that a step waits for. The body is any JSON, or empty. */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -2751,7 +2758,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Say which steps a re-run would run again, and which approvals it would not ask for again. */
+            /** @description Preview a re-run: the steps that it runs again, and the approvals that it does not ask for again. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2804,7 +2811,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Begin a run that takes over what another has done, and does the rest. */
+            /** @description Start a run that reuses completed steps of another run and executes the others. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -2854,7 +2861,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Show one step of a run: what it was told, what it said, and every attempt at it. */
+            /** @description Show one step of a run: its input, its output and every attempt. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2894,7 +2901,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Show when the steps of a run were done, attempt by attempt. */
+            /** @description Show the timeline of a run's steps, attempt by attempt. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2932,7 +2939,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Say who is signed in, and how one signs in. */
+            /** @description Show the current session and the sign-in methods. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2965,7 +2972,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Sign in, and get a cookie. */
+            /** @description Sign in, and set the session cookie. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3003,7 +3010,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Sign out: the session ends, wherever its cookie may be. */
+            /** @description Sign out. All copies of the session's cookie become invalid. */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -3032,7 +3039,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Go to an issuer, and come back signed in to the page `next`. */
+            /** @description Redirect to an issuer, and later back to the page `next`. */
             303: {
                 headers: {
                     [name: string]: unknown;
@@ -3061,7 +3068,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Come back from an issuer, which sends browsers here. */
+            /** @description Complete a sign-in after the redirect from an issuer. */
             303: {
                 headers: {
                     [name: string]: unknown;
@@ -3088,7 +3095,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Show the settings that are in effect. */
+            /** @description Show the settings in effect. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3138,7 +3145,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description List tasks of all agents, those that were created last first. */
+            /** @description List tasks of all agents, newest first. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3189,7 +3196,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Begin a task, or hold it until it is executed; it is answered at once. */
+            /** @description Create a task, held until it is executed if `hold` is set. Returns without waiting for it. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -3238,7 +3245,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Show a task with all that belongs to it. */
+            /** @description Show a task with all details. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3282,7 +3289,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description End a task, and all that it has begun. */
+            /** @description Cancel a task and its child tasks. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3334,7 +3341,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Show a task's log. */
+            /** @description Show a task's event log. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3383,7 +3390,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Let a task begin that was held. */
+            /** @description Start a held task. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3427,7 +3434,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Give a file of a task; it is to be saved, unless it is of a harmless kind and wanted in place. */
+            /** @description Send a file of a task, as a download unless its type is harmless and `inline` is set. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3478,7 +3485,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Give a file of a task; it is to be saved, unless it is of a harmless kind and wanted in place. */
+            /** @description Send a file of a task, as a download unless its type is harmless and `inline` is set. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3529,7 +3536,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Answer a task that asks something. */
+            /** @description Answer a task that waits for input. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3578,7 +3585,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Begin a task anew that has ended: the same first message, in the same conversation, as another task. */
+            /** @description Retry a task that has ended: send its first message as a new task in the same context. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -3618,7 +3625,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Show when a task did what. */
+            /** @description Show a task's timeline. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3656,7 +3663,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Show what is stored, and the quotas. */
+            /** @description Show storage use and quotas. */
             200: {
                 headers: {
                     [name: string]: unknown;
