@@ -99,6 +99,7 @@ async def fill(store: AnyStore) -> dict[str, Claimed]:
         await portably(store, (runs.accept, (TENANT, request)))
     await portably(
         store,
+        (tasks.append, (TENANT, adding(10, "first"))),
         (steps.put, (TENANT, "t-17", "answer", "42", AT)),
         (runs.accept, (TENANT, accepting("first", key="known"))),
         (runs.accept, (TENANT, accepting("early", key="expired"))),
@@ -140,9 +141,8 @@ def log_calls(held: dict[str, Claimed]) -> list[Call]:
         adding(7, "with a snapshot", snapshot=new("t-07").task),
         moving(8, S.WORKING),
         adding(9, "fenced", epoch=7),
-        adding(10, "on top of events that the store lost", after=3),
-        adding(10, "first"),
         adding(10, "behind"),
+        adding(11, "on top of events that the store lost", after=3),
         adding(99, "no such task"),
         *(replace(adding(11, "a bad name"), task_id=key) for key in ODD),
     ]
