@@ -99,7 +99,7 @@ async def test_streams_and_handles_go_on_after_a_kill(tmp_path: Path) -> None:
         await asyncio.to_thread(server.stop)
 
 
-# A known defect: on an idle machine the stream sometimes waits for ever after the restore, in one of three runs.
+# A known defect: on an idle machine the stream does not restart from the task in about one of three runs.
 @pytest.mark.xfail(raises=TimeoutError, strict=False, reason="a stream may miss that its store was restored")
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()))
 async def test_streams_end_on_a_restored_backup(way: dict[str, Any], tmp_path: Path) -> None:
