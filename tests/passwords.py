@@ -1,6 +1,6 @@
 """Hashes of passwords that cost nothing: a real one takes a fifth of a second, to make and each time it is tried.
 
-What `accord hash-password` makes, and what it costs, is the matter of tests/core/schemes/test_basic.py and
+What `accord hash-password` makes, and what it costs, is the matter of tests/auth/test_basic.py and
 tests/cli/test_apikeys.py; a server that has such a hash is asked in tests/abuse/test_secrets.py.
 """
 

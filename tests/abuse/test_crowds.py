@@ -1,6 +1,6 @@
 """Thousands who connect and say nothing, a little at a time, or never listen: the others are served all the same.
 
-`tests/bindings/test_connections.py` proves of one connection when it ends; here they are many, against a real process.
+`tests/http/test_connections.py` proves of one connection when it ends; here they are many, against a real process.
 Only bounds are waited for: nothing asserts how long something takes.
 """
 

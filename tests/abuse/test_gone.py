@@ -15,7 +15,7 @@ from accord.http import asgi
 from accord.server.application import Application, to_a2a
 from accord.testing.asgi import call, lifespan
 from tests.abuse.agents import victim
-from tests.core.doubles import rows, until
+from tests.engine.doubles import rows, until
 
 BOUND_SECONDS = 60.0
 

@@ -1,6 +1,6 @@
 """Too much of everything, over every binding of a real server whose settings say how much is too much.
 
-`tests/core/test_bounds.py` and `tests/bindings/test_limits.py` prove each limit by itself; here they are what an
+`tests/engine/test_bounds.py` and `tests/http/test_limits.py` prove each limit by itself; here they are what an
 operator writes into a file, and what is refused must cost little.
 """
 

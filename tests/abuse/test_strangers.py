@@ -1,6 +1,6 @@
 """Somebody else's tasks, over every binding and dialect of a real server: as if they were not there.
 
-`tests/core/test_guard_owners.py` proves it of the gate; here nothing between the gate and the socket may tell more.
+`tests/engine/test_guard_owners.py` proves it of the gate; here nothing between the gate and the socket may tell more.
 """
 
 import base64

@@ -27,7 +27,7 @@ from accord.testing.asgi import call, lifespan
 from tests.abuse.agents import victim
 from tests.abuse.server import Server, serving
 from tests.abuse.ways import V1, WAYS, Caller, Way
-from tests.core.doubles import rows, until
+from tests.engine.doubles import rows, until
 from tests.outbound.test_policy import HOSTILE
 
 BOUND_SECONDS = 30.0

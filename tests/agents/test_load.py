@@ -7,7 +7,7 @@ import pytest
 
 from accord.agents.loader import BrokenModule, NotAnAgent, import_object, load, traceback_of
 from accord.model import Task, TaskState
-from tests.core.conftest import ALICE, Hosting, hosting, postgres, saying, state, text
+from tests.engine.conftest import ALICE, Hosting, hosting, postgres, saying, state, text
 
 __all__ = ["hosting", "postgres"]
 

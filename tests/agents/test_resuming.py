@@ -17,8 +17,8 @@ from accord.engine.context import Context
 from accord.model import GetRequest, TaskState
 from tests.agents.openai_agents import models as openai
 from tests.agents.pydantic_ai import models as pydantic
-from tests.core.conftest import ALICE, AT_ONCE, BOB, Hosting, bounded, hosting, postgres, saying, state, text
-from tests.core.doubles import reaches, sent, until
+from tests.engine.conftest import ALICE, AT_ONCE, BOB, Hosting, bounded, hosting, postgres, saying, state, text
+from tests.engine.doubles import reaches, sent, until
 
 __all__ = ["hosting", "postgres"]
 

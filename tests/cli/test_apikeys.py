@@ -16,7 +16,7 @@ from accord.auth.scheme_settings import ApiKeys
 from accord.cli import app
 from accord.errors import AuthenticationFailed
 from accord.storage.sqlite.driver import SqliteStore
-from tests.core.schemes.conftest import whom
+from tests.auth.conftest import whom
 
 pytestmark = pytest.mark.proves("4-27", "4-29", "4-33")
 

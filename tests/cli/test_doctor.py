@@ -5,9 +5,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.app.elsewhere import elsewhere
 from tests.ports import free_port
 from tests.serve.running import accord, running
+from tests.server.elsewhere import elsewhere
 
 ECHO = "accord.agents.echo:echo"
 

@@ -14,8 +14,8 @@ from accord.model import Part
 from accord.protocol.sse import Frame
 from accord.server.application import Application, to_a2a
 from accord.testing import Response, call, lifespan, stream
-from tests.core.doubles import until
 from tests.databases import emptied, postgres
+from tests.engine.doubles import until
 from tests.registry.conftest import SCHEMES, SECRETS
 
 __all__ = ["postgres"]

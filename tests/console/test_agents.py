@@ -23,9 +23,9 @@ from accord.service.service import Offers
 from accord.testing import Response, call, lifespan
 from accord.workflows.agent import WorkflowAgent
 from accord.workflows.source import read_document
-from tests.app.conftest import echo, planner
 from tests.databases import emptied, postgres
 from tests.registry.conftest import SCHEMES, SECRETS
+from tests.server.conftest import echo, planner
 from tests.workflows.proving import flow
 
 __all__ = ["postgres"]

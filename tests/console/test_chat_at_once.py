@@ -10,7 +10,7 @@ from accord.storage.commands import chats
 from accord.storage.commands.chats import NewChatTurn
 from tests.console.chatting import Chatting, Chunk, Gate, coming, said, texts
 from tests.console.conftest import Asking, serving
-from tests.core.doubles import until
+from tests.engine.doubles import until
 
 
 async def test_the_same_message_sent_at_once_is_said_once_and_all_read_its_answer(address: str) -> None:

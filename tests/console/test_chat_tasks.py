@@ -15,7 +15,7 @@ from accord.agents.remote.agent import RemoteAgent
 from tests.console.agents import asks, streams
 from tests.console.chatting import Chatting, Gate, only, said, text_of, texts, types
 from tests.console.conftest import Asking, serving
-from tests.core.doubles import until
+from tests.engine.doubles import until
 from tests.ports import free_port
 from tests.serve.running import Server
 

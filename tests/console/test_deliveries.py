@@ -8,9 +8,9 @@ import pytest
 
 from accord.server.application import Application, to_a2a
 from accord.testing import Response, call, lifespan
-from tests.app.conftest import echo
-from tests.core.doubles import until
+from tests.engine.doubles import until
 from tests.registry.conftest import SCHEMES, SECRETS
+from tests.server.conftest import echo
 
 PORT_OF_NOBODY = "http://127.0.0.1:9/hook"
 V1 = {"A2A-Version": "1.0"}

@@ -8,8 +8,8 @@ import pytest
 import hatch_build
 from accord.console import routes
 from accord.testing import call
-from tests.app.conftest import HEADER, echo, serving
 from tests.judges.openapi import mistakes
+from tests.server.conftest import HEADER, echo, serving
 
 WEB = Path(__file__).parent.parent.parent / "web"
 TOOL = WEB / "node_modules" / ".bin" / "openapi-typescript"

@@ -9,8 +9,8 @@ import pytest
 
 from accord.server.application import Application, to_a2a
 from accord.testing import Response, call, lifespan
-from tests.core.doubles import until
 from tests.databases import emptied, postgres
+from tests.engine.doubles import until
 from tests.registry.conftest import SCHEMES, SECRETS
 
 __all__ = ["postgres"]

@@ -8,7 +8,7 @@ import pytest
 
 from accord import Context, agent
 from tests.console.conftest import AGENTS, Asking, serving
-from tests.core.doubles import until
+from tests.engine.doubles import until
 
 FLOW = """\
 version: "1"

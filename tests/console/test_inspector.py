@@ -17,10 +17,10 @@ from accord.protocol.operations import ROWS, DialectName
 from accord.protocol.sse import Frame, encode
 from accord.server.application import Application, to_a2a
 from accord.testing import Response, call, lifespan, stream
-from tests.app.conftest import echo
 from tests.console.browsers import Browser
 from tests.outbound.conftest import Listening, listening
 from tests.registry.conftest import SCHEMES, SECRETS
+from tests.server.conftest import echo
 
 __all__ = ["listening"]
 

@@ -18,8 +18,8 @@ from accord.protocol import jose
 from accord.server.application import Application
 from accord.server.settings_loader import BadSettings
 from accord.testing import Response
-from tests.app.conftest import echo, serving
 from tests.console.browsers import HOST, Browser
+from tests.server.conftest import echo, serving
 
 CLIENT, SECRET = "the-console", "the client's own secret: ü/:"
 BACK = f"http://{HOST}/api/session/oidc/corp/callback"

@@ -9,8 +9,8 @@ from accord.auth.authentication import Presented
 from accord.http.cross_origin import is_origin_of_host
 from accord.server.application import Application
 from accord.testing import call
-from tests.app.conftest import HEADER, SECRET, echo, serving
 from tests.console.browsers import HOST, Browser
+from tests.server.conftest import HEADER, SECRET, echo, serving
 
 FOREIGN = (
     "https://evil.example",

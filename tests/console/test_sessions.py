@@ -15,10 +15,10 @@ from accord.storage.commands import authentication, monitoring
 from accord.storage.commands.authentication import NewApiKey
 from accord.storage.store import Tx
 from accord.testing import call
-from tests.app.conftest import SECRET, V1, echo, rpc, said, serving
 from tests.console.browsers import AGENT, HOST, Browser
 from tests.databases import emptied, postgres
 from tests.passwords import cheap_hash
+from tests.server.conftest import SECRET, V1, echo, rpc, said, serving
 
 __all__ = ["postgres"]
 

@@ -11,7 +11,7 @@ from accord.console.static_files import StaticFiles
 from accord.http.asgi import App, Receive, Scope, Send
 from accord.server import composition
 from accord.testing import Response, call
-from tests.app.conftest import V1, echo, rpc, said, serving
+from tests.server.conftest import V1, echo, rpc, said, serving
 
 PAGE = b"""<!doctype html>
 <html><head>

@@ -9,9 +9,9 @@ import pytest
 from accord.console import administration
 from accord.server.application import Application, to_a2a
 from accord.testing import Response, call, lifespan
-from tests.app.conftest import echo
 from tests.console.test_deliveries import V1, ask
 from tests.registry.conftest import SCHEMES, SECRETS
+from tests.server.conftest import echo
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 
 from accord.server.application import Application, to_a2a
 from accord.testing import Response, call, lifespan
-from tests.app.conftest import echo
 from tests.databases import emptied, postgres
+from tests.server.conftest import echo
 from tests.storage.conftest import heard, ready, store
 
 __all__ = ["heard", "postgres", "ready", "store"]

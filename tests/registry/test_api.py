@@ -621,7 +621,7 @@ async def test_a_registry_can_be_switched_off() -> None:
 async def test_settings_that_cannot_work(settings: dict[str, Any]) -> None:
     from accord.server.application import to_a2a
     from accord.server.settings_loader import BadSettings
-    from tests.app.conftest import echo
+    from tests.server.conftest import echo
 
     with pytest.raises(BadSettings, match="registry"):
         async with to_a2a(echo, registry=settings):

@@ -31,7 +31,7 @@ from accord.model import (
 from accord.protocol.extensions import IDEMPOTENT_SEND
 from accord.remote.tasks import RemoteTasks, WebhookKeys
 from accord.service.host import Host
-from tests.core.conftest import Hosting, hosting, postgres
+from tests.engine.conftest import Hosting, hosting, postgres
 
 __all__ = ["hosting", "postgres"]
 

@@ -14,8 +14,8 @@ from accord.agents.remote.agent import RemoteAgent
 from accord.model import TaskState
 from accord.remote.tasks import RemoteTasks
 from accord.service.host import Host
-from tests.core.conftest import ALICE, Hosting, said, saying
-from tests.core.doubles import sent
+from tests.engine.conftest import ALICE, Hosting, said, saying
+from tests.engine.doubles import sent
 
 S = TaskState
 QUICK = RemoteTerms(mode=ReportMode.POLL, first_poll=0.01, most_poll=0.05, sends=4, answer_seconds=10)

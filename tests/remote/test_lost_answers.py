@@ -14,8 +14,8 @@ from accord.client.retries import Retries
 from accord.model import TaskState
 from accord.remote.tasks import RemoteTasks
 from accord.service.host import Host
-from tests.core.conftest import ALICE, Hosting, saying
-from tests.core.doubles import sent
+from tests.engine.conftest import ALICE, Hosting, saying
+from tests.engine.doubles import sent
 from tests.ports import free_port
 from tests.serve.running import AGENTS, Server
 

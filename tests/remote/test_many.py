@@ -14,8 +14,8 @@ from accord.model import SendRequest, Task
 from accord.remote.flow_reports import WEBHOOK
 from accord.testing.asgi import call
 from tests.bounds import LONG_SECONDS, bounded
-from tests.core.conftest import ALICE, AT_ONCE, saying
-from tests.core.doubles import BETWEEN_SECONDS, rows, sent, until
+from tests.engine.conftest import ALICE, AT_ONCE, saying
+from tests.engine.doubles import BETWEEN_SECONDS, rows, sent, until
 from tests.remote.conftest import MANY, Joined, Joining, there
 
 AT_A_TIME = 100

@@ -27,8 +27,8 @@ from accord.http import cards
 from accord.model import AgentInterface, Message, Part, Role, SendRequest, TaskState
 from accord.storage.store import StoreUnavailable
 from accord.testing import call, lifespan
-from tests.core.conftest import ALICE, BOUND_SECONDS, said, saying
-from tests.core.doubles import sent, until
+from tests.engine.conftest import ALICE, BOUND_SECONDS, said, saying
+from tests.engine.doubles import sent, until
 from tests.remote.conftest import Joining, Scripted, there
 from tests.serve.running import running
 

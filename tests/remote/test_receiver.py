@@ -17,8 +17,8 @@ from accord.protocol.operations import DialectName
 from accord.remote.flow_reports import WEBHOOK
 from accord.remote.tasks import WebhookKeys, token_hash
 from accord.testing.asgi import Response, call
-from tests.core.conftest import ALICE, AT_ONCE, said, saying, text
-from tests.core.doubles import Meddler, is_parked, reaches, rows, sent, times, until
+from tests.engine.conftest import ALICE, AT_ONCE, said, saying, text
+from tests.engine.doubles import Meddler, is_parked, reaches, rows, sent, times, until
 from tests.remote.conftest import Joined, Joining, there
 
 S = TaskState

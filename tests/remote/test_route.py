@@ -9,8 +9,8 @@ import pytest
 from accord.agents.remote import RemoteTerms, ReportMode
 from accord.model import Message, Part, Role, TaskState, TaskStatus
 from accord.protocol.extensions import ROUTE, TaskRoute, route_of
-from tests.core.conftest import ALICE, AT_ONCE, saying
-from tests.core.doubles import reaches, sent
+from tests.engine.conftest import ALICE, AT_ONCE, saying
+from tests.engine.doubles import reaches, sent
 from tests.ports import free_port
 from tests.remote.conftest import Joining, Scripted, there
 from tests.remote.test_gateway import SHOP

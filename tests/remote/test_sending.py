@@ -26,8 +26,8 @@ from accord.errors import (
 from accord.model import CancelRequest, GetRequest, Message, Part, Role, SendRequest, Task, TaskState
 from accord.remote.reports import Report
 from accord.storage.commands import task_lists
-from tests.core.conftest import ALICE, AT_ONCE, BOB, said, saying, text
-from tests.core.doubles import Meddler, is_parked, reaches, rows, sent, until
+from tests.engine.conftest import ALICE, AT_ONCE, BOB, said, saying, text
+from tests.engine.doubles import Meddler, is_parked, reaches, rows, sent, until
 from tests.remote.conftest import WEBHOOK, Joined, Joining, Scripted, there
 
 S = TaskState

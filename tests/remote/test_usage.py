@@ -12,8 +12,8 @@ from accord.protocol.budgets import TokenUsage, TotalUsage, read_usage
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
 from accord.remote.tasks import ReportCredentials
-from tests.core.conftest import ALICE, AT_ONCE, Hosting, said, saying, state
-from tests.core.doubles import Watch, reaches, sent, until
+from tests.engine.conftest import ALICE, AT_ONCE, Hosting, said, saying, state
+from tests.engine.doubles import Watch, reaches, sent, until
 from tests.remote.conftest import Joined, Joining, Scripted, there
 
 S = TaskState

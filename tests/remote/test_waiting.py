@@ -27,8 +27,8 @@ from accord.model import (
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
 from accord.remote.tasks import ReportCredentials
-from tests.core.conftest import ALICE, AT_ONCE, said, saying, text
-from tests.core.doubles import is_parked, reaches, rows, sent, until
+from tests.engine.conftest import ALICE, AT_ONCE, said, saying, text
+from tests.engine.doubles import is_parked, reaches, rows, sent, until
 from tests.remote.conftest import PUSH, WEBHOOK, Joined, Joining, Scripted, there
 
 S = TaskState

@@ -29,7 +29,7 @@ from accord.storage.commands.blobs import (
     sizes,
 )
 from accord.storage.store import StoreUnavailable, Tx
-from tests.app.examined import FAILED, OK, examined
+from tests.server.examined import FAILED, OK, examined
 from tests.storage.conftest import AnyStore
 
 TENANT = "acme"

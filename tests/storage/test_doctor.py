@@ -8,9 +8,9 @@ import pytest
 
 from accord.storage import schema
 from accord.storage.address import open_store
-from tests.app.examined import FAILED, OK, WARNING, examined
 from tests.databases import dropped
 from tests.ports import free_port
+from tests.server.examined import FAILED, OK, WARNING, examined
 
 
 @pytest.fixture(autouse=True)

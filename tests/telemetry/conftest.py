@@ -4,7 +4,7 @@ import pytest
 
 from accord import Context, agent
 from accord.telemetry.metrics import Metrics
-from tests.core.conftest import hosting, postgres
+from tests.engine.conftest import hosting, postgres
 
 __all__ = ["hosting", "postgres"]
 

@@ -27,8 +27,8 @@ from accord.telemetry.exposition import FRESH_SECONDS, REST_FACTOR, STORE_TIMEOU
 from accord.telemetry.metrics import BUCKETS, Metric, MetricKind, Metrics
 from accord.telemetry.request_metrics import MeasuredA2A
 from accord.testing import Response, call
-from tests.core.conftest import ALICE, AT_ONCE, Hosting, saying
-from tests.core.doubles import Meddler
+from tests.engine.conftest import ALICE, AT_ONCE, Hosting, saying
+from tests.engine.doubles import Meddler
 from tests.telemetry.conftest import parrot
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"

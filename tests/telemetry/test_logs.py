@@ -13,7 +13,7 @@ from accord import Context, agent
 from accord.engine.hooks import Hooks
 from accord.model import Task
 from accord.telemetry.logs import JsonFormatter, LineFormatter, configure_logging, log_context_hook
-from tests.core.conftest import ALICE, Hosting, saying
+from tests.engine.conftest import ALICE, Hosting, saying
 from tests.serve.running import Machine
 
 

@@ -14,8 +14,8 @@ from accord.protocol.operations import TABLE as OPERATIONS
 from accord.protocol.operations import DialectName, Operation
 from accord.telemetry.metrics import Metrics
 from accord.telemetry.request_metrics import MeasuredA2A
-from tests.bindings.scripted import Scripted
-from tests.core.conftest import ALICE, Hosting, all_of, saying
+from tests.engine.conftest import ALICE, Hosting, all_of, saying
+from tests.http.scripted import Scripted
 from tests.telemetry.conftest import parrot
 
 METHODS = {

@@ -12,8 +12,8 @@ from accord.engine.webhook_delivery import NotDelivered, WebhookDelivery
 from accord.errors import AuthenticationFailed, TaskNotCancelable
 from accord.model import CancelRequest, PushConfig, PushFormat, SendConfiguration
 from accord.telemetry.metrics import BUCKETS, Durations, Metrics, Tally
-from tests.core.conftest import ALICE, AT_ONCE, Hosting, saying
-from tests.core.doubles import Watch, change, sent, until
+from tests.engine.conftest import ALICE, AT_ONCE, Hosting, saying
+from tests.engine.doubles import Watch, change, sent, until
 from tests.telemetry.conftest import parrot
 
 

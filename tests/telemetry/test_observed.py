@@ -15,8 +15,8 @@ from accord.server.settings import TelemetrySettings
 from accord.server.settings_loader import BadSettings
 from accord.telemetry.metrics import Metrics
 from accord.telemetry.tracing import TracedA2A
-from tests.bindings.scripted import Scripted
-from tests.core.conftest import ALICE
+from tests.engine.conftest import ALICE
+from tests.http.scripted import Scripted
 from tests.serve.running import ROOT, accord, environment
 from tests.telemetry.spans import CALLER, Spans, id_of, parent_of, spans, traced
 

@@ -12,7 +12,7 @@ from accord.http.webhooks import WebhookEndpoint
 from accord.protocol import http_headers
 from accord.remote.flow_reports import WEBHOOK
 from accord.remote.tasks import ReportCredentials, ReportSender, WebhookKeys
-from tests.core.conftest import hosting, postgres
+from tests.engine.conftest import hosting, postgres
 from tests.remote.conftest import Joining, joining
 from tests.remote.test_receiver import KEY, acknowledged, done, posted
 from tests.telemetry.spans import CALLER, TRACE, Spans, id_of, parent_of, spans, traced

@@ -13,7 +13,7 @@ import pytest
 from opentelemetry.trace import SpanKind
 
 from accord.client import Client
-from tests.core.conftest import bounded
+from tests.engine.conftest import bounded
 from tests.ports import free_port
 from tests.serve.running import BOUND_SECONDS, ROOT, Server, environment, running, said, text_of
 from tests.telemetry.catcher import Catcher, catching

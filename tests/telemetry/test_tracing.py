@@ -24,9 +24,9 @@ from accord.telemetry.conventions import describe
 from accord.telemetry.logs import JsonFormatter, LineFormatter
 from accord.telemetry.metrics import Metrics
 from accord.telemetry.tracing import TracedA2A
-from tests.bindings.scripted import Scripted
-from tests.core.conftest import ALICE, AT_ONCE, Hosting, all_of, saying, state, text
-from tests.core.test_engine import dies
+from tests.engine.conftest import ALICE, AT_ONCE, Hosting, all_of, saying, state, text
+from tests.engine.test_engine import dies
+from tests.http.scripted import Scripted
 from tests.telemetry.conftest import parrot
 from tests.telemetry.spans import CALLER, TRACE, Spans, id_of, parent_of, spans, traced
 

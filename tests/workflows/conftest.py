@@ -1,5 +1,5 @@
-"""Hosts to run workflows on: see `tests.core.conftest`."""
+"""Hosts to run workflows on: see `tests.engine.conftest`."""
 
-from tests.core.conftest import hosting, postgres
+from tests.engine.conftest import hosting, postgres
 
 __all__ = ["hosting", "postgres"]

@@ -22,7 +22,7 @@ from accord.workflows.document import AgentDef, Step
 from accord.workflows.plan import Plan
 from accord.workflows.runner import Runner
 from accord.workflows.steps import Executor, Result, Scene
-from tests.core.conftest import ALICE, AT_ONCE, saying
+from tests.engine.conftest import ALICE, AT_ONCE, saying
 
 
 def step(name: str, *after: str, **more: Any) -> Step:

@@ -7,8 +7,8 @@ import pytest
 from accord.model import TaskState
 from accord.storage.store import Store
 from accord.workflows.document import Step
-from tests.core.conftest import Hosting, state
-from tests.core.doubles import Meddler
+from tests.engine.conftest import Hosting, state
+from tests.engine.doubles import Meddler
 from tests.workflows.flows import FlowAgent, Noting, begun, ended, plan_of, step
 
 STEPS = 12

@@ -10,8 +10,8 @@ from accord.workflows.channel import LOGGED, Printed
 from accord.workflows.document import Step
 from accord.workflows.runner import signal_key
 from accord.workflows.steps.deterministic import LineSplitter, run_step
-from tests.core.conftest import ALICE, Hosting, all_of, said, saying, state
 from tests.crash.conftest import until
+from tests.engine.conftest import ALICE, Hosting, all_of, said, saying, state
 from tests.workflows.flows import FlowAgent, Member, Noting, abouts, agents, begun, ended, outputs, plan_of, step
 
 S = TaskState

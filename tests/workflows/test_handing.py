@@ -20,8 +20,8 @@ from accord.workflows.agent import WorkflowAgent
 from accord.workflows.signals import EventToken, NotWaiting, RunSignals
 from accord.workflows.source import read_document
 from accord.workflows.stored_run import StoredRun
-from tests.core.conftest import ALICE, AT_ONCE, Hosting, said, saying, state, text
 from tests.crash.conftest import until
+from tests.engine.conftest import ALICE, AT_ONCE, Hosting, said, saying, state, text
 from tests.workflows.flows import Noting
 
 HEAD = 'version: "1.0"\nname: flow\nswarm: {pattern: dag}\nworkflows:\n  - name: main\n    steps:\n'

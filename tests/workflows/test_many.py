@@ -13,8 +13,8 @@ from accord.service.host import Host
 from accord.workflows.agent import WorkflowAgent
 from accord.workflows.signals import RunSignals
 from accord.workflows.source import read_document
-from tests.core.conftest import ALICE, AT_ONCE, Hosting, saying, text
 from tests.crash.conftest import until
+from tests.engine.conftest import ALICE, AT_ONCE, Hosting, saying, text
 from tests.workflows.flows import Noting
 
 T = TypeVar("T")

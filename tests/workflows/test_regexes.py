@@ -11,7 +11,7 @@ from accord.model import TaskState
 from accord.workflows.functions import score_in, vote_in
 from accord.workflows.permissions import matches
 from accord.workflows.values import Unresolved, Values
-from tests.core.conftest import Hosting, state
+from tests.engine.conftest import Hosting, state
 from tests.workflows.flows import FlowAgent, Noting, begun, ended, plan_of, step
 from tests.workflows.test_checks import found
 

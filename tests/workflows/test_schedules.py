@@ -20,7 +20,7 @@ from accord.workflows.agent import WorkflowAgent
 from accord.workflows.document import Schedule
 from accord.workflows.source import read_document
 from accord.workflows.triggers import MISSED_MS, RETRY_SECONDS, Timetable, entries_of, latest_time, next_time, read_cron
-from tests.core.conftest import Hosting, text
+from tests.engine.conftest import Hosting, text
 
 UTC_ZONE, BERLIN = ZoneInfo("UTC"), ZoneInfo("Europe/Berlin")
 MINUTE, HOUR = 60_000, 3_600_000

@@ -30,8 +30,8 @@ from accord.agents.a2a_sdk import KIND, ExecutorAgent
 from accord.agents.agent_types import Given, kind_of
 from accord.testing import running
 from accord.testing.inprocess import text_in
-from tests.core.conftest import ALICE, AT_ONCE, Hosting, hosting, postgres, saying
-from tests.core.doubles import reaches, sent
+from tests.engine.conftest import ALICE, AT_ONCE, Hosting, hosting, postgres, saying
+from tests.engine.doubles import reaches, sent
 
 __all__ = ["hosting", "postgres"]
 

@@ -24,7 +24,7 @@ from tests.agents.chat.server import (
     says,
 )
 from tests.agents.talk import reason, saying, sent
-from tests.core.conftest import bounded
+from tests.engine.conftest import bounded
 
 KEY = "sk-very-secret-0123456789"
 PNG = Part(raw=b"\x89PNG", media_type="image/png", filename="dot.png")

@@ -11,7 +11,7 @@ from accord.server.agents import agents_of
 from accord.server.settings_loader import BadSettings, load
 from accord.testing import running, text_in
 from tests.agents.chat.server import Models
-from tests.core.conftest import bounded
+from tests.engine.conftest import bounded
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "agents" / "chat_agent.toml"
 

@@ -22,8 +22,8 @@ from accord.agents.agent_types import Given, kind_of
 from accord.agents.fasta2a import KIND, WorkerAgent
 from accord.testing import running
 from accord.testing.inprocess import text_in
-from tests.core.conftest import ALICE, AT_ONCE, BOB, Hosting, hosting, postgres, saying
-from tests.core.doubles import sent
+from tests.engine.conftest import ALICE, AT_ONCE, BOB, Hosting, hosting, postgres, saying
+from tests.engine.doubles import sent
 
 __all__ = ["hosting", "postgres"]
 

@@ -23,7 +23,7 @@ from accord.storage.store import Tx
 from accord.testing import MovableClock, Running, running, text_in
 from tests.agents.http.test_answers import parts, text_in_status
 from tests.agents.http.webhook import Asked, Behave, Webhook, hangs, says, webhook, writes
-from tests.core.doubles import is_parked, until
+from tests.engine.doubles import is_parked, until
 from tests.serve.running import BOUND_SECONDS, Server, text_of
 
 TAKEN = says({"message": "Workflow was started"})

@@ -17,7 +17,7 @@ from accord.protocol import lifecycle
 from accord.service.host import Host
 from accord.service.service import Service
 from accord.storage.store import Store
-from tests.core.conftest import ALICE, Hosting, hosting, postgres
+from tests.engine.conftest import ALICE, Hosting, hosting, postgres
 
 __all__ = ["hosting", "postgres"]
 

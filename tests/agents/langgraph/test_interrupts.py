@@ -15,7 +15,7 @@ from accord.agents.langgraph.agent import GraphTurn
 from accord.model import CancelRequest, Part, Task, TaskState
 from tests.agents.langgraph.conftest import Talk, Talking
 from tests.agents.langgraph.models import Talking as Model
-from tests.core.conftest import ALICE, said, text
+from tests.engine.conftest import ALICE, said, text
 
 
 def asking(*questions: Any) -> Any:

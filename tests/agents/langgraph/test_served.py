@@ -9,7 +9,7 @@ from accord import as_agent
 from accord.testing import call, lifespan, running
 from accord.testing.inprocess import application
 from tests.agents.langgraph.models import Talking
-from tests.app.conftest import CARD, HEADER, KNOWN, get, rpc
+from tests.server.conftest import CARD, HEADER, KNOWN, get, rpc
 
 EXTENDED = "/agent/authenticatedExtendedCard"
 

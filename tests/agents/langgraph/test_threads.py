@@ -12,7 +12,7 @@ from accord.model import CancelRequest, TaskState
 from accord.storage.commands.retention import purge
 from accord.storage.store import Tx
 from tests.agents.langgraph.conftest import Talk, Talking
-from tests.core.conftest import ALICE, BOB, text
+from tests.engine.conftest import ALICE, BOB, text
 
 
 def recalling() -> Any:

@@ -5,7 +5,7 @@ from pathlib import Path
 from accord.agents.loader import load
 from accord.model import TaskState
 from accord.testing import running, text_in
-from tests.core.conftest import bounded
+from tests.engine.conftest import bounded
 
 FILE = Path(__file__).parents[3] / "examples" / "agents" / "openai_agents_agent.py"
 

@@ -13,7 +13,7 @@ from accord.agents.openai_agents import OpenAIAgent, OpenAIAgentsOptions
 from accord.server.settings_loader import BadSettings
 from accord.testing import running
 from tests.agents.openai_agents.models import Scripted, calls, returned
-from tests.core.conftest import bounded
+from tests.engine.conftest import bounded
 
 TOOLS = Path(__file__).parents[3] / "examples" / "agents" / "mcp_tools.py"
 

@@ -13,8 +13,8 @@ from accord.agents.planner import KIND, PlannerAgent, PlannerOptions, planner
 from accord.model import GetRequest, StatusUpdate, Task, TaskFilter, TaskState
 from accord.service.host import Host
 from tests.agents.chat.server import Asked, Models, Scene, Stage, serving
-from tests.core.conftest import ALICE, BOB, Hosting, all_of, bounded, hosting, postgres, said, saying, state, text
-from tests.core.doubles import reaches, sent
+from tests.engine.conftest import ALICE, BOB, Hosting, all_of, bounded, hosting, postgres, said, saying, state, text
+from tests.engine.doubles import reaches, sent
 
 __all__ = ["hosting", "postgres"]
 

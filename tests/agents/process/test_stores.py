@@ -8,7 +8,7 @@ from accord.engine.agent import Node
 from accord.model import CancelRequest, Task, TaskState
 from accord.service.host import Host
 from tests.agents.process.conftest import Making, lives, text, until, words
-from tests.core.conftest import ALICE, BOB, Hosting, hosting, postgres, saying, state
+from tests.engine.conftest import ALICE, BOB, Hosting, hosting, postgres, saying, state
 
 __all__ = ["hosting", "postgres"]
 

@@ -33,7 +33,7 @@ from accord.testing import running
 from accord.testing.inprocess import text_in
 from tests.agents.pydantic_ai.models import Scripted, calls, heard, returned
 from tests.agents.talk import parts, reason, saying, sent
-from tests.core.conftest import bounded
+from tests.engine.conftest import bounded
 
 S = TaskState
 

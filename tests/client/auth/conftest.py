@@ -19,8 +19,8 @@ from accord.client.transports.aiohttp import AiohttpTransport
 from accord.model import AgentCard
 from accord.protocol.cards import decode_card
 from accord.server.application import to_a2a
-from tests.app.conftest import echo, rpc, said
-from tests.core.schemes.issuer import Issuer, key
+from tests.auth.issuer import Issuer, key
+from tests.server.conftest import echo, rpc, said
 
 AUDIENCE = "accord"
 IN_A_CENTURY = 4_000_000_000

@@ -11,8 +11,8 @@ from accord.client.auth.schemes import HmacAuth
 from accord.client.transports import HttpReply, HttpRequest, Unreachable
 from accord.client.transports.aiohttp import AiohttpTransport
 from accord.errors import AuthenticationFailed
+from tests.auth.conftest import Clock
 from tests.client.auth.conftest import Agent, TokenEndpoint, serving
-from tests.core.schemes.conftest import Clock
 
 REQUEST = HttpRequest(method="POST", url="http://agent.example/", body=b"{}")
 LONG_AGO = 1_700_000_000
