@@ -19,12 +19,20 @@ import msgspec
 from accord.agents.agent_types import JSON, Given, Kind, profile
 from accord.agents.chat_apis import APIS, AnswerPiece, ChatOptions, MalformedAnswer
 from accord.agents.messages import conversation_history, finish_answer, say
-from accord.client.retries import Retries, read_retry_after
-from accord.client.transports import HttpRequest, HttpTransport, OpenReply, TimedOut, Unreachable, choose
+from accord.client.retries import Retries
 from accord.engine.agent import TEXT, Node
 from accord.engine.context import Context, Failed, Rejected
 from accord.errors import AgentUnavailable
 from accord.model import Message
+from accord.outbound import (
+    HttpRequest,
+    HttpTransport,
+    OpenReply,
+    TimedOut,
+    Unreachable,
+    open_transport,
+    read_retry_after,
+)
 
 __all__ = ["KIND", "ChatAgent", "ChatOptions"]
 
@@ -208,7 +216,7 @@ class ChatAgent:
             output_modes=(TEXT, "image/*"),
         )
         self._options = options
-        self._transport = choose("aiohttp", silent_seconds=options.silent_seconds)
+        self._transport = open_transport("aiohttp", silent_seconds=options.silent_seconds)
         self._sleep = sleep
 
     async def start(self, node: Node) -> None:

@@ -14,12 +14,19 @@ from msgspec import Struct
 
 from accord.agents.http.payload import HttpOptions, RequestBody
 from accord.agents.http.responses import FlowResponse, UnreadableResponse, failure_reason, one_line, response_reader
-from accord.client import transports
-from accord.client.transports import HttpRequest, HttpTransport, OpenReply, TimedOut, Unreachable, too_large
 from accord.engine import tracing
 from accord.engine.context import Failed
 from accord.errors import InvalidAgentResponse
-from accord.outbound import Policy
+from accord.outbound import (
+    HttpRequest,
+    HttpTransport,
+    OpenReply,
+    Policy,
+    TimedOut,
+    Unreachable,
+    open_transport,
+    too_large,
+)
 from accord.protocol.sse import FrameTooLarge
 
 IDEMPOTENCY = "Idempotency-Key"
@@ -72,7 +79,7 @@ class FlowWebhook:
 
     def _connections(self) -> HttpTransport:
         # The operator names the flow, which may be on a private network.
-        return transports.choose(
+        return open_transport(
             "aiohttp",
             policy=Policy(allow_private=True),
             max_bytes=self._options.max_bytes,

@@ -21,7 +21,6 @@ from accord.agents.remote.connection import NO_ANSWER, NotReachable, RemotePeer,
 from accord.agents.remote.task_updates import NOT_OFFERED, RETRY, TaskUpdates
 from accord.client.peer import Unconfirmed
 from accord.client.retries import was_not_accepted
-from accord.client.transports import TimedOut
 from accord.engine.context import Context, Failed
 from accord.errors import (
     AccordError,
@@ -53,6 +52,7 @@ from accord.model import (
 from accord.model.base import Metadata
 from accord.model.metadata_keys import BUDGET
 from accord.model.requests import MAX_PAGE_SIZE
+from accord.outbound import TimedOut
 from accord.protocol import lifecycle
 from accord.protocol.budgets import budget_metadata
 from accord.protocol.extensions import TaskRoute, route_of
