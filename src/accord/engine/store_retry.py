@@ -31,7 +31,7 @@ class StorePatience:
         self._interruptions = self._interruptions + 1 if isinstance(error, StoreInterrupted) else 0
         if self._interruptions > INTERRUPTIONS:
             raise error
-        self._log.warning("store unavailable", extra={**self._about, "reason": str(error)})
+        self._log.warning("store.unavailable", extra={**self._about, "reason": str(error)})
         await asyncio.sleep(self._delay)
         self._delay = min(self._delay * 2, MAX_RETRY_SECONDS)
         self.tries += 1

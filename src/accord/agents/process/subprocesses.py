@@ -223,7 +223,7 @@ class Subprocess:
             async with asyncio.timeout(self._command.grace + LATE_SECONDS):
                 await self._keeper.wait()
         except TimeoutError:
-            log.error("process did not end and is killed with its keeper", extra={"pid": self.pid})
+            log.error("process.killed", extra={"pid": self.pid})
             self._keeper.kill()
             await self._keeper.wait()
         await self._leave()
@@ -254,7 +254,7 @@ class Subprocess:
                     status = int(value)
                     break
             else:
-                log.error("keeper of a process is gone", extra={"pid": self.pid})
+                log.error("process.keeper_gone", extra={"pid": self.pid})
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.pid, signal.SIGKILL)
         if not self._exit.done():

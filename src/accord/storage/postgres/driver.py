@@ -342,9 +342,9 @@ async def _with_retries(attempt: Callable[[], Awaitable[T]]) -> T:
         try:
             return await attempt()
         except _RACES as error:
-            log.info("command lost a race", extra={"reason": str(error)})
+            log.info("store.race_lost", extra={"reason": str(error)})
         except StoreInterrupted as error:
-            log.warning("command interrupted", extra={"reason": str(error)})
+            log.warning("store.command_interrupted", extra={"reason": str(error)})
             await asyncio.sleep(RETRY_SECONDS * 2 ** (retry - 1) if retry else 0)
     try:
         return await attempt()
