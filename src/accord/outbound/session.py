@@ -176,7 +176,7 @@ class HttpSession:
         except connector.FAILURES as error:
             if self._is_strict and isinstance(error, connector.NAME_FAILURES):
                 # One message for both: callers must not learn which names of a private network exist.
-                log.warning("a name has no public address", extra={"host": url.raw_host, "reason": str(error)})
+                log.warning("outbound.no_public_address", extra={"host": url.raw_host, "reason": str(error)})
                 raise Unreachable(NO_ADDRESS, was_sent=False) from error
             raise connector.failure_of(error, is_strict=self._is_strict) from error
 
