@@ -31,6 +31,7 @@ class _Loop:
     def _serve(self) -> None:
         self._loop.run_forever()
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
