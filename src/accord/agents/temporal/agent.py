@@ -35,7 +35,7 @@ from accord.engine.agent import Crash, Node
 from accord.engine.clock import SYSTEM
 from accord.engine.context import Context, Failed
 from accord.engine.messages import parts_of
-from accord.engine.store_retry import retry_until_available
+from accord.engine.task_store import retry_until_available
 from accord.errors import AccordError
 from accord.model import Message, Role, TaskState
 from accord.storage.commands import remote_tasks
