@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.agents.agent_types import Given, Kind, Options, is_instance_of, profile
+from accord.agents.agent_types import ANY_MEDIA, Given, Kind, Options, is_instance_of, needs, profile
 from accord.agents.turns import EventRecord, external_context, run_cancelable, take_turns, with_context_id
 from accord.engine.agent import Profile
 from accord.engine.context import Context, Failed
@@ -22,12 +22,6 @@ from accord.protocol.dialects.v03 import V03
 from accord.protocol.dialects.v1 import V1
 from accord.protocol.operations import Operation
 from accord.protocol.sse import Frame
-
-ANY_MEDIA = ("text/plain", "application/json", "*/*")
-"""Default input and output media types.
-
-The executor's own card is not visible here, and the options may narrow them.
-"""
 
 log = logging.getLogger("accord.agents.a2a_sdk")
 
@@ -61,7 +55,6 @@ class ExecutorAgent:
     """An agent made of one executor."""
 
     def __init__(self, executor: Any, profile: Profile, types: SdkTypes) -> None:
-        """Run `executor`, which has these types."""
         self.profile = profile
         self._executor = executor
         self._types = types
@@ -214,16 +207,14 @@ def _user_class() -> Callable[[str], Any]:
 
 def make(given: Given) -> ExecutorAgent:
     """Make an agent from an executor."""
-    try:
+    with needs("a2a-sdk", "a2a-sdk"):
         types = import_module("a2a.types")
-    except ImportError as error:
-        raise ImportError("Executors of the official SDK need it: pip install 'accord[a2a-sdk]'") from error
     executor = given.target
     who = profile(
         given,
         name=type(executor).__name__,
         description=(type(executor).__doc__ or "").strip().partition("\n")[0],
-        input_modes=ANY_MEDIA,
+        input_modes=ANY_MEDIA,  # the executor's own card is not visible here
         output_modes=ANY_MEDIA,
     )
     sdk = _v1_types() if hasattr(types, "a2a_pb2") else _v03_types(types)

@@ -191,7 +191,6 @@ class ChannelWorker:
     """Answers the requests in a channel with a command, which is started for each request."""
 
     def __init__(self, broker: Broker, channel: str, name: str, command: Sequence[str], env: Mapping[str, str]) -> None:
-        """Answer as `name`."""
         self._broker = broker
         self._channel = channel
         self._name = name
