@@ -144,7 +144,7 @@ async def run_in_thread(do: Callable[[], T]) -> T:
     def finish(result: T | None, error: BaseException | None) -> None:
         if done.done():  # the coroutine no longer waits
             if error is not None and not isinstance(error, ExecutionOver | asyncio.CancelledError):
-                log.info("crew ended after its run", exc_info=error)
+                log.info("crewai.late_end", exc_info=error)
             return
         if error is not None:
             done.set_exception(error)
@@ -178,7 +178,7 @@ def input_files(parts: Iterable[Part]) -> dict[str, Any]:
     if not sent:
         return {}
     if not takes_files():
-        log.warning("crew takes no files: %s", NEEDED)
+        log.warning("crewai.no_files", extra={"reason": NEEDED})
         names = ", ".join(part.filename or part.media_type or "unnamed" for part in sent)
         raise Rejected(f"This agent takes text and data, and no other files: {names}")
     crewai_files: Any = import_module(PACKAGE)

@@ -28,14 +28,22 @@ from accord.agents.http.responses import (
     response_reader,
 )
 from accord.agents.messages import OCTETS, file_parts, media_kind
-from accord.client import transports
-from accord.client.transports import MAX_BYTES, HttpRequest, HttpTransport, OpenReply, TimedOut, Unreachable, too_large
 from accord.engine import tracing
 from accord.engine.context import Failed
 from accord.engine.messages import text_of
 from accord.errors import InvalidAgentResponse
 from accord.model import Part
-from accord.outbound import Policy
+from accord.outbound import (
+    MAX_BYTES,
+    HttpRequest,
+    HttpTransport,
+    OpenReply,
+    Policy,
+    TimedOut,
+    Unreachable,
+    open_transport,
+    too_large,
+)
 from accord.protocol import urls
 from accord.protocol.sse import FrameTooLarge
 from accord.retries import RetryPolicy
@@ -374,7 +382,7 @@ class FlowWebhook:
                 opened = await self._open(request)
             except Unreachable as error:
                 log.warning(
-                    "flow not answered", extra=self._about(posting, tries=failures, reason=error.reason)
+                    "http.not_answered", extra=self._about(posting, tries=failures, reason=error.reason)
                 )  # which contains addresses that callers must not see
                 if error.was_sent:
                     in_time = " in time" if isinstance(error, TimedOut) else ""
@@ -385,7 +393,7 @@ class FlowWebhook:
                 if 200 <= opened.status < 300:
                     return opened
                 refusal = await self._refusal(opened, posting)
-                log.warning("flow not answered", extra=self._about(posting, tries=failures, reason=str(refusal)))
+                log.warning("http.not_answered", extra=self._about(posting, tries=failures, reason=str(refusal)))
                 if opened.status < 500 or self._retries.is_exhausted(failures):
                     raise refusal
             await asyncio.sleep(self._retries.delay(failures))
@@ -394,7 +402,7 @@ class FlowWebhook:
         if self._transport is None:
             seconds = self._options.timeout
             # The operator names the flow, which may be on a private network.
-            self._transport = transports.choose(
+            self._transport = open_transport(
                 "aiohttp",
                 policy=Policy(allow_private=True),
                 max_bytes=self._options.max_bytes,
@@ -411,7 +419,7 @@ class FlowWebhook:
     async def _refusal(self, opened: OpenReply, posting: PostedMessage) -> Failed:
         """Return the flow's error as a failure that callers may see; the log contains the body."""
         body = await self._beginning(opened, posting)
-        log.warning("flow refused", extra=self._about(posting, status=opened.status, body=body[:2048]))
+        log.warning("http.refused", extra=self._about(posting, status=opened.status, body=body[:2048]))
         if 300 <= opened.status < 400:
             return Failed(f"The flow is somewhere else: HTTP {opened.status}")
         told = _reason(body, opened.headers.get("Content-Type", ""))
@@ -433,7 +441,7 @@ class FlowWebhook:
             for said in reads.end():
                 yield said
         except Unreachable as error:
-            log.warning("flow's answer was cut off", extra=self._about(posting, reason=error.reason))
+            log.warning("http.answer_cut", extra=self._about(posting, reason=error.reason))
             raise DeliveryUnknown("The flow's answer was cut off") from error
         except (InvalidAgentResponse, FrameTooLarge) as error:
             raise Failed(f"The flow's answer cannot be taken: {error}") from error
@@ -450,7 +458,7 @@ class FlowWebhook:
                     if len(found) >= MAX_ERROR_BYTES:
                         break
         except (Unreachable, InvalidAgentResponse) as error:
-            log.warning("flow's error was cut off", extra=self._about(posting, reason=str(error)))
+            log.warning("http.error_cut", extra=self._about(posting, reason=str(error)))
         return found[:MAX_ERROR_BYTES]
 
 

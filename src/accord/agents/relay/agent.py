@@ -355,7 +355,7 @@ class LocalRelay(RelayA2AAdapter):
             async with asyncio.timeout(CANCEL_SECONDS):
                 await self.relay.post(f"{CANCEL} [a2a:{tag}]")
         except (RelayUnavailable, TimeoutError) as error:
-            log.warning("relay agent was not told to stop", extra={"task_id": tag, "reason": str(error)})
+            log.warning("relay.not_stopped", extra={"task_id": tag, "reason": str(error)})
 
     def environment(self) -> dict[str, str]:
         """Return the variables that an agent needs to join the channel."""
@@ -378,15 +378,15 @@ class LocalRelay(RelayA2AAdapter):
             try:
                 process = await _start(self.command, {**env, **self.environment()}, inherits_output=True)
             except SubprocessNotStarted as error:
-                log.error("relay agent cannot be started: %s", error, extra=about)
+                log.error("relay.not_started", extra={**about, "reason": str(error)})
             else:
-                log.info("relay agent started", extra={**about, "pid": process.pid})
+                log.info("relay.started", extra={**about, "pid": process.pid})
                 try:
                     process.feed(b"")
                     status = await process.ended()
                 finally:
                     await process.stop()
-                log.error("relay agent ended: exit status %s", status, extra=about)
+                log.error("relay.ended", extra={**about, "status": status})
             delay = AGAIN_SECONDS if loop.time() - began > MOST_SECONDS else delay
             await asyncio.sleep(delay)
             delay = min(delay * 2, MOST_SECONDS)
