@@ -170,7 +170,6 @@ def _quoted(text: str) -> str:
 
 
 def _anonymous(presented: Presented) -> Caller:
-    """Return the anonymous caller."""
     return Caller(roams=True, peer=presented.peer or None)
 
 
@@ -205,7 +204,6 @@ class OpenStream:
     __slots__ = ("_is_cancelled", "_task", "is_over", "is_waiting")
 
     def __init__(self) -> None:
-        """Start in the current task, which reads the stream."""
         self._task = asyncio.current_task()
         self._is_cancelled = False
         self.is_over = False

@@ -63,7 +63,6 @@ class Attempts:
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """Count by `clock`, in seconds."""
         self._pairs, self._addresses, self._accounts = (Bucket(*limit, clock) for limit in (PAIR, ADDRESS, ACCOUNT))
         self._known: ExpiringCache[tuple[str, str], bool] = ExpiringCache(REMEMBERED, KNOWN_SECONDS, clock)
         self._waiting: Counter[str] = Counter()
@@ -120,7 +119,6 @@ class BasicAccess:
     challenge = challenge("Basic", charset="UTF-8")
 
     def __init__(self, settings: Basic, clock: Callable[[], float] = time.monotonic) -> None:
-        """Accept the users of the settings."""
         if not settings.users or any(":" in name or not name for name in settings.users):
             raise ValueError("Basic authentication needs users, whose names are not empty and have no colon")
         self._users = {

@@ -20,7 +20,6 @@ class HeaderAccess:
     name = "header"
 
     def __init__(self, settings: Header) -> None:
-        """Accept the secrets of the settings."""
         if not settings.name or not settings.secrets:
             raise ValueError("A header for authentication needs a name and secrets")
         self._header = settings.name

@@ -36,7 +36,6 @@ class MtlsAccess:
     challenge = challenge("ClientCertificate")
 
     def __init__(self, settings: Mtls, now: Callable[[], float] = time.time) -> None:
-        """Read owners from certificates according to the settings."""
         self._settings = settings
         self._now = now
         self._proxies = networks(settings.trusted_proxies)
