@@ -1,6 +1,6 @@
 """The server as the console sees it: agents, services, visibility, feed and settings.
 
-`server.console` creates it, and passes it to each part of the API.
+`server.console` creates it, and passes it to each section of the API.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,6 +12,7 @@ from accord.a2a import Caller, HostedAgent
 from accord.auth.rate_limits import Quotas
 from accord.console import ConsoleSettings
 from accord.console.feed import Feed
+from accord.console.routing import ApiSection
 from accord.console.task_rows import TaskVisibility
 from accord.engine.agent import Agent
 from accord.http.asgi import App
@@ -52,7 +53,7 @@ class ServerContext(Struct, frozen=True, kw_only=True):
     services: Mapping[str, HostedAgent]
     card_of: Callable[[str], AgentCard]
     served: EndpointInfo
-    sight: TaskVisibility
+    visibility: TaskVisibility
     feed: Feed
     terms: ConsoleSettings
     url: str
@@ -65,3 +66,11 @@ class ServerContext(Struct, frozen=True, kw_only=True):
     def store(self) -> Store:
         """The server's store."""
         return self.host.engine.store
+
+
+class ServerSection(ApiSection):
+    """A section of the API that needs only the server."""
+
+    def __init__(self, server: ServerContext) -> None:
+        """Create the handlers for `server`."""
+        self._server = server
