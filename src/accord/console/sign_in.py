@@ -277,7 +277,7 @@ class IssuersApi(ApiSection):
         return f"{url}{SESSIONS}/oidc/{request.parts['name']}/callback"
 
     def _failed(self, request: ApiRequest, reason: str, code: str = FAILED) -> ApiReply:
-        log.warning("somebody could not sign in", extra={"issuer": request.parts["name"], "reason": reason})
+        log.warning("console.sign_in_failed", extra={"issuer": request.parts["name"], "reason": reason})
         page = f"{_pages(request.scope)}{SIGNIN}?{urlencode({'error': code})}"
         return ApiReply(303, headers=[_location(page), *PENDING_COOKIE.clear(is_tls(request.scope))])
 

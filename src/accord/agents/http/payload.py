@@ -16,9 +16,9 @@ from msgspec import UNSET, Meta, Struct, field
 
 from accord.agents.agent_types import Options, Seconds
 from accord.agents.messages import OCTETS, file_parts, media_kind
-from accord.client.transports import MAX_BYTES
 from accord.engine.messages import text_of
 from accord.model import Part
+from accord.outbound import MAX_BYTES
 from accord.protocol import urls
 
 
