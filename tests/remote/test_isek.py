@@ -14,8 +14,8 @@ import httpx
 import msgspec
 import pytest
 
-from accord.agents.agent_types import Given
 from accord.agents.remote.isek import KIND, BridgeTransport, IsekOptions, bridge_card, check_bridge
+from accord.api.agent_types import Given
 from accord.client.transports import HttpRequest, Unreachable
 from accord.errors import UnsupportedOperation
 from tests.remote.test_gateway import SHOP

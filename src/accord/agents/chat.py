@@ -16,13 +16,12 @@ from contextlib import aclosing
 
 import msgspec
 
-from accord.agents.agent_types import JSON, Given, Kind, profile
 from accord.agents.chat_apis import APIS, AnswerPiece, ChatOptions, MalformedAnswer
 from accord.agents.messages import conversation_history, finish_answer, say
+from accord.api import TEXT, Context, Failed, Node, Rejected
+from accord.api.agent_types import JSON, Given, Kind, profile
 from accord.client.retries import Retries, read_retry_after
 from accord.client.transports import HttpRequest, HttpTransport, OpenReply, TimedOut, Unreachable, choose
-from accord.engine.agent import TEXT, Node
-from accord.engine.context import Context, Failed, Rejected
 from accord.errors import AgentUnavailable
 from accord.model import Message
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import NODEFAULT, Struct, inspect, json, to_builtins
 
-from accord.agents.agent_types import KINDS, Kind
+from accord.api.agent_types import KINDS, Kind
 from accord.entries import Unusable
 from accord.server.settings import Settings
 from accord.server.settings_loader import REFERENCE_PREFIX

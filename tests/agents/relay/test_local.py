@@ -14,10 +14,10 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from accord.agents.agent_types import Given
 from accord.agents.relay.agent import KIND, LocalRelay, RelayOptions
 from accord.agents.relay.runner import AT_ONCE
 from accord.agents.relay.runner import __name__ as RUNNER
+from accord.api.agent_types import Given
 from accord.model import Message, Part, Role, TaskState
 from accord.testing import running, text_in
 from tests.ports import free_port

@@ -11,10 +11,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from accord.agents.agent_types import Given, Kind, Options, is_instance_of, profile
 from accord.agents.turns import EventRecord, external_context, run_cancelable, take_turns, with_context_id
-from accord.engine.agent import Profile
-from accord.engine.context import Context, Failed
+from accord.api import Context, Failed, Profile
+from accord.api.agent_types import Given, Kind, Options, is_instance_of, profile
 from accord.model import EventBody, Message, Task
 
 __all__ = ["KIND"]

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import Any
 
-from accord.engine.context import Context
+from accord.api import Context
 from accord.model import EventBody, Message, SendRequest, Task
 from accord.protocol.dialects.v03 import V03
 from accord.protocol.operations import Operation

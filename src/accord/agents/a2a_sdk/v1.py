@@ -14,7 +14,7 @@ from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import A2AError
 from google.protobuf import json_format
 
-from accord.engine.context import Context
+from accord.api import Context
 from accord.model import EventBody, Message, SendRequest, Task
 from accord.protocol.dialects.v1 import V1
 from accord.protocol.operations import Operation

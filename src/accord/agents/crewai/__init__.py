@@ -14,14 +14,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from accord.agents.agent_types import JSON, Count, Given, Kind, Options, is_instance_of, is_subclass_of, profile
 from accord.agents.crewai.files import WrittenFiles, input_files, takes_files
 from accord.agents.crewai.flows import FlowAgent, new_flow
 from accord.agents.crewai.threads import LoopBridge, run_in_thread
 from accord.agents.messages import answer_id, conversation_history, prompt
-from accord.engine.agent import TEXT, Crash, Profile
-from accord.engine.context import Context, Rejected
-from accord.engine.messages import YES, IncomingMessage, text_of
+from accord.api import TEXT, YES, Context, Crash, IncomingMessage, Profile, Rejected, text_of
+from accord.api.agent_types import JSON, Count, Given, Kind, Options, is_instance_of, is_subclass_of, profile
 from accord.model import Message, Part, Role
 
 __all__ = ["KIND"]

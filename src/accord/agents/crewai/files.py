@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from accord.agents.messages import OCTETS, readable_text
-from accord.engine.context import Failed, Rejected
+from accord.api import Failed, Rejected
 from accord.model import Part
 
 PACKAGE = "crewai_files"

@@ -23,9 +23,7 @@ from accord.agents.crewai.files import input_files
 from accord.agents.crewai.threads import LoopBridge, run_in_thread
 from accord.agents.loader import import_object
 from accord.agents.messages import answer_id, prompt
-from accord.engine.agent import Profile
-from accord.engine.context import Context, Failed, Rejected
-from accord.engine.messages import IncomingMessage
+from accord.api import Context, Failed, IncomingMessage, Profile, Rejected
 
 PLACE: ContextVar[str | None] = ContextVar("place", default=None)
 """The running method and the number of its call."""

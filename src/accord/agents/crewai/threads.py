@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, suppress
 from contextvars import copy_context
 from typing import Any, TypeVar
 
-from accord.engine.context import Context
+from accord.api import Context
 
 log = logging.getLogger("accord.agents.crewai")
 

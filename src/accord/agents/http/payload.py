@@ -14,10 +14,10 @@ from uuid import uuid4
 import msgspec
 from msgspec import UNSET, Meta, Struct, field
 
-from accord.agents.agent_types import Options, Seconds
 from accord.agents.messages import OCTETS, file_parts, media_kind
+from accord.api import text_of
+from accord.api.agent_types import Options, Seconds
 from accord.client.transports import MAX_BYTES
-from accord.engine.messages import text_of
 from accord.model import Part
 from accord.protocol import urls
 

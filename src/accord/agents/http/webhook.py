@@ -14,10 +14,9 @@ from msgspec import Struct
 
 from accord.agents.http.payload import HttpOptions, RequestBody
 from accord.agents.http.responses import FlowResponse, UnreadableResponse, failure_reason, one_line, response_reader
+from accord.api import Failed, tracing
 from accord.client import transports
 from accord.client.transports import HttpRequest, HttpTransport, OpenReply, TimedOut, Unreachable, too_large
-from accord.engine import tracing
-from accord.engine.context import Failed
 from accord.errors import InvalidAgentResponse
 from accord.outbound import Policy
 from accord.protocol.sse import FrameTooLarge

@@ -16,8 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
 from accord.agents.messages import OCTETS, base64_of, describe_part, media_kind, prompt, readable_text
-from accord.engine.context import Context
-from accord.engine.messages import parts_of
+from accord.api import Context, parts_of
 from accord.model import Artifact, Message, Part, Role
 
 MEDIA = frozenset({"image", "audio", "video", "file"})

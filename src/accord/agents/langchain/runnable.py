@@ -12,13 +12,12 @@ from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.prompts import BasePromptTemplate
 
-from accord.agents.agent_types import JSON, Given, profile
 from accord.agents.langchain import RunnableOptions
 from accord.agents.langchain.messages import UsageCollector, langchain_messages, text_and_parts
 from accord.agents.loader import import_function
 from accord.agents.messages import answer_id, conversation_history, finish_answer, prompt, say
-from accord.engine.agent import TEXT, Crash
-from accord.engine.context import Context, Failed
+from accord.api import TEXT, Context, Crash, Failed
+from accord.api.agent_types import JSON, Given, profile
 from accord.model import Part
 
 ANY = (TEXT, JSON, "*/*")

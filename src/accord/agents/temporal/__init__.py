@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from accord.agents.agent_types import Given, Kind, Options, Seconds
+from accord.api.agent_types import Given, Kind, Options, Seconds
 
 if TYPE_CHECKING:
     from temporalio.client import Client
