@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from accord.engine.ids import RANDOM_BYTES, new_id, uuid7
     from accord.engine.journal import ChildCall, StatusEntry
     from accord.engine.messages import YES, Approval, IncomingMessage, parts_of, text_of
-    from accord.engine.store_retry import retry_until_available
     from accord.engine.subscriptions import at_end
-    from accord.engine.task_store import TaskStore
+    from accord.engine.task_store import TaskStore, retry_until_available
     from accord.engine.threads import in_thread
     from accord.engine.tracing import UNTRACED, StepSpan
     from accord.entries import Plugin, installed_plugins
@@ -121,9 +120,8 @@ _HOMES = {
     "accord.engine.ids": ("RANDOM_BYTES", "new_id", "uuid7"),
     "accord.engine.journal": ("ChildCall", "StatusEntry"),
     "accord.engine.messages": ("YES", "Approval", "IncomingMessage", "parts_of", "text_of"),
-    "accord.engine.store_retry": ("retry_until_available",),
     "accord.engine.subscriptions": ("at_end",),
-    "accord.engine.task_store": ("TaskStore",),
+    "accord.engine.task_store": ("TaskStore", "retry_until_available"),
     "accord.engine.threads": ("in_thread",),
     "accord.engine.tracing": ("UNTRACED", "StepSpan", "tracing"),
     "accord.entries": ("Plugin", "installed_plugins"),

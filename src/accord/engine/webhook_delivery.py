@@ -25,6 +25,7 @@ from accord.model import TaskState as S
 from accord.protocol import lifecycle
 from accord.protocol.codec import invalid_field
 from accord.protocol.states import GEN, LOWER, PROTO_03, VAULT
+from accord.retries import RetryPolicy
 from accord.storage.commands import tasks, webhook_deliveries, webhooks
 from accord.storage.commands.tasks import Fenced, StoredTask
 from accord.storage.commands.webhook_deliveries import DeliveryLoad
@@ -115,9 +116,9 @@ HANG_SECONDS = 5.0
 """Seconds without an answer after which a host counts as hung. It then gets one delivery at a time, after a backoff."""
 
 MAX_ATTEMPTS = 12
-"""With doubling from one second to five minutes, this is about half an hour of retries."""
+RETRIES = RetryPolicy(first_seconds=1.0, max_seconds=300.0, attempts=MAX_ATTEMPTS, jitter=(0.5, 1.5))
+"""About half an hour of retries."""
 
-BASE_SECONDS, MAX_SECONDS = 1.0, 300.0
 MAX_RETRY_AFTER = 3600.0
 """Maximum seconds of a receiver's Retry-After. It never shortens the backoff."""
 
@@ -228,15 +229,15 @@ class WebhookDispatcher:
         engine: Engine,
         sender: WebhookSender,
         *,
+        retries: RetryPolicy | None = None,
         jitter: Callable[[], float] = random.random,
-        attempts: int = MAX_ATTEMPTS,
     ) -> None:
-        """Deliver through `sender`. `jitter` spreads retries of deliveries that failed together."""
+        """Deliver through `sender`. `jitter` returns the random numbers of the delays."""
         self._engine = engine
         self._store = engine.store
         self._sender = sender
+        self._retries = retries or RETRIES
         self._jitter = jitter
-        self._attempts = attempts
         self._due = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
         self._delivering: dict[asyncio.Task[None], ClaimedWebhook] = {}
@@ -313,7 +314,7 @@ class WebhookDispatcher:
             return
         times, until = self._hung.get(lane, (0, 0.0))
         if until <= now:  # concurrent deliveries count as one hang
-            self._hung[lane] = (times + 1, now + min(MAX_SECONDS, BASE_SECONDS * 2**times) * (0.5 + self._jitter()))
+            self._hung[lane] = (times + 1, now + self._retries.delay(times + 1, draw=self._jitter))
         if len(self._hung) > MAX_HUNG:
             self._hung = {lane: (times, until) for lane, (times, until) in self._hung.items() if until > now}
 
@@ -410,8 +411,9 @@ class WebhookDispatcher:
         return _attempt(delivery, at, begun, sent)
 
     async def _postpone(self, due: ClaimedWebhook, failure: NotDelivered) -> None:
-        is_dead = failure.is_final or due.attempts + 1 >= self._attempts
-        seconds = min(MAX_SECONDS, BASE_SECONDS * 2**due.attempts) * (0.5 + self._jitter())
+        failures = due.attempts + 1
+        is_dead = failure.is_final or self._retries.is_exhausted(failures)
+        seconds = self._retries.delay(failures, draw=self._jitter)
         asked = min(MAX_RETRY_AFTER, failure.retry_after or 0)
         delay = None if is_dead else round(max(seconds, asked) * 1000)
         while True:

@@ -18,12 +18,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.engine import store_retry
 from accord.engine.agent import Profile
 from accord.engine.clock import SYSTEM
 from accord.engine.context import wait_key
 from accord.engine.hooks import Hooks, UsageReported
-from accord.engine.task_store import TaskStore
+from accord.engine.task_store import TaskStore, retry_until_available
 from accord.errors import AgentUnavailable, AuthenticationFailed, InvalidParams, TaskNotFound
 from accord.model import EventBody, Message, Role, StatusUpdate, Task, TaskState
 from accord.model.base import Metadata
@@ -486,7 +485,7 @@ def _report_errors() -> Iterator[None]:
 
 async def patiently(do: Callable[[], Awaitable[T]]) -> T:
     """Retry an operation while the database is unavailable, which is not the task's fault."""
-    return await store_retry.retry_until_available(do, log)
+    return await retry_until_available(do, log)
 
 
 def _unavailable() -> AgentUnavailable:

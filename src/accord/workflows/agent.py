@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from accord.agents import subprocesses
 from accord.agents.command_environment import command_variables, document_variables
-from accord.agents.process import subprocesses
 from accord.api import SYSTEM, TEXT, Agent, Approvals, Context, Crash, Failed, Node, Profile, Rejected, Store, queries
 from accord.api.storage import ORIGIN_STEP
 from accord.client.credentials import Credential, KeyManager, Keys

@@ -22,8 +22,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from accord.agents.process import git
-from accord.agents.process.git import GitFailed, Repository, Worktree, find_repository
+from accord.agents import git
+from accord.agents.git import GitFailed, Repository, Worktree, find_repository
 from accord.agents.process.options import ProcessOptions
 from accord.api import Context, Failed, Rejected
 from accord.model import Part
@@ -298,7 +298,7 @@ class Workspaces:
         self._given = _absolute_path(options.directory)
         self._repository = _absolute_path(options.repository)
         self._git: Repository | None = None
-        self._making = asyncio.Lock()
+        self._reading = asyncio.Lock()
 
     async def open(self, ctx: Context) -> Workspace:
         """Create the workspace of a task, or find the existing one."""
@@ -319,7 +319,7 @@ class Workspaces:
         if place.tree is None:
             return None
         try:
-            async with self._making:
+            async with place.tree.repository.lock():
                 return await git.close_worktree(place.tree, keeps=self._options.keep_worktree)
         except (OSError, GitFailed) as error:
             about = {"path": str(place.tree.path), "reason": str(error)}
@@ -368,10 +368,11 @@ class Workspaces:
         if self._repository is None:
             return None
         name = safe_name(task_id)
-        async with self._making:  # git locks its repository and fails instead of waiting
+        async with self._reading:
             if self._git is None:  # read before any agent of this server has worked in it
                 self._git = await find_repository(self._repository, os.environ)
-            path, branch = self._root / WORKTREES / name, options.branch.replace("{task}", name)
+        path, branch = self._root / WORKTREES / name, options.branch.replace("{task}", name)
+        async with self._git.lock():
             return await git.open_worktree(self._git, path, branch, options.base)
 
 
