@@ -20,10 +20,18 @@ from accord.agents.chat_apis import APIS, AnswerPiece, ChatOptions, MalformedAns
 from accord.agents.messages import conversation_history, finish_answer, say
 from accord.api import TEXT, Context, Failed, Node, Rejected
 from accord.api.agent_types import JSON, Given, Kind, profile
-from accord.client.retries import Retries, read_retry_after
-from accord.client.transports import HttpRequest, HttpTransport, OpenReply, TimedOut, Unreachable, choose
+from accord.client.retries import Retries
 from accord.errors import AgentUnavailable
 from accord.model import Message
+from accord.outbound import (
+    HttpRequest,
+    HttpTransport,
+    OpenReply,
+    TimedOut,
+    Unreachable,
+    open_transport,
+    read_retry_after,
+)
 
 __all__ = ["KIND", "ChatAgent", "ChatOptions"]
 
@@ -180,8 +188,8 @@ class ModelCall:
         return text[:MAX_SENTENCE]
 
     def _note(self, event: str, reason: str) -> None:
-        extra = {**self._about, "model": self._options.model, "reason": self._shown(reason)}
-        log.warning("model call: %s", event, extra=extra)
+        extra = {**self._about, "model": self._options.model, "failure": event, "reason": self._shown(reason)}
+        log.warning("model.call_failed", extra=extra)
 
 
 INPUT_MODES = {"openai": (TEXT, JSON, "*/*"), "ollama": (TEXT, JSON, "text/*", "image/*")}
@@ -207,7 +215,7 @@ class ChatAgent:
             output_modes=(TEXT, "image/*"),
         )
         self._options = options
-        self._transport = choose("aiohttp", silent_seconds=options.silent_seconds)
+        self._transport = open_transport("aiohttp", silent_seconds=options.silent_seconds)
         self._sleep = sleep
 
     async def start(self, node: Node) -> None:

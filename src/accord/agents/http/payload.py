@@ -17,8 +17,8 @@ from msgspec import UNSET, Meta, Struct, field
 from accord.agents.messages import OCTETS, file_parts, media_kind
 from accord.api import text_of
 from accord.api.agent_types import Options, Seconds
-from accord.client.transports import MAX_BYTES
 from accord.model import Part
+from accord.outbound import MAX_BYTES
 from accord.protocol import urls
 
 

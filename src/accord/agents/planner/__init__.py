@@ -31,9 +31,9 @@ from accord.agents.planner.tools import (
 )
 from accord.api import TEXT, Context, Failed, Node, Rejected, ServedAgent
 from accord.api.agent_types import JSON, Given, Kind, Options, profile
-from accord.client.transports import choose
 from accord.errors import AccordError
 from accord.model import Part
+from accord.outbound import open_transport
 
 __all__ = ["KIND", "PlannerAgent", "PlannerOptions", "planner"]
 
@@ -115,7 +115,7 @@ class PlannerAgent:
             output_modes=(TEXT, JSON),
         )
         self._options: PlannerOptions = given.options
-        self._transport = choose("aiohttp", silent_seconds=120.0) if self._options.model else None
+        self._transport = open_transport("aiohttp", silent_seconds=120.0) if self._options.model else None
 
     async def start(self, node: Node) -> None:
         """Do nothing; connections are opened on demand."""

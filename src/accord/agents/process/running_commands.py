@@ -285,7 +285,7 @@ class ParkedCommands:
         leaving = self._held.pop(key).watch  # this very task, which `close` must wait for
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
-        log.info("held process is let go of: %s", reason, extra={"task_id": key[1], "pid": live.process.pid})
+        log.info("process.let_go", extra={"task_id": key[1], "pid": live.process.pid, "reason": reason})
         await live.process.stop()
         if reason == EXPIRED and question is not None:
             await self._tell(key, question)
@@ -314,5 +314,5 @@ class ParkedCommands:
                 await self._node.wake(*key, question, EXPIRED)
                 return
             except (StoreUnavailable, AccordError) as error:
-                log.warning("task was not told", extra={"task_id": key[1], "reason": str(error)})
+                log.warning("process.task_not_told", extra={"task_id": key[1], "reason": str(error)})
                 await asyncio.sleep(LOOK_SECONDS)
