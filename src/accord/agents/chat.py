@@ -205,7 +205,6 @@ class ChatAgent:
     """A model server and one of its models."""
 
     def __init__(self, given: Given, *, sleep: Sleep = asyncio.sleep) -> None:
-        """Make an agent of the model in the options; the first task opens the connection."""
         options: ChatOptions = given.options
         self.profile = profile(
             given,

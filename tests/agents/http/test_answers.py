@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from accord.agents.http import KIND
-from accord.agents.http.payload import HttpOptions
+from accord.agents.http.flow import HttpOptions
 from accord.api.agent_types import Given
 from accord.engine.agent import Agent
 from accord.model import Artifact, ArtifactUpdate, Part, Task, TaskState

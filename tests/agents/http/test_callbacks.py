@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from accord.agents.http import KIND
-from accord.agents.http.payload import HttpOptions
+from accord.agents.http.flow import HttpOptions
 from accord.api.agent_types import Given
 from accord.model import Task, TaskState
 from accord.remote.tasks import RemoteAgentPort, RemoteTasks

@@ -11,10 +11,18 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
-from accord.agents.http import payload
-from accord.agents.http.payload import FlowMessage, HttpOptions, Mapper, RequestBody
+from accord.agents.http.flow import (
+    DeliveryUnknown,
+    FlowMessage,
+    FlowWebhook,
+    HttpOptions,
+    Mapper,
+    PostedMessage,
+    RequestBody,
+    build_body,
+    check_template,
+)
 from accord.agents.http.responses import FlowResponse
-from accord.agents.http.webhook import DeliveryUnknown, FlowWebhook, PostedMessage
 from accord.agents.loader import import_function
 from accord.agents.messages import answer_id, file_parts
 from accord.agents.turns import external_context
@@ -55,9 +63,8 @@ class HttpAgent:
     """
 
     def __init__(self, given: Given) -> None:
-        """Serve the flow in the options."""
         self.options: HttpOptions = given.options
-        payload.check_template(self.options.payload_template)
+        check_template(self.options.payload_template)
         spec = self.options.input_mapper
         self._mapper: Mapper | None = None if spec is None else import_function(spec, "input_mapper")
         self._flow = FlowWebhook(self.options)
@@ -120,7 +127,7 @@ class HttpAgent:
             callback_url=callback_url,
         )
         try:
-            return payload.build_body(self.options, told, self._mapper)
+            return build_body(self.options, told, self._mapper)
         except Exception as error:
             if self._mapper is None:
                 raise
@@ -159,7 +166,6 @@ class CallbackAgent(HttpAgent):
     crash = Crash.RESUME
 
     def __init__(self, given: Given) -> None:
-        """Serve the flow in the options."""
         super().__init__(given)
         if self.options.callback_url is not None and not urls.is_http_url(self.options.callback_url):
             raise ValueError("callback_url: The address of this server begins with http:// or https://, and has a host")

@@ -105,7 +105,6 @@ class PlannerAgent:
     """An agent that plans tasks for other agents."""
 
     def __init__(self, given: Given) -> None:
-        """Plan with the options in `given`; the first call of a model opens the connection."""
         self.profile = profile(
             given,
             name="planner",

@@ -250,7 +250,6 @@ class ParkedCommands:
     """The parked commands of one agent, by tenant and task."""
 
     def __init__(self, node: Node) -> None:
-        """Watch tasks in a node's store."""
         self._node = node
         self._held: dict[Key, ParkedCommand] = {}
         self._leaving: set[asyncio.Task[None]] = set()

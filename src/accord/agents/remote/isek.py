@@ -91,7 +91,6 @@ class BridgeResponse:
     """A response of a bridge; reading it raises Unreachable if the bridge did not reach the peer."""
 
     def __init__(self, opened: OpenReply) -> None:
-        """Read from `opened`."""
         self._opened = opened
         self.status: int = opened.status
         self.headers: Mapping[str, str] = opened.headers

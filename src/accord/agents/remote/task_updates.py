@@ -43,7 +43,6 @@ class TaskUpdates:
     """The link of an execution to its remote task, and its means of updating it."""
 
     def __init__(self, ctx: Context, means: RemoteResources) -> None:
-        """Wait for the task of `ctx`."""
         self._ctx = ctx
         self._means = means
         self._terms = means.terms

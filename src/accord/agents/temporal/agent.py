@@ -27,8 +27,15 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
-from accord.agents.temporal import TemporalOptions, workflow_data
-from accord.agents.temporal.workflow_data import ANSWER, MODES, report_result, workflow_input, workflow_value
+from accord.agents.temporal import (
+    ANSWER,
+    MODES,
+    TemporalOptions,
+    extend_answer,
+    report_result,
+    workflow_input,
+    workflow_value,
+)
 from accord.agents.turns import external_context
 from accord.api import (
     SYSTEM,
@@ -212,7 +219,6 @@ class TemporalAgent:
     """An agent whose tasks are workflows."""
 
     def __init__(self, given: Given, connect: Callable[[], Awaitable[Client]] | None = None) -> None:
-        """Start workflows by the options, through the client that `connect` returns if it is given."""
         options: TemporalOptions = given.options
         self.profile = profile(
             given,
@@ -263,7 +269,7 @@ class TemporalAgent:
         handle = await self._begun(ctx, client, node)
         await self._pass_on_messages(ctx, client)
         said = None if ctx.handed_in(CLOSED) else await self._asked(ctx, handle, self._options.status)
-        has_grown = await workflow_data.extend_answer(ctx, await self._asked(ctx, handle, self._options.progress_query))
+        has_grown = await extend_answer(ctx, await self._asked(ctx, handle, self._options.progress_query))
         seen = await handle.describe(rpc_timeout=ANSWER)  # after the queries: a question from before the end is void
         self._down_since = None
         if seen.status is not WorkflowExecutionStatus.RUNNING:
