@@ -14,6 +14,17 @@ import msgspec
 from msgspec import Meta, Struct
 
 from accord.a2a import Caller
+from accord.api import administration, queries
+from accord.api.queries import (
+    IDLE_FACTOR,
+    MAX_ATTEMPTS,
+    AuditLogQuery,
+    DeliveryListQuery,
+    ExchangeSide,
+    ListedDelivery,
+    StoredAttempt,
+    StoredTotal,
+)
 from accord.console.routing import ApiRequest, read_page, route, split_page, time_of
 from accord.console.server_context import ServerContext, ServerSection
 from accord.console.views import (
@@ -31,14 +42,8 @@ from accord.console.views import (
     View,
     view_of,
 )
-from accord.engine.webhook_delivery import MAX_ATTEMPTS, ExchangeSide
 from accord.errors import PermissionDenied, TaskNotFound
 from accord.protocol.operations import Operation
-from accord.service.storage_quotas import IDLE_FACTOR
-from accord.storage.commands import monitoring, webhook_deliveries, webhooks
-from accord.storage.commands.monitoring import AuditLogQuery, StoredTotal
-from accord.storage.commands.webhook_deliveries import DeliveryListQuery, ListedDelivery
-from accord.storage.commands.webhooks import StoredAttempt
 
 T = TypeVar("T")
 
@@ -97,7 +102,7 @@ class DeliveriesApi(ServerSection):
             limit=query.limit + 1,
         )
         visible = self._server.visibility.visible_tasks(caller, Operation.GET)
-        found = await self._server.store.read(webhook_deliveries.list_deliveries, caller.tenant, visible, wanted)
+        found = await queries.list_deliveries(self._server.store, caller.tenant, visible, wanted)
         rows, more = split_page(found, query.limit, lambda row: (row.task_id, row.id))
         return DeliveryPage(items=[_delivery_row(one) for one in rows], next=more, feed=feed)
 
@@ -107,13 +112,13 @@ class DeliveriesApi(ServerSection):
         caller, store = request.caller, self._server.store
         visible = self._server.visibility.visible_tasks(caller, Operation.CANCEL)
         if body.all_dead:
-            count = await store.do(webhook_deliveries.redeliver_visible, caller.tenant, visible, MAX_AT_ONCE)
+            count = await administration.redeliver_visible(store, caller.tenant, visible, MAX_AT_ONCE)
             return RedeliveryCount(count=count)
         count = 0
         for task_id, _, id in (key.partition("/") for key in body.ids):
             wanted = DeliveryListQuery(task_id=task_id, id=id, limit=1)
-            if await store.read(webhook_deliveries.list_deliveries, caller.tenant, visible, wanted):
-                count += await store.do(webhooks.redeliver, caller.tenant, task_id, id)
+            if await queries.list_deliveries(store, caller.tenant, visible, wanted):
+                count += await administration.redeliver(store, caller.tenant, task_id, id)
         return RedeliveryCount(count=count)
 
     @route("GET", f"{DELIVERIES}/(?P<task>[^/]+)/(?P<push>.+)")
@@ -123,8 +128,8 @@ class DeliveriesApi(ServerSection):
         visible = self._server.visibility.visible_tasks(caller, Operation.GET)
         wanted = DeliveryListQuery(task_id=task_id, id=id, limit=1)
         # Attempts are read first, so the state of the webhook includes their outcome.
-        attempts = await self._server.store.read(webhooks.list_attempts, caller.tenant, task_id, id)
-        found = await self._server.store.read(webhook_deliveries.list_deliveries, caller.tenant, visible, wanted)
+        attempts = await queries.list_delivery_attempts(self._server.store, caller.tenant, task_id, id)
+        found = await queries.list_deliveries(self._server.store, caller.tenant, visible, wanted)
         if not found:
             raise TaskNotFound("There is no such webhook")
         return view_of(DeliveryView, _delivery_row(found[0]), history=[_attempt(attempt) for _, attempt in attempts])
@@ -171,15 +176,15 @@ class CachedSums:
         self._cached: dict[tuple[Any, ...], tuple[float, Any]] = {}
         self._lock = asyncio.Lock()
 
-    async def read(self, command: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
-        """Return the result of a store command, from the cache if it is fresh."""
-        key = (command, *arguments)
+    async def read(self, query: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
+        """Return the result of a query, from the cache if it is fresh."""
+        key = (query, *arguments)
         async with self._lock:
             begin = time.monotonic()
             until, value = self._cached.get(key, (begin, None))
             if begin < until:
                 return cast(T, value)
-            fresh = await self._server.store.read(command, *arguments)
+            fresh = await query(self._server.store, *arguments)
             now = time.monotonic()
             self._cached = {key: entry for key, entry in self._cached.items() if entry[0] > now}
             self._cached[key] = (now + IDLE_FACTOR * (now - begin), fresh)
@@ -206,7 +211,7 @@ class RecordsApi(ServerSection):
             before=read_page(query.page, tuple[int, int]),
             limit=query.limit + 1,
         )
-        found = await self._server.store.read(monitoring.find_audit, caller.tenant, wanted)
+        found = await queries.find_audit(self._server.store, caller.tenant, wanted)
         rows, more = split_page(found, query.limit, lambda entry: (entry.at, entry.id))
         return AuditPage(items=[view_of(AuditRow, entry, at=time_of(entry.at)) for entry in rows], next=more)
 
@@ -221,12 +226,12 @@ class RecordsApi(ServerSection):
     async def usage(self, request: ApiRequest) -> UsageView:
         """Show storage use and quotas."""
         caller, quotas, sums = request.caller, self._server.quotas, self._sums
-        own = await sums.read(monitoring.stored_total, *caller.account)
+        own = await sums.read(queries.stored_total, *caller.account)
         owner = _storage_use(own, quotas.owner_tasks, quotas.owner_bytes)
         if not self._sees_all_tasks(caller):
             return UsageView(owner=owner, tenant=None, owners=None)
-        total = await sums.read(monitoring.stored_total, caller.tenant, None)
-        owners = await sums.read(monitoring.stored_by_owner, caller.tenant, MAX_OWNERS)
+        total = await sums.read(queries.stored_total, caller.tenant, None)
+        owners = await sums.read(queries.stored_by_owner, caller.tenant, MAX_OWNERS)
         tenant = _storage_use(total, quotas.tenant_tasks, quotas.tenant_bytes)
         return UsageView(owner=owner, tenant=tenant, owners=[view_of(OwnerStorage, row) for row in owners])
 

@@ -11,23 +11,20 @@ import msgspec
 from msgspec import Struct
 
 from accord.a2a import Caller
+from accord.api import RANDOM_BYTES, Agent, Offers, queries, uuid7
+from accord.api.directory import SignedBy, TrustedKeys
+from accord.api.directory import cards as publishing
+from accord.api.remote import ContactPort, RemoteContact
 from accord.client.interfaces import CardHostTrust, keep_usable_interfaces
 from accord.console.exchanges import fetch_in_process
 from accord.console.routing import ApiRequest, route, time_of
 from accord.console.server_context import ServerSection
 from accord.console.views import AgentList, AgentRow, AgentView, FindingView, HealthView, SkillView, view_of
-from accord.engine.agent import Agent
-from accord.engine.ids import RANDOM_BYTES, uuid7
 from accord.errors import AccordError, InvalidParams, TaskNotFound
 from accord.http.cards import card_at_origin, request_origin
 from accord.model import AgentCard, AgentSkill
 from accord.protocol.cards import decode_card, encode_card
 from accord.protocol.operations import DialectName
-from accord.registry import cards as publishing
-from accord.registry.trust import SignedBy, TrustedKeys
-from accord.remote.tasks import ContactPort, RemoteContact
-from accord.service.service import Offers
-from accord.storage.commands import monitoring
 
 
 class ServedAs(Struct, frozen=True, kw_only=True):
@@ -292,7 +289,7 @@ class AgentsApi(ServerSection):
         now, visible = self._server.now_ms(), self._server.visibility.visible_tasks(caller)
         span = MINUTES * 60_000
         since, until = uuid7(now - span, bytes(RANDOM_BYTES)), uuid7(now + span, bytes(RANDOM_BYTES))
-        counts = await self._server.store.read(monitoring.activity_by_agent, caller.tenant, visible, since, until)
+        counts = await queries.activity_by_agent(self._server.store, caller.tenant, visible, since, until)
         if counts.first is not None:
             span = max(1, now - _created_at(counts.first))
         return AgentActivity(begun=counts.begun, open=counts.open, minutes=span / 60_000)

@@ -11,19 +11,17 @@ from contextlib import aclosing
 import msgspec
 from msgspec.structs import replace
 
+from accord.api import Agent, StoreUnavailable, chats, queries
+from accord.api.chats import ASSISTANT, Chat, ChatMessage
 from accord.console import ui_messages, ui_stream
 from accord.console.server_context import ServerContext
 from accord.console.ui_stream import AnswerInfo, Chunk, UiStreamEncoder
-from accord.engine.agent import Agent
 from accord.errors import TaskNotFound
 from accord.http.sse import KEEP_ALIVE_SECONDS, STREAM_HEADERS
 from accord.model import Event
 from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
 from accord.protocol.sse import KEEP_ALIVE
-from accord.storage.commands import chats, tasks
-from accord.storage.commands.chats import ASSISTANT, Chat, ChatMessage
-from accord.storage.store import StoreUnavailable
 
 STREAM = [*STREAM_HEADERS, (b"x-vercel-ai-ui-message-stream", b"v1")]
 """Headers of a UI message stream."""
@@ -177,11 +175,11 @@ class ChatAnswers:
     async def keep(self, tenant: str, chat: Chat, answer_id: str, chunks: Sequence[Chunk]) -> None:
         """Store an answer that has ended."""
         doc = msgspec.json.encode(ui_messages.fold_chunks(chunks)).decode()
-        await self._server.store.do(chats.finish_answer, tenant, chat.id, answer_id, doc)
+        await chats.finish_answer(self._server.store, tenant, chat.id, answer_id, doc)
 
     async def about(self, tenant: str, chat: Chat, message: ChatMessage) -> AnswerInfo:
         """Return the task, agent and title of an answer."""
-        before = await self._server.store.read(chats.read_message_pair, tenant, chat.id, message.id)
+        before = await chats.read_message_pair(self._server.store, tenant, chat.id, message.id)
         question = next((one.doc for one in before if one.role != ASSISTANT and one.doc), None)
         agent: Agent | None = self._server.agents.get(message.agent or "")
         return AnswerInfo(
@@ -200,7 +198,7 @@ class ChatAnswers:
     async def active(self, tenant: str, chat: Chat) -> list[ChatAnswer]:
         """Return the pending answers of a chat. Those that have ended meanwhile are stored first."""
         found = []
-        for message in await self._server.store.read(chats.list_pending_answers, tenant, chat.id):
+        for message in await chats.list_pending_answers(self._server.store, tenant, chat.id):
             known = self._answers.get((tenant, chat.id, message.id))
             if known is not None:
                 found.append(known)
@@ -217,7 +215,7 @@ class ChatAnswers:
         return found
 
     async def _is_over(self, tenant: str, message: ChatMessage) -> bool:
-        head = await self._server.store.read(tasks.read_head, tenant, message.task_id or "")
+        head = await queries.read_task_head(self._server.store, tenant, message.task_id or "")
         return head is None or head.task_state in lifecycle.ENDED | lifecycle.INTERRUPTED
 
     async def _find_task(self, tenant: str, chat: Chat, message: ChatMessage) -> ChatMessage | None:
@@ -228,16 +226,16 @@ class ChatAnswers:
         """
         server = self._server
         message_id = attempt_message_id(
-            await server.store.read(chats.read_message_pair, tenant, chat.id, message.id), message
+            await chats.read_message_pair(server.store, tenant, chat.id, message.id), message
         )
-        query = tasks.TaskListQuery(owner=chat.owner, context_id=chat.context_id, limit=SEARCHED_TASKS)
-        for stored in (await server.store.read(tasks.list_tasks, tenant, query))[0]:
+        query = queries.TaskListQuery(owner=chat.owner, context_id=chat.context_id, limit=SEARCHED_TASKS)
+        for stored in (await queries.list_tasks(server.store, tenant, query))[0]:
             task = await server.host.engine.archive.unpack(tenant, stored)
             places = [at for at, one in enumerate(task.history) if one.message_id == message_id]
             if places:
                 asked = message_id if places[0] else None
                 data = task_data_id(task.id)
-                await server.store.do(chats.link_task, tenant, chat.id, message.id, task.id, asked, data)
+                await chats.link_task(server.store, tenant, chat.id, message.id, task.id, asked, data)
                 return replace(message, task_id=task.id, asked=asked, data=data)
         if server.now_ms() - message.created_at > UNSURE_MS:
             encoder = UiStreamEncoder(await self.about(tenant, chat, message))

@@ -14,6 +14,10 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from accord.a2a import Caller
+from accord.api import Agent, chats, new_id, queries
+from accord.api.chats import ASSISTANT, USER, Chat, ChatMessage, DuplicateMessage, NewChatTurn, NoSuchChat
+from accord.api.queries import ListedTask
+from accord.api.remote import ContactPort, RemoteAgentPort
 from accord.console import ui_messages, ui_stream
 from accord.console.chat_answers import STREAM, ChatAnswer, ChatAnswers, attempt_message_id, task_data_id
 from accord.console.routing import ApiReply, ApiRequest, ApiRoute, ApiSection, read_page, route, split_page
@@ -21,18 +25,12 @@ from accord.console.server_context import ServerContext, ServerSection
 from accord.console.task_rows import chat_row, check_question, waiting_reason_of
 from accord.console.ui_messages import UIMessage
 from accord.console.views import ChatPage, ChatRow, ChatView, Limit, Model
-from accord.engine.agent import Agent
-from accord.engine.ids import new_id
 from accord.errors import AccordError, PermissionDenied, TaskNotFound, UnsupportedOperation
 from accord.model import CancelRequest, Message, SendConfiguration, SendRequest
 from accord.protocol import codec, lifecycle
 from accord.protocol.codec import invalid_field
 from accord.protocol.operations import Operation
 from accord.protocol.states import LOWER
-from accord.remote.tasks import ContactPort, RemoteAgentPort
-from accord.storage.commands import chats, task_lists
-from accord.storage.commands.chats import ASSISTANT, USER, Chat, ChatMessage, DuplicateMessage, NewChatTurn, NoSuchChat
-from accord.storage.commands.task_lists import ListedTask
 
 EXAMPLES = 4
 """Maximum number of example prompts shown per agent."""
@@ -120,7 +118,7 @@ class ChatHistoryApi(ApiSection):
     async def find(self, request: ApiRequest) -> Chat:
         """Return the requested chat. A chat of another owner raises the same error as a missing one."""
         caller = request.caller
-        chat = await self._server.store.read(chats.find, caller.tenant, caller.owner, request.parts["chat"])
+        chat = await chats.find(self._server.store, caller.tenant, caller.owner, request.parts["chat"])
         if chat is None:
             raise _chat_not_found()
         return chat
@@ -130,8 +128,8 @@ class ChatHistoryApi(ApiSection):
         """List the caller's chats, newest first."""
         caller, feed = request.caller, self._server.feed.seq
         before = read_page(query.page, tuple[int, str])
-        found = await self._server.store.read(
-            chats.list_chats, caller.tenant, caller.owner, query.q.strip(), before, query.limit + 1
+        found = await chats.list_chats(
+            self._server.store, caller.tenant, caller.owner, query.q.strip(), before, query.limit + 1
         )
         page, following = split_page(found, query.limit, lambda chat: (chat.updated_at, chat.id))
         return ChatPage(items=[chat_row(chat) for chat in page], next=following, feed=feed)
@@ -142,7 +140,7 @@ class ChatHistoryApi(ApiSection):
         feed, tenant = self._server.feed.seq, request.caller.tenant
         chat = await self.find(request)
         active = await self._answers.active(tenant, chat)
-        stored = await self._server.store.read(chats.list_messages, tenant, chat.id)
+        stored = await chats.list_messages(self._server.store, tenant, chat.id)
         messages = [msgspec.json.decode(message.doc) for message in stored if message.doc is not None]
         return ChatView(chat=chat_row(replace(chat, is_active=bool(active))), messages=messages, feed=feed)
 
@@ -150,14 +148,14 @@ class ChatHistoryApi(ApiSection):
     async def rename(self, request: ApiRequest, body: ChatTitle) -> ChatRow:
         """Rename a chat."""
         caller, chat = request.caller, await self.find(request)
-        await self._server.store.do(chats.rename, caller.tenant, caller.owner, chat.id, body.title)
+        await chats.rename(self._server.store, caller.tenant, caller.owner, chat.id, body.title)
         return chat_row(replace(chat, title=body.title))
 
     @route("DELETE", CHAT, status=204)
     async def delete(self, request: ApiRequest) -> None:
         """Delete a chat. Its tasks remain."""
         caller, chat = request.caller, await self.find(request)
-        await self._server.store.do(chats.delete, caller.tenant, caller.owner, chat.id)
+        await chats.delete(self._server.store, caller.tenant, caller.owner, chat.id)
 
 
 def _chat_not_found(reason: str = "There is no such chat") -> TaskNotFound:
@@ -229,7 +227,7 @@ class ChatApi(ApiSection):
         caller = request.caller
         if "/" in body.id or body.id in RELATIVE_PATHS:
             raise invalid_field("id", "It is a part of addresses: it has no slashes, and is not only dots")
-        chat = await self._server.store.read(chats.find, caller.tenant, caller.owner, body.id)
+        chat = await chats.find(self._server.store, caller.tenant, caller.owner, body.id)
         slug = self._slug(body, chat, caller)
         turn = await self._turn(body, chat, caller.tenant)
         repeated = await self._repeated(turn, chat, caller)
@@ -278,7 +276,7 @@ class ChatApi(ApiSection):
         """Return a message with the one before it: the last ones of a chat if no id is given."""
         if chat is None:
             return ()
-        return await self._server.store.read(chats.read_message_pair, tenant, chat.id, *message_id)
+        return await chats.read_message_pair(self._server.store, tenant, chat.id, *message_id)
 
     async def _turn(self, body: ChatBody, chat: Chat | None, tenant: str) -> ChatTurn:
         """Return the requested turn: a new or repeated message, and the message it replaces or follows."""
@@ -311,7 +309,7 @@ class ChatApi(ApiSection):
         last = await self._pair(caller.tenant, chat)
         if not last or last[-1].task_id is None or last[-1].agent != slug:
             return None
-        rows = await self._server.store.read(task_lists.rows, caller.tenant, [last[-1].task_id])
+        rows = await queries.task_rows(self._server.store, caller.tenant, [last[-1].task_id])
         return next((task for task in rows if task.owner == caller.owner and task.state in lifecycle.INTERRUPTED), None)
 
     async def _start(self, chat_id: str, slug: str, turn: ChatTurn, answer_id: str, caller: Caller) -> Chat:
@@ -337,7 +335,7 @@ class ChatApi(ApiSection):
             after=turn.after,
         )
         try:
-            started = await self._server.store.do(chats.start_turn, caller.tenant, stored_turn)
+            started = await chats.start_turn(self._server.store, caller.tenant, stored_turn)
         except NoSuchChat:
             raise _chat_not_found() from None
         for dropped in started.dropped:
@@ -356,7 +354,7 @@ class ChatApi(ApiSection):
         try:
             result = await self._server.services[chat.agent].send(request, caller)
         except AccordError:
-            await store.do(chats.withdraw_answer, tenant, chat.id, answer_id)
+            await chats.withdraw_answer(store, tenant, chat.id, answer_id)
             raise
         if isinstance(result, Message):
             about = await self._answers.about(tenant, chat, answer)
@@ -364,7 +362,7 @@ class ChatApi(ApiSection):
             return
         linked = replace(answer, task_id=result.id, asked=message_id if answered else None)
         data = task_data_id(result.id)
-        if not await store.do(chats.link_task, tenant, chat.id, answer_id, result.id, linked.asked, data):
+        if not await chats.link_task(store, tenant, chat.id, answer_id, result.id, linked.asked, data):
             await self._cancel(linked, caller)  # another answer replaced it during the send
         if mode == "task":
             about = await self._answers.about(tenant, chat, linked)
@@ -382,7 +380,7 @@ class ChatApi(ApiSection):
         Chats of other owners and chats that do not exist yet also return 204, because `useChat` asks for those too.
         """
         caller = request.caller
-        chat = await self._server.store.read(chats.find, caller.tenant, caller.owner, request.parts["chat"])
+        chat = await chats.find(self._server.store, caller.tenant, caller.owner, request.parts["chat"])
         active = [] if chat is None else await self._answers.active(caller.tenant, chat)
         return _stream(active[-1], request) if active else ApiReply(204)
 
@@ -394,12 +392,12 @@ class ChatApi(ApiSection):
         chat = await self._chats.find(request)
         for answer in await self._answers.active(tenant, chat):
             await answer.begins.wait()
-        pending = [message.id for message in await store.read(chats.list_pending_answers, tenant, chat.id)]
+        pending = [message.id for message in await chats.list_pending_answers(store, tenant, chat.id)]
         # A named answer may have ended already.
         stopped = pending[-1:] if message_id is None else [id for id in pending if id == message_id]
         for id in stopped:  # if another process is sending it, that process cancels the task
-            await store.do(chats.withdraw_answer, tenant, chat.id, id)
-        for message in await store.read(chats.list_pending_answers, tenant, chat.id):
+            await chats.withdraw_answer(store, tenant, chat.id, id)
+        for message in await chats.list_pending_answers(store, tenant, chat.id):
             if message.id in stopped:
                 await self._cancel(message, caller)
 

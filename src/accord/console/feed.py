@@ -14,6 +14,8 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from accord.a2a import Caller
+from accord.api import Host, StoreUnavailable, chats, queries
+from accord.api.queries import TaskChanges, VisibleTasks
 from accord.console import EVENTS
 from accord.console.feed_subscribers import FeedEvent, FeedSubscriber, FeedSubscribers, frame
 from accord.console.routing import ApiReply, ApiRequest, ApiSection, route
@@ -24,10 +26,6 @@ from accord.http.asgi import Headers
 from accord.http.sse import KEEP_ALIVE_SECONDS, STREAM_HEADERS, last_event_id
 from accord.model.base import timestamp_ms
 from accord.protocol.sse import KEEP_ALIVE
-from accord.service.host import Host
-from accord.storage.commands import chats, task_lists
-from accord.storage.commands.task_lists import TaskChanges, VisibleTasks
-from accord.storage.store import StoreUnavailable
 
 FLUSH_SECONDS = 0.1
 """Seconds during which changes are batched: too short for a person to notice, and one write for all."""
@@ -241,15 +239,15 @@ class Feed:
 
     async def _read(self, tenant: str, seen: VisibleTasks, since: int) -> StoredChanges:
         number, store = self.seq, self._store
-        ids = await store.read(task_lists.recently_changed, tenant, seen, since, MISSED + 1)
+        ids = await queries.recently_changed_tasks(store, tenant, seen, since, MISSED + 1)
         if len(ids) > MISSED:
             return StoredChanges(number, None)
-        changes = await store.read(task_lists.changes_since, tenant, {}, list(ids), since)
+        changes = await queries.task_changes_since(store, tenant, {}, list(ids), since)
         return StoredChanges(number, sorted(self._rows({}, changes, since), key=attrgetter("updated_at")))
 
     async def _log_frames(self, tenant: str, subscriber: FeedSubscriber, begin: int) -> bytes:
         """Return the last sequence numbers of the tasks in a subscriber's topics."""
-        rows = await self._store.read(task_lists.rows, tenant, sorted(subscriber.topics))
+        rows = await queries.task_rows(self._store, tenant, sorted(subscriber.topics))
         seen = [row for row in rows if subscriber.seen.sees(row.agent, row.owner)]
         return b"".join(frame(begin, "log", {"taskId": row.id, "seq": row.seq}) for row in seen)
 
@@ -295,8 +293,8 @@ class Feed:
     async def _poll(self, subscribers: FeedSubscribers) -> None:
         """Poll for changes whose notifications were lost."""
         now = self._now_ms()
-        found = await self._store.read(
-            task_lists.recently_changed, subscribers.tenant, SEES_ALL, subscribers.polled_to - SLACK_MS, POLLED
+        found = await queries.recently_changed_tasks(
+            self._store, subscribers.tenant, SEES_ALL, subscribers.polled_to - SLACK_MS, POLLED
         )
         subscribers.polled_to = now
         if len(found) == POLLED:
@@ -309,7 +307,7 @@ class Feed:
         """Read the changes of tasks, and send them."""
         known, since = subscribers.known(dirty), subscribers.since - SLACK_MS
         unknown = [task_id for task_id in dirty if task_id not in known]
-        changes = await self._store.read(task_lists.changes_since, subscribers.tenant, known, unknown, since)
+        changes = await queries.task_changes_since(self._store, subscribers.tenant, known, unknown, since)
         rows = {id: row for id in known if (row := subscribers.row(id)) is not None}
         subscribers.send([self._task_event(row) for row in self._rows(rows, changes, since)])
         for task_id, seq in changes.last.items():
@@ -321,7 +319,7 @@ class Feed:
     async def _send_tried(self, subscribers: FeedSubscribers) -> None:
         """Send events for called webhooks. A call during the read sends another event."""
         tried = list(subscribers.tried)[:AT_ONCE]
-        for task in await self._store.read(task_lists.rows, subscribers.tenant, tried):
+        for task in await queries.task_rows(self._store, subscribers.tenant, tried):
             self.send("delivery", {"taskId": task.id}, tenant=subscribers.tenant, owner=task.owner, agent=task.agent)
         for task_id in tried:
             del subscribers.tried[task_id]
@@ -329,7 +327,7 @@ class Feed:
     async def _send_chats(self, subscribers: FeedSubscribers) -> None:
         """Send events for changed chats."""
         changed = list(subscribers.chats)[:AT_ONCE]
-        for chat in await self._store.read(chats.rows, subscribers.tenant, changed):
+        for chat in await chats.rows(self._store, subscribers.tenant, changed):
             self.send("chat", chat_row(chat), tenant=subscribers.tenant, owner=chat.owner)
         for chat_id in changed:
             del subscribers.chats[chat_id]

@@ -5,16 +5,13 @@ These are questions of tasks, approvals of workflow steps, and held tasks. They 
 
 from typing import Any
 
+from accord.api import APPROVAL, child_of, queries, text_of
+from accord.api.queries import ListedTask
 from accord.console.routing import ApiRequest, route
 from accord.console.server_context import ServerSection
 from accord.console.task_rows import schema_of, task_row
 from accord.console.views import Inbox, Question, TaskRow
-from accord.engine.child_tasks import child_of
-from accord.engine.context import APPROVAL
-from accord.engine.messages import text_of
 from accord.model import Message, TaskState
-from accord.storage.commands import task_lists
-from accord.storage.commands.task_lists import ListedTask
 from accord.workflows.channel import METADATA
 from accord.workflows.stored_run import RunWait, load_stored_run
 
@@ -32,7 +29,7 @@ class InboxApi(ServerSection):
         """List everything that waits for a person, oldest first."""
         caller, feed = request.caller, self._server.feed.seq
         visible = self._server.visibility.visible_tasks(caller)
-        waiting = await self._server.store.read(task_lists.list_waiting, caller.tenant, visible, ASKING, LIMIT)
+        waiting = await queries.list_waiting_tasks(self._server.store, caller.tenant, visible, ASKING, LIMIT)
         passed_on = {_passed_on(task.message) for task in waiting}
         items: list[Question] = []
         for task in waiting:

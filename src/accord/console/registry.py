@@ -9,28 +9,32 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from accord.auth.api_keys import PREFIX
+from accord.api.access import PREFIX
+from accord.api.directory import (
+    API,
+    MAX_DESCRIPTION,
+    MAX_PAGE,
+    MAX_TAGS,
+    PUBLIC,
+    AgentDirectory,
+    AgentQuery,
+    AvailabilityChecks,
+    Change,
+    DeveloperKeys,
+    FoundListing,
+    InvalidCard,
+    Listing,
+    NameTaken,
+    NotListed,
+    SignatureVerdict,
+    Visibility,
+)
+from accord.api.queries import StoredApiKey
 from accord.console import openapi
 from accord.console.openapi import Problem
 from accord.console.routing import UNPROCESSABLE, ApiReply, ApiRequest, ApiSection, Refusal, route, time_of
 from accord.console.views import view_of
 from accord.errors import AuthenticationFailed, PermissionDenied
-from accord.registry.availability import AvailabilityChecks
-from accord.registry.cards import MAX_TAGS, InvalidCard
-from accord.registry.directory import (
-    MAX_DESCRIPTION,
-    MAX_PAGE,
-    AgentDirectory,
-    Change,
-    DeveloperKeys,
-    NameTaken,
-    NotListed,
-    Visibility,
-)
-from accord.registry.remote import API
-from accord.registry.trust import SignatureVerdict
-from accord.storage.commands.authentication import StoredApiKey
-from accord.storage.commands.published_agents import PUBLIC, AgentQuery, FoundListing, Listing
 
 Days = Annotated[float, Meta(gt=0, le=3650)]
 Offset = Annotated[int, Meta(ge=0, le=10**9)]

@@ -13,7 +13,9 @@ from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from accord.a2a import Caller
-from accord.auth.roles import SKILL_KEYS
+from accord.api import new_id, queries
+from accord.api.access import SKILL_KEYS
+from accord.api.queries import ListedRun, RunListQuery, TaskHead
 from accord.client.text import text_of
 from accord.console import HOOKS, RUNS, run_views
 from accord.console.routing import ApiRequest, ApiRoute, ApiSection, Refusal, Refusals, route
@@ -32,16 +34,12 @@ from accord.console.run_views import (
 )
 from accord.console.server_context import ServerContext
 from accord.console.views import Limit, StateName, Timeline, view_of
-from accord.engine.ids import new_id
 from accord.errors import InvalidParams, TaskNotFound
 from accord.model import Message, Part, Role, SendConfiguration, SendRequest, Task, TaskState
 from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
 from accord.protocol.operations import Operation
 from accord.protocol.states import LOWER
-from accord.storage.commands import steps, workflow_runs
-from accord.storage.commands.tasks import TaskHead
-from accord.storage.commands.workflow_runs import ListedRun, RunListQuery
 from accord.workflows.agent import WorkflowAgent, schema
 from accord.workflows.attempts import INNER
 from accord.workflows.channel import METADATA
@@ -170,7 +168,7 @@ class WorkflowsApi(ApiSection):
             before=query.page,
             limit=query.limit + 1,
         )
-        listed = await server.store.read(workflow_runs.list_runs, runs)
+        listed = await queries.list_runs(server.store, runs)
         items = [await self._row(run) for run in listed[: query.limit]]
         return RunPage(items=items, next=items[-1].id if len(listed) > query.limit else None, feed=feed)
 
@@ -178,7 +176,7 @@ class WorkflowsApi(ApiSection):
         key = listed.tenant, listed.task_id, listed.last_seq
         row = self._rows.get(key)
         if row is None:
-            records = await self._server.store.read(steps.load_steps, listed.tenant, listed.task_id)
+            records = await queries.load_steps(self._server.store, listed.tenant, listed.task_id)
             row = self._rows[key] = self._row_of(RunStepViews(StoredRun(listed, records)))
             if len(self._rows) > MAX_CACHED:
                 self._rows.popitem(last=False)
@@ -263,8 +261,8 @@ class WorkflowsApi(ApiSection):
     async def _stored_run(self, caller: Caller, run_id: str) -> StoredRun | None:
         store = self._server.store
         wanted = RunListQuery(tenant=caller.tenant, task_id=run_id, inner=True, limit=1)
-        listed = await store.read(workflow_runs.list_runs, wanted)
-        return StoredRun(listed[0], await store.read(steps.load_steps, caller.tenant, run_id)) if listed else None
+        listed = await queries.list_runs(store, wanted)
+        return StoredRun(listed[0], await queries.load_steps(store, caller.tenant, run_id)) if listed else None
 
     def _actions(self, caller: Caller, head: TaskHead, run: StoredRun | None) -> list[Any]:
         """Return the actions that the caller may take on a run."""

@@ -12,10 +12,8 @@ from urllib.parse import urlencode
 from msgspec import Struct
 
 from accord.a2a import Caller
-from accord.auth.audit import OK, Audit, entry
-from accord.auth.authentication import Access, Presented
-from accord.auth.rate_limits import Bucket
-from accord.auth.schemes import FetchError
+from accord.api import Presented
+from accord.api.access import OK, Access, Audit, Bucket, FetchError, entry
 from accord.console import PAGES, SESSIONS, SIGNIN
 from accord.console.routing import ApiReply, ApiRequest, ApiSection, route, write_token
 from accord.console.sessions import (

@@ -12,7 +12,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from accord.a2a import Caller
-from accord.auth.roles import SKILL_KEYS
+from accord.api import chats, queries, text_of
+from accord.api.access import SKILL_KEYS
+from accord.api.queries import ListedTask, ListedTaskPage, TaskHead, TaskSearch
 from accord.console import task_details
 from accord.console.routing import ApiReply, ApiRequest, ApiSection, route
 from accord.console.server_context import ServerContext
@@ -31,7 +33,6 @@ from accord.console.views import (
     Timeline,
     view_of,
 )
-from accord.engine.messages import text_of
 from accord.errors import InvalidParams, PermissionDenied, TaskNotFound, UnsupportedOperation
 from accord.http.files import download
 from accord.model import (
@@ -54,9 +55,6 @@ from accord.model.metadata_keys import CREATED_AT, HOLD, USAGE
 from accord.protocol import lifecycle
 from accord.protocol.codec import invalid_field
 from accord.protocol.operations import Operation
-from accord.storage.commands import chats, steps, task_lists, tasks, webhooks, workflow_runs
-from accord.storage.commands.task_lists import ListedTask, ListedTaskPage, TaskSearch
-from accord.storage.commands.tasks import TaskHead
 from accord.workflows.channel import METADATA
 
 TASKS = "/api/tasks"
@@ -177,7 +175,7 @@ class TasksApi(ApiSection):
 
     async def _list(self, caller: Caller, search: TaskSearch) -> ListedTaskPage:
         visible = self._server.visibility.visible_tasks(caller)
-        return await self._server.store.read(task_lists.list_page, caller.tenant, visible, search)
+        return await queries.list_task_page(self._server.store, caller.tenant, visible, search)
 
     def _rows(self, tasks: list[ListedTask]) -> list[TaskRow]:
         return [task_row(task, self._server.visibility) for task in tasks]
@@ -191,9 +189,9 @@ class TasksApi(ApiSection):
         store, feed = self._server.store, self._server.feed.seq
         stored, listed, task = await self._access.whole(task_id, caller)
         children = await self._children(task_id, caller)
-        chat = await store.read(chats.find_by_context, caller.tenant, caller.owner, stored.context_id)
+        chat = await chats.find_by_context(store, caller.tenant, caller.owner, stored.context_id)
         is_working = listed.state is TaskState.WORKING
-        job = await store.read(workflow_runs.job_status, caller.tenant, task_id) if is_working else None
+        job = await queries.job_status(store, caller.tenant, task_id) if is_working else None
         return view_of(
             TaskView,
             task_row(listed, self._server.visibility),
@@ -212,7 +210,7 @@ class TasksApi(ApiSection):
         """Return the exception that failed a task, for operators: its text may contain secrets."""
         if listed.state is not TaskState.FAILED or not self._server.visibility.is_operator(caller):
             return None
-        entry = await self._server.store.read(steps.find_step, caller.tenant, listed.id, steps.FAILURE_STEP)
+        entry = await queries.find_step(self._server.store, caller.tenant, listed.id, queries.FAILURE_STEP)
         return None if entry is None else _failure.decode(entry)
 
     async def _children(self, task_id: str, caller: Caller) -> list[TaskRow]:
@@ -254,8 +252,8 @@ class TasksApi(ApiSection):
         """Show a task's timeline."""
         caller, task_id, store = request.caller, request.parts["task"], self._server.store
         _, listed, _ = await self._access.whole(task_id, caller)
-        statuses = await store.read(task_lists.statuses, caller.tenant, {task_id: 0})
-        attempts = await store.read(webhooks.list_attempts, caller.tenant, task_id, None, CHILDREN)
+        statuses = await queries.task_statuses(store, caller.tenant, {task_id: 0})
+        attempts = await queries.list_delivery_attempts(store, caller.tenant, task_id, None, CHILDREN)
         row, children = task_row(listed, self._server.visibility), await self._children(task_id, caller)
         lanes = task_details.task_lanes(row, statuses, children, attempts)
         return Timeline(lanes=lanes, now=timestamp_ms(self._server.now_ms()))
@@ -319,7 +317,7 @@ class TasksApi(ApiSection):
         if head.task_state not in lifecycle.INTERRUPTED:
             raise UnsupportedOperation("The task asks nothing at the moment")
         if body.question is not None:
-            for listed in await self._server.store.read(task_lists.rows, request.caller.tenant, [head.id]):
+            for listed in await queries.task_rows(self._server.store, request.caller.tenant, [head.id]):
                 check_question(body.question, listed.message)
         message = self._message(body, context_id=head.context_id, task_id=head.id)
         service, caller = self._access.service(head, request.caller)
@@ -338,7 +336,7 @@ class TasksApi(ApiSection):
     async def _own(self, request: ApiRequest) -> TaskHead:
         """Return a task of the caller. A task of another owner raises the same error as a missing one."""
         caller, task_id = request.caller, request.parts["task"]
-        head = await self._server.store.read(tasks.read_head, caller.tenant, task_id)
+        head = await queries.read_task_head(self._server.store, caller.tenant, task_id)
         if head is None or head.owner != caller.owner:
             raise TaskNotFound(metadata={"taskId": task_id})
         if not self._server.visibility.allows(caller, head.agent, Operation.SEND):
