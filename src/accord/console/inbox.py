@@ -7,9 +7,8 @@ from accord.console.routing import ApiReply, ApiRequest, ApiRoute
 from accord.console.server_context import ServerContext
 from accord.console.task_rows import schema_of, task_row
 from accord.console.views import Inbox, Question, TaskRow
-from accord.engine.child_tasks import child_of
 from accord.engine.context import APPROVAL
-from accord.engine.messages import text_of
+from accord.engine.messages import child_of, text_of
 from accord.model import Message, TaskState
 from accord.storage.commands import task_lists
 from accord.storage.commands.task_lists import ListedTask

@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from accord.client.credentials import Keys
+from accord.engine.child_tasks import ChildCall
 from accord.engine.context import Context
-from accord.engine.journal import ChildCall
 from accord.model import Message, Part, Role
 from accord.storage.commands import workflow_runs
 from accord.storage.commands.workflow_runs import ValueNamespace

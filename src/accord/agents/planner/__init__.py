@@ -32,8 +32,8 @@ from accord.agents.planner.tools import (
 )
 from accord.client.transports import choose
 from accord.engine.agent import TEXT, Node
-from accord.engine.child_tasks import ServedAgent
 from accord.engine.context import Context, Failed, Rejected
+from accord.engine.node_port import ServedAgent
 from accord.errors import AccordError
 from accord.model import Part
 
