@@ -125,7 +125,7 @@ async def test_one_that_cannot_begin_keeps_no_other_from_it(caplog: pytest.LogCa
     slots.start_deferred()
     assert begun == ["second"]
     assert slots.reserved.total() == 0
-    assert caplog.messages == ["work could not be begun"]
+    assert caplog.messages == ["job.not_begun"]
 
 
 async def test_a_stream_s_run_keeps_its_place_until_it_begins(hosting: Hosting) -> None:

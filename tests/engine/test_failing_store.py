@@ -74,7 +74,7 @@ async def test_a_node_outlives_its_database(
 
 
 async def _has_logged(caplog: pytest.LogCaptureFixture, *doing: str) -> bool:
-    found = {getattr(record, "doing", "") for record in caplog.records if record.message == "store unavailable"}
+    found = {getattr(record, "doing", "") for record in caplog.records if record.message == "store.unavailable"}
     return set(doing) <= found
 
 

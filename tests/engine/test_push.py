@@ -306,11 +306,11 @@ async def test_deliveries_of_the_end_are_logged(hosting: Hosting, caplog: pytest
     await sender.told(S.COMPLETED)
 
     def lines() -> list[tuple[str, str, str, str]]:
-        found = [vars(record) for record in caplog.records if record.msg.startswith("webhook ")]
+        found = [vars(record) for record in caplog.records if record.msg.startswith("push.")]
         return [(one["msg"], one["task_id"], one["webhook"], one["state"]) for one in found]
 
     about = (task.id, "w", "COMPLETED")
-    refused, accepted = "webhook did not take the end of a task", "webhook took the end of a task"
+    refused, accepted = "push.end_not_delivered", "push.end_delivered"
     await sender.until(lambda: lines() == [(refused, *about), (accepted, *about)])
 
 

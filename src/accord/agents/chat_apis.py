@@ -141,7 +141,7 @@ class ChatStreamReader:
             yield piece
 
 
-# --- OpenAI ---------------------------------------------------------------------------------------------------------
+# --- OpenAI -----------------------------------------------------------------------------------------------------------
 
 
 class _Function(Struct):
@@ -231,7 +231,7 @@ def _content(said: Message) -> str | list[dict[str, Any]]:
     return openai_content(said.parts) if said.role is Role.USER else prompt(said.parts)
 
 
-# --- Ollama ---------------------------------------------------------------------------------------------------------
+# --- Ollama -----------------------------------------------------------------------------------------------------------
 
 
 class _Line(Struct):
@@ -282,7 +282,6 @@ class LineSplitter:
     """Splits bytes into lines. A line without its newline at the end of the stream is incomplete, and dropped."""
 
     def __init__(self) -> None:
-        """Start with an empty buffer."""
         self._rest = bytearray()
 
     def __call__(self, chunk: bytes) -> list[bytes]:
@@ -310,7 +309,7 @@ APIS: dict[str, ModelApi] = {"openai": OpenAI(), "ollama": Ollama()}
 """Name in settings -> API."""
 
 
-# --- both -----------------------------------------------------------------------------------------------------------
+# --- both -------------------------------------------------------------------------------------------------------------
 
 
 def _decoded(value: bytes, kind: type[T]) -> T:

@@ -165,7 +165,7 @@ def _signature(do: Function) -> inspect.Signature:
         return inspect.signature(do)
 
 
-# --- as an agent type -----------------------------------------------------------------------------------------------
+# --- as an agent type -------------------------------------------------------------------------------------------------
 
 
 def _is_function(thing: Any) -> bool:

@@ -28,7 +28,7 @@ OCTETS = "application/octet-stream"
 MediaKind = Literal["image", "audio", "text", "other"]
 
 
-# --- output of an agent ---------------------------------------------------------------------------------------------
+# --- output of an agent -----------------------------------------------------------------------------------------------
 
 
 def answer_id(ctx: Context) -> str:
@@ -109,7 +109,7 @@ def _merge_texts(parts: Sequence[Part]) -> list[Part]:
     return found
 
 
-# --- input from a caller --------------------------------------------------------------------------------------------
+# --- input from a caller ----------------------------------------------------------------------------------------------
 
 
 def prompt(parts: Iterable[Part]) -> str:
@@ -211,7 +211,7 @@ def _openai_piece(part: Part) -> dict[str, Any]:
     return {"type": "text", "text": part.text if part.text is not None else describe_part(part)}
 
 
-# --- history --------------------------------------------------------------------------------------------------------
+# --- history ----------------------------------------------------------------------------------------------------------
 
 
 async def conversation_history(ctx: Context, limit: int = CONVERSATION_MESSAGES) -> list[Message]:

@@ -190,13 +190,13 @@ async def _read_card(target: str) -> bytes:
 
 async def _fetch_card(url: str) -> bytes:
     """Fetch a card from its own URL, or from the well-known paths below an agent's."""
-    from accord.outbound import Outbound, Policy
+    from accord.outbound import HttpSession, Policy
     from accord.registry.availability import UnreachableServer
     from accord.server.optional_services import registry_requester
 
     base = url.rstrip("/")
     places = [url] if base.endswith(".json") else [base + path for path in CARD_PATHS]
-    async with Outbound(Policy(allow_private=True)) as outbound:
+    async with HttpSession.strict(Policy(allow_private=True)) as outbound:
         ask = registry_requester(outbound)
         for place in places:
             answer = await ask("GET", place)

@@ -16,7 +16,7 @@ from accord.console.task_rows import TaskVisibility
 from accord.engine.agent import Agent
 from accord.http.asgi import App
 from accord.model import AgentCard
-from accord.outbound import Outbound
+from accord.outbound import HttpSession
 from accord.protocol.operations import DialectName
 from accord.registry.trust import TrustedKeys
 from accord.service.host import Host
@@ -37,7 +37,7 @@ class EndpointInfo(Struct, frozen=True, kw_only=True):
     schemes: frozenset[str]
     is_open: bool
     trust: TrustedKeys
-    outbound: Callable[[str], Outbound]
+    outbound: Callable[[str], HttpSession]
 
 
 class ServerContext(Struct, frozen=True, kw_only=True):

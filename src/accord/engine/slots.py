@@ -142,4 +142,4 @@ class Slots:
             try:
                 begin()
             except Exception:  # start the others; the node releases the orphaned job
-                log.exception("work could not be begun", extra={"agent": agent})
+                log.exception("job.not_begun", extra={"agent": agent})

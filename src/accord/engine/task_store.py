@@ -107,7 +107,7 @@ class StoreRetries:
         if self._interruptions > INTERRUPTIONS:
             raise error
         self._failures += 1
-        self._log.warning("store unavailable", extra={**self._extra, "reason": str(error)})
+        self._log.warning("store.unavailable", extra={**self._extra, "reason": str(error)})
         await asyncio.sleep(RETRIES.delay(self._failures))
 
 

@@ -96,7 +96,6 @@ class AdkAgent:
     """An agent made from an ADK agent, app or runner."""
 
     def __init__(self, thing: Any, profile: Profile, options: AdkOptions) -> None:
-        """Run `thing`: an agent, an app or a runner."""
         self.profile = profile
         self._options = options
         self._thing = thing

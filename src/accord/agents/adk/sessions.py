@@ -39,7 +39,6 @@ class AdkSessions(BaseSessionService):  # type: ignore[misc]  # it is Any where 
     """The one session of an execution."""
 
     def __init__(self, ctx: Context) -> None:
-        """Store it in the context's conversation."""
         self._ctx = ctx
         self._session: Session | None = None
         self._found: str | None = None

@@ -6,7 +6,7 @@ The framework is imported when an agent is made (`agent`). docs/agents/langgraph
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from accord.agents.agent_types import Count, Given, Kind, Options, is_instance_of
+from accord.agents.agent_types import Count, Given, Kind, Options, is_instance_of, needs
 from accord.engine.agent import Agent
 
 GRAPHS = ("langgraph.pregel.main:Pregel", "langgraph.graph.state:StateGraph")
@@ -38,10 +38,8 @@ class GraphOptions(Options, frozen=True, kw_only=True):
 
 def make(given: Given) -> Agent:
     """Make an agent that runs a graph."""
-    try:
+    with needs("langgraph", "langgraph"):
         from accord.agents.langgraph.agent import GraphAgent
-    except ImportError as error:
-        raise ImportError("LangGraph agents need langgraph: pip install 'accord[langgraph]'") from error
     return GraphAgent(given)
 
 

@@ -44,7 +44,6 @@ class LatestSteps:
     """Cache of the latest steps of threads."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._known: dict[CheckpointPlace, LoadedCheckpoint | None] = {}
         self.added = 0
 
@@ -121,7 +120,6 @@ class PendingWrites:
     """Pending steps and writes of nodes, in order."""
 
     def __init__(self, commit: Callable[[Sequence[NewCheckpoint | CheckpointWrites]], Awaitable[None]]) -> None:
-        """Commit with `commit`, all or nothing."""
         self._commit = commit
         self._kept: list[NewCheckpoint | CheckpointWrites] = []
         self._soon: asyncio.TimerHandle | None = None
@@ -184,7 +182,6 @@ class Saver(BaseCheckpointSaver[str]):
     """LangGraph checkpoint saver of one tenant for one execution."""
 
     def __init__(self, store: Store, tenant: str, fence: TaskFence) -> None:
-        """Store checkpoints in `store`."""
         super().__init__()
         self._store, self._tenant, self._fence = store, tenant, fence
         self._loop = asyncio.get_running_loop()

@@ -252,7 +252,6 @@ class ParkedCommands:
     """The parked commands of one agent, by tenant and task."""
 
     def __init__(self, node: Node) -> None:
-        """Watch tasks in a node's store."""
         self._node = node
         self._held: dict[Key, ParkedCommand] = {}
         self._leaving: set[asyncio.Task[None]] = set()
@@ -287,7 +286,7 @@ class ParkedCommands:
         leaving = self._held.pop(key).watch  # this very task, which `close` must wait for
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
-        log.info("held process is let go of: %s", reason, extra={"task_id": key[1], "pid": live.process.pid})
+        log.info("process.let_go", extra={"task_id": key[1], "pid": live.process.pid, "reason": reason})
         await live.process.stop()
         if reason == EXPIRED and question is not None:
             await self._tell(key, question)
@@ -316,5 +315,5 @@ class ParkedCommands:
                 await self._node.wake(*key, question, EXPIRED)
                 return
             except (StoreUnavailable, AccordError) as error:
-                log.warning("task was not told", extra={"task_id": key[1], "reason": str(error)})
+                log.warning("process.task_not_told", extra={"task_id": key[1], "reason": str(error)})
                 await asyncio.sleep(LOOK_SECONDS)

@@ -127,7 +127,6 @@ class CommandTurn:
     """One execution of a turn."""
 
     def __init__(self, ctx: Context, means: TurnResources, place: Workspace) -> None:
-        """Work in a workspace."""
         self._ctx = ctx
         self._means = means
         self._place = place

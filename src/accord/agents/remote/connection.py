@@ -20,7 +20,6 @@ from accord.client.auth.choice import NoCredentials
 from accord.client.credentials import KeyManagementError
 from accord.client.discovery import BadCard, CardNotFound, NoSuchAgent
 from accord.client.interfaces import NoWay
-from accord.client.transports import Unreachable
 from accord.engine.clock import SYSTEM
 from accord.errors import AccordError, MethodNotFound
 from accord.model import (
@@ -35,6 +34,7 @@ from accord.model import (
     TaskFilter,
     TaskPage,
 )
+from accord.outbound import Unreachable
 from accord.remote.tasks import RemoteContact, RemoteTasks
 from accord.storage.store import StoreRefused, StoreUnavailable
 
@@ -170,7 +170,7 @@ class RemoteConnection:
                 self._missed(str(error))
                 if self._peer is None:
                     raise
-                log.warning("remote card not read again", extra={"agent": self._name, "reason": str(error)})
+                log.warning("remote.card_not_read", extra={"agent": self._name, "reason": str(error)})
                 self._read_at, self._is_doubtful = self._now(), False
                 return self._peer
 
