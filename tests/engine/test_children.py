@@ -7,7 +7,7 @@ import pytest
 
 from accord import Context, agent
 from accord.agents.function import FunctionAgent
-from accord.engine.context import CallFailed, Failed
+from accord.engine.outcome import CallFailed, Failed
 from accord.model import CancelRequest, Task, TaskState
 from accord.service.host import Host
 from accord.storage.commands.task_endings import LEFT_BEHIND

@@ -1,9 +1,9 @@
 """What a run only notes: it is written with what is written next, with the end of the run, or before it waits."""
 
 from accord import Context, agent
-from accord.engine.context import Failed
 from accord.engine.execution import StatusEntry
 from accord.engine.hooks import EventsAppended, Hooks
+from accord.engine.outcome import Failed
 from accord.model import TaskState
 from accord.service.host import Host
 from tests.engine.conftest import ALICE, AT_ONCE, Hosting, said, saying, state, text

@@ -7,9 +7,10 @@ import pytest
 
 from accord import Context, agent
 from accord.a2a import Caller
-from accord.engine.context import APPROVAL, CallFailed
+from accord.engine.context import APPROVAL
 from accord.engine.hooks import ExecutionStarted, Hooks
 from accord.engine.messages import CHILD_TASK
+from accord.engine.outcome import CallFailed
 from accord.errors import AgentUnavailable
 from accord.model import (
     CancelRequest,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from accord import Context, agent
-from accord.engine.context import CallFailed, Failed
 from accord.engine.node import Limits
+from accord.engine.outcome import CallFailed, Failed
 from accord.model import GetRequest, Task, TaskState
 from accord.service.host import Host
 from accord.service.service import Service

@@ -10,9 +10,9 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from accord.api.directory import AskPort, ServerAnswer
 from accord.http.asgi import App, Receive, Scope
 from accord.outbound import HttpRequest, HttpSession, Unreachable
-from accord.registry.availability import AskPort, ServerAnswer
 
 AHEAD = 16
 """Response pieces that may wait for the reader before the sender blocks."""

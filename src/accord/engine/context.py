@@ -18,13 +18,11 @@ from accord.engine.child_tasks import ChildTasks, SpawnedTasks
 from accord.engine.execution import Execution
 from accord.engine.journal import ConversationHistory, Journal
 from accord.engine.messages import Approval, ArtifactIds, IncomingMessage, parts_of
-from accord.engine.outcome import CallFailed, Failed, OverBudget, Rejected, Suspended
+from accord.engine.outcome import CallFailed, OverBudget
 from accord.engine.threads import in_thread
 from accord.engine.tracing import UNTRACED, StepSpan
 from accord.model import Artifact, Message, Part, Role, Task, TaskState
 from accord.protocol.budgets import TokenUsage, budget_metadata
-
-__all__ = ["APPROVAL", "CallFailed", "Context", "Failed", "OverBudget", "Rejected", "Suspended", "wait_key"]
 
 T = TypeVar("T")
 

@@ -12,10 +12,7 @@ from typing import ParamSpec, TypeVar
 
 import msgspec
 
-from accord.engine.child_tasks import ChildCall
-from accord.engine.context import Context, wait_key
-from accord.engine.execution import StatusEntry
-from accord.engine.messages import Approval, IncomingMessage
+from accord.api import Approval, ChildCall, Context, IncomingMessage, StatusEntry, wait_key
 from accord.model import Message, Part, Role, Task, TaskState
 from accord.protocol import lifecycle
 from accord.workflows import channel
