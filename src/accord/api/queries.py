@@ -35,7 +35,8 @@ from accord.storage.encoding import decode_event, state_of
 # fmt: off
 __all__ = [
     "FAILURE_STEP", "IDLE_FACTOR", "MAX_ATTEMPTS", "AuditLogQuery", "DeliveryListQuery", "ExchangeSide",
-    "ListedDelivery", "ListedRun", "ListedTask", "ListedTaskPage", "RemoteTaskStatus", "RunListQuery", "StatusChange", "StoredApiKey",
+    "ListedDelivery", "ListedRun", "ListedTask", "ListedTaskPage", "RemoteTaskStatus", "RunListQuery",
+    "StatusChange", "StoredApiKey",
     "StoredAttempt", "StoredAuditEntry", "StoredTask", "StoredTotal", "TaskChanges", "TaskHead", "TaskListQuery",
     "TaskSearch", "VisibleTasks", "WebhookStatus", "activity_by_agent", "decode_event", "events_after",
     "find_audit", "find_step", "job_status", "list_api_keys", "list_deliveries", "list_delivery_attempts",
