@@ -14,11 +14,9 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from accord.agents.agent_types import Count, Given, Kind, Options, is_instance_of, profile
 from accord.agents.turns import external_context
-from accord.engine.agent import Profile
-from accord.engine.context import Context
-from accord.engine.messages import YES, IncomingMessage
+from accord.api import YES, Context, IncomingMessage, Profile
+from accord.api.agent_types import Count, Given, Kind, Options, is_instance_of, profile
 from accord.model import Part
 
 __all__ = ["KIND"]

@@ -13,7 +13,7 @@ from google.adk.sessions.base_session_service import BaseSessionService, ListSes
 from msgspec import Struct
 
 from accord.agents.adk import PendingCall
-from accord.engine.context import Context
+from accord.api import Context
 
 KEY = "adk/session"
 
