@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from accord.storage.blobs.blob_store import BlobsKind, Shelf
     from accord.storage.notifications import Carrier, Hear, Signals
     from accord.storage.store import StoreFull, StoreRefused, StoreUnavailable
-    from accord.workflows.steps import Executor, Result, Scene, StepKind
+    from accord.workflows.executors import Executor, Result, Scene, StepKind
 
 __all__ = [
     "Agent",
@@ -78,7 +78,7 @@ _HOMES = {
     "accord.storage.address": ("Location", "NoOptions", "SignalsKind"),
     "accord.storage.notifications": ("Carrier", "Hear", "Signals"),
     "accord.storage.store": ("StoreFull", "StoreRefused", "StoreUnavailable"),
-    "accord.workflows.steps": ("Executor", "Result", "Scene", "StepKind"),
+    "accord.workflows.executors": ("Executor", "Result", "Scene", "StepKind"),
 }
 """Module -> the public names that it defines."""
 
@@ -87,7 +87,7 @@ __getattr__ = lazily(__name__, _HOMES)
 
 FAMILIES = {
     "accord.agents": "accord.agents.agent_types:KINDS",
-    "accord.steps": "accord.workflows.steps:STEPS",
+    "accord.steps": "accord.workflows.executors:STEPS",
     "accord.auth": "accord.auth.schemes:SCHEMES",
     "accord.signals": "accord.storage.address:CARRIERS",
     "accord.blobs": "accord.storage.blobs.blob_store:BLOBS",

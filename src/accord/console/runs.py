@@ -203,7 +203,7 @@ class WorkflowsApi:
 
     def _row_of(self, stands: RunStepViews) -> RunRow:
         noted = stands.found.task
-        slug, waits = self._house.sight.slug(noted.agent), stands.found.waits(stands.state)
+        slug, waits = self._house.sight.slug(noted.agent), stands.found.waits()
         return run_views.run_row(noted, origin_of(noted.origin), slug, stands.lines, waits)
 
     async def show(self, asked: ApiRequest) -> ApiReply:
@@ -344,7 +344,7 @@ class WorkflowsApi:
         view = RerunView(
             again=[step.name for step in found.plan.steps if step.name not in ended],
             kept=[step.name for step in kept],
-            approvals=[step.name for step in kept if step.type == "approval"],
+            approvals=[step.name for step in kept if step.row.has_decision],
         )
         return ApiReply(body=view)
 

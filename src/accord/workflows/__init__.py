@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from accord.model import Event, Task
     from accord.workflows.builder import Builder, workflow
     from accord.workflows.document import Document
-    from accord.workflows.steps import (
+    from accord.workflows.executors import (
         is_a2a_step,
         is_agent_step,
         is_deterministic_step,
@@ -83,7 +83,7 @@ __all__ = [
 
 _HOMES = {
     ".builder": ("Builder", "workflow"),
-    ".steps": (
+    ".executors": (
         "isA2AStep",
         "isAgentStep",
         "isDeterministicStep",

@@ -17,7 +17,6 @@ from msgspec import NODEFAULT, Struct, inspect
 
 from accord.workflows.document import (
     ACCESS,
-    STEP_TYPES,
     UNITS,
     AgentDef,
     CustomStep,
@@ -33,8 +32,9 @@ from accord.workflows.document import (
     Workflow,
     parse_duration,
 )
+from accord.workflows.executors import step_types
 from accord.workflows.findings import BadDocument, DocumentFinding, TextPosition, make_finding
-from accord.workflows.steps import step_types
+from accord.workflows.step_types import STEP_TYPES
 from accord.workflows.yaml_nodes import YamlNode
 
 Refusals = Mapping[tuple[type[Struct], str], str]

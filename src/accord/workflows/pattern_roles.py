@@ -12,9 +12,6 @@ from msgspec.structs import replace
 from accord.workflows.document import AgentDef, Coordination, Step
 from accord.workflows.expressions import references
 
-SPOKEN = ("agent", "a2a")
-"""Types of steps with a prompt, to which text can be added."""
-
 TIER = re.compile(r"tier-?(\d+)", re.IGNORECASE)
 """The form of numbered roles for escalation."""
 
@@ -48,7 +45,7 @@ class Cast:
 
     def speakers(self, *roles: str) -> list[Step]:
         """Return the agent steps without any of these roles. Commands have no opinion."""
-        return [step for step in self.others(*roles) if step.type in SPOKEN]
+        return [step for step in self.others(*roles) if step.row.has_prompt]
 
     def above(self, last: Sequence[Step]) -> list[Step]:
         """Return the steps above the last of the given steps, without these. Steps below it run after them."""
@@ -134,7 +131,7 @@ def after(step: Step, names: Iterable[str]) -> Step:
 
 def told(step: Step, text: str) -> Step:
     """Return a step with more text in its prompt."""
-    if step.type not in SPOKEN:
+    if not step.row.has_prompt:
         return step
     return replace(step, task=f"{(step.task or '').rstrip()}\n\n{text}".lstrip())
 

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from accord.workflows.document import Step, Verification
 from accord.workflows.expressions import parse_expression, references, renamed, renamed_in, rendered
 from accord.workflows.pattern_roles import (
-    SPOKEN,
     Cast,
     Misfit,
     after,
@@ -86,7 +85,7 @@ def _in_round(step: Step, group: Sequence[Step], until: str, number: int, feedba
     inner = [name for name in step.depends_on or () if name in names]
     before = _upstream(step, group)
     outer = [name for name in step.depends_on or () if name not in names]
-    if number > 1 and not inner and step.type in SPOKEN:
+    if number > 1 and not inner and step.row.has_prompt:
         step = _fed(step, number, feedback)
     known = {**past, **{name: here[name] for name in before}}
     step = rewritten(step, lambda text: renamed_in(text, known))

@@ -368,7 +368,7 @@ def _agents(step: Step, plan: Plan) -> Iterator[DocumentFinding]:
         names = [agent.name for agent in plan.agents]
         fix = f"there is none{nearest(inner.agent, names)}" if names else "add it to `agents`"
         yield make_finding("UNKNOWN_AGENT", f"step {step.name!r} is for the agent {inner.agent!r}", fix)
-    elif inner.type == "a2a" and not inner.url:
+    elif inner.row.is_remote and not inner.url:
         yield make_finding("MISSING_URL", f"step {step.name!r} has no url", "add `url` to the step or to its agent")
 
 

@@ -20,7 +20,7 @@ from accord.storage.commands.workflow_runs import ORIGIN_STEP
 from accord.workflows.attempts import INNER
 from accord.workflows.document import Document, Step
 from accord.workflows.plan import Plan
-from accord.workflows.records import BY_START, Record, StepEnded, StepStarted
+from accord.workflows.records import BY_START, RECORD_KEYS, Record, StepEnded, StepStarted
 from accord.workflows.state import PlanNode, RunState
 
 PLAN, DOCUMENT, SOURCE = "flow-plan", "flow-document", "flow-source"
@@ -57,6 +57,11 @@ class RunOrigin(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
     directory: str
     vars: dict[str, Any] = {}
     wish: RunRequest = RunRequest()
+
+    @property
+    def title(self) -> str:
+        """The name of the document, and of its workflow if that is another."""
+        return self.name if self.name == self.workflow else f"{self.name}/{self.workflow}"
 
 
 def origin_entries(origin: RunOrigin, document: str, text: str | None = None) -> dict[str, str]:
@@ -164,7 +169,7 @@ def _check_approvals(state: RunState, start_from: str) -> None:
 def _fitting(plan: Plan, entries: Mapping[str, str]) -> list[Record]:
     """Return the records whose steps exist in the plan. Records of maps must belong to maps."""
     steps = {step.name: step for step in plan.steps}
-    found = [_decoder.decode(entry) for key, entry in entries.items() if key.endswith((":begun", ":ended"))]
+    found = [_decoder.decode(entry) for key, entry in entries.items() if key.endswith(RECORD_KEYS)]
     return [record for record in found if _fits(steps, record)]
 
 
@@ -173,7 +178,7 @@ def _fits(steps: Mapping[str, Step], record: Record) -> bool:
     step = steps.get(name)
     for _ in indexes:
         step = None if step is None else step.step
-    is_map = step is not None and step.type == "map"
+    is_map = step is not None and step.row.executor == "items"
     return step is not None and (isinstance(record, StepEnded) or (record.items is not None) == is_map)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from accord.agents.process.git import HALF_MADE, GitFailed, Repository, find_repository
-from accord.workflows.steps import Result, Scene, StepKind
+from accord.workflows.executors import Result, Scene, StepKind
 
 BELOW = ".worktrees"
 """The directory of worktrees whose step has no path."""

@@ -5,11 +5,12 @@ from typing import NamedTuple
 
 from accord.workflows.document import AgentDef, Document, Step, Workflow
 from accord.workflows.expressions import ROOTS, BadExpression, Reference, condition_references, references, texts_in
+from accord.workflows.findings import CheckProblem, Where
 from accord.workflows.pattern_roles import Cast, Misfit
 from accord.workflows.patterns import PATTERNS, choose_pattern
 from accord.workflows.plan import LATER, NO_THIS_STEP, THIS_STEP, events_of, run_lacks, unfilled, unsafe_commands
 from accord.workflows.planner import with_type
-from accord.workflows.validation.subject import CheckProblem, PlacedStep, Subject, Where, unknown_name_fix
+from accord.workflows.validation.subject import PlacedStep, Subject, unknown_name_fix
 
 MANY = 5
 """Number of dependencies whose outputs seldom fit into one task."""
@@ -91,7 +92,7 @@ def check_false_conditions(subject: Subject) -> Iterator[CheckProblem]:
 def check_fan_in(subject: Subject) -> Iterator[CheckProblem]:
     """Check that no step has too many dependencies for one task."""
     for step, where, *_ in subject.steps:
-        if len(step.depends_on or ()) >= MANY and subject.kind_of(step) in ("agent", "a2a"):
+        if len(step.depends_on or ()) >= MANY and subject.row_of(step).has_prompt:
             message = f"{step.name} waits for {len(step.depends_on or ())} steps"
             fix = "have some of them summed up before, or `truncate(500)` what they say"
             yield CheckProblem("FAN_IN", (*where, "dependsOn"), message, fix)
@@ -252,7 +253,7 @@ def _texts(subject: Subject, placed: PlacedStep) -> Iterator[TemplatedText]:
     step, where = placed.step, placed.where
     if step.if_ is not None:
         yield TemplatedText((*where, "if"), step.if_, is_condition=True)
-    is_loop = subject.kind_of(step) != "wait"
+    is_loop = not subject.row_of(step).is_waiting
     for name in (*_TEXTS, "until"):
         value = getattr(step, {"baseBranch": "base_branch"}.get(name, name))
         is_condition = name == "until" and is_loop
