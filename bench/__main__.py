@@ -9,6 +9,7 @@ from time import perf_counter
 from bench import (
     agents_overhead,
     append,
+    calls,
     chunks,
     claims,
     client,
@@ -32,6 +33,7 @@ from bench.setting import Setting
 
 BENCHMARKS = {
     "imports": imports.run,
+    "calls": calls.run,
     "codec": codec.run,
     "append": append.run,
     "streams": streams.run,

@@ -12,10 +12,11 @@ from accord.auth import scheme_settings as schemes
 from accord.auth.roles import CallerRole
 from accord.auth.scheme_settings import AnyScheme
 from accord.cli.serve import SETTINGS
+from accord.model.schemas import field_descriptions, struct_description
 from accord.server import settings
 from accord.server.settings import Settings
 from accord.server.settings_loader import ALIASES, CREDENTIALS, FOREIGN_VARIABLES, OTHER_VARIABLES, flag_of, variable_of
-from accord.server.settings_schema import SCHEMA_FILE, field_descriptions, section_description
+from accord.server.settings_schema import SCHEMA_FILE
 
 HEAD = f"""# Settings
 
@@ -85,7 +86,7 @@ def _schemes() -> Iterator[str]:
     assert isinstance(kinds, inspect.UnionType)
     for kind in kinds.types:
         assert isinstance(kind, inspect.StructType)
-        told = f'{section_description(kind.cls)} It is a table of `[[auth.schemes]]` with `type = "{kind.tag}"`.'
+        told = f'{struct_description(kind.cls)} It is a table of `[[auth.schemes]]` with `type = "{kind.tag}"`.'
         yield _nested(f"auth.schemes of type {kind.tag}", kind.cls, told)
 
 
@@ -96,7 +97,7 @@ def _group(name: str, kind: type[Struct]) -> str:
     """Return a section of settings that have variables, and those of its own groups."""
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)
-    plain = _section(name, section_description(kind), f"{name}.", list(info.fields), field_descriptions(kind))
+    plain = _section(name, struct_description(kind), f"{name}.", list(info.fields), field_descriptions(kind))
     inner = [field for field in info.fields if _inside(field.type) is not None]
     return "\n".join([plain, *(_group(f"{name}.{field.name}", _inside(field.type) or Struct) for field in inner)])
 
@@ -124,7 +125,7 @@ def _nested(title: str, kind: type[Struct], told: str = "") -> str:
     """Return a section of settings that stand in a list, or in a table of any name."""
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)
-    lines = [f"## {title}", "", told or section_description(kind), "", "| setting | value | default | what it means |"]
+    lines = [f"## {title}", "", told or struct_description(kind), "", "| setting | value | default | what it means |"]
     lines.append("| --- | --- | --- | --- |")
     for field in info.fields:
         meaning = field_descriptions(kind)[field.name]

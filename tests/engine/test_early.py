@@ -121,7 +121,7 @@ async def test_one_that_cannot_begin_keeps_no_other_from_it(caplog: pytest.LogCa
     later.begin()
     assert begun == ["second"]
     assert promised.total() == 0
-    assert caplog.messages == ["work could not be begun"]
+    assert caplog.messages == ["job.not_begun"]
 
 
 async def test_a_stream_s_run_keeps_its_place_until_it_begins(hosting: Hosting) -> None:

@@ -8,12 +8,13 @@ import pytest
 from accord import Context, agent
 from accord.a2a import Caller
 from accord.agents.echo import echo
-from accord.engine import node, store_retry
+from accord.engine import node, task_store
 from accord.engine.context import Failed
 from accord.engine.hooks import ExecutionStarted, Hooks
 from accord.engine.node import Limits
 from accord.errors import AgentUnavailable
 from accord.model import Event, GetRequest, SubscribeRequest, Task, TaskState
+from accord.retries import RetryPolicy
 from accord.service.guard import GuardedService
 from accord.service.host import Host
 from accord.storage.commands.tasks import read_task
@@ -73,7 +74,7 @@ async def test_a_node_outlives_its_database(
 
 
 async def _has_logged(caplog: pytest.LogCaptureFixture, *doing: str) -> bool:
-    found = {getattr(record, "doing", "") for record in caplog.records if record.message == "store unavailable"}
+    found = {getattr(record, "doing", "") for record in caplog.records if record.message == "store.unavailable"}
     return set(doing) <= found
 
 
@@ -197,7 +198,7 @@ async def _has_completed(store: Store, task: Task) -> bool:
 async def test_a_command_that_is_always_interrupted_ends_its_task(
     hosting: Hosting, between: Between, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_retry, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(task_store, "RETRIES", RetryPolicy(first_seconds=0.0))
     monkeypatch.setattr(node, "BROKEN_MS", 0)
     host = await hosting(steady, wrap=between, limits=BRISK)
     between.store.refusal = StoreInterrupted("statement timeout")
@@ -206,7 +207,7 @@ async def test_a_command_that_is_always_interrupted_ends_its_task(
     assert state(task) is S.FAILED
     assert said(task) == "The agent's process was lost 3 times; the task was given up"
     tries = between.store.begun.count("steps.commit_step")
-    assert tries == 3 * (store_retry.INTERRUPTIONS + 1), "the bound, in each attempt"
+    assert tries == 3 * (task_store.INTERRUPTIONS + 1), "the bound, in each attempt"
 
 
 async def test_a_store_that_fails_before_an_operation_is_no_internal_error(hosting: Hosting, between: Between) -> None:

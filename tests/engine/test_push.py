@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from accord import Context, agent
 from accord.a2a import Caller
@@ -123,10 +124,13 @@ async def tells(ctx: Context) -> AsyncIterator[str]:
     yield "two"
 
 
+QUICK_RETRIES = replace(webhook_delivery.RETRIES, first_seconds=0.02)
+
+
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let retries follow soon."""
-    monkeypatch.setattr(webhook_delivery, "BASE_SECONDS", 0.02)
+    monkeypatch.setattr(webhook_delivery, "RETRIES", QUICK_RETRIES)
     monkeypatch.setattr(webhook_delivery, "POLL_SECONDS", 0.1)
 
 
@@ -231,10 +235,10 @@ async def delivering(hosting: Hosting, sender: Recorder, between: Between, **opt
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_what_fails_is_tried_again_later_and_later(hosting: Hosting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhook_delivery, "MAX_SECONDS", 0.1)
+async def test_what_fails_is_tried_again_later_and_later(hosting: Hosting) -> None:
     sender, between = Recorder(failing(5)), Between()
-    host = await delivering(hosting, sender, between, jitter=lambda: 0.25)
+    retries = replace(QUICK_RETRIES, max_seconds=0.1)
+    host = await delivering(hosting, sender, between, retries=retries, jitter=lambda: 0.25)
     task = await sent(host.services["tells"], with_hook(), ALICE)
     assert await sender.told(S.COMPLETED) == [S.WORKING, S.WORKING, S.COMPLETED]
     assert [(tried.event.seq, tried.attempt) for tried in sender.tried] == [
@@ -256,7 +260,7 @@ async def test_what_fails_is_tried_again_later_and_later(hosting: Hosting, monke
 async def test_what_fails_too_often_waits_for_somebody_to_ask(hosting: Hosting) -> None:
     is_broken = [True]
     sender = Recorder(lambda _: NotDelivered("410 Gone") if is_broken[0] else None)
-    host = await delivering(hosting, sender, Between(), attempts=3)
+    host = await delivering(hosting, sender, Between(), retries=replace(QUICK_RETRIES, attempts=3))
     task = await sent(host.default, with_hook(), ALICE)
     await sender.until(lambda: len(sender.tried) == 3)
     dead = await rests(host, task)
@@ -302,11 +306,11 @@ async def test_deliveries_of_the_end_are_logged(hosting: Hosting, caplog: pytest
     await sender.told(S.COMPLETED)
 
     def lines() -> list[tuple[str, str, str, str]]:
-        found = [vars(record) for record in caplog.records if record.msg.startswith("webhook ")]
+        found = [vars(record) for record in caplog.records if record.msg.startswith("push.")]
         return [(one["msg"], one["task_id"], one["webhook"], one["state"]) for one in found]
 
     about = (task.id, "w", "COMPLETED")
-    refused, accepted = "webhook did not take the end of a task", "webhook took the end of a task"
+    refused, accepted = "push.end_not_delivered", "push.end_delivered"
     await sender.until(lambda: lines() == [(refused, *about), (accepted, *about)])
 
 
@@ -344,7 +348,7 @@ async def test_each_event_has_its_own_attempts(hosting: Hosting) -> None:
         return NotDelivered("503") if refusals[delivery.event.seq] >= 0 else None
 
     sender = Recorder(refuses)
-    host = await delivering(hosting, sender, Between(), attempts=3)
+    host = await delivering(hosting, sender, Between(), retries=replace(QUICK_RETRIES, attempts=3))
     task = await sent(host.services["tells"], with_hook(), ALICE)
     assert await sender.told(S.COMPLETED) == [S.WORKING, S.WORKING, S.COMPLETED]
     tried = [(delivery.event.seq, delivery.attempt) for delivery in sender.tried]

@@ -226,7 +226,7 @@ async def test_what_agents_made_is_saved_and_never_run(
     assert (later.status, later.headers["retry-after"]) == (503, "1")
     monkeypatch.setattr(TaskStore, "file", lost)
     assert (await fetched(files, path)).status == 500
-    assert [record.message for record in caplog.records if record.exc_info] == ["request failed"]
+    assert [record.message for record in caplog.records if record.exc_info] == ["request.failed"]
     assert path not in caplog.text
 
 

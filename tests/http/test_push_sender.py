@@ -127,7 +127,7 @@ async def sender() -> AsyncIterator[HttpWebhookSender]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let retries follow soon."""
-    monkeypatch.setattr(webhook_delivery, "BASE_SECONDS", 0.02)
+    monkeypatch.setattr(webhook_delivery, "RETRIES", replace(webhook_delivery.RETRIES, first_seconds=0.02))
     monkeypatch.setattr(webhook_delivery, "POLL_SECONDS", 0.1)
 
 

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from accord.errors import TABLE, AuthenticationFailed, RemoteError, for_code
 from accord.model import AgentCapabilities, AgentCard, OAuthFlows, SecurityScheme
-from accord.model.card import CardProfile
-from accord.model.security import (
+from accord.model.card import (
     AuthorizationCodeFlow,
+    CardProfile,
     ClientCredentialsFlow,
     DeviceCodeFlow,
     OAuth2Scheme,

@@ -261,7 +261,7 @@ async def test_a_store_that_is_away_is_waited_for(
     monkeypatch.setattr(node, "once", again)
     await looked.wait()
     await node.stop()
-    assert "looking for published agents failed" in caplog.text
+    assert "registry.loop_failed" in caplog.text
 
 
 def test_the_states_are_those_that_the_documentation_names() -> None:

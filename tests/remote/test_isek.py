@@ -209,5 +209,5 @@ async def test_how_a_bridge_stands_is_in_the_log(status: int, count: int, caplog
     asked = Asked(status, b'{"peer_id": "12D3KooWBridge", "peers": ["x"]}')
     await check_bridge(cast(Any, asked), "http://localhost:9001/")
     assert asked.urls == ["http://localhost:9001/p2p_context"]
-    lines = [vars(record) for record in caplog.records if record.msg == "bridge is ready"]
+    lines = [vars(record) for record in caplog.records if record.msg == "isek.ready"]
     assert [line["context"] for line in lines] == [{"peer_id": "12D3KooWBridge"}] * count

@@ -33,13 +33,14 @@ async def halting(ctx: Context) -> AsyncIterator[str]:
     yield f"{os.getpid()}"
 
 
-@agent(description="Counts as far as it is told, and waits after so many until a file appears")
+@agent(description="Counts to a number, and waits for a file after each of some numbers: `40 25 file [30 file]...`")
 async def counting(ctx: Context) -> AsyncIterator[str]:
-    last, pause, file = ctx.text.split()
+    last, *pauses = ctx.text.split()
+    files = dict(zip(pauses[::2], pauses[1::2], strict=True))
     for number in range(1, int(last) + 1):
         yield f"{number} "
         await ctx.flush()
-        if number == int(pause):
+        if file := files.get(str(number)):
             await _appears(Path(file))
 
 

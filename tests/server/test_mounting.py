@@ -145,7 +145,7 @@ async def test_a_start_that_fails_is_503_and_is_tried_again(tmp_path: Path, capl
     folder = tmp_path / "later"
     app = to_a2a(echo, store=f"sqlite:///{folder}/tasks.db")
     assert (await get(app, "/readyz")).status == 503
-    assert [record.message for record in caplog.records] == ["cannot start"]
+    assert [record.message for record in caplog.records] == ["server.not_started"]
     folder.mkdir()
     assert (await get(app, "/readyz")).status == 200
     await app.stop()

@@ -12,14 +12,13 @@ import pytest
 from msgspec import Struct, inspect
 
 from accord.agents.agent_types import Options
+from accord.model.schemas import field_descriptions, struct_description
 from accord.server.settings import Settings
 from accord.server.settings_loader import settings_of
 from accord.server.settings_schema import (
     all_agent_types,
-    field_descriptions,
     own_agent_types,
     schema_document,
-    section_description,
     settings_schema,
 )
 from tests.doc_blocks import ROOT, Block, blocks, pages
@@ -61,7 +60,7 @@ def test_every_setting_says_what_it_means(kind: type[Struct]) -> None:
         if not field_descriptions(kind).get(field.name) and not isinstance(field.type, inspect.StructType)
     ]
     assert silent == []
-    assert section_description(kind).endswith(".")
+    assert struct_description(kind).endswith(".")
 
 
 def test_a_meaning_is_the_string_below_a_field() -> None:

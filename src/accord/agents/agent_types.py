@@ -143,7 +143,7 @@ def kind_of(thing: Any) -> Kind | None:
         try:
             kind = KINDS.take(entry)
         except Unusable:  # another package is broken, which must not stop this server
-            log.exception("kind of agent cannot be used", extra={"kind": entry.name, "entry_point": entry.value})
+            log.exception("agent.kind_unusable", extra={"kind": entry.name, "entry_point": entry.value})
             continue
         if kind.recognises is not None and (found is None or kind.precedence > found.precedence):
             found = kind if kind.recognises(thing) else found

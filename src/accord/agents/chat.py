@@ -181,8 +181,8 @@ class ModelCall:
         return text[:MAX_SENTENCE]
 
     def _note(self, event: str, reason: str) -> None:
-        extra = {**self._about, "model": self._options.model, "reason": self._shown(reason)}
-        log.warning("model call: %s", event, extra=extra)
+        extra = {**self._about, "model": self._options.model, "failure": event, "reason": self._shown(reason)}
+        log.warning("model.call_failed", extra=extra)
 
 
 INPUT_MODES = {"openai": (TEXT, JSON, "*/*"), "ollama": (TEXT, JSON, "text/*", "image/*")}

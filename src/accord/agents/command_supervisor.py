@@ -3,7 +3,7 @@
 It is run by its path as a separate process, and imports only the standard library. It starts the command in a new
 session and is the subreaper of all its descendants, even those that left its process group. All of them are ended when
 the command ends or the server closes its end of the socket, for example by dying. The process that starts it
-(`process.subprocesses`, `relay.runner`) reads lines: `started PID`, `refused ERRNO` or `exited STATUS`.
+(`subprocesses`) reads lines: `started PID`, `refused ERRNO` or `exited STATUS`.
 """
 
 import contextlib

@@ -313,13 +313,13 @@ async def _translate_errors(answer: StreamedAnswer, max_turns: int | None) -> As
     except errors.ToolTimeoutError as error:
         raise Failed(f"{error.tool_name} was not done in time") from error
     except errors.ModelBehaviorError as error:
-        log.warning("model of no use", exc_info=error)
+        log.warning("model.unusable", exc_info=error)
         raise Failed(f"The model gave no answer of use: {error.message}") from error
     except APIStatusError as error:
-        log.warning("model refused", exc_info=error, extra={"status": error.status_code})
+        log.warning("model.refused", exc_info=error, extra={"status": error.status_code})
         raise Failed(f"The model answered with HTTP {error.status_code}") from error
     except APIConnectionError as error:
-        log.warning("model unreachable", exc_info=error)
+        log.warning("model.unreachable", exc_info=error)
         raise Failed("The model cannot be reached") from error
 
 

@@ -395,15 +395,15 @@ async def _translate_errors() -> AsyncIterator[None]:
     try:
         yield
     except ModelHTTPError as error:
-        log.warning("model refused", exc_info=error, extra={"model": error.model_name, "status": error.status_code})
+        log.warning("model.refused", exc_info=error, extra={"model": error.model_name, "status": error.status_code})
         raise Failed(f"The model answered with HTTP {error.status_code}") from error
     except ModelAPIError as error:
-        log.warning("model unreachable", exc_info=error, extra={"model": error.model_name})
+        log.warning("model.unreachable", exc_info=error, extra={"model": error.model_name})
         raise Failed("The model cannot be reached") from error
     except UsageLimitExceeded as error:
         raise Failed(f"The agent may not use more: {str(error).partition('. ')[0]}") from error
     except UnexpectedModelBehavior as error:
-        log.warning("model of no use", exc_info=error)
+        log.warning("model.unusable", exc_info=error)
         raise Failed(f"The model gave no answer of use: {error.message}") from error
 
 

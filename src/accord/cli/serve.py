@@ -294,7 +294,7 @@ def _exit_unable(application: "Application", error: Exception) -> NoReturn:
     from accord.server.settings import LogFormat
 
     if application.settings.telemetry.log_format is LogFormat.JSON:
-        log.error("cannot start", extra={"reason": str(error)})
+        log.error("server.not_started", extra={"reason": str(error)})
         raise typer.Exit(Exit.FAILED)
     fail(str(error))
 

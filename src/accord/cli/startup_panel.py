@@ -79,7 +79,7 @@ def announce_server(application: "Application", *, shows: bool = True) -> Iterat
     def say() -> None:
         nonlocal said
         said = True
-        log.info("server started", extra=_startup_record(application))
+        log.info("server.started", extra=_startup_record(application))
         if shows and application.settings.telemetry.log_format is not LogFormat.JSON:
             print_panel(application)
 
@@ -87,7 +87,7 @@ def announce_server(application: "Application", *, shows: bool = True) -> Iterat
         yield say
     finally:
         if said:
-            log.info("server stopped", extra={"url": application.url})
+            log.info("server.stopped", extra={"url": application.url})
 
 
 def _startup_record(application: "Application") -> dict[str, Any]:

@@ -138,10 +138,10 @@ class ChatAnswers:
             await self._heard(tenant, chat, said, answer)
             await self.keep(tenant, chat, said.id, answer.chunks)
         except StoreUnavailable as error:
-            log.warning("an answer is followed again later", extra={"chat": chat.id, "reason": str(error)})
+            log.warning("chat.followed_later", extra={"chat": chat.id, "reason": str(error)})
             self._fail(answer, UNREADABLE)
         except Exception:  # readers must not wait forever
-            log.exception("an answer could not be followed", extra={"chat": chat.id, "task_id": said.task_id})
+            log.exception("chat.not_followed", extra={"chat": chat.id, "task_id": said.task_id})
             self._fail(answer, UNREADABLE)
         else:
             self.forget(answer)

@@ -91,7 +91,7 @@ async def run_exchange(exchange: RunExchange) -> AsyncIterator["asyncio.Queue[Ti
         except (TargetRefused, HostUnreachable) as error:
             problem = str(error)
         except Exception:  # the reader gets the end, and the log the exception
-            log.exception("an inspected request failed")
+            log.exception("console.inspection_failed")
             problem = "The server failed to answer; its log says why"
         await tell(ExchangeEnd(problem))
 

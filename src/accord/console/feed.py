@@ -182,7 +182,7 @@ class Feed:
                 if loop.time() > until:
                     return
         except StoreUnavailable as error:  # a client that reconnects continues from here
-            log.warning("a page was sent away", extra={"reason": str(error)})
+            log.warning("console.sent_away", extra={"reason": str(error)})
         finally:
             audience.leave(listener)
             audience.left_at = loop.time()
@@ -282,9 +282,9 @@ class Feed:
         except Exception as error:
             audience.dirty.update(dict.fromkeys(dirty))
             if isinstance(error, StoreUnavailable):
-                log.warning("news cannot be read at the moment", extra={"reason": str(error)})
+                log.warning("console.news_unreadable", extra={"reason": str(error)})
             else:
-                log.exception("news were not told")
+                log.exception("console.news_not_told")
 
     async def _look(self, audience: FeedSubscribers) -> None:
         """Poll for changes whose notifications were lost."""

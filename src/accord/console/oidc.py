@@ -162,5 +162,5 @@ class Issuer:
         return found
 
     def _refused(self, reason: str) -> AuthenticationFailed:
-        log.info("not signed in", extra={"issuer": self._settings.issuer, "reason": reason})
+        log.info("console.not_signed_in", extra={"issuer": self._settings.issuer, "reason": reason})
         return AuthenticationFailed()

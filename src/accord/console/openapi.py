@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from accord.console import CONSOLE
 from accord.console.routing import UNPROCESSABLE, ApiReply, ApiRequest, ApiRoute
+from accord.model.schemas import components as components_of
 
 
 class Problem(Struct, frozen=True, kw_only=True):
@@ -38,7 +39,7 @@ _PART = re.compile(r"\(\?P<(\w+)>([^()]*)\)")
 def describe(title: str, version: str, base: str, routes: Sequence[ApiRoute]) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of the routes below `base`."""
     kinds = [kind for route in routes for kind in (route.takes, route.finds, route.gives) if kind is not None]
-    schemas, components = msgspec.json.schema_components([*kinds, Refused], ref_template=_REF)
+    schemas, components = components_of([*kinds, Refused], _REF)
     _open(schemas)
     _open(components)
     schema_of = dict(zip(map(str, [*kinds, Refused]), schemas, strict=True))

@@ -289,9 +289,9 @@ class ApiApplication:
                     with RESPONSE_BODIES.hold(piece, account, self._quotas, shares=True) as pending:
                         await RESPONSE_BODIES.write(send, pending, more=True)
         except (RateLimited, AgentUnavailable) as error:
-            log.info("stream refused: too much is unread", extra={"reason": error.row.reason})  # the page reconnects
+            log.info("stream.refused", extra={"reason": error.row.reason})  # the page reconnects
         except AuthenticationFailed:
-            log.info("a stream ended: its caller is not let in any more")  # and gets the error on reconnecting
+            log.info("access.stream_ended")  # and gets the error on reconnecting
         except asyncio.CancelledError:
             if not gone.done() or task.uncancel():
                 raise
@@ -306,7 +306,7 @@ class ApiApplication:
             case AccordError():
                 known = error
             case StoreUnavailable():
-                log.warning("store unavailable", extra={"reason": str(error)})
+                log.warning("store.unavailable", extra={"reason": str(error)})
                 known = AgentUnavailable("Try again in a moment", retry_after=1)
             case BadValue():
                 known = InvalidParams(str(error))
@@ -314,7 +314,7 @@ class ApiApplication:
                 status, reason, more = self._refusals[type(error)]
                 return ApiReply(status, {"detail": str(error), **more(error)}), reason, []
             case _:
-                log.error("a request failed", exc_info=error, extra={"path": scope["path"]})
+                log.error("console.request_failed", exc_info=error, extra={"path": scope["path"]})
                 known = InternalError()
         status = UNPROCESSABLE if isinstance(known, InvalidParams | ParseError) else known.row.http
         body: dict[str, Any] = {"detail": known.message}

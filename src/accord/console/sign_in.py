@@ -286,7 +286,7 @@ class IssuersApi:
         return f"{url}{SESSIONS}/oidc/{asked.parts['name']}/callback"
 
     def _failed(self, asked: ApiRequest, reason: str, code: str = FAILED) -> ApiReply:
-        log.warning("somebody could not sign in", extra={"issuer": asked.parts["name"], "reason": reason})
+        log.warning("console.sign_in_failed", extra={"issuer": asked.parts["name"], "reason": reason})
         page = f"{_pages(asked.scope)}{SIGNIN}?{urlencode({'error': code})}"
         return ApiReply(303, headers=[_redirect_header(page), *PENDING_COOKIE.clear(is_tls(asked.scope))])
 

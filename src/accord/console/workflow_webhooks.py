@@ -90,7 +90,7 @@ class WorkflowWebhooks:
             return
         except Exception as error:
             if not isinstance(error, AccordError):
-                log.error("a webhook failed", exc_info=error, extra={"path": scope["path"]})
+                log.error("trigger.failed", exc_info=error, extra={"path": scope["path"]})
             known = error if isinstance(error, AccordError) else InternalError()
             body = msgspec.json.encode({"detail": known.message})
             await respond(send, known.row.http, body, [*JSON, *error_headers(known)])

@@ -180,7 +180,7 @@ class Execution:
                 await self.status(TaskState.WORKING, None, None)
             ended = await self._work()
         except Fenced as error:
-            log.debug("run lost its claim", extra={"task_id": self.job.key, "reason": str(error)})
+            log.debug("run.fenced", extra={"task_id": self.job.key, "reason": str(error)})
         except BaseException:  # `Suspended`, or an exception group that contains it
             if not self._writer.is_closed:
                 raise
@@ -216,7 +216,7 @@ class Execution:
         except (Fenced, StoreUnavailable):
             raise
         except Exception as error:  # the agent wrote a value that no store accepts
-            log.exception("what the agent said was not kept", extra={"task_id": self.job.key})
+            log.exception("run.not_kept", extra={"task_id": self.job.key})
             self.note({steps.FAILURE_STEP: outcome.failure_entry(error)})
             return await self.end(TaskState.FAILED, str(error) if isinstance(error, Failed) else "The agent failed")
 
@@ -227,12 +227,12 @@ class Execution:
         except asyncio.CancelledError:
             if outcome.is_being_cancelled():
                 raise
-            log.info("agent was interrupted", extra={"task_id": self.job.key})
+            log.info("run.agent_interrupted", extra={"task_id": self.job.key})
             return TaskState.FAILED, "The agent was interrupted"
         except Exception as error:  # an agent may raise anything: logged in full, not shown to callers
             if (told := outcome.failure_status(error)) is not None:
                 return told
-            log.exception("agent failed", extra={"task_id": self.job.key})
+            log.exception("run.agent_failed", extra={"task_id": self.job.key})
             self.note({steps.FAILURE_STEP: outcome.failure_entry(error)})
             return TaskState.FAILED, "The agent failed"
         return TaskState.COMPLETED, None

@@ -16,9 +16,8 @@ from accord.engine.child_tasks import child_of
 from accord.engine.context import Failed, Suspended
 from accord.engine.hooks import EventsAppended, Hooks
 from accord.engine.slots import ExecutionStart
-from accord.engine.store_retry import StorePatience, retry_until_available
 from accord.engine.subscriptions import Hub
-from accord.engine.task_store import PackedEvents, TaskStore
+from accord.engine.task_store import PackedEvents, StoreRetries, TaskStore, retry_until_available
 from accord.model import Event, EventBody, Message, Role, StatusUpdate, Task, TaskState
 from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
@@ -314,17 +313,17 @@ class LogWriter:
         they are there, the result of the command is unknown (None).
         """
         self.check_open()
-        patience: StorePatience | None = None
+        retries: StoreRetries | None = None
         while True:
             try:
                 return await self._store.do(command, self.tenant, request)
             except (StoreUnavailable, Rewound) as error:
                 if isinstance(error, Rewound):  # the node compares all its executions with the store and drops this one
                     self._desk.hub.heard([RESTARTED])
-                patience = patience or StorePatience(log, task_id=self.job.key)
-                await patience.wait(error)
+                retries = retries or StoreRetries(log, task_id=self.job.key)
+                await retries.wait(error)
             except Behind:
-                if patience is not None and await self.patiently(lambda: self._are_there(bodies)):
+                if retries is not None and await self.patiently(lambda: self._are_there(bodies)):
                     return None
                 raise
             except Fenced:

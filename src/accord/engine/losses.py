@@ -58,7 +58,7 @@ class Losses:
             return
         self._seconds = max(self._seconds, (count + 1) * heartbeat_seconds)
         self._found_ms = self._now_ms()
-        log.error("store went back in time", extra={"seconds": (count + 1) * heartbeat_seconds})
+        log.error("store.went_back", extra={"seconds": (count + 1) * heartbeat_seconds})
         self._hub.heard([RESTARTED])
 
     def suspect(self) -> None:
@@ -90,7 +90,7 @@ class Losses:
         """Stop an execution and release its job. A job that must not be repeated fails."""
         self._tasks.add((run.tenant, run.job.key))
         self._found_ms = self._now_ms()
-        log.error("store lost events", extra={"task_id": run.job.key, "known_seq": known, "kept_seq": kept})
+        log.error("store.lost_events", extra={"task_id": run.job.key, "known_seq": known, "kept_seq": kept})
         self._hub.rewind(run.tenant, run.job.key)
         self._abandon((run.tenant, run.job.key))
         await self._store.do(jobs.release_id, run.job.id, run.epoch, counts=run.agent.profile.crash is Crash.FAIL)

@@ -164,7 +164,7 @@ class Engine:
         try:
             await self.store.do(jobs.forget_node, self.node)
         except StoreUnavailable as error:
-            log.warning("left without saying so", extra={"reason": str(error)})
+            log.warning("node.left_silently", extra={"reason": str(error)})
 
     def dismiss(self) -> None:
         """End the waits of callers for tasks that run here. They get the task in its current state."""
@@ -182,10 +182,10 @@ class Engine:
             try:
                 await do()
             except StoreUnavailable as error:
-                log.warning("store unavailable", extra={"doing": do.__name__, "reason": str(error)})
+                log.warning("store.unavailable", extra={"doing": do.__name__, "reason": str(error)})
                 await asyncio.sleep(min(seconds, 1.0))
             except Exception:  # the node must continue; the error is in the log
-                log.exception("node loop failed", extra={"doing": do.__name__})
+                log.exception("node.loop_failed", extra={"doing": do.__name__})
                 await asyncio.sleep(min(seconds, 1.0))
 
     async def _beat(self) -> None:
@@ -212,7 +212,7 @@ class Engine:
         for key, run in before:
             is_held = run.is_settling or held.get(run.job.id) == run.job.epoch
             if not is_held and not run.is_cancelled and self._runs.get(key) is run:
-                log.info("run was taken away", extra={"task_id": run.job.key})
+                log.info("run.taken_away", extra={"task_id": run.job.key})
                 self._abandon(key)
 
     async def _release_orphans(self, held: dict[int, int]) -> None:
@@ -226,7 +226,7 @@ class Engine:
         self._orphans = {found: self._orphans.get(found, now) for found in orphans}
         for (job, epoch), since in self._orphans.items():
             if now - since >= self.limits.heartbeat_seconds:
-                log.warning("work was held by nobody", extra={"job": job})
+                log.warning("job.orphaned", extra={"job": job})
                 await self.store.do(jobs.release_id, job, epoch, counts=False)
 
     # --- claims ---------------------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ class Engine:
         except StoreUnavailable:
             raise
         except Exception:  # for example a task that cannot be read
-            log.exception("work could not be begun", extra={"task_id": job.key})
+            log.exception("job.not_begun", extra={"task_id": job.key})
             await self.store.do(jobs.release, job, BROKEN_MS)
 
     async def _resume(self, job: ClaimedJob) -> None:
@@ -359,7 +359,7 @@ class Engine:
             if self._runs.get(key) is run and not run.is_cancelled:
                 raise  # the process ends
         except Exception:  # the store is unavailable, or not even a failure can be committed
-            log.exception("run broke off", extra={"task_id": run.job.key})
+            log.exception("run.broke_off", extra={"task_id": run.job.key})
             with suppress(StoreUnavailable):
                 await self.store.do(jobs.release, run.job, BROKEN_MS)
         finally:
@@ -392,7 +392,7 @@ class Engine:
             else:
                 await self.store.do(jobs.release, run.job, counts=False)
         except Exception as error:  # for any error, the lease expires and another node takes over
-            log.warning("run was not handed over", extra={"task_id": run.job.key, "reason": str(error)})
+            log.warning("run.not_handed_over", extra={"task_id": run.job.key, "reason": str(error)})
 
     # --- interface of the service ---------------------------------------------------------------------------------
 

@@ -84,4 +84,4 @@ class DeferredStarts:
             try:
                 begin()
             except Exception:  # start the others; the node releases the orphaned job
-                log.exception("work could not be begun", extra={"agent": agent})
+                log.exception("job.not_begun", extra={"agent": agent})

@@ -1,6 +1,8 @@
 """Tasks and events of the store as model values, with large parts in blobs."""
 
+import asyncio
 import hashlib
+import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from functools import partial
@@ -25,13 +27,17 @@ from accord.model import (
 from accord.model.metadata_keys import USAGE
 from accord.model.parts import parts_of
 from accord.protocol import lifecycle
+from accord.retries import RetryPolicy
 from accord.storage.blobs import LargeParts
 from accord.storage.blobs.blob_store import hexdigest
 from accord.storage.commands import conversation_state, tasks
 from accord.storage.commands.jobs import ClaimedJob
 from accord.storage.commands.tasks import StoredTask
 from accord.storage.encoding import decode_event, decode_task
-from accord.storage.store import Command, Store
+from accord.storage.store import Command, Store, StoreInterrupted, StoreUnavailable
+
+Q = TypeVar("Q")
+T = TypeVar("T")
 
 REMEMBERED = 2_000_000
 """Total characters of cached snapshots. Decoded snapshots take a few times as much memory."""
@@ -80,6 +86,41 @@ def fingerprint(part: Part, hash: str | None = None) -> str:
 
 Linker = Callable[[str, str, str, Part, str], Part]
 """Returns the file part of a tenant's task with a link at an origin, given the hash of its bytes."""
+
+
+RETRIES = RetryPolicy(first_seconds=0.05, max_seconds=2.0, jitter=(1.0, 1.0))
+"""Delays between attempts while the store is unavailable, without a limit of attempts."""
+
+INTERRUPTIONS = 20
+"""Maximum consecutive interruptions of a command by the server, over half a minute. More would retry forever."""
+
+
+class StoreRetries:
+    """Waits with backoff between attempts of one operation on the store, and logs the reason."""
+
+    def __init__(self, log: logging.Logger, **extra: object) -> None:
+        """Start before the first attempt. `extra` is logged."""
+        self._failures = self._interruptions = 0
+        self._log, self._extra = log, extra
+
+    async def wait(self, error: Exception) -> None:
+        """Wait before the next attempt. Raises the error of a command that is always interrupted."""
+        self._interruptions = self._interruptions + 1 if isinstance(error, StoreInterrupted) else 0
+        if self._interruptions > INTERRUPTIONS:
+            raise error
+        self._failures += 1
+        self._log.warning("store.unavailable", extra={**self._extra, "reason": str(error)})
+        await asyncio.sleep(RETRIES.delay(self._failures))
+
+
+async def retry_until_available(do: Callable[[], Awaitable[T]], log: logging.Logger, **extra: object) -> T:
+    """Call a function, and retry it while the store is unavailable. `extra` is logged."""
+    retries = StoreRetries(log, **extra)
+    while True:
+        try:
+            return await do()
+        except StoreUnavailable as error:
+            await retries.wait(error)
 
 
 class PackedEvents(Struct, frozen=True):
@@ -245,9 +286,6 @@ async def _whole(raw: bytes) -> AsyncIterator[bytes]:
 def _ends_turn(body: EventBody) -> bool:
     return isinstance(body, StatusUpdate) and body.status.state in AT_REST
 
-
-Q = TypeVar("Q")
-T = TypeVar("T")
 
 Revise = Callable[[str | None], str]
 """Returns a new value from the stored one, or from None."""

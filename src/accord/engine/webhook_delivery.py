@@ -25,6 +25,7 @@ from accord.model import TaskState as S
 from accord.protocol import lifecycle
 from accord.protocol.codec import invalid_field
 from accord.protocol.states import GEN, LOWER, PROTO_03, VAULT
+from accord.retries import RetryPolicy
 from accord.storage.commands import tasks, webhook_deliveries, webhooks
 from accord.storage.commands.tasks import Fenced, StoredTask
 from accord.storage.commands.webhook_deliveries import DeliveryLoad
@@ -115,9 +116,9 @@ HANG_SECONDS = 5.0
 """Seconds without an answer after which a host counts as hung. It then gets one delivery at a time, after a backoff."""
 
 MAX_ATTEMPTS = 12
-"""With doubling from one second to five minutes, this is about half an hour of retries."""
+RETRIES = RetryPolicy(first_seconds=1.0, max_seconds=300.0, attempts=MAX_ATTEMPTS, jitter=(0.5, 1.5))
+"""About half an hour of retries."""
 
-BASE_SECONDS, MAX_SECONDS = 1.0, 300.0
 MAX_RETRY_AFTER = 3600.0
 """Maximum seconds of a receiver's Retry-After. It never shortens the backoff."""
 
@@ -228,15 +229,15 @@ class WebhookDispatcher:
         engine: Engine,
         sender: WebhookSender,
         *,
+        retries: RetryPolicy | None = None,
         jitter: Callable[[], float] = random.random,
-        attempts: int = MAX_ATTEMPTS,
     ) -> None:
-        """Deliver through `sender`. `jitter` spreads retries of deliveries that failed together."""
+        """Deliver through `sender`. `jitter` returns the random numbers of the delays."""
         self._engine = engine
         self._store = engine.store
         self._sender = sender
+        self._retries = retries or RETRIES
         self._jitter = jitter
-        self._attempts = attempts
         self._due = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
         self._delivering: dict[asyncio.Task[None], ClaimedWebhook] = {}
@@ -277,10 +278,10 @@ class WebhookDispatcher:
             try:
                 await self._claim()
             except StoreUnavailable as error:
-                log.warning("store unavailable", extra={"reason": str(error)})
+                log.warning("store.unavailable", extra={"reason": str(error)})
                 self._is_unsure = True
             except Exception:  # the node must continue; the error is in the log
-                log.exception("webhooks were not claimed")
+                log.exception("push.not_claimed")
 
     async def _claim(self) -> None:
         if self._is_unsure:  # the last claim may be committed without a delivery
@@ -313,14 +314,14 @@ class WebhookDispatcher:
             return
         times, until = self._hung.get(lane, (0, 0.0))
         if until <= now:  # concurrent deliveries count as one hang
-            self._hung[lane] = (times + 1, now + min(MAX_SECONDS, BASE_SECONDS * 2**times) * (0.5 + self._jitter()))
+            self._hung[lane] = (times + 1, now + self._retries.delay(times + 1, draw=self._jitter))
         if len(self._hung) > MAX_HUNG:
             self._hung = {lane: (times, until) for lane, (times, until) in self._hung.items() if until > now}
 
     def _delivered(self, task: asyncio.Task[None]) -> None:
         del self._delivering[task]
         if not task.cancelled() and (error := task.exception()):
-            log.error("delivery broke off", exc_info=error)
+            log.error("push.broke_off", exc_info=error)
         self._due.set()
 
     async def _deliver(self, due: ClaimedWebhook) -> None:
@@ -337,11 +338,11 @@ class WebhookDispatcher:
                         due = await self._store.do(webhooks.advance, due, cursor, keeps=True, attempt=attempt)
             await self._store.do(webhooks.advance, due, cursor, keeps=False)
         except Fenced:
-            log.info("webhook has another sender now", extra={"task_id": due.task_id})
+            log.info("push.fenced", extra={"task_id": due.task_id})
         except NotDelivered as failure:
             await self._postpone(due, failure)
         except Exception as error:  # a sender may raise anything: release the webhook anyway
-            log.exception("delivery broke off", extra={"task_id": due.task_id})
+            log.exception("push.broke_off", extra={"task_id": due.task_id})
             await self._postpone(due, NotDelivered(f"{type(error).__name__} while delivering"))
 
     async def _told(
@@ -410,8 +411,9 @@ class WebhookDispatcher:
         return _attempt(delivery, at, begun, sent)
 
     async def _postpone(self, due: ClaimedWebhook, failure: NotDelivered) -> None:
-        is_dead = failure.is_final or due.attempts + 1 >= self._attempts
-        seconds = min(MAX_SECONDS, BASE_SECONDS * 2**due.attempts) * (0.5 + self._jitter())
+        failures = due.attempts + 1
+        is_dead = failure.is_final or self._retries.is_exhausted(failures)
+        seconds = self._retries.delay(failures, draw=self._jitter)
         asked = min(MAX_RETRY_AFTER, failure.retry_after or 0)
         delay = None if is_dead else round(max(seconds, asked) * 1000)
         while True:
@@ -445,9 +447,9 @@ def _note_end(due: ClaimedWebhook, event: Event, error: str | None = None) -> No
         return
     about = {"task_id": due.task_id, "webhook": due.id, "host": due.host, "state": body.status.state.name}
     if error is None:
-        log.info("webhook took the end of a task", extra=about)
+        log.info("push.end_delivered", extra=about)
     else:
-        log.info("webhook did not take the end of a task", extra=about | {"reason": error})
+        log.info("push.end_not_delivered", extra=about | {"reason": error})
 
 
 def _delivering(due: ClaimedWebhook, event: Event, trace: str | None) -> DeliverySpan:

@@ -222,7 +222,7 @@ class WebhookEndpoint:
             return
         except AccordError as error:
             status = error.row.http
-            log.info("webhook refused", extra={"status": status, "reason": error.message, "peer": _peer_address(scope)})
+            log.info("report.refused", extra={"status": status, "reason": error.message, "peer": _peer_address(scope)})
             await respond(send, status, error.message.encode() + b"\n", [*TEXT, *error_headers(error)])
         else:
             await respond(send, 204, b"")

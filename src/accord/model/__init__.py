@@ -12,30 +12,10 @@ from accord.model.card import (
     AgentInterface,
     AgentProvider,
     AgentSkill,
-    CardProfile,
-    CardSignature,
-)
-from accord.model.events import ArtifactUpdate, Event, EventBody, MessageUpdate, StatusUpdate
-from accord.model.message import Artifact, Message, Part, Role
-from accord.model.push import Authentication, PushConfig, PushFormat, PushPage
-from accord.model.requests import (
-    CancelRequest,
-    CardRequest,
-    GetRequest,
-    PushDeleteRequest,
-    PushGetRequest,
-    PushListRequest,
-    Request,
-    Result,
-    SendConfiguration,
-    SendRequest,
-    SubscribeRequest,
-    TaskFilter,
-    TaskPage,
-)
-from accord.model.security import (
     ApiKeyScheme,
     AuthorizationCodeFlow,
+    CardProfile,
+    CardSignature,
     ClientCredentialsFlow,
     DeviceCodeFlow,
     HttpAuthScheme,
@@ -49,7 +29,27 @@ from accord.model.security import (
     SecurityRequirement,
     SecurityScheme,
 )
-from accord.model.task import Task, TaskState, TaskStatus
+from accord.model.message import Artifact, Message, Part, Role
+from accord.model.requests import (
+    Authentication,
+    CancelRequest,
+    CardRequest,
+    GetRequest,
+    PushConfig,
+    PushDeleteRequest,
+    PushFormat,
+    PushGetRequest,
+    PushListRequest,
+    PushPage,
+    Request,
+    Result,
+    SendConfiguration,
+    SendRequest,
+    SubscribeRequest,
+    TaskFilter,
+    TaskPage,
+)
+from accord.model.task import ArtifactUpdate, Event, EventBody, MessageUpdate, StatusUpdate, Task, TaskState, TaskStatus
 
 __all__ = [
     "AgentCapabilities",

@@ -9,9 +9,8 @@ from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
-from accord.model.events import ArtifactUpdate, MessageUpdate, StatusUpdate
 from accord.model.message import Artifact, Message, Part
-from accord.model.task import Task, TaskStatus
+from accord.model.task import ArtifactUpdate, MessageUpdate, StatusUpdate, Task, TaskStatus
 
 Holder = TypeVar("Holder", bound=Part | Message | Artifact | Task | StatusUpdate | ArtifactUpdate | MessageUpdate)
 

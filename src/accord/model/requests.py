@@ -1,6 +1,6 @@
-"""Requests of the A2A operations, and pages of results.
+"""Requests of the A2A operations, pages of results, and webhook configurations.
 
-`service.service` executes and authorizes them.
+`service.service` executes and authorizes them. `engine.webhook_delivery` delivers to webhooks.
 """
 
 from typing import Annotated, Any
@@ -9,14 +9,53 @@ from msgspec import Meta
 from msgspec.structs import force_setattr
 
 from accord.model import metadata_keys
-from accord.model.base import A2AModel, Count, Metadata, NonEmpty, named_timestamp
+from accord.model.base import A2AModel, Choice, Count, Metadata, NonEmpty, named_timestamp
 from accord.model.card import AgentCard
 from accord.model.message import Message
-from accord.model.push import PushConfig, PushPage
 from accord.model.task import Task, TaskState
 
 MAX_PAGE_SIZE = 100
 """The largest page of tasks that A2A 1.0 allows (3.1.4)."""
+
+
+class PushFormat(Choice):
+    """The content of a webhook body: the whole task, one stream event, or `{taskId, status, result}`."""
+
+    TASK = "task"
+    EVENT = "event"
+    SIMPLE = "simple"
+
+
+class Authentication(A2AModel):
+    """The `Authorization` header of a webhook's deliveries: `{scheme} {credentials}`."""
+
+    scheme: NonEmpty
+    credentials: str | None = None
+
+
+class PushConfig(A2AModel):
+    """One webhook of one task.
+
+    `payload_format` and `events` are Accord's own, accepted in every dialect and never sent in one without them.
+    Without `events` a webhook gets every change of state and, if its format is `event`, artifacts. With `events`, it
+    gets only those named: `status`, `artifact`, `message`, `*`, or a state.
+    """
+
+    url: NonEmpty
+    id: str | None = None
+    task_id: str | None = None
+    token: str | None = None
+    authentication: Authentication | None = None
+    tenant: str | None = None
+    payload_format: PushFormat | None = None
+    events: tuple[str, ...] = ()
+
+
+class PushPage(A2AModel):
+    """One page of a task's webhooks."""
+
+    configs: tuple[PushConfig, ...] = ()
+    next_page_token: str = ""
 
 
 class SendConfiguration(A2AModel):

@@ -196,7 +196,7 @@ class Outbound:
                 yield OutboundStream(status=response.status, headers=response.headers, content=response.content)
         except (aiohttp.ClientConnectorDNSError, TargetRefused) as error:
             # One message for both: callers must not learn which names of a private network exist.
-            log.warning("a name has no public address", extra={"host": target.url.raw_host, "reason": str(error)})
+            log.warning("outbound.no_public_address", extra={"host": target.url.raw_host, "reason": str(error)})
             raise HostUnreachable(NO_ADDRESS) from error
         except (aiohttp.ClientError, OSError) as error:
             raise HostUnreachable(_reason(error)) from error

@@ -7,13 +7,10 @@ dialects and the additional tolerance of readers are left out. `http.openapi` pu
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from accord import model
 from accord.model.base import A2AModel
+from accord.model.schemas import DRAFT_2020, components, first_paragraph
 from accord.protocol.dialects.v1 import StreamResponse
-
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 class SendMessageResponse(A2AModel):
@@ -121,8 +118,8 @@ _TIMES = {"TaskStatus": "timestamp", "ListTasksRequest": "statusTimestampAfter"}
 
 def schemas(reference: str = "#/$defs/{name}") -> dict[str, dict[str, Any]]:
     """Return the schema of every structure by name; `reference` is the format of their references."""
-    _, found = msgspec.json.schema_components(tuple(NAMES), ref_template="{name}")
-    names = {kind.__name__: name for kind, name in NAMES.items()}
+    referring, found = components(NAMES, "{name}")
+    names = {schema["$ref"]: name for schema, name in zip(referring, NAMES.values(), strict=True)}
     return {name: _complete(name, found[own], names, reference) for own, name in names.items()}
 
 
@@ -130,12 +127,11 @@ def document(name: str, identifier: str) -> dict[str, Any]:
     """Return the schema of one structure as a self-contained document."""
     every = schemas()
     needed = sorted(_reached(name, every))
-    whole = {"$schema": DIALECT, "$id": identifier} | every[name]
+    whole = {"$schema": DRAFT_2020, "$id": identifier} | every[name]
     return whole | {"$defs": {other: every[other] for other in needed}} if needed else whole
 
 
 def _complete(name: str, stated: dict[str, Any], names: dict[str, str], reference: str) -> dict[str, Any]:
-    about, _, _ = stated["description"].partition("\n\n")
     members = {
         member: _plain(schema, names, reference)
         for member, schema in stated.get("properties", {}).items()
@@ -143,7 +139,7 @@ def _complete(name: str, stated: dict[str, Any], names: dict[str, str], referenc
     }
     if name in _TIMES:
         members[_TIMES[name]]["format"] = "date-time"
-    schema = stated | {"title": name, "description": " ".join(about.split())}
+    schema = stated | {"title": name, "description": first_paragraph(stated["description"])}
     if members:
         schema["properties"] = members
     if required := [*stated.get("required", ()), *_NEEDS.get(name, ())]:

@@ -154,10 +154,10 @@ class AvailabilityChecks:
                     pass
                 wait = await self._store.read(published_agents.next_check_ms)
             except StoreUnavailable as error:
-                log.warning("store unavailable", extra={"reason": str(error)})
+                log.warning("store.unavailable", extra={"reason": str(error)})
                 wait = None
             except Exception:  # the node continues without it; the log contains the error
-                log.exception("looking for published agents failed")
+                log.exception("registry.loop_failed")
                 wait = None
             seconds = REST_SECONDS if wait is None else min(REST_SECONDS, wait / 1000 + 0.01)
             try:

@@ -236,7 +236,7 @@ async def grpc_server(
     others = sorted({str(one.__struct_config__.tag) for one in settings.auth.schemes if not isinstance(one, Mtls)})
     if tls is not None and tls.client_ca is not None and others:
         # The card lists the schemes for all its addresses, and HTTP does accept callers without a certificate.
-        log.warning("gRPC takes nobody without a client certificate", extra={"schemes": others})
+        log.warning("grpc.demands_certificates", extra={"schemes": others})
     await grpc.start(f"{host}:{server.grpc_port}", tls=tls)
     stack.push_async_callback(lambda: grpc.stop(grace.left()))
 

@@ -117,7 +117,7 @@ class PublishedAgents:
             try:
                 found = await self._registry.catalog(anybody)
             except StoreUnavailable as error:  # the server's own agents are still listed
-                log.warning("published agents are not known at the moment", extra={"reason": str(error)})
+                log.warning("registry.unknown", extra={"reason": str(error)})
             else:
                 known = {f"{self._url}{CARDS}/{id}/card": card for id, card in found.items()}
             return known

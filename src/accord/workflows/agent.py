@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from accord.agents import subprocesses
 from accord.agents.command_environment import command_variables, document_variables
-from accord.agents.process import subprocesses
 from accord.client.credentials import Credential, KeyManager, Keys
 from accord.client.credentials.credential import KEY_FILE_VARIABLE
 from accord.engine.agent import TEXT, Agent, Approvals, Crash, Node, Profile

@@ -177,7 +177,7 @@ def connector_for(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> Callab
             except NoSuchAgent:
                 raise
             except NO_CARD as error:
-                log.info("agent has no card: %s", error, extra={"agent": agent.name})
+                log.info("workflow.no_card", extra={"agent": agent.name, "reason": str(error)})
                 options["headers"] |= _key_of(agent, keys)
                 client = await stack.enter_async_context(Client.connect(assumed_card(agent, url), **options))
             yield client

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from msgspec import Struct
 
-from accord.agents.process import subprocesses
+from accord.agents import subprocesses
 from accord.agents.process.output import terminal_text, text_tail
 from accord.workflows.document import Step, Verification
 from accord.workflows.executors import Scene

@@ -93,7 +93,7 @@ class StepExecutor:
         except (Unresolved, UnsafeCommand, OSError, ValueError) as error:
             result = Result(ok=False, error=str(error))
         except Exception as error:  # of an added executor, perhaps; the run must get a result
-            log.exception("step failed", extra={"task_id": self._ctx.task_id, "step": node.name})
+            log.exception("workflow.step_failed", extra={"task_id": self._ctx.task_id, "step": node.name})
             result = Result(ok=False, error=f"The step failed: {type(error).__name__}")
         return await self._helped(node, result, node.step.command_line or "")
 

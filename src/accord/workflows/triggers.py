@@ -256,10 +256,10 @@ class Timetable:
             try:
                 seconds = await self.look()
             except StoreUnavailable as error:
-                log.warning("schedules wait: %s", error, extra={"agent": self._agent})
+                log.warning("schedule.waits", extra={"agent": self._agent, "reason": str(error)})
                 seconds = RETRY_SECONDS
             except Exception:  # the next time may succeed, and the log has the error
-                log.exception("schedules failed", extra={"agent": self._agent})
+                log.exception("schedule.loop_failed", extra={"agent": self._agent})
                 seconds = MAX_SLEEP
             await self._sleep(seconds)
 
@@ -283,9 +283,9 @@ class Timetable:
         try:
             await self._begin(entry.message(self._agent, due))
         except AccordError as error:
-            log.warning("schedule could not begin a run: %s", error, extra=about)
+            log.warning("schedule.not_begun", extra=about | {"reason": str(error)})
             return False
-        log.info("schedule began a run", extra=about)
+        log.info("schedule.began", extra=about)
         await self._store.do(workflow_runs.advance_schedule, self._agent, entry.name, due)
         self._seen[entry.name] = due
         return True

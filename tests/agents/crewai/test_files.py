@@ -143,4 +143,4 @@ def test_files_are_refused_where_they_cannot_be_given(
     assert input_files([readable, Part(text="hi")]) == {}
     with pytest.raises(Rejected, match=r"takes text and data, and no other files: dot\.png"):
         input_files([readable, Part(raw=b"\x89PNG", media_type="image/png", filename="dot.png")])
-    assert "pip install 'crewai[file-processing]'" in caplog.text
+    assert "pip install 'crewai[file-processing]'" in vars(caplog.records[-1])["reason"]

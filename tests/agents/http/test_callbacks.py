@@ -400,7 +400,7 @@ async def test_killed_before_it_knows_that_it_was_heard_it_is_not_told_twice(tmp
         await asyncio.to_thread(first.kill)
         second = await asyncio.to_thread(Server, tmp_path, port=first.port, **env)
         try:
-            await asyncio.to_thread(second.says, "flow is not told twice")
+            await asyncio.to_thread(second.says, "http.not_told_twice")
             async with httpx.AsyncClient(timeout=BOUND_SECONDS) as http:
                 url = hook.asked[0].json["callbackUrl"]
                 assert (await http.post(url, json={"status": "completed", "text": "once"})).status_code == 204

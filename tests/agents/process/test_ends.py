@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from accord.agents import subprocesses
 from accord.agents.command_supervisor import descendants
-from accord.agents.process import subprocesses
 from accord.model import GetRequest, Task, TaskState
 from accord.testing import running
 from accord.testing.inprocess import Running
@@ -75,7 +75,7 @@ async def test_a_node_that_stops_takes_its_commands_with_it(making: Making, tmp_
 async def test_a_keeper_that_is_killed_takes_the_command_with_it(tmp_path: Path) -> None:
     command = subprocesses.SubprocessCommand(argv=["sleep", "1000"], directory=tmp_path, env=os.environ, grace=0.2)
     process = await subprocesses.start(command)
-    process._keeper.kill()
+    process._supervisor.kill()
     async with asyncio.timeout(BOUND_SECONDS):
         assert await process.ended() == -signal.SIGKILL
         await process.stop()

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.agents.process import git as process_git
+from accord.agents import git as process_git
+from accord.agents.git import GitFailed, find_repository
 from accord.agents.process import workspace
-from accord.agents.process.git import GitFailed, find_repository
 from accord.agents.process.workspace import FolderOwner
 from accord.model import Part, Task, TaskState
 from accord.testing import running

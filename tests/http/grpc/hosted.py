@@ -18,7 +18,7 @@ from accord.model import (
     SecurityRequirement,
     SecurityScheme,
 )
-from accord.model.security import ApiKeyScheme
+from accord.model.card import ApiKeyScheme
 from accord.service.host import Host
 
 

@@ -77,7 +77,7 @@ class ExecutorAgent:
         except Exception as error:
             if (told := self._version.told(error)) is None:
                 raise
-            log.exception("executor failed", extra={"task_id": ctx.task_id})
+            log.exception("a2a_sdk.executor_failed", extra={"task_id": ctx.task_id})
             raise Failed(told) from error
 
     def _request(self, ctx: Context, message: Message | None, task: Task | None) -> Any:

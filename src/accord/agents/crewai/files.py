@@ -40,7 +40,7 @@ def input_files(parts: Iterable[Part]) -> dict[str, Any]:
     if not sent:
         return {}
     if not takes_files():
-        log.warning("crew takes no files: %s", NEEDED)
+        log.warning("crewai.no_files", extra={"reason": NEEDED})
         names = ", ".join(part.filename or part.media_type or "unnamed" for part in sent)
         raise Rejected(f"This agent takes text and data, and no other files: {names}")
     crewai_files: Any = import_module(PACKAGE)

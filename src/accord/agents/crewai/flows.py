@@ -96,7 +96,7 @@ class FlowMethods:
         await self._ctx.status(f"{name} is done")
         written, state = _stored_value(result), stored_state(self._flow.state)
         if written is None or state is None:
-            log.info("method of a flow is not kept", extra={"task_id": self._ctx.task_id, "method": place})
+            log.info("crewai.not_kept", extra={"task_id": self._ctx.task_id, "method": place})
             return
         await self._ctx.keep(f"crewai/method/{place}", msgspec.json.encode(FinishedMethod(written, state)).decode())
 
@@ -210,7 +210,7 @@ class FlowAgent:
     async def _remember(self, ctx: Context, flow: Any) -> None:
         state = stored_state(flow.state)
         if state is None:
-            log.warning("state of a flow cannot be kept: it is not JSON", extra={"task_id": ctx.task_id})
+            log.warning("crewai.state_not_kept", extra={"task_id": ctx.task_id})
             return
         await ctx.remember_context(STATE, msgspec.json.encode(state).decode())
 

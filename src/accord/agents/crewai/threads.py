@@ -75,7 +75,7 @@ async def run_in_thread(do: Callable[[], T]) -> T:
     def finish(result: T | None, error: BaseException | None) -> None:
         if done.done():  # the coroutine no longer waits
             if error is not None and not isinstance(error, ExecutionOver | asyncio.CancelledError):
-                log.info("crew ended after its run", exc_info=error)
+                log.info("crewai.late_end", exc_info=error)
             return
         if error is not None:
             done.set_exception(error)

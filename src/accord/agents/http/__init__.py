@@ -119,7 +119,7 @@ class HttpAgent:
         except Exception as error:
             if self._mapper is None:
                 raise
-            log.exception("input_mapper failed", extra={"task_id": ctx.task_id, "agent": self.profile.name})
+            log.exception("http.mapper_failed", extra={"task_id": ctx.task_id, "agent": self.profile.name})
             raise Failed("The message could not be made into what the flow expects") from error
 
     def _check(self, parts: tuple[Part, ...]) -> None:
@@ -173,11 +173,12 @@ class CallbackAgent(HttpAgent):
         self._remotes = remotes
         self._address = self.options.callback_url or flow_report_url(webhook)
         if self._address is None:
-            log.error("flow cannot call back: %s", NO_ADDRESS, extra={"agent": self.profile.name})
+            log.error("http.no_callback", extra={"agent": self.profile.name, "reason": NO_ADDRESS})
             return
         here, there = urls.host_of(self._address), urls.host_of(self.options.address)
         if urls.is_loopback(here) and not urls.is_loopback(there):
-            log.warning("flow is told to call back to %s, which is this machine", self._address.partition(PATH)[0])
+            url = self._address.partition(PATH)[0]
+            log.warning("http.callback_is_local", extra={"agent": self.profile.name, "url": url})
 
     async def leave(self) -> None:
         """Stop; the next node finds the pending work in the store."""
@@ -256,9 +257,9 @@ class CallbackExecution:
                 await self._agent.tell(ctx, said, number, token or "")
             except DeliveryUnknown as error:
                 about = {"task_id": ctx.task_id, "agent": link.agent, "reason": str(error)}
-                log.warning("flow may not have got the message", extra=about)
+                log.warning("http.maybe_not_told", extra=about)
         else:
-            log.warning("flow is not told twice", extra={"task_id": ctx.task_id, "agent": link.agent})
+            log.warning("http.not_told_twice", extra={"task_id": ctx.task_id, "agent": link.agent})
         await self._said(number)
 
     async def _said(self, number: int) -> None:
@@ -275,7 +276,7 @@ class CallbackExecution:
         if self._ctx.handed_in(poll_signal(link.asks)) != RETRY:
             await self._note(replace(link, looked=link.asks))
             return
-        log.warning("flow is told again by hand", extra={"task_id": link.task_id, "agent": link.agent})
+        log.warning("http.told_again", extra={"task_id": link.task_id, "agent": link.agent})
         again = replace(link, sent=max(0, link.sent - 1), tries=link.tries + 1, looked=link.asks)
         await self._note(again)
 

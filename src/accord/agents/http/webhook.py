@@ -132,7 +132,7 @@ class FlowWebhook:
                 opened = await self._open(request)
             except Unreachable as error:
                 log.warning(
-                    "flow not answered", extra=self._about(posting, tries=tries + 1, reason=error.reason)
+                    "http.not_answered", extra=self._about(posting, tries=tries + 1, reason=error.reason)
                 )  # which contains addresses that callers must not see
                 if error.was_sent:
                     in_time = " in time" if isinstance(error, TimedOut) else ""
@@ -143,7 +143,7 @@ class FlowWebhook:
                 if 200 <= opened.status < 300:
                     return opened
                 refusal = await self._refusal(opened, posting)
-                log.warning("flow not answered", extra=self._about(posting, tries=tries + 1, reason=str(refusal)))
+                log.warning("http.not_answered", extra=self._about(posting, tries=tries + 1, reason=str(refusal)))
                 if opened.status < 500 or is_last:
                     raise refusal
             await asyncio.sleep(self._options.backoff * 2.0**tries)
@@ -160,7 +160,7 @@ class FlowWebhook:
     async def _refusal(self, opened: OpenReply, posting: PostedMessage) -> Failed:
         """Return the flow's error as a failure that callers may see; the log contains the body."""
         body = await self._beginning(opened, posting)
-        log.warning("flow refused", extra=self._about(posting, status=opened.status, body=body[:2048]))
+        log.warning("http.refused", extra=self._about(posting, status=opened.status, body=body[:2048]))
         if 300 <= opened.status < 400:
             return Failed(f"The flow is somewhere else: HTTP {opened.status}")
         told = _reason(body, opened.headers.get("Content-Type", ""))
@@ -182,7 +182,7 @@ class FlowWebhook:
             for said in reads.end():
                 yield said
         except Unreachable as error:
-            log.warning("flow's answer was cut off", extra=self._about(posting, reason=error.reason))
+            log.warning("http.answer_cut", extra=self._about(posting, reason=error.reason))
             raise DeliveryUnknown("The flow's answer was cut off") from error
         except (InvalidAgentResponse, FrameTooLarge) as error:
             raise Failed(f"The flow's answer cannot be taken: {error}") from error
@@ -199,7 +199,7 @@ class FlowWebhook:
                     if len(found) >= MAX_ERROR_BYTES:
                         break
         except (Unreachable, InvalidAgentResponse) as error:
-            log.warning("flow's error was cut off", extra=self._about(posting, reason=str(error)))
+            log.warning("http.error_cut", extra=self._about(posting, reason=str(error)))
         return found[:MAX_ERROR_BYTES]
 
 

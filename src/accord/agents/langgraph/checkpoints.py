@@ -24,7 +24,7 @@ from langgraph.checkpoint.base import (
 )
 from msgspec.structs import replace
 
-from accord.engine.store_retry import retry_until_available
+from accord.engine.task_store import retry_until_available
 from accord.storage.commands import conversation_state
 from accord.storage.commands.conversation_state import (
     ALL_TABLES,

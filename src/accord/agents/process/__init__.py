@@ -10,9 +10,10 @@ from pathlib import Path
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
+from accord.agents import subprocesses
 from accord.agents.agent_types import Given, Kind, profile
 from accord.agents.command_environment import Environment, command_variables, has_command
-from accord.agents.process import subprocesses, workspace
+from accord.agents.process import workspace
 from accord.agents.process.options import ProcessOptions, preset_of
 from accord.agents.process.running_commands import ParkedCommands
 from accord.agents.process.turn import CommandTurn, TurnResources

@@ -6,6 +6,7 @@ is stopped when its task ends, continues on another node, or is not answered in 
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncGenerator, Mapping
 
 from msgspec import Struct
@@ -13,8 +14,8 @@ from msgspec import Struct
 from accord.agents.process.formats import CommandFailure, Observation, ObservedQuestion
 from accord.agents.process.options import CommandMode, Preset, ProcessOptions, PromptInput
 from accord.agents.process.output import EventReader, OutputReader, TextReader
-from accord.agents.process.subprocesses import MAX_LINE, Subprocess, keystrokes
 from accord.agents.safe_regexes import Regex
+from accord.agents.subprocesses import MAX_LINE, Subprocess
 from accord.engine.agent import Node
 from accord.errors import AccordError
 from accord.model import TaskState
@@ -31,6 +32,24 @@ BRIEF_BYTES = 2000
 
 TYPE_SECONDS = 2.0
 """Maximum time before the prompt is typed, in seconds, if a command shows nothing or never pauses."""
+
+
+PASTE = "\x1b[200~", "\x1b[201~"
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def keystrokes(text: str, *, pastes: bool) -> bytes:
+    """Return the keys to type for a text, with the key that submits it.
+
+    Control characters are left out, because callers must not press Ctrl-C. A text of several lines is pasted if the
+    command takes that as one piece (`pastes`). Otherwise it becomes one line, or its second line would answer the
+    command's reaction to the first.
+    """
+    clean = _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    if pastes and "\n" in clean:
+        return (PASTE[0] + clean + PASTE[1] + "\r").encode()
+    return (" ".join(clean.split("\n")) + "\r").encode()
 
 
 class RunningCommand:
@@ -268,7 +287,7 @@ class ParkedCommands:
         leaving = self._held.pop(key).watch  # this very task, which `close` must wait for
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
-        log.info("held process is let go of: %s", reason, extra={"task_id": key[1], "pid": live.process.pid})
+        log.info("process.let_go", extra={"task_id": key[1], "pid": live.process.pid, "reason": reason})
         await live.process.stop()
         if reason == EXPIRED and question is not None:
             await self._tell(key, question)
@@ -297,5 +316,5 @@ class ParkedCommands:
                 await self._node.wake(*key, question, EXPIRED)
                 return
             except (StoreUnavailable, AccordError) as error:
-                log.warning("task was not told", extra={"task_id": key[1], "reason": str(error)})
+                log.warning("process.task_not_told", extra={"task_id": key[1], "reason": str(error)})
                 await asyncio.sleep(LOOK_SECONDS)

@@ -15,8 +15,9 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct
 
+from accord.agents import subprocesses
 from accord.agents.messages import answer_id, prompt
-from accord.agents.process import subprocesses, workspace
+from accord.agents.process import workspace
 from accord.agents.process.formats import (
     CommandActivity,
     CommandFailure,

@@ -252,5 +252,5 @@ class RelayA2AAdapter:
         except RelayUnavailable as error:
             if not error.may_pass:
                 raise
-            log.warning("channel cannot be read", extra={"channel": self.channel, "reason": str(error)})
+            log.warning("relay.channel_unreadable", extra={"channel": self.channel, "reason": str(error)})
             return []

@@ -235,7 +235,7 @@ class LocalRelay(RelayA2AAdapter):
             async with asyncio.timeout(CANCEL_SECONDS):
                 await self.relay.post(f"{CANCEL} [a2a:{tag}]")
         except (RelayUnavailable, TimeoutError) as error:
-            log.warning("relay agent was not told to stop", extra={"task_id": tag, "reason": str(error)})
+            log.warning("relay.not_stopped", extra={"task_id": tag, "reason": str(error)})
 
     # --- the process --------------------------------------------------------------------------------------------------
 
@@ -261,7 +261,7 @@ class LocalRelay(RelayA2AAdapter):
             env=command_variables(os.environ, ("PYTHONPATH", *self._pass_env)) | self.environment(),
             start_new_session=True,
         )
-        log.info("relay agent started", extra={"agent": self.target_agent, "pid": process.pid})
+        log.info("relay.started", extra={"agent": self.target_agent, "pid": process.pid})
         return process
 
     async def _keep(self, process: Process) -> None:
@@ -271,7 +271,7 @@ class LocalRelay(RelayA2AAdapter):
             while True:
                 began = asyncio.get_running_loop().time()
                 status = await process.wait()
-                log.error("relay agent ended: exit status %s", status, extra={"agent": self.target_agent})
+                log.error("relay.ended", extra={"agent": self.target_agent, "status": status})
                 if asyncio.get_running_loop().time() - began > MOST_SECONDS:
                     delay = AGAIN_SECONDS
                 await asyncio.sleep(delay)

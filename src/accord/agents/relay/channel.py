@@ -327,7 +327,7 @@ class RelayChannel:
         if reply.status == NOT_FOUND and body is None:
             return replace(reply, body=b"[]")  # the channel has no messages yet
         if not 200 <= reply.status < 300:
-            log.warning("relay refused", extra={"status": reply.status, "body": reply.body[:1024]})
+            log.warning("relay.refused", extra={"status": reply.status, "body": reply.body[:1024]})
             may_pass = reply.status >= 500 or reply.status == 429
             raise RelayUnavailable(f"The relay refused: HTTP {reply.status}", may_pass=may_pass)
         return reply

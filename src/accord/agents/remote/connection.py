@@ -170,7 +170,7 @@ class RemoteConnection:
                 self._missed(str(error))
                 if self._peer is None:
                     raise
-                log.warning("remote card not read again", extra={"agent": self._name, "reason": str(error)})
+                log.warning("remote.card_not_read", extra={"agent": self._name, "reason": str(error)})
                 self._read_at, self._is_doubtful = self._now(), False
                 return self._peer
 

@@ -67,7 +67,7 @@ async def check_bridge(transport: HttpTransport, bridge: str) -> None:
     if found is None:
         raise Unreachable(f"The bridge {bridge} is not well: HTTP {status}", was_sent=False)
     told = {name: value for name, value in found.items() if isinstance(value, str | int | bool)}
-    log.info("bridge is ready", extra={"bridge": bridge, "context": told})
+    log.info("isek.ready", extra={"bridge": bridge, "context": told})
 
 
 class BridgeTransport:

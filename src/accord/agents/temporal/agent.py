@@ -35,7 +35,7 @@ from accord.engine.agent import Crash, Node
 from accord.engine.clock import SYSTEM
 from accord.engine.context import Context, Failed
 from accord.engine.messages import parts_of
-from accord.engine.store_retry import retry_until_available
+from accord.engine.task_store import retry_until_available
 from accord.errors import AccordError
 from accord.model import Message, Role, TaskState
 from accord.storage.commands import remote_tasks
@@ -152,9 +152,9 @@ class WorkflowCancels:
                 ):
                     await asyncio.gather(*(self._pass_on(cancel) for cancel in found))
             except StoreUnavailable as error:
-                log.warning("store unavailable", extra={"reason": str(error)})
+                log.warning("store.unavailable", extra={"reason": str(error)})
             except Exception:  # the node must continue; the log has the error
-                log.exception("cancels were not passed on", extra={"service": self._service.name})
+                log.exception("cancel.loop_failed", extra={"service": self._service.name})
             await asyncio.sleep(CANCEL_POLL_SECONDS)
 
     async def _pass_on(self, cancel: RemoteCancel) -> None:
@@ -163,7 +163,7 @@ class WorkflowCancels:
         try:
             is_done = await self._cancelled(cancel.link.task_id)
         except NO_ANSWER as error:  # a missing workflow may still be on its way
-            log.warning("cancel was not passed on", extra=about | {"reason": str(error)})
+            log.warning("cancel.not_passed_on", extra=about | {"reason": str(error)})
             is_done = cancel.cancels + 1 >= MAX_TRIES or (cancel.cancels > 0 and not is_transient(error))
         if is_done:
             await self._store.do(remote_tasks.clear_cancel, cancel.tenant, cancel.link.task_id)
@@ -177,10 +177,10 @@ class WorkflowCancels:
         about = {"task_id": workflow_id, "service": self._service.name}
         if not seen.raw_description.workflow_extended_info.cancel_requested:
             await handle.cancel(reason=REASON, rpc_timeout=ANSWER)
-            log.info("workflow cancelled", extra=about)
+            log.info("temporal.cancelled", extra=about)
             return False
         await handle.terminate(reason=REASON, rpc_timeout=ANSWER)
-        log.warning("workflow terminated: it did not end when it was cancelled", extra=about)
+        log.warning("temporal.terminated", extra=about)
         return True
 
 
@@ -305,9 +305,9 @@ class TemporalAgent:
                 rpc_timeout=ANSWER,
             )
         except WorkflowAlreadyStartedError:
-            log.info("workflow found", extra=about)
+            log.info("temporal.found", extra=about)
         else:
-            log.info("workflow started", extra=about)
+            log.info("temporal.started", extra=about)
 
     async def _pass_on_messages(self, ctx: Context, client: Client) -> None:
         """Signal the caller's messages since; Temporal ignores a repeated request id, so nothing is signaled twice."""
@@ -342,7 +342,7 @@ class TemporalAgent:
             return await handle.query(query, rpc_timeout=QUERY)
         except (WorkflowQueryFailedError, WorkflowQueryRejectedError, RPCError) as error:
             about = {"task_id": ctx.task_id, "query": query, "reason": str(error)}
-            log.info("workflow did not say how it stands", extra=about)
+            log.info("temporal.no_progress", extra=about)
             return None
 
     def _delay(self, seen: WorkflowExecutionDescription) -> float:
@@ -366,10 +366,10 @@ class TemporalAgent:
         about = {"task_id": ctx.task_id, "agent": self.profile.name, "reason": str(error)}
         is_begun = ctx.kept("workflow") is not None
         if not is_transient(error):
-            log.error("Temporal refused", extra=about)
+            log.error("temporal.refused", extra=about)
             lost = "Temporal does not know the workflow any more" if is_begun else "Temporal did not take the task"
             raise Failed(lost) from error
-        log.warning("Temporal does not answer", extra=about)
+        log.warning("temporal.no_answer", extra=about)
         now = time.monotonic()
         self._down_since = self._down_since or now
         if not is_begun and now - self._down_since > PATIENCE_SECONDS:
@@ -395,11 +395,11 @@ async def _wake_at_end(handle: Handle, node: Node, tenant: str, task_id: str) ->
     try:
         await handle.result()
     except RPCError as error:
-        log.info("workflow is not watched", extra={"task_id": task_id, "reason": str(error)})
+        log.info("temporal.not_watched", extra={"task_id": task_id, "reason": str(error)})
         return
     except Exception as error:  # it failed, or its result needs the workflow's own converter: it has ended
-        log.debug("workflow ended", extra={"task_id": task_id, "reason": str(error)})
+        log.debug("temporal.ended", extra={"task_id": task_id, "reason": str(error)})
     try:
         await node.wake(tenant, task_id, CLOSED, True)
     except AccordError as error:  # the store cannot be used; the next check finds the end as well
-        log.info("task is not woken", extra={"task_id": task_id, "reason": str(error)})
+        log.info("temporal.task_not_woken", extra={"task_id": task_id, "reason": str(error)})

@@ -33,7 +33,7 @@ async def extend_answer(ctx: Context, said: Any) -> bool:
     pieces = [said] if isinstance(said, str) else said
     if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
         if said is not None:
-            log.warning("progress is no text", extra={"task_id": ctx.task_id, "type": type(said).__name__})
+            log.warning("temporal.progress_no_text", extra={"task_id": ctx.task_id, "type": type(said).__name__})
         return False
     return await _add(ctx, pieces)
 
@@ -151,7 +151,7 @@ async def report_result(ctx: Context, handle: "WorkflowHandle[Any, Any]") -> Non
     try:
         given = await handle.result(rpc_timeout=ANSWER)
     except WorkflowFailureError as error:
-        log.info("workflow failed", extra={"task_id": ctx.task_id}, exc_info=error)
+        log.info("temporal.failed", extra={"task_id": ctx.task_id}, exc_info=error)
         raise Failed(failure_reason(error.cause)) from error
     if isinstance(given, dict) and isinstance(given.get("parts"), list):
         await _count(ctx, given.get("usage"))

@@ -75,7 +75,7 @@ def read_key_file(path: Path, naming: VariablePrefixes = VariablePrefixes()) -> 
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        log.warning("there is no such key file", extra={"file": str(path)})
+        log.warning("keys.no_file", extra={"file": str(path)})
         return {}
     except OSError as error:
         raise KeyManagementError(f"{path} cannot be read: {error.strerror}") from None
@@ -94,7 +94,7 @@ def _entries(path: Path, data: bytes) -> dict[str, Credential]:
         try:
             entry = _entry.decode(raw)
         except msgspec.ValidationError as error:  # the error names the field without its value
-            log.warning("an entry of a key file is skipped", extra={"file": str(path), "id": id, "reason": str(error)})
+            log.warning("keys.entry_skipped", extra={"file": str(path), "id": id, "reason": str(error)})
             continue
         credential = Credential(api_key=entry) if isinstance(entry, str) else entry
         if kinds_of(credential):

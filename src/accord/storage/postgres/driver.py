@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import asyncpg
 
+from accord.retries import RetryPolicy
 from accord.storage.commands import tasks
 from accord.storage.commands.tasks import StoredTask
 from accord.storage.notifications import Carrier, Hear
@@ -177,13 +178,10 @@ OLDEST = 15
 LOCKED_SECONDS = 3_600.0
 """Statement timeout after an advisory lock was taken. Migrations wait for each other and may rewrite large tables."""
 
-RETRIES = 5
-"""Maximum retries of a command that lost a deadlock or a serialization race, or that the server interrupted."""
+RETRIES = RetryPolicy(first_seconds=0.02, attempts=6, jitter=(1.0, 1.0))
+"""Attempts of a command that lost a deadlock or a serialization race, or that the server interrupted.
 
-RETRY_SECONDS = 0.02
-"""The delay before the second retry of an interrupted command.
-
-It doubles with each retry. The first retry is immediate.
+The first retry is immediate.
 """
 
 log = logging.getLogger("accord.postgres")
@@ -338,18 +336,20 @@ class PostgresStore:
 
 async def _with_retries(attempt: Callable[[], Awaitable[T]]) -> T:
     """Retry after a lost race or an interruption. Both were rolled back."""
-    for retry in range(RETRIES):
+    failures = 0
+    while True:
         try:
             return await attempt()
-        except _RACES as error:
-            log.info("command lost a race", extra={"reason": str(error)})
-        except StoreInterrupted as error:
-            log.warning("command interrupted", extra={"reason": str(error)})
-            await asyncio.sleep(RETRY_SECONDS * 2 ** (retry - 1) if retry else 0)
-    try:
-        return await attempt()
-    except _RACES as error:
-        raise StoreInterrupted(f"PostgreSQL: {error}") from error
+        except (*_RACES, StoreInterrupted) as error:
+            failures += 1
+            is_race = isinstance(error, _RACES)
+            if RETRIES.is_exhausted(failures):
+                raise StoreInterrupted(f"PostgreSQL: {error}") if is_race else error from error
+            if is_race:
+                log.info("store.race_lost", extra={"reason": str(error)})
+            else:
+                log.warning("store.command_interrupted", extra={"reason": str(error)})
+                await asyncio.sleep(RETRIES.delay(failures - 1) if failures > 1 else 0)
 
 
 _RACES = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.InvalidCachedStatementError)

@@ -1,6 +1,7 @@
 """Subprocesses with pipes or a pseudo-terminal, ended with all their descendants.
 
-A command is started through `command_supervisor`, which runs as long as the command.
+Agents, workflow steps and git start their commands here. A command is started through `command_supervisor`, which runs
+as long as the command.
 """
 
 import asyncio
@@ -9,7 +10,6 @@ import errno
 import fcntl
 import logging
 import os
-import re
 import signal
 import socket
 import struct
@@ -31,10 +31,6 @@ COLUMNS, ROWS = 200, 50
 MAX_LINE = 4000
 """Maximum size of one line in bytes; a terminal that edits lines drops the rest."""
 
-PASTE = "\x1b[200~", "\x1b[201~"
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
 
 class Terminal:
     """The near side of a terminal. `far` is for the command, and is closed once the command has it."""
@@ -47,10 +43,6 @@ class Terminal:
         attributes[3] &= ~termios.ECHO
         termios.tcsetattr(self.far, termios.TCSANOW, attributes)
         fcntl.ioctl(self.far, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-
-    def hand_over(self) -> None:
-        """Close the far side."""
-        os.close(self.far)
 
     @property
     def edits_lines(self) -> bool:
@@ -97,19 +89,6 @@ def _done(ready: asyncio.Future[None]) -> None:
         ready.set_result(None)
 
 
-def keystrokes(text: str, *, pastes: bool) -> bytes:
-    """Return the keys to type for a text, with the key that submits it.
-
-    Control characters are left out, because callers must not press Ctrl-C. A text of several lines is pasted if the
-    command takes that as one piece (`pastes`). Otherwise it becomes one line, or its second line would answer the
-    command's reaction to the first.
-    """
-    clean = _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
-    if pastes and "\n" in clean:
-        return (PASTE[0] + clean + PASTE[1] + "\r").encode()
-    return (" ".join(clean.split("\n")) + "\r").encode()
-
-
 READ_BYTES = 64 * 1024
 
 TAIL_BYTES = 8 * 1024
@@ -132,24 +111,34 @@ class SubprocessNotStarted(Exception):
 
 
 class SubprocessCommand(Struct, frozen=True, kw_only=True):
-    """A command with its directory and environment; `grace` is the time that it has to end, in seconds."""
+    """A command with its directory and environment."""
 
     argv: Sequence[str]
     directory: Path
     env: Mapping[str, str]
     grace: float
+    """Time that the command has to end after SIGTERM, in seconds."""
+
     has_terminal: bool = False
+    inherits_output: bool = False
+    """Write to the server's own output, instead of a pipe."""
 
 
 class Subprocess:
     """A running command."""
 
-    def __init__(self, command: SubprocessCommand, keeps: asyncio.subprocess.Process, near: socket.socket) -> None:
+    def __init__(
+        self,
+        command: SubprocessCommand,
+        supervisor: asyncio.subprocess.Process,
+        near: socket.socket,
+        terminal: Terminal | None,
+    ) -> None:
         """Wrap a supervisor that reports at `near`; `begin` waits until the command runs."""
         self.pid = 0
-        self.terminal: Terminal | None = None
+        self.terminal = terminal
         self._command = command
-        self._keeper = keeps
+        self._supervisor = supervisor
         self._near = near
         self._tail = b""
         self._exit: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -163,15 +152,15 @@ class Subprocess:
             async with asyncio.timeout(START_SECONDS):
                 word, _, value = (await reader.readline()).decode().strip().partition(" ")
         except TimeoutError:
-            self._keeper.kill()
+            self._supervisor.kill()
             word = value = ""
         if word != "started":
             await self._leave()
-            raise SubprocessNotStarted(os.strerror(int(value)) if value else "Its keeper could not be started")
+            raise SubprocessNotStarted(os.strerror(int(value)) if value else "Its supervisor could not be started")
         self.pid = int(value)
         self._do(self._follow(reader))
-        if self._keeper.stderr is not None:
-            self._do(self._collect(self._keeper.stderr))
+        if self._supervisor.stderr is not None:
+            self._do(self._collect(self._supervisor.stderr))
 
     # --- while it runs --------------------------------------------------------------------------------------------
 
@@ -179,8 +168,8 @@ class Subprocess:
         """Return the next output, or nothing at its end."""
         if self.terminal is not None:
             return await self.terminal.read(READ_BYTES)
-        assert self._keeper.stdout is not None
-        return await self._keeper.stdout.read(READ_BYTES)
+        assert self._supervisor.stdout is not None
+        return await self._supervisor.stdout.read(READ_BYTES)
 
     async def type(self, data: bytes) -> None:
         """Type keys in the command's terminal."""
@@ -217,19 +206,19 @@ class Subprocess:
     async def _stop(self) -> None:
         with contextlib.suppress(OSError):  # it may be gone already
             self._near.shutdown(socket.SHUT_WR)
-        if self._keeper.stdout is not None:
-            self._do(_drain(self._keeper.stdout))  # asyncio treats a process as ended once its output is read
+        if self._supervisor.stdout is not None:
+            self._do(_drain(self._supervisor.stdout))  # asyncio treats a process as ended once its output is read
         try:
             async with asyncio.timeout(self._command.grace + LATE_SECONDS):
-                await self._keeper.wait()
+                await self._supervisor.wait()
         except TimeoutError:
-            log.error("process did not end and is killed with its keeper", extra={"pid": self.pid})
-            self._keeper.kill()
-            await self._keeper.wait()
+            log.error("process.killed", extra={"pid": self.pid})
+            self._supervisor.kill()
+            await self._supervisor.wait()
         await self._leave()
 
     async def _leave(self) -> None:
-        await self._keeper.wait()
+        await self._supervisor.wait()
         for work in self._work:
             work.cancel()
         try:
@@ -238,9 +227,9 @@ class Subprocess:
             self._control.close()
             if self.terminal is not None:
                 self.terminal.close()
-            if self._keeper.stdin is not None:
-                self._keeper.stdin.close()
-            self._keeper._transport.close()  # type: ignore[attr-defined]  # asyncio closes its pipes only this way
+            if self._supervisor.stdin is not None:
+                self._supervisor.stdin.close()
+            self._supervisor._transport.close()  # type: ignore[attr-defined]  # asyncio closes its pipes only this way
 
     # --- at the same time -----------------------------------------------------------------------------------------
 
@@ -254,7 +243,7 @@ class Subprocess:
                     status = int(value)
                     break
             else:
-                log.error("keeper of a process is gone", extra={"pid": self.pid})
+                log.error("process.keeper_gone", extra={"pid": self.pid})
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.pid, signal.SIGKILL)
         if not self._exit.done():
@@ -265,7 +254,7 @@ class Subprocess:
             self._tail = (self._tail + data)[-TAIL_BYTES:]
 
     async def _feed(self, data: bytes) -> None:
-        stdin = self._keeper.stdin
+        stdin = self._supervisor.stdin
         assert stdin is not None
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the command need not read it
             stdin.write(data)
@@ -311,29 +300,28 @@ async def _start(command: SubprocessCommand) -> Subprocess:
                 terminal = Terminal() if command.has_terminal else None
                 if terminal is not None:
                     undo.callback(terminal.close)
-                keeps = await _keep(command, far, terminal)
+                supervisor = await _start_supervisor(command, far, terminal)
         except (OSError, ValueError) as error:  # no such directory, too many arguments, or a NUL in one of them
             raise SubprocessNotStarted(getattr(error, "strerror", None) or str(error)) from error
         undo.pop_all()
     near.setblocking(False)
-    process = Subprocess(command, keeps, near)
-    process.terminal = terminal
+    process = Subprocess(command, supervisor, near, terminal)
     await process.begin()
     return process
 
 
-async def _keep(
+async def _start_supervisor(
     command: SubprocessCommand, far: socket.socket, terminal: Terminal | None
 ) -> asyncio.subprocess.Process:
-    """Start the supervisor of a command."""
     stream = asyncio.subprocess.PIPE if terminal is None else terminal.far
+    output = None if command.inherits_output else stream
     options = (str(far.fileno()), str(command.grace), "0" if terminal is None else "1")
     try:
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-S", command_supervisor.__file__, *options, *command.argv),
             stdin=stream,
-            stdout=stream,
-            stderr=stream,
+            stdout=output,
+            stderr=output,
             cwd=command.directory,
             env={**command.env, **trace_variables(tracing.current())},
             pass_fds=(far.fileno(),),
@@ -341,4 +329,4 @@ async def _keep(
         )
     finally:
         if terminal is not None:
-            terminal.hand_over()
+            os.close(terminal.far)

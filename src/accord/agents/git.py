@@ -1,9 +1,10 @@
-"""Git commands without the repository's configuration, and a worktree for each task.
+"""Git repositories and their worktrees, without the repository's configuration.
 
-A repository's configuration can name programs that git starts: hooks, filters, file system monitors, and programs to
-fetch with. An agent that works in a repository can write that configuration. Commands therefore run in a separate git
-directory, which links to objects and references of the repository. Its configuration contains only values that start no
-program (`CARRIED`). A worktree is removed if nothing in it would be lost.
+Process agents and workflow steps make their worktrees here. A repository's configuration can name programs that git
+starts: hooks, filters, file system monitors, and programs to fetch with. An agent that works in a repository can write
+that configuration. Commands therefore run in a separate git directory, which links to objects and references of the
+repository. Its configuration contains only values that start no program (`CARRIED`). A worktree is removed if nothing
+in it would be lost.
 """
 
 import asyncio
@@ -15,10 +16,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
-from accord.agents.process import subprocesses
+from accord.agents import subprocesses
 
 GIT_SECONDS = 120.0
 """Time limit of one git command, in seconds; a checkout of a large repository is slow."""
@@ -78,6 +80,22 @@ class Repository(Struct, frozen=True, kw_only=True):
         """Run a command on references and worktrees."""
         return await self._isolated(self.git_dir, {}, *arguments)
 
+    async def succeeds(self, *arguments: str) -> bool:
+        """Whether a command on references succeeds."""
+        try:
+            await self.run(*arguments)
+        except GitFailed:
+            return False
+        return True
+
+    async def has(self, name: str) -> bool:
+        """Whether a name is a revision of the repository."""
+        return await self.succeeds("rev-parse", "--verify", "--quiet", "--end-of-options", name)
+
+    def lock(self) -> asyncio.Lock:
+        """Return the lock for changes of worktrees, because git locks its repository and fails instead of waiting."""
+        return _locks.setdefault(self.common, asyncio.Lock())
+
     async def run_in(self, tree: Path, *arguments: str) -> str:
         """Run a command on the files and the index of a worktree."""
         admin = await asyncio.to_thread(self.admin_of, tree)
@@ -100,9 +118,21 @@ class Repository(Struct, frozen=True, kw_only=True):
         """Return git's list of worktrees."""
         return list(_listed(await self._neutral("worktree", "list", "--porcelain")))
 
-    async def forget(self, tree: ListedWorktree) -> None:
-        """Prune a worktree whose directory is gone, or an unfinished one with its directory."""
+    async def find_worktree(self, path: Path) -> ListedWorktree | None:
+        """Return the worktree at a path.
 
+        One whose directory is gone is pruned, and so is an unfinished one of a killed server, with its directory.
+        """
+        place = await asyncio.to_thread(path.resolve)
+        found = next((tree for tree in await self.worktrees() if tree.path == place), None)
+        if found is None:
+            return None
+        if found.locked != HALF_MADE and await asyncio.to_thread(os.path.lexists, path / ".git"):
+            return found
+        await self._prune(found)
+        return None
+
+    async def _prune(self, tree: ListedWorktree) -> None:
         def unlock() -> None:
             (self._registered(tree.path) / "locked").unlink(missing_ok=True)
             if tree.locked == HALF_MADE and tree.path.exists():
@@ -157,6 +187,10 @@ class Repository(Struct, frozen=True, kw_only=True):
                 if (self.common / name).exists():
                     (directory / name).symlink_to(self.common / name)
             yield directory
+
+
+_locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
+"""Locks by repository."""
 
 
 async def find_repository(directory: Path, env: Mapping[str, str]) -> Repository:
@@ -261,11 +295,14 @@ class Worktree(Struct, frozen=True, kw_only=True):
 
 
 async def open_worktree(repository: Repository, path: Path, branch: str, base: str) -> Worktree:
-    """Create the worktree of a task, or find the existing one."""
-    if not await _exists(repository, path):
+    """Create the worktree of a task, or find the existing one; raises GitFailed if it was replaced."""
+    await repository.find_worktree(path)
+    if await asyncio.to_thread(os.path.lexists, path / ".git"):
+        await asyncio.to_thread(repository.admin_of, path)
+    else:
         await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
-        known = await repository.run("branch", "--list", "--format=%(refname)", branch)
-        await repository.add_worktree(path, branch, None if known else base)
+        is_known = await repository.has(f"refs/heads/{branch}")
+        await repository.add_worktree(path, branch, None if is_known else base)
     begun = await repository.run("merge-base", branch, base)
     return Worktree(repository=repository, path=path, branch=branch, base=begun)
 
@@ -295,16 +332,3 @@ async def close_worktree(tree: Worktree, *, keeps: bool) -> dict[str, object] | 
         "commits": commits,
         "uncommitted": bool(changed),
     }
-
-
-async def _exists(repository: Repository, path: Path) -> bool:
-    """Whether a worktree exists unchanged. An unfinished one of a killed server is removed."""
-    place = await asyncio.to_thread(path.resolve)
-    found = next((tree for tree in await repository.worktrees() if tree.path == place), None)
-    is_there = await asyncio.to_thread(os.path.lexists, path / ".git")
-    if found is not None and (found.locked == HALF_MADE or not is_there):
-        await repository.forget(found)
-        return False
-    if is_there:
-        await asyncio.to_thread(repository.admin_of, path)
-    return is_there
