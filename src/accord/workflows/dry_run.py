@@ -10,6 +10,7 @@ from msgspec import Struct
 from accord.workflows.attempts import behavior_of, first_line
 from accord.workflows.document import Step
 from accord.workflows.plan import Plan
+from accord.workflows.references import in_order
 
 MANY = 5
 """Number of dependencies from which their outputs may be too much for one task."""
@@ -66,28 +67,12 @@ def _waves(plan: Plan) -> list[list[Step]]:
     barriers = {barrier.name: barrier.wait_for for barrier in plan.barriers}
     before = {**{name: step.depends_on or () for name, step in by_name.items()}, **barriers}
     depths: dict[str, int] = {}
-    for name in _in_order(before):
+    for name in in_order(before):
         depths[name] = max((depths[other] + (other in by_name) for other in before[name]), default=0)
     waves: list[list[Step]] = [[] for _ in range(max(depths.values(), default=-1) + 1)]
     for step in plan.steps:
         waves[depths[step.name]].append(step)
     return [wave for wave in waves if wave]
-
-
-def _in_order(before: dict[str, tuple[str, ...]]) -> list[str]:
-    """Return names in topological order."""
-    open_ = {name: len(set(others)) for name, others in before.items()}
-    after: dict[str, list[str]] = {}
-    for name, others in before.items():
-        for other in set(others):
-            after.setdefault(other, []).append(name)
-    ordered = [name for name, count in open_.items() if not count]
-    for name in ordered:
-        for other in after.get(name, ()):
-            open_[other] -= 1
-            if not open_[other]:
-                ordered.append(other)
-    return ordered
 
 
 def _line(step: Step) -> DryRunStep:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from accord.workflows.document import AgentDef, Coordination, Step
 from accord.workflows.expressions import references
+from accord.workflows.references import reachable
 
 TIER = re.compile(r"tier-?(\d+)", re.IGNORECASE)
 """The form of numbered roles for escalation."""
@@ -57,14 +58,7 @@ class Cast:
     def waits_for(self, name: str) -> set[str]:
         """Return all direct and indirect dependencies of a step, from the `dependsOn` and barriers of its author."""
         before = {one.name: one.depends_on or () for one in self.steps}
-        before |= {one.name: one.wait_for for one in self.coordination.barriers}
-        found: set[str] = set()
-        left = [name]
-        while left:
-            more = set(before.get(left.pop(), ())) - found
-            found |= more
-            left += more
-        return found
+        return reachable(before | {one.name: one.wait_for for one in self.coordination.barriers}, name)
 
     def agent_of(self, *roles: str) -> AgentDef | None:
         """Return the first agent with one of these roles, with or without a step."""

@@ -26,13 +26,10 @@ from accord.workflows.pattern_roles import (
     turn,
     votes,
 )
+from accord.workflows.references import TABLES, TEXTS, reachable
 
 ROUNDS = 3
 """Default maximum number of rounds, unless a step has `maxIterations`."""
-
-TEXTS = ("task", "command", "cwd", "branch", "base_branch", "path", "url", "input", "over", "event")
-TABLES = ("env", "set", "headers", "vars", "with_")
-"""The members of a step that may have templates."""
 
 
 def rewritten(step: Step, change: Callable[[str], str]) -> Step:
@@ -83,7 +80,7 @@ def _in_round(step: Step, group: Sequence[Step], until: str, number: int, feedba
     here = {name: round_name(name, number) for name in names}
     past = {name: round_name(name, number - 1) if number > 1 else None for name in names}
     inner = [name for name in step.depends_on or () if name in names]
-    before = _upstream(step, group)
+    before = reachable({one.name: [name for name in one.depends_on or () if name in names] for one in group}, step.name)
     outer = [name for name in step.depends_on or () if name not in names]
     if number > 1 and not inner and step.row.has_prompt:
         step = _fed(step, number, feedback)
@@ -109,18 +106,6 @@ def _fed(step: Step, number: int, feedback: Sequence[str]) -> Step:
                 step, f"This is round {number}. What {name} said of the round before:\n{{{{steps.{name}.output}}}}"
             )
     return step
-
-
-def _upstream(step: Step, group: Sequence[Step]) -> set[str]:
-    by_name = {member.name: member for member in group}
-    found: set[str] = set()
-    left = list(step.depends_on or ())
-    while left:
-        name = left.pop()
-        if name in by_name and name not in found:
-            found.add(name)
-            left += by_name[name].depends_on or ()
-    return found
 
 
 def _holds(names: Sequence[str], until: str, number: int) -> str:

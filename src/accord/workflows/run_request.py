@@ -5,7 +5,6 @@ give a whole `RunRequest`, which may name an earlier run. Steps that completed t
 """
 
 import hashlib
-from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +20,7 @@ from accord.workflows.attempts import INNER
 from accord.workflows.document import Document, Step
 from accord.workflows.plan import Plan
 from accord.workflows.records import BY_START, RECORD_KEYS, Record, StepEnded, StepStarted
+from accord.workflows.references import in_order, reachable
 from accord.workflows.state import PlanNode, RunState
 
 PLAN, DOCUMENT, SOURCE = "flow-plan", "flow-document", "flow-source"
@@ -185,7 +185,8 @@ def _fits(steps: Mapping[str, Step], record: Record) -> bool:
 def _kept(state: RunState, again: set[str]) -> set[str]:
     """Return the steps that ended well and depend only on such steps. A barrier needs as many as its mode demands."""
     kept: set[str] = set()
-    for node in _in_order(state):
+    for name in in_order({node.name: node.after for node in state.nodes.values() if node.parent is None}):
+        node = state.nodes[name]
         held = sum(name in kept for name in node.after)
         if node.name in again or held < node.needed or (node.step is not None and node.step.is_ruled_approval):
             continue
@@ -198,29 +199,12 @@ def _ended_well(node: PlanNode) -> bool:
     return node.end is not None and node.end.cause is None
 
 
-def _in_order(state: RunState) -> Iterator[PlanNode]:
-    """Yield steps and barriers, each after its dependencies."""
-    waits = {name: len(node.after) for name, node in state.nodes.items() if node.parent is None}
-    ready = deque(name for name, count in waits.items() if not count)
-    while ready:
-        node = state.nodes[ready.popleft()]
-        yield node
-        for other in node.dependents:
-            waits[other.name] -= 1
-            if not waits[other.name]:
-                ready.append(other.name)
-
-
 def _reached(state: RunState, start: str, *, forward: bool) -> set[str]:
     """Return all direct and indirect dependents of a step, or its dependencies."""
-    found: set[str] = set()
-    left = [start]
-    while left:
-        node = state.nodes[left.pop()]
-        near = [other.name for other in node.dependents] if forward else node.after
-        left += [name for name in near if name not in found]
-        found.update(near)
-    return found
+    nodes = state.nodes.values()
+    if forward:
+        return reachable({node.name: [other.name for other in node.dependents] for node in nodes}, start)
+    return reachable({node.name: node.after for node in nodes}, start)
 
 
 def _held(state: RunState, name: str, kept: set[str], again: set[str], now: int) -> Iterator[Record]:

@@ -13,7 +13,8 @@ from accord.workflows.decoder import default_of, fields_of
 from accord.workflows.document import AgentDef
 from accord.workflows.findings import CheckProblem, Where
 from accord.workflows.members import is_interactive
-from accord.workflows.validation.subject import PlacedStep, Subject, unknown_name_fix
+from accord.workflows.references import unknown_name_fix
+from accord.workflows.validation.subject import PlacedStep, Subject
 
 PROCESS = (
     *("cli", "command", "role", "task", "channels", "interactive", "preset", "constraints", "cwd", "workdir"),

@@ -18,9 +18,10 @@ from accord.workflows.executors import STEPS
 from accord.workflows.expressions import texts_in
 from accord.workflows.findings import BadDocument, CheckProblem, Where
 from accord.workflows.planner import FILES, expand_custom_step
+from accord.workflows.references import unknown_name_fix
 from accord.workflows.step_types import STEP_TYPES, step_type
 from accord.workflows.triggers import BadCron, read_cron
-from accord.workflows.validation.subject import PlacedStep, Subject, unknown_name_fix
+from accord.workflows.validation.subject import PlacedStep, Subject
 
 FIX_REGEX = "write it in the syntax of RE2, with \\ before signs that are meant literally"
 OUTSIDE: Mapping[str, str] = {

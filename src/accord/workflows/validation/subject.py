@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from accord.workflows.decoder import nearest_word
 from accord.workflows.document import AgentDef, CustomStep, Document, Schedule, Step, Workflow
 from accord.workflows.expressions import BadExpression, references
 from accord.workflows.findings import BadDocument, CheckProblem, Where
 from accord.workflows.patterns import PATTERNS
 from accord.workflows.planner import expand_custom_step, includes_itself, resolve_path, with_type
+from accord.workflows.references import reachable, unknown_name_fix
 from accord.workflows.step_types import StepType, step_type
 from accord.workflows.values import output_variable
 
@@ -218,24 +218,13 @@ def check_workflows(subject: Subject) -> Iterator[CheckProblem]:
             yield CheckProblem("CYCLE", (*where, "workflow"), message, "name another workflow")
 
 
-def unknown_name_fix(name: str, known: Iterable[str], otherwise: str) -> str:
-    """Return the fix for an unknown name."""
-    near = nearest_word(name, tuple(known))
-    return f"did you mean {near}?" if near else otherwise
-
-
 def _run_by(subject: Subject, name: str) -> set[str]:
     """Return the workflows that a workflow runs, directly and indirectly, and itself."""
-    calls: dict[str, set[str]] = {}
+    calls: dict[str, list[str]] = {}
     for step, _, workflow, *_ in subject.steps:
         if step.workflow is not None and step.file is None:
-            calls.setdefault(workflow.name, set()).add(step.workflow)
-    reached, ahead = {name}, [name]
-    while ahead:
-        new = calls.get(ahead.pop(), set()) - reached
-        reached |= new
-        ahead += new
-    return reached
+            calls.setdefault(workflow.name, []).append(step.workflow)
+    return {name} | reachable(calls, name)
 
 
 def _twice(what: str, named: Iterable[tuple[Where, str]], skip: int = 0) -> Iterator[CheckProblem]:
