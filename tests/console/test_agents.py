@@ -12,9 +12,9 @@ from accord import Context, agent
 from accord.agents.remote.agent import RemoteAgent
 from accord.client.discovery import DiscoveredCard
 from accord.client.interfaces import CardFinding as Strange
-from accord.client.transports import Unreachable
 from accord.console.agents import ServedAs, card_findings
 from accord.model import AgentSkill
+from accord.outbound import Unreachable
 from accord.protocol.cards import decode_card
 from accord.registry.trust import TrustedKeys
 from accord.remote.tasks import RemoteContact

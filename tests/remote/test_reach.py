@@ -21,10 +21,10 @@ from accord.client.auth.choice import NoCredentials
 from accord.client.credentials import KeyManagementError
 from accord.client.discovery import CardNotFound, NoSuchAgent
 from accord.client.interfaces import NoWay
-from accord.client.transports import Unreachable
 from accord.errors import InternalError, MethodNotFound
 from accord.http import cards
 from accord.model import AgentInterface, Message, Part, Role, SendRequest, TaskState
+from accord.outbound import Unreachable
 from accord.storage.store import StoreUnavailable
 from accord.testing import call, lifespan
 from tests.engine.conftest import ALICE, BOUND_SECONDS, said, saying

@@ -10,7 +10,6 @@ import pytest
 from msgspec.structs import replace
 
 from accord.agents.remote import RemoteTerms, ReportMode
-from accord.client.transports import TimedOut, Unreachable
 from accord.errors import (
     AccordError,
     AgentUnavailable,
@@ -24,6 +23,7 @@ from accord.errors import (
     UnsupportedOperation,
 )
 from accord.model import CancelRequest, GetRequest, Message, Part, Role, SendRequest, Task, TaskState
+from accord.outbound import TimedOut, Unreachable
 from accord.remote.reports import Report
 from accord.storage.commands import task_lists
 from tests.engine.conftest import ALICE, AT_ONCE, BOB, said, saying, text

@@ -12,14 +12,13 @@ from typing import Annotated, Any, TypeVar, cast
 from msgspec import Meta, Struct
 
 from accord.a2a import Caller
+from accord.api import queries
+from accord.api.queries import IDLE_FACTOR, AuditLogQuery, StoredAuditEntry, StoredTotal
 from accord.console.routing import ApiReply, ApiRequest, ApiRoute, PageToken, time_of
 from accord.console.server_context import ServerContext
 from accord.console.views import AuditPage, AuditRow, Limit, OwnerStorage, StorageUse, UsageView
 from accord.errors import PermissionDenied
 from accord.protocol.operations import Operation
-from accord.service.storage_quotas import IDLE_FACTOR
-from accord.storage.commands import monitoring
-from accord.storage.commands.monitoring import AuditLogQuery, StoredAuditEntry, StoredTotal
 
 T = TypeVar("T")
 
@@ -49,15 +48,15 @@ class CachedSums:
         self._known: dict[tuple[Any, ...], tuple[float, Any]] = {}
         self._lock = asyncio.Lock()
 
-    async def read(self, command: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
-        """Return the result of a store command, from the cache if it is fresh."""
-        key = (command, *arguments)
+    async def read(self, query: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
+        """Return the result of a query, from the cache if it is fresh."""
+        key = (query, *arguments)
         async with self._lock:
             begun = time.monotonic()
             until, found = self._known.get(key, (begun, None))
             if begun < until:
                 return cast(T, found)
-            fresh = await self._house.store.read(command, *arguments)
+            fresh = await query(self._house.store, *arguments)
             now = time.monotonic()
             self._known = {one: kept for one, kept in self._known.items() if kept[0] > now}
             self._known[key] = (now + IDLE_FACTOR * (now - begun), fresh)
@@ -91,7 +90,7 @@ class RecordsApi:
             before=PageToken.read(search.page, tuple[int, int]),
             limit=search.limit + 1,
         )
-        found = await self._house.store.read(monitoring.find_audit, caller.tenant, query)
+        found = await queries.find_audit(self._house.store, caller.tenant, query)
         shown = found[: search.limit]
         more = PageToken.write((shown[-1].at, shown[-1].id)) if len(found) > search.limit else None
         return ApiReply(body=AuditPage(items=[_audit_row(one) for one in shown], next=more))
@@ -105,12 +104,12 @@ class RecordsApi:
     async def usage(self, asked: ApiRequest) -> ApiReply:
         """Show storage use and quotas."""
         caller, quotas, sums = asked.known, self._house.quotas, self._sums
-        own = await sums.read(monitoring.stored_total, *caller.account)
+        own = await sums.read(queries.stored_total, *caller.account)
         owner = _storage_use(own, quotas.owner_tasks, quotas.owner_bytes)
         if not self._sees_everybody(caller):
             return ApiReply(body=UsageView(owner=owner, tenant=None, owners=None))
-        everybody = await sums.read(monitoring.stored_total, caller.tenant, None)
-        owners = await sums.read(monitoring.stored_by_owner, caller.tenant, MAX_OWNERS)
+        everybody = await sums.read(queries.stored_total, caller.tenant, None)
+        owners = await sums.read(queries.stored_by_owner, caller.tenant, MAX_OWNERS)
         tenant = _storage_use(everybody, quotas.tenant_tasks, quotas.tenant_bytes)
         rows = [OwnerStorage(tenant=one.tenant, owner=one.owner, tasks=one.tasks, bytes=one.bytes) for one in owners]
         return ApiReply(body=UsageView(owner=owner, tenant=tenant, owners=rows))

@@ -11,24 +11,21 @@ import msgspec
 from msgspec import Struct
 
 from accord.a2a import Caller
+from accord.api import RANDOM_BYTES, Agent, Offers, queries, uuid7
+from accord.api.directory import SignedBy, TrustedKeys
+from accord.api.directory import cards as publishing
+from accord.api.remote import ContactPort, RemoteContact
 from accord.client.interfaces import CardHostTrust as Naming
 from accord.client.interfaces import keep_usable_interfaces
 from accord.console.exchanges import fetch_in_process
 from accord.console.routing import ApiReply, ApiRequest, ApiRoute, time_of
 from accord.console.server_context import ServerContext
 from accord.console.views import AgentList, AgentRow, AgentView, Finding, HealthView, SkillView
-from accord.engine.agent import Agent
-from accord.engine.ids import RANDOM_BYTES, uuid7
 from accord.errors import AccordError, InvalidParams, TaskNotFound
 from accord.http.cards import card_at_origin, request_origin
 from accord.model import AgentCard, AgentSkill
 from accord.protocol.cards import decode_card, encode_card
 from accord.protocol.operations import DialectName, Operation
-from accord.registry import cards as publishing
-from accord.registry.trust import SignedBy, TrustedKeys
-from accord.remote.tasks import ContactPort, RemoteContact
-from accord.service.service import Offers
-from accord.storage.commands import monitoring
 
 
 class ServedAs(Struct, frozen=True, kw_only=True):
@@ -304,7 +301,7 @@ class AgentsApi:
         now, seen = self._house.now_ms(), self._house.sight.seen(caller)
         span = MINUTES * 60_000
         since, until = uuid7(now - span, bytes(RANDOM_BYTES)), uuid7(now + span, bytes(RANDOM_BYTES))
-        found = await self._house.store.read(monitoring.activity_by_agent, caller.tenant, seen, since, until)
+        found = await queries.activity_by_agent(self._house.store, caller.tenant, seen, since, until)
         if found.first is not None:
             span = max(1, now - _created_at(found.first))
         return AgentActivity(begun=found.begun, open=found.open, minutes=span / 60_000)

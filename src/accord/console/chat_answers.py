@@ -11,19 +11,17 @@ from contextlib import aclosing
 import msgspec
 from msgspec.structs import replace
 
+from accord.api import Agent, StoreUnavailable, chats, queries
+from accord.api.chats import ASSISTANT, Chat, ChatMessage
 from accord.console import ui_messages, ui_stream
 from accord.console.server_context import ServerContext
 from accord.console.ui_stream import AnswerInfo, Chunk, UiStreamEncoder
-from accord.engine.agent import Agent
 from accord.errors import TaskNotFound
 from accord.http.sse import KEEP_ALIVE_SECONDS, STREAM_HEADERS
 from accord.model import Event
 from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
 from accord.protocol.sse import KEEP_ALIVE
-from accord.storage.commands import chats, tasks
-from accord.storage.commands.chats import ASSISTANT, Chat, ChatMessage
-from accord.storage.store import StoreUnavailable
 
 STREAM = [*STREAM_HEADERS, (b"x-vercel-ai-ui-message-stream", b"v1")]
 """Headers of a UI message stream."""
@@ -177,11 +175,11 @@ class ChatAnswers:
     async def keep(self, tenant: str, chat: Chat, answer_id: str, chunks: Sequence[Chunk]) -> None:
         """Store an answer that has ended."""
         doc = msgspec.json.encode(ui_messages.fold_chunks(chunks)).decode()
-        await self._house.store.do(chats.finish_answer, tenant, chat.id, answer_id, doc)
+        await chats.finish_answer(self._house.store, tenant, chat.id, answer_id, doc)
 
     async def about(self, tenant: str, chat: Chat, said: ChatMessage) -> AnswerInfo:
         """Return the task, agent and title of an answer."""
-        before = await self._house.store.read(chats.read_message_pair, tenant, chat.id, said.id)
+        before = await chats.read_message_pair(self._house.store, tenant, chat.id, said.id)
         question = next((one.doc for one in before if one.role != ASSISTANT and one.doc), None)
         agent: Agent | None = self._house.agents.get(said.agent or "")
         return AnswerInfo(
@@ -200,7 +198,7 @@ class ChatAnswers:
     async def active(self, tenant: str, chat: Chat) -> list[ChatAnswer]:
         """Return the pending answers of a chat. Those that have ended meanwhile are stored first."""
         found = []
-        for said in await self._house.store.read(chats.list_pending_answers, tenant, chat.id):
+        for said in await chats.list_pending_answers(self._house.store, tenant, chat.id):
             known = self._coming.get((tenant, chat.id, said.id))
             if known is not None:
                 found.append(known)
@@ -217,7 +215,7 @@ class ChatAnswers:
         return found
 
     async def _rests(self, tenant: str, said: ChatMessage) -> bool:
-        head = await self._house.store.read(tasks.read_head, tenant, said.task_id or "")
+        head = await queries.read_task_head(self._house.store, tenant, said.task_id or "")
         return head is None or head.task_state in lifecycle.ENDED | lifecycle.INTERRUPTED
 
     async def _looked_for(self, tenant: str, chat: Chat, said: ChatMessage) -> ChatMessage | None:
@@ -227,15 +225,15 @@ class ChatAnswers:
         not sent.
         """
         house = self._house
-        message_id = attempt_message_id(await house.store.read(chats.read_message_pair, tenant, chat.id, said.id), said)
-        query = tasks.TaskListQuery(owner=chat.owner, context_id=chat.context_id, limit=LOOKED_AT)
-        for stored in (await house.store.read(tasks.list_tasks, tenant, query))[0]:
+        message_id = attempt_message_id(await chats.read_message_pair(house.store, tenant, chat.id, said.id), said)
+        query = queries.TaskListQuery(owner=chat.owner, context_id=chat.context_id, limit=LOOKED_AT)
+        for stored in (await queries.list_tasks(house.store, tenant, query))[0]:
             task = await house.host.engine.archive.unpack(tenant, stored)
             places = [at for at, one in enumerate(task.history) if one.message_id == message_id]
             if places:
                 asked = message_id if places[0] else None
                 data = task_data_id(task.id)
-                await house.store.do(chats.link_task, tenant, chat.id, said.id, task.id, asked, data)
+                await chats.link_task(house.store, tenant, chat.id, said.id, task.id, asked, data)
                 return replace(said, task_id=task.id, asked=asked, data=data)
         if house.now_ms() - said.created_at > UNSURE_MS:
             encoder = UiStreamEncoder(await self.about(tenant, chat, said))

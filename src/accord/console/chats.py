@@ -14,6 +14,10 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from accord.a2a import Caller
+from accord.api import Agent, chats, new_id, queries
+from accord.api.chats import ASSISTANT, USER, Chat, ChatMessage, DuplicateMessage, NewChatTurn, NoSuchChat
+from accord.api.queries import ListedTask
+from accord.api.remote import ContactPort, RemoteAgentPort
 from accord.console import ui_messages, ui_stream
 from accord.console.chat_answers import STREAM, ChatAnswer, ChatAnswers, attempt_message_id, task_data_id
 from accord.console.routing import ApiReply, ApiRequest, ApiRoute, PageToken
@@ -21,18 +25,12 @@ from accord.console.server_context import ServerContext
 from accord.console.task_rows import chat_row, check_question, waiting_reason_of
 from accord.console.ui_messages import UIMessage
 from accord.console.views import ChatPage, ChatRow, ChatView, Limit, Model
-from accord.engine.agent import Agent
-from accord.engine.ids import new_id
 from accord.errors import AccordError, PermissionDenied, TaskNotFound, UnsupportedOperation
 from accord.model import CancelRequest, Message, SendConfiguration, SendRequest
 from accord.protocol import codec, lifecycle
 from accord.protocol.codec import invalid_field
 from accord.protocol.operations import Operation
 from accord.protocol.states import LOWER
-from accord.remote.tasks import ContactPort, RemoteAgentPort
-from accord.storage.commands import chats, task_lists
-from accord.storage.commands.chats import ASSISTANT, USER, Chat, ChatMessage, DuplicateMessage, NewChatTurn, NoSuchChat
-from accord.storage.commands.task_lists import ListedTask
 
 EXAMPLES = 4
 """Maximum number of example prompts shown per agent."""
@@ -128,7 +126,7 @@ class ChatHistoryApi:
     async def found(self, asked: ApiRequest) -> Chat:
         """Return the requested chat. A chat of another owner raises the same error as a missing one."""
         caller = asked.known
-        found = await self._house.store.read(chats.find, caller.tenant, caller.owner, asked.parts["chat"])
+        found = await chats.find(self._house.store, caller.tenant, caller.owner, asked.parts["chat"])
         if found is None:
             raise chat_not_found()
         return found
@@ -137,8 +135,8 @@ class ChatHistoryApi:
         """List the caller's chats, newest first."""
         caller, wanted, feed = asked.known, asked.found(ChatQuery), self._house.feed.seq
         before = PageToken.read(wanted.page, tuple[int, str])
-        found = await self._house.store.read(
-            chats.list_chats, caller.tenant, caller.owner, wanted.q.strip(), before, wanted.limit + 1
+        found = await chats.list_chats(
+            self._house.store, caller.tenant, caller.owner, wanted.q.strip(), before, wanted.limit + 1
         )
         shown = found[: wanted.limit]
         following = PageToken.write((shown[-1].updated_at, shown[-1].id)) if len(found) > wanted.limit else None
@@ -149,7 +147,7 @@ class ChatHistoryApi:
         feed, tenant = self._house.feed.seq, asked.known.tenant
         chat = await self.found(asked)
         active = await self._answers.active(tenant, chat)
-        said = await self._house.store.read(chats.list_messages, tenant, chat.id)
+        said = await chats.list_messages(self._house.store, tenant, chat.id)
         shown = msgspec.structs.replace(chat, is_active=bool(active))
         messages = [msgspec.json.decode(one.doc) for one in said if one.doc is not None]
         return ApiReply(body=ChatView(chat=chat_row(shown), messages=messages, feed=feed))
@@ -158,13 +156,13 @@ class ChatHistoryApi:
         """Rename a chat."""
         caller, chat = asked.known, await self.found(asked)
         title = codec.decode(asked.body, _renamed).title
-        await self._house.store.do(chats.rename, caller.tenant, caller.owner, chat.id, title)
+        await chats.rename(self._house.store, caller.tenant, caller.owner, chat.id, title)
         return ApiReply(body=chat_row(msgspec.structs.replace(chat, title=title)))
 
     async def delete(self, asked: ApiRequest) -> ApiReply:
         """Delete a chat. Its tasks remain."""
         caller, chat = asked.known, await self.found(asked)
-        await self._house.store.do(chats.delete, caller.tenant, caller.owner, chat.id)
+        await chats.delete(self._house.store, caller.tenant, caller.owner, chat.id)
         return ApiReply(204)
 
 
@@ -268,7 +266,7 @@ class ChatApi:
         body, caller, house = codec.decode(asked.body, _body), asked.known, self._house
         if "/" in body.id or body.id in WAYS_UP:
             raise invalid_field("id", "It is a part of addresses: it has no slashes, and is not only dots")
-        chat = await house.store.read(chats.find, caller.tenant, caller.owner, body.id)
+        chat = await chats.find(house.store, caller.tenant, caller.owner, body.id)
         slug = self._slug(body, chat, caller)
         wanted = await self._wanted(body, chat, caller.tenant)
         coming = await self._repeated(wanted, chat, caller)
@@ -307,7 +305,7 @@ class ChatApi:
         """Return the pending answer if the request repeats the last message."""
         if chat is None or wanted.instead_of is None:
             return None
-        last = await self._house.store.read(chats.read_message_pair, caller.tenant, chat.id)
+        last = await chats.read_message_pair(self._house.store, caller.tenant, chat.id)
         is_same = len(last) == 2 and last[0].id == wanted.instead_of and last[0].doc == _encode_message(wanted.question)
         active = await self._answers.active(caller.tenant, chat) if is_same and last[1].doc is None else []
         return next((one for one in active if one.key[2] == last[1].id), None)
@@ -317,15 +315,11 @@ class ChatApi:
         if body.trigger == "submit-message":
             said = body.last
             known = (
-                []
-                if chat is None
-                else await self._house.store.read(chats.read_message_pair, tenant, chat.id, said["id"])
+                [] if chat is None else await chats.read_message_pair(self._house.store, tenant, chat.id, said["id"])
             )
             return ChatTurn(question=said, instead_of=said["id"] if known else None)
         found = (
-            []
-            if chat is None
-            else await self._house.store.read(chats.read_message_pair, tenant, chat.id, body.message_id)
+            [] if chat is None else await chats.read_message_pair(self._house.store, tenant, chat.id, body.message_id)
         )
         question = next((one for one in reversed(found) if one.role != ASSISTANT and one.doc), None)
         if question is None or question.doc is None:
@@ -348,10 +342,10 @@ class ChatApi:
 
     async def _asking(self, chat: Chat | None, slug: str, caller: Caller) -> ListedTask | None:
         """Return the task of the last answer if it waits for input."""
-        last = [] if chat is None else await self._house.store.read(chats.read_message_pair, caller.tenant, chat.id)
+        last = [] if chat is None else await chats.read_message_pair(self._house.store, caller.tenant, chat.id)
         if not last or last[-1].task_id is None or last[-1].agent != slug:
             return None
-        found = await self._house.store.read(task_lists.rows, caller.tenant, [last[-1].task_id])
+        found = await queries.task_rows(self._house.store, caller.tenant, [last[-1].task_id])
         return next((one for one in found if one.owner == caller.owner and one.state in lifecycle.INTERRUPTED), None)
 
     async def _begun(self, chat_id: str, slug: str, wanted: ChatTurn, answer_id: str, caller: Caller) -> Chat:
@@ -377,7 +371,7 @@ class ChatApi:
             after=wanted.after,
         )
         try:
-            begun = await self._house.store.do(chats.start_turn, caller.tenant, turn)
+            begun = await chats.start_turn(self._house.store, caller.tenant, turn)
         except NoSuchChat:
             raise chat_not_found() from None
         for said in begun.dropped:
@@ -396,16 +390,14 @@ class ChatApi:
         try:
             given = await self._house.services[chat.agent].send(request, caller)
         except AccordError:
-            await store.do(chats.withdraw_answer, tenant, chat.id, answer_id)
+            await chats.withdraw_answer(store, tenant, chat.id, answer_id)
             raise
         if isinstance(given, Message):
             about = await self._answers.about(tenant, chat, said)
             await self._answers.give(tenant, chat, answer_id, ui_stream.message_answer(about, given))
             return
         linked = replace(said, task_id=given.id, asked=asked if answered else None)
-        if not await store.do(
-            chats.link_task, tenant, chat.id, answer_id, given.id, linked.asked, task_data_id(given.id)
-        ):
+        if not await chats.link_task(store, tenant, chat.id, answer_id, given.id, linked.asked, task_data_id(given.id)):
             await self._cancel(linked, caller)  # another answer replaced it during the send
         if mode == "task":
             about = await self._answers.about(tenant, chat, linked)
@@ -422,7 +414,7 @@ class ChatApi:
         Chats of other owners and chats that do not exist yet also return 204, because `useChat` asks for those too.
         """
         caller = asked.known
-        chat = await self._house.store.read(chats.find, caller.tenant, caller.owner, asked.parts["chat"])
+        chat = await chats.find(self._house.store, caller.tenant, caller.owner, asked.parts["chat"])
         active = [] if chat is None else await self._answers.active(caller.tenant, chat)
         return _stream(active[-1], asked) if active else ApiReply(204)
 
@@ -434,10 +426,10 @@ class ChatApi:
         for answer in await self._answers.active(caller.tenant, chat):
             await answer.begins.wait()
         tenant, store = caller.tenant, self._house.store
-        stopped = _answers_to_stop(await store.read(chats.list_pending_answers, tenant, chat.id), wanted)
+        stopped = _answers_to_stop(await chats.list_pending_answers(store, tenant, chat.id), wanted)
         for id in stopped:  # if another process is sending it, that process cancels the task
-            await store.do(chats.withdraw_answer, tenant, chat.id, id)
-        for said in await store.read(chats.list_pending_answers, tenant, chat.id):
+            await chats.withdraw_answer(store, tenant, chat.id, id)
+        for said in await chats.list_pending_answers(store, tenant, chat.id):
             if said.id in stopped:
                 await self._cancel(said, caller)
         return ApiReply(204)

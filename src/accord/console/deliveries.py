@@ -9,16 +9,14 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from accord.api import administration, queries
+from accord.api.queries import MAX_ATTEMPTS, DeliveryListQuery, ExchangeSide, ListedDelivery, StoredAttempt
 from accord.console.routing import ApiReply, ApiRequest, ApiRoute, PageToken, time_of
 from accord.console.server_context import ServerContext
 from accord.console.views import AttemptView, DeliveryPage, DeliveryRow, DeliveryView, Exchange, Limit, View
-from accord.engine.webhook_delivery import MAX_ATTEMPTS, ExchangeSide
 from accord.errors import TaskNotFound
 from accord.protocol import codec
 from accord.protocol.operations import Operation
-from accord.storage.commands import webhook_deliveries, webhooks
-from accord.storage.commands.webhook_deliveries import DeliveryListQuery, ListedDelivery
-from accord.storage.commands.webhooks import StoredAttempt
 
 MAX_AT_ONCE = 500
 """Maximum number of webhooks that one request redelivers."""
@@ -80,7 +78,7 @@ class DeliveriesApi:
             limit=search.limit + 1,
         )
         seen = self._house.sight.seen(caller, Operation.GET)
-        found = await self._house.store.read(webhook_deliveries.list_deliveries, caller.tenant, seen, wanted)
+        found = await queries.list_deliveries(self._house.store, caller.tenant, seen, wanted)
         shown = found[: search.limit]
         more = PageToken.write((shown[-1].task_id, shown[-1].id)) if len(found) > search.limit else None
         return ApiReply(body=DeliveryPage(items=[self._row(one) for one in shown], next=more, feed=feed))
@@ -90,8 +88,8 @@ class DeliveriesApi:
         caller, (task_id, id) = asked.known, (asked.parts["task"], asked.parts["push"])
         seen, wanted = self._house.sight.seen(caller, Operation.GET), DeliveryListQuery(task_id=task_id, id=id, limit=1)
         # Attempts are read first, so the state of the webhook includes their outcome.
-        tried = await self._house.store.read(webhooks.list_attempts, caller.tenant, task_id, id)
-        found = await self._house.store.read(webhook_deliveries.list_deliveries, caller.tenant, seen, wanted)
+        tried = await queries.list_delivery_attempts(self._house.store, caller.tenant, task_id, id)
+        found = await queries.list_deliveries(self._house.store, caller.tenant, seen, wanted)
         if not found:
             raise TaskNotFound("There is no such webhook")
         row = msgspec.structs.asdict(self._row(found[0]))
@@ -102,17 +100,17 @@ class DeliveriesApi:
         body, caller, store = codec.decode(asked.body, _redelivery), asked.known, self._house.store
         seen = self._house.sight.seen(caller, Operation.CANCEL)
         if body.all_dead:
-            count = await store.do(webhook_deliveries.redeliver_visible, caller.tenant, seen, MAX_AT_ONCE)
+            count = await administration.redeliver_visible(store, caller.tenant, seen, MAX_AT_ONCE)
             return ApiReply(body=Tries(count=count))
         count = 0
         for task_id, _, id in (one.partition("/") for one in body.ids):
-            if await store.read(
-                webhook_deliveries.list_deliveries,
+            if await queries.list_deliveries(
+                store,
                 caller.tenant,
                 seen,
                 DeliveryListQuery(task_id=task_id, id=id, limit=1),
             ):
-                count += await store.do(webhooks.redeliver, caller.tenant, task_id, id)
+                count += await administration.redeliver(store, caller.tenant, task_id, id)
         return ApiReply(body=Tries(count=count))
 
     def _row(self, found: ListedDelivery) -> DeliveryRow:

@@ -10,9 +10,9 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from accord.api.directory import AskPort, ServerAnswer
 from accord.http.asgi import App, Receive, Scope
-from accord.outbound import HostUnreachable, Outbound, TargetRefused
-from accord.registry.availability import AskPort, ServerAnswer
+from accord.outbound import HttpRequest, HttpSession, Unreachable
 
 AHEAD = 16
 """Response pieces that may wait for the reader before the sender blocks."""
@@ -61,12 +61,15 @@ def exchange_in_process(app: App, scope: Scope, body: bytes) -> RunExchange:
 
 
 def exchange_with_server(
-    outbound: Outbound, method: str, url: str, headers: Mapping[str, str], body: bytes | None
+    outbound: HttpSession, method: str, url: str, headers: Mapping[str, str], body: bytes | None
 ) -> RunExchange:
     """Return an exchange with another server."""
 
     async def run(tell: SendPiece) -> None:
-        async with outbound.open(method, url, headers=headers, body=body) as answer:
+        request = HttpRequest(
+            method=method, url=url, headers=tuple(headers.items()), body=body, seconds=None, streams=True
+        )
+        async with await outbound.open(request) as answer:
             await tell(ResponseHead(answer.status, [(name.lower(), value) for name, value in answer.headers.items()]))
             async with aclosing(answer.pieces()) as pieces:
                 async for piece in pieces:
@@ -88,7 +91,7 @@ async def run_exchange(exchange: RunExchange) -> AsyncIterator["asyncio.Queue[Ti
         problem = None
         try:
             await exchange(tell)
-        except (TargetRefused, HostUnreachable) as error:
+        except Unreachable as error:
             problem = str(error)
         except Exception:  # the reader gets the end, and the log the exception
             log.exception("console.inspection_failed")

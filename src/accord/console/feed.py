@@ -14,16 +14,14 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from accord.a2a import Caller
+from accord.api import Host, StoreUnavailable, chats, queries
+from accord.api.queries import TaskChanges, VisibleTasks
 from accord.console.feed_subscribers import FeedEvent, FeedSubscriber, FeedSubscribers, frame
 from accord.console.task_rows import TaskVisibility, chat_row, task_row, updated_row
 from accord.console.views import TaskRow
 from accord.http.sse import KEEP_ALIVE_SECONDS
 from accord.model.base import timestamp_ms
 from accord.protocol.sse import KEEP_ALIVE
-from accord.service.host import Host
-from accord.storage.commands import chats, task_lists
-from accord.storage.commands.task_lists import TaskChanges, VisibleTasks
-from accord.storage.store import StoreUnavailable
 
 FLUSH_SECONDS = 0.1
 """Seconds during which changes are batched: too short for a person to notice, and one write for all."""
@@ -235,15 +233,15 @@ class Feed:
 
     async def _read(self, tenant: str, seen: VisibleTasks, since: int) -> StoredChanges:
         number, store = self.seq, self._host.engine.store
-        ids = await store.read(task_lists.recently_changed, tenant, seen, since, MISSED + 1)
+        ids = await queries.recently_changed_tasks(store, tenant, seen, since, MISSED + 1)
         if len(ids) > MISSED:
             return StoredChanges(number, None)
-        found = await store.read(task_lists.changes_since, tenant, {}, list(ids), since)
+        found = await queries.task_changes_since(store, tenant, {}, list(ids), since)
         return StoredChanges(number, sorted(self._rows({}, found, since), key=attrgetter("updated_at")))
 
     async def _logs(self, tenant: str, listener: FeedSubscriber, begin: int) -> bytes:
         """Return the last sequence numbers of the tasks in a subscriber's topics."""
-        rows = await self._host.engine.store.read(task_lists.rows, tenant, sorted(listener.topics))
+        rows = await queries.task_rows(self._host.engine.store, tenant, sorted(listener.topics))
         seen = [row for row in rows if listener.seen.sees(row.agent, row.owner)]
         return b"".join(frame(begin, "log", {"taskId": row.id, "seq": row.seq}) for row in seen)
 
@@ -289,8 +287,8 @@ class Feed:
     async def _look(self, audience: FeedSubscribers) -> None:
         """Poll for changes whose notifications were lost."""
         now = self._now_ms()
-        found = await self._host.engine.store.read(
-            task_lists.recently_changed, audience.tenant, SEES_ALL, audience.looked - SLACK_MS, POLLED
+        found = await queries.recently_changed_tasks(
+            self._host.engine.store, audience.tenant, SEES_ALL, audience.looked - SLACK_MS, POLLED
         )
         audience.looked = now
         if len(found) == POLLED:
@@ -303,7 +301,7 @@ class Feed:
         """Read the changes of tasks, and send them."""
         known, since = audience.known(dirty), audience.since - SLACK_MS
         unknown = [task_id for task_id in dirty if task_id not in known]
-        news = await self._host.engine.store.read(task_lists.changes_since, audience.tenant, known, unknown, since)
+        news = await queries.task_changes_since(self._host.engine.store, audience.tenant, known, unknown, since)
         rows = {id: row for id in known if (row := audience.row(id)) is not None}
         told = self._rows(rows, news, since)
         audience.tell([self._numbered(row) for row in told])
@@ -316,7 +314,7 @@ class Feed:
     async def _tell_tried(self, audience: FeedSubscribers) -> None:
         """Send events for called webhooks. A call during the read sends another event."""
         tried = list(audience.tried)[:AT_ONCE]
-        for task in await self._host.engine.store.read(task_lists.rows, audience.tenant, tried):
+        for task in await queries.task_rows(self._host.engine.store, audience.tenant, tried):
             self.tell(DELIVERY, {"taskId": task.id}, tenant=audience.tenant, owner=task.owner, agent=task.agent)
         for task_id in tried:
             del audience.tried[task_id]
@@ -324,7 +322,7 @@ class Feed:
     async def _tell_chats(self, audience: FeedSubscribers) -> None:
         """Send events for changed chats."""
         changed = list(audience.chats)[:AT_ONCE]
-        for chat in await self._host.engine.store.read(chats.rows, audience.tenant, changed):
+        for chat in await chats.rows(self._host.engine.store, audience.tenant, changed):
             self.tell(CHAT, chat_row(chat), tenant=audience.tenant, owner=chat.owner)
         for chat_id in changed:
             del audience.chats[chat_id]

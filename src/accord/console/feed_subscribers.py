@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from accord.api.queries import VisibleTasks
 from accord.console.views import TaskRow
-from accord.storage.commands.task_lists import VisibleTasks
 
 MAX_UNREAD_BYTES = 4 * 1024 * 1024
 """Maximum unread bytes of a subscriber. A slower one is disconnected and starts over."""

@@ -3,16 +3,13 @@
 These are questions of tasks, approvals of workflow steps, and held tasks. They are answered through tasks and runs.
 """
 
+from accord.api import APPROVAL, child_of, queries, text_of
+from accord.api.queries import ListedTask
 from accord.console.routing import ApiReply, ApiRequest, ApiRoute
 from accord.console.server_context import ServerContext
 from accord.console.task_rows import schema_of, task_row
 from accord.console.views import Inbox, Question, TaskRow
-from accord.engine.child_tasks import child_of
-from accord.engine.context import APPROVAL
-from accord.engine.messages import text_of
 from accord.model import Message, TaskState
-from accord.storage.commands import task_lists
-from accord.storage.commands.task_lists import ListedTask
 from accord.workflows.channel import METADATA
 from accord.workflows.stored_run import RunWait, load_stored_run
 
@@ -40,7 +37,7 @@ class InboxApi:
         caller = asked.known
         feed = self._house.feed.seq
         seen = self._house.sight.seen(caller)
-        found = await self._house.store.read(task_lists.list_waiting, caller.tenant, seen, ASKING, LIMIT)
+        found = await queries.list_waiting_tasks(self._house.store, caller.tenant, seen, ASKING, LIMIT)
         passed_on = {_passed_on(one.message) for one in found}
         items: list[Question] = []
         for one in found:

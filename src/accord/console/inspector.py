@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from accord.a2a import Caller
+from accord.api import new_id
 from accord.console.exchanges import (
     ExchangeEnd,
     ResponseHead,
@@ -27,7 +28,6 @@ from accord.console.exchanges import (
 from accord.console.routing import ApiReply, ApiRequest, ApiRoute, time_of
 from accord.console.server_context import ServerContext
 from accord.console.views import Template, TemplateList, View
-from accord.engine.ids import new_id
 from accord.errors import AccordError, InvalidParams, PermissionDenied, TaskNotFound
 from accord.http.sse import KEEP_ALIVE_SECONDS, STREAM_HEADERS
 from accord.model import (

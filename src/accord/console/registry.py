@@ -11,28 +11,33 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.json import Decoder
 
 from accord.a2a import Caller
-from accord.auth.api_keys import PREFIX
+from accord.api.access import PREFIX
+from accord.api.directory import (
+    API,
+    MAX_DESCRIPTION,
+    MAX_PAGE,
+    MAX_TAGS,
+    PUBLIC,
+    AgentDirectory,
+    AgentQuery,
+    AvailabilityChecks,
+    Change,
+    DeveloperKeys,
+    FoundListing,
+    InvalidCard,
+    LastCheck,
+    Listing,
+    NameTaken,
+    NotListed,
+    SignatureVerdict,
+    Visibility,
+)
+from accord.api.queries import StoredApiKey
 from accord.console import openapi
 from accord.console.openapi import Problem
 from accord.console.routing import UNPROCESSABLE, ApiReply, ApiRequest, ApiRoute, Refusal, time_of
 from accord.errors import AuthenticationFailed, PermissionDenied
 from accord.protocol import codec
-from accord.registry.availability import AvailabilityChecks
-from accord.registry.cards import MAX_TAGS, InvalidCard
-from accord.registry.directory import (
-    MAX_DESCRIPTION,
-    MAX_PAGE,
-    AgentDirectory,
-    Change,
-    DeveloperKeys,
-    NameTaken,
-    NotListed,
-    Visibility,
-)
-from accord.registry.remote import API
-from accord.registry.trust import SignatureVerdict
-from accord.storage.commands.authentication import StoredApiKey
-from accord.storage.commands.published_agents import PUBLIC, AgentQuery, FoundListing, LastCheck, Listing
 
 Days = Annotated[float, Meta(gt=0, le=3650)]
 Offset = Annotated[int, Meta(ge=0, le=10**9)]

@@ -20,9 +20,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.a2a import Caller
-from accord.auth.audit import OK, Audit, entry
-from accord.auth.authentication import OpenStreams, Presented
-from accord.auth.rate_limits import Bucket, CallerUsage, Quotas
+from accord.api import BadValue, Presented, StoreUnavailable
+from accord.api.access import OK, Audit, Bucket, CallerUsage, OpenStreams, Quotas, entry
 from accord.errors import (
     AccordError,
     AgentUnavailable,
@@ -58,7 +57,6 @@ from accord.model.base import timestamp_ms
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
 from accord.protocol.operations import DialectName
-from accord.storage.store import BadValue, StoreUnavailable
 
 T = TypeVar("T")
 

@@ -9,13 +9,13 @@ import msgspec
 from msgspec import Struct
 
 from accord.a2a import Caller
-from accord.auth.roles import Roles
+from accord.api.access import Roles
+from accord.api.remote import ReportCredentials, ReportSender, unauthenticated
 from accord.console import RUNS
 from accord.console.routing import ApiReply, ApiRequest, ApiRoute, Refusal, Refusals
 from accord.errors import AccordError, PermissionDenied, TaskNotFound
 from accord.protocol import codec
 from accord.protocol.operations import Operation
-from accord.remote.tasks import ReportCredentials, ReportSender, unauthenticated
 from accord.workflows.signals import EventToken, NotWaiting, RunSignals
 from accord.workflows.stored_run import StoredRun
 

@@ -13,7 +13,9 @@ from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from accord.a2a import Caller
-from accord.auth.roles import SKILL_KEYS
+from accord.api import new_id, queries
+from accord.api.access import SKILL_KEYS
+from accord.api.queries import ListedRun, RunListQuery, TaskHead
 from accord.client.text import text_of
 from accord.console import HOOKS, RUNS, run_views
 from accord.console.routing import ApiReply, ApiRequest, ApiRoute, Refusal, Refusals
@@ -32,16 +34,12 @@ from accord.console.run_views import (
 )
 from accord.console.server_context import ServerContext
 from accord.console.views import Limit, StateName, Timeline
-from accord.engine.ids import new_id
 from accord.errors import InvalidParams, TaskNotFound
 from accord.model import Message, Part, Role, SendConfiguration, SendRequest, Task, TaskState
 from accord.model.base import timestamp_ms
 from accord.protocol import codec, lifecycle
 from accord.protocol.operations import Operation
 from accord.protocol.states import LOWER
-from accord.storage.commands import steps, workflow_runs
-from accord.storage.commands.tasks import TaskHead
-from accord.storage.commands.workflow_runs import ListedRun, RunListQuery
 from accord.workflows.agent import WorkflowAgent, schema
 from accord.workflows.attempts import INNER
 from accord.workflows.channel import METADATA
@@ -180,7 +178,7 @@ class WorkflowsApi:
             before=wanted.page,
             limit=wanted.limit + 1,
         )
-        found = await house.store.read(workflow_runs.list_runs, runs)
+        found = await queries.list_runs(house.store, runs)
         items = [await self._row(one) for one in found[: wanted.limit]]
         more = items[-1].id if len(found) > wanted.limit else None
         return ApiReply(body=RunPage(items=items, next=more, feed=feed))
@@ -194,7 +192,7 @@ class WorkflowsApi:
         key = noted.tenant, noted.task_id, noted.last_seq
         row = self._rows.get(key)
         if row is None:
-            found = StoredRun(noted, await self._house.store.read(steps.load_steps, noted.tenant, noted.task_id))
+            found = StoredRun(noted, await queries.load_steps(self._house.store, noted.tenant, noted.task_id))
             row = self._rows[key] = self._row_of(RunStepViews(found))
             if len(self._rows) > KNOWN_ROWS:
                 self._rows.popitem(last=False)
@@ -268,10 +266,8 @@ class WorkflowsApi:
     async def _stands(self, caller: Caller, run: str) -> StoredRun | None:
         """Return a stored run, or None for a workflow's task without records."""
         store = self._house.store
-        noted = await store.read(
-            workflow_runs.list_runs, RunListQuery(tenant=caller.tenant, task_id=run, inner=True, limit=1)
-        )
-        return StoredRun(noted[0], await store.read(steps.load_steps, caller.tenant, run)) if noted else None
+        noted = await queries.list_runs(store, RunListQuery(tenant=caller.tenant, task_id=run, inner=True, limit=1))
+        return StoredRun(noted[0], await queries.load_steps(store, caller.tenant, run)) if noted else None
 
     def _queued(self, caller: Caller, head: TaskHead, task: Task, feed: int) -> RunView:
         """Return a run that has not started, or was rejected before it started."""

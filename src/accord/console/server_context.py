@@ -9,18 +9,16 @@ from typing import Any
 from msgspec import Struct
 
 from accord.a2a import Caller, HostedAgent
-from accord.auth.rate_limits import Quotas
+from accord.api import Agent, Host, Store
+from accord.api.access import Quotas
+from accord.api.directory import TrustedKeys
 from accord.console import ConsoleSettings
 from accord.console.feed import Feed
 from accord.console.task_rows import TaskVisibility
-from accord.engine.agent import Agent
 from accord.http.asgi import App
 from accord.model import AgentCard
-from accord.outbound import Outbound
+from accord.outbound import HttpSession
 from accord.protocol.operations import DialectName
-from accord.registry.trust import TrustedKeys
-from accord.service.host import Host
-from accord.storage.store import Store
 
 
 class EndpointInfo(Struct, frozen=True, kw_only=True):
@@ -37,7 +35,7 @@ class EndpointInfo(Struct, frozen=True, kw_only=True):
     schemes: frozenset[str]
     is_open: bool
     trust: TrustedKeys
-    outbound: Callable[[str], Outbound]
+    outbound: Callable[[str], HttpSession]
 
 
 class ServerContext(Struct, frozen=True, kw_only=True):

@@ -18,16 +18,12 @@ import msgspec
 from msgspec import Struct
 
 from accord.a2a import Admission, Caller
-from accord.auth.api_keys import PREFIX
-from accord.auth.authentication import Access, Presented, challenge
-from accord.auth.recent import ExpiringCache
-from accord.auth.scheme_settings import AnyScheme, ApiKeys, Basic, Grant, Header, Jwt, SignIn
+from accord.api import Grant, Presented, Store, StoreUnavailable, challenge, storage
+from accord.api.access import PREFIX, Access, AnyScheme, ApiKeys, Basic, ExpiringCache, Header, Jwt, SignIn
+from accord.api.storage import NewSession, StoredSession
 from accord.errors import AgentUnavailable, AuthenticationFailed, PermissionDenied
 from accord.http.asgi import Admit, Headers
 from accord.http.cross_origin import OWN_SITES, SAFE_METHODS, is_origin_of_host, is_same_origin
-from accord.storage.commands import authentication
-from accord.storage.commands.authentication import NewSession, StoredSession
-from accord.storage.store import Store, StoreUnavailable
 
 COOKIE_PREFIX = "__Host-"
 
@@ -242,7 +238,7 @@ class BrowserSessions:
             proof=None if key_id else _proof(token, ground),
             lasts_ms=self.seconds * 1000,
         )
-        await self._store.do(authentication.create_session, session)
+        await storage.create_session(self._store, session)
         return token
 
     async def find(self, token: str, peer: str) -> Caller | None:
@@ -270,7 +266,7 @@ class BrowserSessions:
     async def end(self, token: str) -> None:
         """End a session on all nodes."""
         hash = _hash(token)
-        await self._store.do(authentication.end_session, hash)
+        await storage.end_session(self._store, hash)
         self._known.forget(hash)
 
     async def _stored(self, hash: str) -> StoredSession | None:
@@ -278,7 +274,7 @@ class BrowserSessions:
         if found is not None:
             return found
         try:
-            found = await self._store.read(authentication.find_session, hash)
+            found = await storage.find_session(self._store, hash)
         except StoreUnavailable as error:
             raise AgentUnavailable("Sessions cannot be looked up at the moment", retry_after=RETRY_SECONDS) from error
         if found is not None:

@@ -13,10 +13,8 @@ from msgspec import Struct
 from msgspec.json import Decoder
 
 from accord.a2a import Caller
-from accord.auth.audit import OK, Audit, entry
-from accord.auth.authentication import Access, Identity, Presented
-from accord.auth.rate_limits import Bucket
-from accord.auth.schemes import FetchError
+from accord.api import Identity, Presented
+from accord.api.access import OK, Access, Audit, Bucket, FetchError, entry
 from accord.console import PAGES, SESSIONS, SIGNIN
 from accord.console.routing import ApiReply, ApiRequest, ApiRoute
 from accord.console.sessions import (

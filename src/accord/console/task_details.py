@@ -14,6 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.a2a import A2A, Caller
+from accord.api import queries
+from accord.api.queries import ListedTask, StatusChange, StoredAttempt, StoredTask, TaskHead
 from accord.console.server_context import ServerContext
 from accord.console.task_rows import STATES, short_text
 from accord.console.views import Lane, Segment, TaskRow
@@ -22,10 +24,6 @@ from accord.model import Artifact, Message, Part, Task, TaskState
 from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
 from accord.protocol.operations import Operation
-from accord.storage.commands import task_lists, tasks
-from accord.storage.commands.task_lists import ListedTask, StatusChange
-from accord.storage.commands.tasks import StoredTask, TaskHead
-from accord.storage.commands.webhooks import StoredAttempt
 
 
 class VisibleTask(NamedTuple):
@@ -48,12 +46,12 @@ class TaskAccess:
 
         The guarded service checks roles again when the operation is called.
         """
-        found = await self._house.store.read(tasks.read_head, caller.tenant, task_id)
+        found = await queries.read_task_head(self._house.store, caller.tenant, task_id)
         return self._allowed(found, task_id, caller, operation)
 
     async def whole(self, task_id: str, caller: Caller) -> VisibleTask:
         """Return a task with its row."""
-        both = await self._house.store.read(task_lists.read_with_row, caller.tenant, task_id)
+        both = await queries.read_task_with_row(self._house.store, caller.tenant, task_id)
         self._allowed(None if both is None else both[0], task_id, caller, Operation.GET)
         assert both is not None  # otherwise it is not allowed
         return VisibleTask(*both, await self._house.host.engine.archive.unpack(caller.tenant, both[0]))

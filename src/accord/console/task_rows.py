@@ -10,10 +10,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from accord.a2a import Caller
-from accord.auth.roles import Roles
+from accord.api import APPROVAL, text_of
+from accord.api.access import Roles
+from accord.api.chats import Chat
+from accord.api.queries import ListedTask, StatusChange, VisibleTasks
 from accord.console.views import ChatRow, StateName, TaskQuestion, TaskRow, WaitingReason
-from accord.engine.context import APPROVAL
-from accord.engine.messages import text_of
 from accord.errors import UnsupportedOperation
 from accord.model import Message, TaskState
 from accord.model.base import timestamp_ms
@@ -22,8 +23,6 @@ from accord.protocol import lifecycle
 from accord.protocol.operations import Operation
 from accord.protocol.states import LOWER
 from accord.protocol.urls import is_loopback
-from accord.storage.commands.chats import Chat
-from accord.storage.commands.task_lists import ListedTask, StatusChange, VisibleTasks
 
 NO_SLUG = ""
 """Slug of agents that are no longer served. Their tasks remain."""

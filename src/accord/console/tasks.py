@@ -12,7 +12,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from accord.a2a import Caller
-from accord.auth.roles import SKILL_KEYS
+from accord.api import chats, queries, text_of
+from accord.api.access import SKILL_KEYS
+from accord.api.queries import ListedTask, TaskHead, TaskSearch
 from accord.console import task_details
 from accord.console.routing import ApiReply, ApiRequest, ApiRoute
 from accord.console.server_context import ServerContext
@@ -30,7 +32,6 @@ from accord.console.views import (
     TaskView,
     Timeline,
 )
-from accord.engine.messages import text_of
 from accord.errors import InvalidParams, PermissionDenied, TaskNotFound, UnsupportedOperation
 from accord.http.files import download
 from accord.model import (
@@ -52,9 +53,6 @@ from accord.model.metadata_keys import CREATED_AT, HOLD, USAGE
 from accord.protocol import codec, lifecycle
 from accord.protocol.codec import invalid_field
 from accord.protocol.operations import Operation
-from accord.storage.commands import chats, steps, task_lists, tasks, webhooks, workflow_runs
-from accord.storage.commands.task_lists import ListedTask, TaskSearch
-from accord.storage.commands.tasks import TaskHead
 from accord.workflows.channel import METADATA
 
 TASKS = "/api/tasks"
@@ -175,8 +173,8 @@ class TasksApi:
         """List tasks of all agents, newest first."""
         caller, listed = asked.known, asked.found(TaskQuery, "state", "agent")
         feed = self._house.feed.seq
-        found = await self._house.store.read(
-            task_lists.list_page, caller.tenant, self._house.sight.seen(caller), self._wanted(listed)
+        found = await queries.list_task_page(
+            self._house.store, caller.tenant, self._house.sight.seen(caller), self._wanted(listed)
         )
         return ApiReply(body=TaskPage(items=self._rows(found.items), next=found.next, total=found.total, feed=feed))
 
@@ -210,13 +208,9 @@ class TasksApi:
         feed = self._house.feed.seq
         stored, found, task = await self._finding.whole(task_id, caller)
         children = await self._children(task_id, caller)
-        chat = await store.read(chats.find_by_context, caller.tenant, caller.owner, stored.context_id)
+        chat = await chats.find_by_context(store, caller.tenant, caller.owner, stored.context_id)
         row = task_row(found, self._house.sight)
-        holder = (
-            await store.read(workflow_runs.job_status, caller.tenant, task_id)
-            if found.state is TaskState.WORKING
-            else None
-        )
+        holder = await queries.job_status(store, caller.tenant, task_id) if found.state is TaskState.WORKING else None
         return TaskView(
             **msgspec.structs.asdict(row),
             failure=await self._failure(found, caller),
@@ -234,12 +228,12 @@ class TasksApi:
         """Return the exception that failed a task, for operators: its text may contain secrets."""
         if found.state is not TaskState.FAILED or not self._house.sight.operates(caller):
             return None
-        entry = await self._house.store.read(steps.find_step, caller.tenant, found.id, steps.FAILURE_STEP)
+        entry = await queries.find_step(self._house.store, caller.tenant, found.id, queries.FAILURE_STEP)
         return None if entry is None else _failure.decode(entry)
 
     async def _children(self, task_id: str, caller: Caller) -> list[TaskRow]:
         wanted = TaskSearch(parent_id=task_id, limit=CHILDREN)
-        page = await self._house.store.read(task_lists.list_page, caller.tenant, self._house.sight.seen(caller), wanted)
+        page = await queries.list_task_page(self._house.store, caller.tenant, self._house.sight.seen(caller), wanted)
         return self._rows(page.items[::-1])
 
     def _actions(self, found: ListedTask, caller: Caller) -> list[Action]:
@@ -277,8 +271,8 @@ class TasksApi:
         """Show a task's timeline."""
         caller, task_id, store = asked.known, asked.parts["task"], self._house.store
         _, found, _ = await self._finding.whole(task_id, caller)
-        statuses = await store.read(task_lists.statuses, caller.tenant, {task_id: 0})
-        tried = await store.read(webhooks.list_attempts, caller.tenant, task_id, None, CHILDREN)
+        statuses = await queries.task_statuses(store, caller.tenant, {task_id: 0})
+        tried = await queries.list_delivery_attempts(store, caller.tenant, task_id, None, CHILDREN)
         row, children = task_row(found, self._house.sight), await self._children(task_id, caller)
         now = timestamp_ms(self._house.now_ms())
         return ApiReply(body=Timeline(lanes=task_details.task_lanes(row, statuses, children, tried), now=now))
@@ -342,7 +336,7 @@ class TasksApi:
         if head.task_state not in lifecycle.INTERRUPTED:
             raise UnsupportedOperation("The task asks nothing at the moment")
         if said.question is not None:
-            for found in await self._house.store.read(task_lists.rows, asked.known.tenant, [head.id]):
+            for found in await queries.task_rows(self._house.store, asked.known.tenant, [head.id]):
                 check_question(said.question, found.message)
         message = _message(said.all_parts(), self._new_id(), context_id=head.context_id, task_id=head.id)
         service, known = self._finding.service(head, asked.known)
@@ -361,7 +355,7 @@ class TasksApi:
     async def _own(self, asked: ApiRequest) -> TaskHead:
         """Return a task of the caller. A task of another owner raises the same error as a missing one."""
         caller, task_id = asked.known, asked.parts["task"]
-        head = await self._house.store.read(tasks.read_head, caller.tenant, task_id)
+        head = await queries.read_task_head(self._house.store, caller.tenant, task_id)
         if head is None or head.owner != caller.owner:
             raise TaskNotFound(metadata={"taskId": task_id})
         if not self._house.sight.may(caller, head.agent, Operation.SEND):

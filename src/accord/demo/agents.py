@@ -9,9 +9,9 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
-from accord.agents.agent_types import Given
 from accord.agents.function import agent
 from accord.agents.planner import PlannerAgent, PlannerOptions
+from accord.api.agent_types import Given
 from accord.demo import pause, type_text
 from accord.engine.context import Context, Rejected
 from accord.model import AgentSkill

@@ -23,7 +23,7 @@ from accord.engine.agent import Agent, AgentWithMembers
 from accord.engine.clock import SYSTEM
 from accord.http.asgi import App
 from accord.model import AgentCard
-from accord.outbound import Outbound, Policy
+from accord.outbound import HttpSession, Policy
 from accord.server.optional_services import key_fetcher, token_poster
 from accord.server.registry import Gates
 from accord.server.settings import Settings
@@ -92,7 +92,8 @@ class Console:
         if ways.issuers:
             from accord.console.oidc import Issuer
 
-            outbound = Outbound(Policy(allow_private=True))  # the operator names them, also in private networks
+            # The operator names the issuers, also in private networks.
+            outbound = HttpSession.strict(Policy(allow_private=True))
             stack.push_async_callback(outbound.close)
             ports = key_fetcher(outbound), token_poster(outbound)
             issuers = {name: Issuer(*settings, *ports) for name, settings in ways.issuers.items()}

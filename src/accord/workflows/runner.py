@@ -12,9 +12,7 @@ from typing import ParamSpec, TypeVar
 
 import msgspec
 
-from accord.engine.context import Context, wait_key
-from accord.engine.journal import ChildCall, StatusEntry
-from accord.engine.messages import Approval, IncomingMessage
+from accord.api import Approval, ChildCall, Context, IncomingMessage, StatusEntry, wait_key
 from accord.model import Task, TaskState
 from accord.protocol import lifecycle
 from accord.workflows import channel

@@ -14,11 +14,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from accord.api import UNTRACED, ChildCall, Context, StepSpan, tracing
 from accord.client.text import text_of
-from accord.engine import tracing
-from accord.engine.context import Context
-from accord.engine.journal import ChildCall
-from accord.engine.tracing import UNTRACED, StepSpan
 from accord.model import ArtifactUpdate, Message, Part, Role, Task, TaskState
 from accord.workflows import agent_access, channel, members, permissions, prompts
 from accord.workflows.attempts import WITH_ADVICE, RunSetup, behavior_of, child_key, step_values

@@ -9,8 +9,8 @@ from agents import Agent as SdkAgent
 from agents import RunContextWrapper, function_tool
 from openai.types.responses.response_output_item import ImageGenerationCall
 
-from accord.agents.agent_types import Given
 from accord.agents.openai_agents import KIND, OpenAIAgentsOptions
+from accord.api.agent_types import Given
 from accord.engine.agent import Agent, Crash
 from accord.engine.context import Context, Failed
 from tests.agents.contract import scratch as marks

@@ -21,9 +21,9 @@ from openai.types.responses.response_output_item import ImageGenerationCall
 from pydantic import BaseModel
 
 from accord import Context
-from accord.agents.agent_types import Given, kind_of
 from accord.agents.loader import as_agent
 from accord.agents.openai_agents import KIND, OpenAIAgent, OpenAIAgentsOptions
+from accord.api.agent_types import Given, kind_of
 from accord.engine.context import Failed
 from accord.engine.messages import text_of
 from accord.model import ArtifactUpdate, Part, StatusUpdate, TaskState

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from accord.engine.journal import ChildCall
+from accord.api import ChildCall
 from accord.workflows import members, prompts
 from accord.workflows.attempts import AttemptStart, CannotStart, RunSetup, StepAttempt, StepBehavior
 from accord.workflows.document import AgentDef, Document, Step

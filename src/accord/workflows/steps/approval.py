@@ -2,9 +2,7 @@
 
 from msgspec.structs import replace
 
-from accord.engine.agent import Approvals
-from accord.engine.context import APPROVAL, Context
-from accord.engine.messages import Approval, IncomingMessage
+from accord.api import APPROVAL, Approval, Approvals, Context, IncomingMessage
 from accord.model import Message, Part, Role
 from accord.workflows.attempts import StepBehavior, signal_key
 from accord.workflows.channel import METADATA, OpenQuestion

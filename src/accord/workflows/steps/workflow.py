@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from accord.engine.journal import ChildCall
+from accord.api import ChildCall
 from accord.model import Message, Part, Role, Task, TaskState
 from accord.workflows import prompts
 from accord.workflows.attempts import INNER, AttemptStart, RunSetup, StepAttempt, StepBehavior
