@@ -19,7 +19,7 @@ from accord.api.queries import ListedRun, RunListQuery, TaskHead
 from accord.client.text import text_of
 from accord.console import HOOKS, RUNS, run_views
 from accord.console.routing import ApiRequest, ApiRoute, ApiSection, Refusal, Refusals, route
-from accord.console.run_signals import RUN, RunSignalsApi
+from accord.console.run_endpoints import RUN, RunSignalsApi
 from accord.console.run_views import (
     HookView,
     RerunView,
