@@ -96,7 +96,7 @@ class SignInApi(ApiSection):
         audit: Audit,
         features: Mapping[str, bool],
     ) -> None:
-        """Keep `sessions` of callers authenticated by `admit`, which writes the audit log, or by one of the `issuers`."""
+        """Keep `sessions` of callers that `admit`, which writes the audit log, or an issuer authenticated."""
         self._server = server
         self._is_open = access.is_open
         self._admit = admit
