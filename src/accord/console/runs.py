@@ -185,7 +185,7 @@ class WorkflowsApi(ApiSection):
 
     def _row_of(self, views: RunStepViews) -> RunRow:
         task = views.found.task
-        slug, waits = self._server.visibility.slug(task.agent), views.found.waits(views.state)
+        slug, waits = self._server.visibility.slug(task.agent), views.found.waits()
         return run_views.run_row(task, origin_of(task.origin), slug, views.lines, waits)
 
     @route("GET", RUN)
