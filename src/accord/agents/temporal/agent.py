@@ -37,7 +37,7 @@ from accord.agents.temporal import (
     workflow_input,
     workflow_value,
 )
-from accord.agents.turns import external_context
+from accord.agents.turns import CancelLoop, external_context
 from accord.engine.agent import Crash, Node
 from accord.engine.clock import SYSTEM
 from accord.engine.context import Context, Failed
@@ -47,7 +47,7 @@ from accord.errors import AccordError
 from accord.model import Message, Role, TaskState
 from accord.storage.commands import remote_tasks
 from accord.storage.commands.remote_tasks import NewRemoteLink, RemoteCancel
-from accord.storage.store import Store, StoreUnavailable
+from accord.storage.store import Store
 
 PASSING = frozenset(
     {
@@ -152,17 +152,13 @@ class WorkflowCancels:
 
     async def keep(self) -> None:
         """Pass on cancels until canceled."""
-        while True:
-            try:
-                while found := await self._store.do(
-                    remote_tasks.claim_cancels, self._service.name, AT_ONCE, self._grace_ms
-                ):
-                    await asyncio.gather(*(self._pass_on(cancel) for cancel in found))
-            except StoreUnavailable as error:
-                log.warning("store.unavailable", extra={"reason": str(error)})
-            except Exception:  # the node must continue; the log has the error
-                log.exception("cancel.loop_failed", extra={"service": self._service.name})
-            await asyncio.sleep(CANCEL_POLL_SECONDS)
+        name = self._service.name
+        await CancelLoop(
+            name,
+            lambda: self._store.do(remote_tasks.claim_cancels, name, AT_ONCE, self._grace_ms),
+            self._pass_on,
+            CANCEL_POLL_SECONDS,
+        ).run()
 
     async def _pass_on(self, cancel: RemoteCancel) -> None:
         """Pass on one cancel; an unfinished one is due again after the grace period."""
