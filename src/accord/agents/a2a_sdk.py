@@ -13,10 +13,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.agents.agent_types import ANY_MEDIA, Given, Kind, Options, is_instance_of, needs, profile
 from accord.agents.turns import EventRecord, external_context, run_cancelable, take_turns, with_context_id
-from accord.engine.agent import Profile
-from accord.engine.context import Context, Failed
+from accord.api import Context, Failed, Profile
+from accord.api.agent_types import ANY_MEDIA, Given, Kind, Options, is_instance_of, needs, profile
 from accord.model import EventBody, Message, SendRequest, Task
 from accord.protocol.dialects.v03 import V03
 from accord.protocol.dialects.v1 import V1

@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct, field
 
-from accord.agents.agent_types import Options, Seconds
 from accord.agents.messages import base64_of, media_kind, openai_content, prompt, readable_text
-from accord.engine.context import Rejected
+from accord.api import Rejected
+from accord.api.agent_types import Options, Seconds
 from accord.model import Message, Part, Role
 from accord.protocol.sse import Decoder, FrameTooLarge
 

@@ -13,10 +13,9 @@ from typing import Any, TypeVar, get_args
 import msgspec
 from msgspec.structs import replace
 
-from accord.agents.agent_types import ANY_MEDIA, Given, Kind, is_instance_of, needs, profile
 from accord.agents.turns import EventRecord, external_context, run_cancelable, take_turns, with_context_id
-from accord.engine.agent import Profile
-from accord.engine.context import Context, Failed
+from accord.api import Context, Failed, Profile
+from accord.api.agent_types import ANY_MEDIA, Given, Kind, is_instance_of, needs, profile
 from accord.model import Artifact, ArtifactUpdate, EventBody, Message, Role, StatusUpdate, Task, TaskState, TaskStatus
 from accord.protocol import codec
 from accord.protocol.dialects.v1 import V1

@@ -17,10 +17,8 @@ from typing import Any, NoReturn, TypeGuard
 
 import msgspec
 
-from accord.agents import agent_types
-from accord.agents.agent_types import KINDS, Given, Kind
-from accord.engine.agent import Agent, Profile
-from accord.engine.context import Context
+from accord.api import Agent, Context, Profile, agent_types
+from accord.api.agent_types import KINDS, Given, Kind
 
 HIDDEN_FRAMES = str(Path(__file__).parents[1]), str(Path(importlib.__file__).parent), "<frozen importlib"
 """Path prefixes of stack frames that are hidden in errors: Accord's own and the import system's."""

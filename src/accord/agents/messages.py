@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from accord.engine.context import Context
-from accord.engine.messages import parts_of, text_of
+from accord.api import Context, parts_of, text_of
 from accord.model import Message, Part, Role, Task, TaskState
 
 CONVERSATION_MESSAGES = 100

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw, Struct
 
-from accord.agents.agent_types import ANY_MEDIA, JSON, Count, Given, Kind, Options, is_instance_of, needs, profile
 from accord.agents.loader import call_function, import_function
 from accord.agents.messages import (
     StreamedAnswer,
@@ -26,9 +25,8 @@ from accord.agents.messages import (
     readable_text,
 )
 from accord.agents.turns import TurnMemory
-from accord.engine.agent import TEXT, Crash, Node
-from accord.engine.context import Context, Failed, Rejected
-from accord.engine.messages import parts_of
+from accord.api import TEXT, Context, Crash, Failed, Node, Rejected, parts_of
+from accord.api.agent_types import ANY_MEDIA, JSON, Count, Given, Kind, Options, is_instance_of, needs, profile
 from accord.model import Part
 
 if TYPE_CHECKING:

@@ -12,13 +12,11 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
-from accord.agents.agent_types import ANY_MEDIA, JSON, Count, Given, Kind, Options, is_instance_of, needs, profile
 from accord.agents.loader import call_function, import_function
 from accord.agents.messages import OCTETS, StreamedAnswer, describe_part, finish_answer, is_linked, readable_text
 from accord.agents.turns import StoredTurn, TurnMemory
-from accord.engine.agent import Crash
-from accord.engine.context import Context, Failed
-from accord.engine.messages import parts_of
+from accord.api import Context, Crash, Failed, parts_of
+from accord.api.agent_types import ANY_MEDIA, JSON, Count, Given, Kind, Options, is_instance_of, needs, profile
 from accord.model import Part
 
 __all__ = ["KIND", "PydanticAIAgent", "PydanticAIOptions"]

@@ -15,12 +15,10 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from accord.engine.context import Context, Failed
-from accord.engine.messages import IncomingMessage
+from accord.api import Context, Failed, IncomingMessage, StoreUnavailable
+from accord.api.remote import RemoteCancel
 from accord.model import Artifact, ArtifactUpdate, EventBody, Message, Role, StatusUpdate, Task, TaskState, TaskStatus
 from accord.protocol.lifecycle import INTERRUPTED, TERMINAL
-from accord.storage.commands.remote_tasks import RemoteCancel
-from accord.storage.store import StoreUnavailable
 
 T = TypeVar("T", bound=EventBody)
 

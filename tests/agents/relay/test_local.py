@@ -13,9 +13,9 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from accord.agents.agent_types import Given
 from accord.agents.command_supervisor import descendants
 from accord.agents.relay.agent import CONCURRENT_REQUESTS, KIND, LocalRelay, RelayOptions
+from accord.api.agent_types import Given
 from accord.model import Message, Part, Role, TaskState
 from accord.testing import running, text_in
 from tests.ports import free_port

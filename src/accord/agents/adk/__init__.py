@@ -8,9 +8,9 @@ plain functions are called in threads. The module with Google's types (`agent`) 
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from accord.agents.agent_types import ANY_MEDIA, Count, Given, Kind, Options, is_instance_of, needs, profile
 from accord.agents.turns import external_context
-from accord.engine.context import Context
+from accord.api import Context
+from accord.api.agent_types import ANY_MEDIA, Count, Given, Kind, Options, is_instance_of, needs, profile
 
 if TYPE_CHECKING:
     from accord.agents.adk.agent import AdkAgent

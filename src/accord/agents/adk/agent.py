@@ -21,9 +21,7 @@ from msgspec import Struct
 
 from accord.agents.adk import ANONYMOUS_USER, AdkOptions, is_app, is_runner, runner_ids
 from accord.agents.messages import OCTETS, answer_id, describe_part
-from accord.engine.agent import Profile
-from accord.engine.context import Context, Failed
-from accord.engine.messages import YES, IncomingMessage
+from accord.api import YES, Context, Failed, IncomingMessage, Profile
 from accord.model import Part
 
 CONFIRM = "adk_request_confirmation"

@@ -14,7 +14,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from accord.agents.agent_types import (
+from accord.agents.crewai.flows import FlowAgent, new_flow
+from accord.agents.crewai.kickoffs import InputNeeded, LoopBridge, WrittenFiles, ask_questions, input_files, takes_files
+from accord.agents.messages import answer_id, conversation_history, prompt
+from accord.api import YES, Context, Crash, IncomingMessage, Profile, Rejected, text_of
+from accord.api.agent_types import (
     ANY_MEDIA,
     Count,
     Given,
@@ -25,12 +29,6 @@ from accord.agents.agent_types import (
     needs,
     profile,
 )
-from accord.agents.crewai.flows import FlowAgent, new_flow
-from accord.agents.crewai.kickoffs import InputNeeded, LoopBridge, WrittenFiles, ask_questions, input_files, takes_files
-from accord.agents.messages import answer_id, conversation_history, prompt
-from accord.engine.agent import Crash, Profile
-from accord.engine.context import Context, Rejected
-from accord.engine.messages import YES, IncomingMessage, text_of
 from accord.model import Message, Part, Role
 
 __all__ = ["KIND"]

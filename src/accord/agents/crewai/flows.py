@@ -22,8 +22,7 @@ from msgspec import Struct
 from accord.agents.crewai.kickoffs import InputNeeded, LoopBridge, ask_questions, input_files
 from accord.agents.loader import import_object
 from accord.agents.messages import answer_id, prompt
-from accord.engine.agent import Profile
-from accord.engine.context import Context, Failed, Rejected
+from accord.api import Context, Failed, Profile, Rejected
 
 PLACE: ContextVar[str | None] = ContextVar("place", default=None)
 """The running method and the number of its call."""

@@ -23,8 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from accord.agents.messages import OCTETS, readable_text
-from accord.engine.context import Context, Failed, Rejected
-from accord.engine.messages import IncomingMessage
+from accord.api import Context, Failed, IncomingMessage, Rejected
 from accord.model import Part
 
 PACKAGE = "crewai_files"

@@ -11,8 +11,6 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
-from accord.agents import agent_types
-from accord.agents.agent_types import Given, Kind
 from accord.agents.http.flow import (
     DeliveryUnknown,
     FlowMessage,
@@ -28,13 +26,20 @@ from accord.agents.http.responses import FlowResponse
 from accord.agents.loader import import_function
 from accord.agents.messages import answer_id, file_parts
 from accord.agents.turns import external_context
-from accord.engine.agent import TEXT, Agent, Crash, Node
-from accord.engine.context import Context, Failed, Rejected
+from accord.api import TEXT, Agent, Context, Crash, Failed, Node, Rejected, agent_types
+from accord.api.agent_types import Given, Kind
+from accord.api.remote import (
+    PATH,
+    RemoteLink,
+    RemoteTasks,
+    WebhookKeys,
+    flow_report_url,
+    patiently,
+    poll_signal,
+    unsent_message,
+)
 from accord.model import Message, Part, TaskState
 from accord.protocol import lifecycle, urls
-from accord.remote.flow_reports import PATH, flow_report_url
-from accord.remote.tasks import RemoteTasks, WebhookKeys, patiently, poll_signal, unsent_message
-from accord.storage.commands.remote_tasks import RemoteLink
 
 USAGE = {
     "input_tokens": ("inputTokens", "input_tokens", "prompt_tokens", "promptTokens"),

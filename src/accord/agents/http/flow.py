@@ -18,7 +18,6 @@ from uuid import uuid4
 import msgspec
 from msgspec import UNSET, Meta, Struct, field
 
-from accord.agents.agent_types import Options, Seconds
 from accord.agents.http.responses import (
     FlowResponse,
     UnreadableResponse,
@@ -28,9 +27,8 @@ from accord.agents.http.responses import (
     response_reader,
 )
 from accord.agents.messages import OCTETS, file_parts, media_kind
-from accord.engine import tracing
-from accord.engine.context import Failed
-from accord.engine.messages import text_of
+from accord.api import Failed, text_of, tracing
+from accord.api.agent_types import Options, Seconds
 from accord.errors import InvalidAgentResponse
 from accord.model import Part
 from accord.outbound import (

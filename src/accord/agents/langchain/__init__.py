@@ -6,8 +6,8 @@ The framework is imported when an agent is made (`runnable`). Graphs are a separ
 from collections.abc import Mapping
 from typing import Any
 
-from accord.agents.agent_types import Count, Given, Kind, Options, is_instance_of, needs
-from accord.engine.agent import Agent
+from accord.api import Agent
+from accord.api.agent_types import Count, Given, Kind, Options, is_instance_of, needs
 
 RUNNABLE = "langchain_core.runnables.base:Runnable"
 """Base class of everything in LangChain that can be run."""

@@ -19,7 +19,6 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Huma
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.prompts import BasePromptTemplate
 
-from accord.agents.agent_types import ANY_MEDIA, JSON, Given, profile
 from accord.agents.langchain import RunnableOptions
 from accord.agents.loader import call_function, import_function
 from accord.agents.messages import (
@@ -34,9 +33,8 @@ from accord.agents.messages import (
     readable_text,
     say,
 )
-from accord.engine.agent import Crash
-from accord.engine.context import Context, Failed
-from accord.engine.messages import parts_of
+from accord.api import Context, Crash, Failed, parts_of
+from accord.api.agent_types import ANY_MEDIA, JSON, Given, profile
 from accord.model import Artifact, Message, Part, Role
 
 MEDIA = frozenset({"image", "audio", "video", "file"})

@@ -6,8 +6,8 @@ The framework is imported when an agent is made (`agent`). docs/agents/langgraph
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from accord.agents.agent_types import Count, Given, Kind, Options, is_instance_of, needs
-from accord.engine.agent import Agent
+from accord.api import Agent
+from accord.api.agent_types import Count, Given, Kind, Options, is_instance_of, needs
 
 GRAPHS = ("langgraph.pregel.main:Pregel", "langgraph.graph.state:StateGraph")
 """Classes of graphs, compiled or not; their names are enough to recognize one without an import."""

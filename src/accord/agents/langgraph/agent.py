@@ -17,18 +17,15 @@ from langgraph.checkpoint.serde.types import RESUME
 from langgraph.errors import GraphRecursionError
 from langgraph.types import Command, StateSnapshot
 
-from accord.agents.agent_types import ANY_MEDIA, Given, profile
 from accord.agents.langchain.runnable import UsageCollector, json_value
 from accord.agents.langgraph import GraphOptions, state_mapping
 from accord.agents.langgraph.checkpoints import Saver
 from accord.agents.langgraph.state_mapping import BREAK, GraphMap, GraphOutput
 from accord.agents.messages import answer_id
-from accord.engine.agent import Crash, Node
-from accord.engine.context import Context, Failed, Rejected
-from accord.engine.messages import text_of
+from accord.api import Context, Crash, Failed, Node, Rejected, Store, text_of
+from accord.api.agent_types import ANY_MEDIA, Given, profile
+from accord.api.storage import TaskFence
 from accord.model import Artifact, Part
-from accord.storage.commands.conversation_state import TaskFence
-from accord.storage.store import Store
 
 
 class PendingSpeech:

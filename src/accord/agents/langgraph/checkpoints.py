@@ -2,7 +2,7 @@
 
 A `Saver` is made for one execution and writes under its fence, so writes of a node that lost the task are refused. A
 step and the writes of its nodes are one commit (`PendingWrites`). An execution need not read its own writes
-(`LatestSteps`). The bytes go to `storage.commands.conversation_state`.
+(`LatestSteps`). The bytes go to `accord.api.storage`.
 """
 
 import asyncio
@@ -24,9 +24,8 @@ from langgraph.checkpoint.base import (
 )
 from msgspec.structs import replace
 
-from accord.engine.task_store import retry_until_available
-from accord.storage.commands import conversation_state
-from accord.storage.commands.conversation_state import (
+from accord.api import Store, retry_until_available, storage
+from accord.api.storage import (
     ALL_TABLES,
     CheckpointPlace,
     CheckpointWrites,
@@ -37,7 +36,6 @@ from accord.storage.commands.conversation_state import (
     TaskFence,
     TypedValue,
 )
-from accord.storage.store import Store
 
 
 class LatestSteps:
@@ -212,9 +210,7 @@ class Saver(BaseCheckpointSaver[str]):
 
     async def enter(self) -> EnteredThread:
         """Claim the thread of the task's conversation, unless another task holds it."""
-        entered = await self._patiently(
-            lambda: self._store.do(conversation_state.enter_thread, self._tenant, self._fence)
-        )
+        entered = await self._patiently(lambda: storage.enter_thread(self._store, self._tenant, self._fence))
         if entered.is_new:
             self._latest.note(CheckpointPlace(entered.thread), None)
         return entered
@@ -223,9 +219,7 @@ class Saver(BaseCheckpointSaver[str]):
         """Delete all but the last step of a graph that has ended."""
         await self.flush()
         self._latest.forget()
-        await self._patiently(
-            lambda: self._store.do(conversation_state.trim_checkpoints, self._tenant, thread, self._fence)
-        )
+        await self._patiently(lambda: storage.trim_checkpoints(self._store, self._tenant, thread, self._fence))
 
     async def flush(self) -> None:
         """Wait until all writes of the graph are committed."""
@@ -262,8 +256,9 @@ class Saver(BaseCheckpointSaver[str]):
         places = [place]
         if "checkpoint_ns" not in config["configurable"]:
             await self.flush()
-            within = conversation_state.checkpoint_namespaces
-            spaces = await self._patiently(lambda: self._store.read(within, self._tenant, place.thread))
+            spaces = await self._patiently(
+                lambda: storage.checkpoint_namespaces(self._store, self._tenant, place.thread)
+            )
             places = [CheckpointPlace(place.thread, space) for space in spaces]
         for one in places:
             only, until = get_checkpoint_id(config), get_checkpoint_id(before) if before else None
@@ -289,7 +284,7 @@ class Saver(BaseCheckpointSaver[str]):
             (channel, str(version), self._typed(held[channel]) if channel in held else TypedValue(EMPTY, b""))
             for channel, version in new_versions.items()
         ]
-        row = conversation_state.Checkpoint(
+        row = storage.Checkpoint(
             id=checkpoint["id"],
             parent=config["configurable"].get("checkpoint_id"),
             versions={channel: str(version) for channel, version in checkpoint["channel_versions"].items()},
@@ -324,9 +319,7 @@ class Saver(BaseCheckpointSaver[str]):
         """Delete the checkpoints of a thread."""
         await self.flush()
         self._latest.forget()
-        await self._patiently(
-            lambda: self._store.do(conversation_state.delete_checkpoints, self._tenant, thread_id, self._fence)
-        )
+        await self._patiently(lambda: storage.delete_checkpoints(self._store, self._tenant, thread_id, self._fence))
 
     # --- synchronous variants for nodes that are plain functions, which run in threads ------------------------------
 
@@ -361,9 +354,7 @@ class Saver(BaseCheckpointSaver[str]):
         self._latest.add(one)
 
     async def _commit(self, kept: Sequence[NewCheckpoint | CheckpointWrites]) -> None:
-        await self._patiently(
-            lambda: self._store.do(conversation_state.put_checkpoints, self._tenant, self._fence, kept)
-        )
+        await self._patiently(lambda: storage.put_checkpoints(self._store, self._tenant, self._fence, kept))
 
     async def _look(self, place: CheckpointPlace, only: str | None) -> LoadedCheckpoint | None:
         """Read one step, and cache it if it is the latest."""
@@ -376,9 +367,7 @@ class Saver(BaseCheckpointSaver[str]):
 
     async def _load(self, place: CheckpointPlace, **which: Any) -> Sequence[LoadedCheckpoint]:
         await self.flush()
-        return await self._patiently(
-            lambda: self._store.read(conversation_state.load_checkpoints, self._tenant, place, **which)
-        )
+        return await self._patiently(lambda: storage.load_checkpoints(self._store, self._tenant, place, **which))
 
     def _tuple(self, place: CheckpointPlace, found: LoadedCheckpoint) -> CheckpointTuple:
         row = found.checkpoint

@@ -17,8 +17,7 @@ from accord.agents.langchain.runnable import file_block, human_message, json_val
 from accord.agents.langgraph import GraphOptions
 from accord.agents.loader import call_function, import_function
 from accord.agents.messages import file_parts
-from accord.engine.context import APPROVAL, Context, Failed
-from accord.engine.messages import IncomingMessage
+from accord.api import APPROVAL, Context, Failed, IncomingMessage
 from accord.model import Part
 from accord.model.metadata_keys import SCHEMA
 

@@ -16,7 +16,6 @@ from uuid import NAMESPACE_OID, uuid4, uuid5
 import msgspec
 from msgspec.structs import replace
 
-from accord.agents.agent_types import JSON, skills_of
 from accord.agents.messages import answer_id, prompt
 from accord.agents.relay.channel import (
     FAILED,
@@ -27,8 +26,8 @@ from accord.agents.relay.channel import (
     RelayUnavailable,
     format_request,
 )
-from accord.engine.agent import TEXT, Crash, Node, Profile
-from accord.engine.context import Context, Failed
+from accord.api import TEXT, Context, Crash, Failed, Node, Profile
+from accord.api.agent_types import JSON, skills_of
 
 __all__ = ["AdapterMetadata", "RelayA2AAdapter"]
 

@@ -22,8 +22,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from accord.agents import agent_types, subprocesses
-from accord.agents.agent_types import Given, Kind, Options, Seconds
+from accord.agents import subprocesses
 from accord.agents.command_environment import command_variables, has_command
 from accord.agents.command_safety import placeholder_problem
 from accord.agents.messages import prompt
@@ -41,8 +40,8 @@ from accord.agents.relay.channel import (
     request_text,
 )
 from accord.agents.subprocesses import Subprocess, SubprocessCommand, SubprocessNotStarted
-from accord.engine.agent import Agent, Crash, Node
-from accord.engine.context import Context, Failed
+from accord.api import Agent, Context, Crash, Failed, Node, agent_types
+from accord.api.agent_types import Given, Kind, Options, Seconds
 
 if TYPE_CHECKING:
     from aiohttp import web

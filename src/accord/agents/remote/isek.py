@@ -16,10 +16,9 @@ import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from accord.agents import agent_types
-from accord.agents.agent_types import Given, Kind, Options, Seconds
 from accord.agents.remote import RemoteTerms, ReportMode
-from accord.engine.agent import Agent
+from accord.api import Agent, agent_types
+from accord.api.agent_types import Given, Kind, Options, Seconds
 from accord.errors import UnsupportedOperation
 from accord.model import AgentCapabilities, AgentCard, AgentInterface
 from accord.outbound import HttpRequest, HttpTransport, OpenReply, Unreachable, open_transport

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from accord.agents.agent_types import JSON, Given, Kind, Options, Seconds, needs
 from accord.agents.messages import answer_id, conversation_history, prompt
 from accord.agents.turns import external_context, with_context_id
-from accord.engine.agent import TEXT
-from accord.engine.context import Context, Failed, Rejected
-from accord.engine.messages import parts_of, text_of
+from accord.api import TEXT, Context, Failed, Rejected, parts_of, text_of
+from accord.api.agent_types import JSON, Given, Kind, Options, Seconds, needs
 from accord.model import Artifact, Message, Part, Role
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
-from accord.agents.agent_types import Given, profile
 from accord.agents.temporal import (
     ANSWER,
     MODES,
@@ -38,16 +37,11 @@ from accord.agents.temporal import (
     workflow_value,
 )
 from accord.agents.turns import CancelLoop, external_context
-from accord.engine.agent import Crash, Node
-from accord.engine.clock import SYSTEM
-from accord.engine.context import Context, Failed
-from accord.engine.messages import parts_of
-from accord.engine.task_store import retry_until_available
+from accord.api import SYSTEM, Context, Crash, Failed, Node, Store, parts_of, remote, retry_until_available
+from accord.api.agent_types import Given, profile
+from accord.api.remote import NewRemoteLink, RemoteCancel
 from accord.errors import AccordError
 from accord.model import Message, Role, TaskState
-from accord.storage.commands import remote_tasks
-from accord.storage.commands.remote_tasks import NewRemoteLink, RemoteCancel
-from accord.storage.store import Store
 
 PASSING = frozenset(
     {
@@ -155,7 +149,7 @@ class WorkflowCancels:
         name = self._service.name
         await CancelLoop(
             name,
-            lambda: self._store.do(remote_tasks.claim_cancels, name, AT_ONCE, self._grace_ms),
+            lambda: remote.claim_cancels(self._store, name, AT_ONCE, self._grace_ms),
             self._pass_on,
             CANCEL_POLL_SECONDS,
         ).run()
@@ -169,7 +163,7 @@ class WorkflowCancels:
             log.warning("cancel.not_passed_on", extra=about | {"reason": str(error)})
             is_done = cancel.cancels + 1 >= MAX_TRIES or (cancel.cancels > 0 and not is_transient(error))
         if is_done:
-            await self._store.do(remote_tasks.clear_cancel, cancel.tenant, cancel.link.task_id)
+            await remote.clear_cancel(self._store, cancel.tenant, cancel.link.task_id)
 
     async def _cancelled(self, workflow_id: str) -> bool:
         """Cancel a workflow, or terminate it if an earlier cancel had no effect; true if nothing is left to do."""
@@ -285,7 +279,7 @@ class TemporalAgent:
             new = NewRemoteLink(task_id=ctx.task_id, agent=self._service.name, context_id=ctx.context_id, at=at)
             # Before it starts, so that cancels arrive from now on.
             await retry_until_available(
-                lambda: node.store.do(remote_tasks.create_link, ctx.tenant, new), log, task_id=ctx.task_id
+                lambda: remote.create_link(node.store, ctx.tenant, new), log, task_id=ctx.task_id
             )
             await self._begin(ctx, client)
             await ctx.keep("workflow", ctx.task_id)
