@@ -135,13 +135,13 @@ async def fetch_in_process(
 
 def _receiving(body: bytes) -> Receive:
     """Return a receive function that sends a body once and then waits: clients leave by ending the exchange."""
-    given = False
+    is_sent = False
 
     async def receive() -> dict[str, Any]:
-        nonlocal given
-        if given:
+        nonlocal is_sent
+        if is_sent:
             await asyncio.get_running_loop().create_future()
-        given = True
+        is_sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return receive

@@ -268,7 +268,7 @@ class InspectorApi(ServerSection):
         wanted = dialects if query.dialect is None else dialects & {query.dialect}
         return TemplateList(items=request_templates(wanted), task_id=TASK_ID)
 
-    @route("POST", "/api/inspect", noted="Inspect")
+    @route("POST", "/api/inspect", audited="Inspect")
     async def inspect(self, request: ApiRequest, body: Inspection) -> ApiReply:
         """Send a request, and stream its response as server-sent events: head, frame or body, end."""
         _check_inspection(body)
