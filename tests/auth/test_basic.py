@@ -15,6 +15,7 @@ from accord.auth.passwords import Scrypt
 from accord.auth.scheme_settings import Basic, User
 from accord.errors import AuthenticationFailed, RateLimited
 from tests.auth.conftest import Clock, bringing, presenting
+from tests.cases import each
 from tests.passwords import cheap_hash
 
 PASSWORD = "corréct horse: battery"
@@ -245,7 +246,7 @@ def test_a_hash_is_salted_costly_and_read_back() -> None:
     assert first.rpartition("$")[2] not in repr(passwords.read(first))
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "",
