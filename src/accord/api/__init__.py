@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from accord.auth.schemes import Ports, SchemeKind
     from accord.engine import tracing
     from accord.engine.agent import TEXT, Agent, AgentWithMembers, Approvals, Crash, Living, Node, Profile
-    from accord.engine.child_tasks import ServedAgent, answer_to, child_of
+    from accord.engine.child_tasks import ChildCall
     from accord.engine.clock import SYSTEM
-    from accord.engine.context import APPROVAL, Context, Failed, OverBudget, Rejected, Suspended, wait_key
+    from accord.engine.context import APPROVAL, Context, wait_key
+    from accord.engine.execution import StatusEntry
     from accord.engine.ids import RANDOM_BYTES, new_id, uuid7
-    from accord.engine.journal import ChildCall, StatusEntry
-    from accord.engine.messages import YES, Approval, IncomingMessage, parts_of, text_of
+    from accord.engine.messages import YES, Approval, IncomingMessage, answer_to, child_of, parts_of, text_of
+    from accord.engine.node_port import ServedAgent
+    from accord.engine.outcome import Failed, OverBudget, Rejected, Suspended
     from accord.engine.subscriptions import at_end
     from accord.engine.task_store import TaskStore, retry_until_available
     from accord.engine.threads import in_thread
@@ -114,12 +116,14 @@ _HOMES = {
     "accord.auth.scheme_settings": ("Grant", "Settings"),
     "accord.auth.schemes": ("Ports", "SchemeKind"),
     "accord.engine.agent": ("TEXT", "Agent", "AgentWithMembers", "Approvals", "Crash", "Living", "Node", "Profile"),
-    "accord.engine.child_tasks": ("ServedAgent", "answer_to", "child_of"),
+    "accord.engine.child_tasks": ("ChildCall",),
     "accord.engine.clock": ("SYSTEM",),
-    "accord.engine.context": ("APPROVAL", "Context", "Failed", "OverBudget", "Rejected", "Suspended", "wait_key"),
+    "accord.engine.context": ("APPROVAL", "Context", "wait_key"),
+    "accord.engine.execution": ("StatusEntry",),
     "accord.engine.ids": ("RANDOM_BYTES", "new_id", "uuid7"),
-    "accord.engine.journal": ("ChildCall", "StatusEntry"),
-    "accord.engine.messages": ("YES", "Approval", "IncomingMessage", "parts_of", "text_of"),
+    "accord.engine.messages": ("YES", "Approval", "IncomingMessage", "answer_to", "child_of", "parts_of", "text_of"),
+    "accord.engine.node_port": ("ServedAgent",),
+    "accord.engine.outcome": ("Failed", "OverBudget", "Rejected", "Suspended"),
     "accord.engine.subscriptions": ("at_end",),
     "accord.engine.task_store": ("TaskStore", "retry_until_available"),
     "accord.engine.threads": ("in_thread",),

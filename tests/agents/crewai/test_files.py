@@ -9,7 +9,7 @@ import pytest
 
 from accord.agents.crewai import kickoffs
 from accord.agents.crewai.kickoffs import WrittenFiles, input_files
-from accord.engine.context import Failed, Rejected
+from accord.engine.outcome import Failed, Rejected
 from accord.model import Part, Task, TaskState
 from tests.agents.contract.scratch import BEAT_SECONDS
 from tests.agents.contract.talking import BOUND_SECONDS, status, text

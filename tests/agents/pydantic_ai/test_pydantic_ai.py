@@ -27,7 +27,7 @@ from accord import Context
 from accord.agents.loader import as_agent
 from accord.agents.pydantic_ai import KIND, PydanticAIAgent, PydanticAIOptions
 from accord.api.agent_types import Given, kind_of
-from accord.engine.context import Failed, Rejected
+from accord.engine.outcome import Failed, Rejected
 from accord.model import ArtifactUpdate, Part, StatusUpdate, TaskState
 from accord.testing import running
 from accord.testing.inprocess import text_in
