@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from accord.a2a import A2A, Caller
 from accord.auth.schemes import CardSecurity
 from accord.engine.agent import Agent, Profile
 from accord.model import (
@@ -18,7 +17,6 @@ from accord.model import (
     AgentExtension,
     AgentInterface,
     AgentProvider,
-    CardRequest,
     SecurityRequirement,
     SecurityScheme,
 )
@@ -140,21 +138,3 @@ def card_interfaces(endpoints: Endpoints, enabled: frozenset[DialectName]) -> tu
         for url, binding, spoken in places
         for version in spoken
     )
-
-
-class PlacedAgent:
-    """An `A2A` whose cards name the interfaces of one place."""
-
-    def __init__(self, agent: A2A, interfaces: tuple[AgentInterface, ...]) -> None:
-        """Serve `agent`, with `interfaces` in its cards."""
-        self._agent = agent
-        self._interfaces = interfaces
-        self.send, self.stream = agent.send, agent.stream
-        self.get, self.list, self.cancel, self.subscribe = agent.get, agent.list, agent.cancel, agent.subscribe
-        self.push_set, self.push_get = agent.push_set, agent.push_get
-        self.push_list, self.push_delete = agent.push_list, agent.push_delete
-
-    async def extended_card(self, request: CardRequest, caller: Caller) -> AgentCard:
-        """Read the card for authenticated callers."""
-        card = await self._agent.extended_card(request, caller)
-        return replace(card, supported_interfaces=self._interfaces)
