@@ -197,7 +197,7 @@ class Call(Struct):
 
 
 class TaskEvents:
-    """The events of an open stream. Whoever opens a stream closes it."""
+    """The events of an open stream. The code that opens a stream closes it."""
 
     __slots__ = ("_closers", "_first", "rest")
 

@@ -281,7 +281,7 @@ async def test_a_node_that_leaves_finishes_short_work(hosting: Hosting, crowd: C
 
 
 async def _is_draining(host: Host) -> bool:
-    return host.engine._is_draining
+    return not host.engine.slots.is_open
 
 
 async def test_a_node_that_leaves_hands_long_work_over(hosting: Hosting, crowd: Crowd) -> None:

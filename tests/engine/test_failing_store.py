@@ -9,9 +9,9 @@ from accord import Context, agent
 from accord.a2a import Caller
 from accord.agents.echo import echo
 from accord.engine import node, task_store
-from accord.engine.context import Failed
 from accord.engine.hooks import ExecutionStarted, Hooks
 from accord.engine.node import Limits
+from accord.engine.outcome import Failed
 from accord.errors import AgentUnavailable
 from accord.model import Event, GetRequest, SubscribeRequest, Task, TaskState
 from accord.retries import RetryPolicy

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from accord import Context, agent
 from accord.a2a import Caller
 from accord.engine import webhook_delivery
-from accord.engine.context import Failed, Rejected
 from accord.engine.hooks import Delivered as Told
 from accord.engine.hooks import Hooks
+from accord.engine.outcome import Failed, Rejected
 from accord.engine.webhook_delivery import Exchange, ExchangeSide, NotDelivered, WebhookDelivery, WebhookDispatcher
 from accord.model import (
     ArtifactUpdate,

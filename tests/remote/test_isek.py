@@ -14,8 +14,8 @@ import httpx
 import msgspec
 import pytest
 
-from accord.agents.agent_types import Given
 from accord.agents.remote.isek import KIND, BridgeTransport, IsekOptions, bridge_card, check_bridge
+from accord.api.agent_types import Given
 from accord.errors import UnsupportedOperation
 from accord.outbound import HttpRequest, Unreachable
 from tests.remote.test_gateway import SHOP

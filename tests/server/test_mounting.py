@@ -117,8 +117,8 @@ async def test_the_host_s_lifespan_starts_and_stops_it(host: Host, mounted: Appl
         async with lifespan(app):
             engine = mounted.host.engine
             seen.add((await send(app, "once", "/services/a2a/"))["id"])
-            assert engine.room("Echo") > 0
-        assert engine.room("Echo") == 0
+            assert engine.slots.room("Echo") > 0
+        assert engine.slots.room("Echo") == 0
         with pytest.raises(RuntimeError, match="not been started"):
             _ = mounted.host
     assert len(seen) == 1, "the same message, and so the same task of the same store"

@@ -11,7 +11,8 @@ import msgspec
 
 from accord.client.credentials import KeyManager
 from accord.engine.agent import Agent, Crash, Profile
-from accord.engine.context import Context, Failed
+from accord.engine.context import Context
+from accord.engine.outcome import Failed
 from accord.model import Event, Part, SendRequest, StatusUpdate, Task
 from accord.service.host import Host
 from accord.workflows import members

@@ -3,7 +3,8 @@
 import asyncio
 from typing import Any
 
-from accord.engine.context import Context, Failed
+from accord.engine.context import Context
+from accord.engine.outcome import Failed
 from accord.model import CancelRequest, GetRequest, SubscribeRequest, Task, TaskFilter, TaskState
 from accord.service.host import Host
 from accord.workflows.channel import LOGGED, Printed

@@ -16,12 +16,11 @@ from contextlib import aclosing
 
 import msgspec
 
-from accord.agents.agent_types import JSON, Given, Kind, profile
 from accord.agents.chat_apis import APIS, AnswerPiece, ChatOptions, MalformedAnswer
 from accord.agents.messages import conversation_history, finish_answer, say
+from accord.api import TEXT, Context, Failed, Node, Rejected
+from accord.api.agent_types import JSON, Given, Kind, profile
 from accord.client.retries import Retries
-from accord.engine.agent import TEXT, Node
-from accord.engine.context import Context, Failed, Rejected
 from accord.errors import AgentUnavailable
 from accord.model import Message
 from accord.outbound import (
@@ -206,7 +205,6 @@ class ChatAgent:
     """A model server and one of its models."""
 
     def __init__(self, given: Given, *, sleep: Sleep = asyncio.sleep) -> None:
-        """Make an agent of the model in the options; the first task opens the connection."""
         options: ChatOptions = given.options
         self.profile = profile(
             given,

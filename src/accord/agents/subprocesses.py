@@ -22,7 +22,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from accord.agents import command_supervisor
-from accord.engine import tracing
+from accord.api import tracing
 from accord.protocol.http_headers import trace_variables
 
 COLUMNS, ROWS = 200, 50

@@ -15,8 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from accord.engine.context import Context, Failed
-from accord.engine.messages import IncomingMessage
+from accord.api import Context, Failed, IncomingMessage
 from accord.model import Artifact, ArtifactUpdate, EventBody, Message, Role, StatusUpdate, Task, TaskState, TaskStatus
 from accord.protocol.lifecycle import INTERRUPTED, TERMINAL
 

@@ -232,8 +232,8 @@ def _serve_request(given: Mapping[str, Any]) -> ServeRequest:
 def application_of(served: ServeRequest) -> "Application":
     """Create the application. Exits with a message for invalid arguments."""
     from accord.agents.loader import NotAnAgent, traceback_of
+    from accord.api.administration import BadAddress
     from accord.server.settings_loader import BadSettings
-    from accord.storage.address import BadAddress
 
     try:
         return served.application()

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from accord import __version__
-from accord.auth.scheme_settings import AnyScheme, ApiKeys, Basic, Header, Hmac, Jwt, Mtls, Plugin
+from accord.api import Agent, AgentWithMembers
+from accord.api.access import AnyScheme, ApiKeys, Basic, Header, Hmac, Jwt, Mtls, Plugin
+from accord.api.administration import SqliteAddress
 from accord.console import PAGES
-from accord.engine.agent import Agent, AgentWithMembers
 from accord.protocol import http_headers
 from accord.protocol.operations import DialectName
 from accord.server.settings import LogFormat, Settings
-from accord.storage.address import SqliteAddress
 from accord.telemetry.logs import SERVER_LOGGER
 
 if TYPE_CHECKING:

@@ -31,6 +31,7 @@ from accord.errors import (
 from accord.model import PushConfig, Request
 from accord.outbound import HttpReply, TimedOut, Unreachable, read_retry_after
 from accord.protocol.operations import DialectName, Operation
+from accord.retries import RetryPolicy
 
 HTTP_ERRORS: Mapping[int, type[AccordError]] = {
     400: InvalidRequest,
@@ -147,12 +148,11 @@ class Retries(Struct, frozen=True, kw_only=True):
 
     def delay(self, attempt: int, error: Exception, *, draw: Callable[[], float] = random.random) -> float | None:
         """Return the delay before a retry, counted from 0, or None if the agent requests too long a delay."""
-        grown = min(self.most_seconds, self.first_seconds * 2.0 ** min(attempt, 32))
         wanted = error.retry_after if isinstance(error, AccordError) else None
         if wanted is not None and wanted > self.patience_seconds:
             return None
-        # Half of it is random: clients that were cut off together must not return together.
-        return max(grown * (0.5 + draw() / 2), float(wanted or 0))
+        policy = RetryPolicy(first_seconds=self.first_seconds, max_seconds=self.most_seconds)
+        return max(policy.delay(attempt + 1, draw=draw), float(wanted or 0))
 
 
 def was_not_accepted(error: Exception) -> bool:

@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from accord.api.queries import ListedRun as Noted
 from accord.console.routing import time_of
 from accord.console.views import Lane, Segment, StateName, Timeline, View
 from accord.model.base import timestamp_ms
 from accord.protocol.states import LOWER
-from accord.storage.commands.workflow_runs import ListedRun as Noted
 from accord.workflows.attempts import WITH_ADVICE, step_values
 from accord.workflows.document import Step
 from accord.workflows.records import Record, StepEnded, StepStarted

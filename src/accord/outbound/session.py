@@ -8,6 +8,7 @@ import asyncio
 import logging
 import socket
 import ssl
+import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -53,6 +54,8 @@ MAX_HEAD, MAX_STRICT_HEAD = 64 * 1024, 8190
 """Maximum bytes of one header: some tokens and card signatures exceed aiohttp's default, which strict sessions keep."""
 
 LARGE_BYTES = 1024 * 1024
+
+CONNECTOR = "accord.outbound.connector"
 
 NO_ADDRESS = "The host's name has no public address"
 
@@ -163,8 +166,8 @@ class HttpSession:
 
     async def open(self, request: HttpRequest) -> "SessionReply":
         """Send a request and return the answer's head, or raise `Unreachable`."""
-        if not self._sessions:  # aiohttp imports slowly, so only the first request does
-            await asyncio.to_thread(import_module, "accord.outbound.connector")
+        if CONNECTOR not in sys.modules:  # aiohttp imports slowly, so only the first request does
+            await asyncio.to_thread(import_module, CONNECTOR)
         from accord.outbound import connector
 
         session, url = self._session(request.url)

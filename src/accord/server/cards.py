@@ -23,7 +23,7 @@ from accord.model import (
 from accord.protocol.extensions import IDEMPOTENT_SEND, NUMBERED_EVENTS
 from accord.protocol.operations import DialectName
 from accord.protocol.urls import slug
-from accord.server.settings import CardSettings, Settings
+from accord.server.settings import Capability, CardSettings, Settings
 from accord.server.settings_loader import BadSettings
 from accord.service.service import Offers
 
@@ -137,4 +137,16 @@ def card_interfaces(endpoints: Endpoints, enabled: frozenset[DialectName]) -> tu
         AgentInterface(url=url, protocol_binding=binding, protocol_version=version)
         for url, binding, spoken in places
         for version in spoken
+    )
+
+
+def offers_of(settings: Settings) -> Offers:
+    """Return the optional parts of A2A that the settings offer."""
+    chosen = settings.server.capabilities
+    if chosen is None:
+        return Offers()
+    return Offers(
+        streaming=Capability.STREAMING in chosen,
+        push=Capability.PUSH in chosen,
+        extended_card=Capability.EXTENDED_CARD in chosen,
     )

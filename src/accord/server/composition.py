@@ -58,11 +58,11 @@ from accord.server.optional_services import (
 )
 from accord.server.pipeline import at_place, authentication, pipeline
 from accord.server.registry import Gates, PublishedAgents, catalog_of
-from accord.server.settings import Capability, Settings
+from accord.server.settings import Settings
 from accord.server.settings_loader import BadSettings
 from accord.server.sites import AgentSite, CardAndDocuments, LazyApplication, RenewedSite, choose_by_method
 from accord.service.host import Host
-from accord.service.service import Offers, Service
+from accord.service.service import Service
 from accord.service.storage_quotas import StorageQuotas, measuring
 from accord.storage import schema
 from accord.storage.address import Address, SqliteAddress, open_store
@@ -144,28 +144,7 @@ class Composition:
         stack.push_async_callback(audit.stop)
         everybody = with_members(self._agents.values())
         observed = Instruments(self._settings.telemetry, [agent.profile.name for agent in everybody], self._env, stack)
-        elsewhere = await agents.prepare_remote_agents(everybody, stack)
-        blobs = open_blobs(self._settings.blobs, store, self._env)
-        stack.push_async_callback(blobs.close)
-        parts = await LargeParts.open(store, blobs)
-        links = self._links(parts)
-        host = self._hosted(self._archive(store, parts, links), blobs, links, hub, observed.hooks, stack)
-        receivers = await agents.join_remote_agents(elsewhere, host.engine, self._settings, self._url, stack)
-        credential = await self._credentials(everybody)
-        node = Node(
-            store=store,
-            url=self._url,
-            wake=host.default.wake,
-            env=self._env,
-            credential=credential,
-            clock=self._clock,
-            approvals=self._settings.approvals,
-            files=self._address.files,
-        )
-        await start_agents(everybody, node, stack)
-        await host.start()
-        stack.push_async_callback(lambda: host.stop(grace.left()))
-        grace.at_end.append(host.engine.dismiss)
+        host, links, reports = await self._start_host(store, hub, observed.hooks, stack, grace)
         usage = CallerUsage(self._settings.limits, count=counting(store), clock=self._clock.monotonic)
         storage = StorageQuotas(self._settings.limits, measuring(store), self._clock.monotonic)
         has_console = self._settings.console.enabled and bool(self._url)
@@ -192,7 +171,7 @@ class Composition:
         published = self._published(store, rules)
         placed = self._placed(host, guarded)
         running = self._addressed(host, links, placed, rules, admit, published)
-        running.pages.update(receivers)
+        running.pages.update(reports)
         running.pages[METRICS_PATH] = self._metrics_page(observed.metrics, store, rules.access, admit)
         gates = Gates(rules.access, admit, usage, audit, sessions, standing)
         if published is not None:
@@ -203,6 +182,35 @@ class Composition:
         if self._settings.server.grpc_port is not None:
             await grpc_server(stack, grace, self._settings, placed, admit, links)
         return running
+
+    async def _start_host(
+        self, store: Store, hub: Hub, hooks: Hooks, stack: AsyncExitStack, grace: GracePeriod
+    ) -> tuple[Host, FileLinks | None, dict[str, App]]:
+        """Start the agents and their host. The pages receive reports about remote tasks."""
+        everybody = with_members(self._agents.values())
+        elsewhere = await agents.prepare_remote_agents(everybody, stack)
+        blobs = open_blobs(self._settings.blobs, store, self._env)
+        stack.push_async_callback(blobs.close)
+        parts = await LargeParts.open(store, blobs)
+        links = self._links(parts)
+        host = self._hosted(self._archive(store, parts, links), blobs, links, hub, hooks, stack)
+        reports = await agents.join_remote_agents(elsewhere, host.engine, self._settings, self._url, stack)
+        credential = await self._credentials(everybody)
+        node = Node(
+            store=store,
+            url=self._url,
+            wake=host.default.wake,
+            env=self._env,
+            credential=credential,
+            clock=self._clock,
+            approvals=self._settings.approvals,
+            files=self._address.files,
+        )
+        await start_agents(everybody, node, stack)
+        await host.start()
+        stack.push_async_callback(lambda: host.stop(grace.left()))
+        grace.at_end.append(host.engine.dismiss)
+        return host, links, reports
 
     async def _triggers(
         self, host: Host, guarded: Mapping[str, HostedAgent], rules: AccessRules, gates: Gates, stack: AsyncExitStack
@@ -330,7 +338,7 @@ class Composition:
             limits=settings.engine,
             hooks=hooks,
             sender=HttpWebhookSender(outbound, keys=push.signing_keys, links=links, clock=self._clock.now),
-            offers=self._offers(),
+            offers=cards.offers_of(settings),
             upkeep=RetentionLoop(archive.store, blobs, settings.retention),
             clock=self._clock,
         )
@@ -354,16 +362,6 @@ class Composition:
         from accord.server.credentials import own_keys
 
         return (await own_keys(self._settings, self._env)).find
-
-    def _offers(self) -> Offers:
-        chosen = self._settings.server.capabilities
-        if chosen is None:
-            return Offers()
-        return Offers(
-            streaming=Capability.STREAMING in chosen,
-            push=Capability.PUSH in chosen,
-            extended_card=Capability.EXTENDED_CARD in chosen,
-        )
 
     def _service(self, host: Host, profile: Profile) -> Service:
         """Return an agent's service. Without a setting, it offers an extended card if the agent has extended skills."""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from accord import plugins
+from accord import entries
 from accord.auth.jwt import Jwks
 from accord.auth.scheme_settings import ApiKeys, Jwt
 from accord.auth.schemes import FetchError
@@ -404,7 +404,7 @@ def _is_installed(module: str) -> bool:
 
 async def _plugins(_: ExaminedServer) -> list[CheckFinding]:
     """List installed plugins, and report those that cannot be used."""
-    found = await run_in_daemon_thread(partial(plugins.listed, check=True))
+    found = await run_in_daemon_thread(partial(entries.installed_plugins, check=True))
     broken = [one for one in found if one.problem is not None]
     if not broken:
         return [ok("plugins", ", ".join(f"{one.name} ({one.package} {one.version})" for one in found))] if found else []

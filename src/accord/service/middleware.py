@@ -1,4 +1,4 @@
-"""Middleware in front of a service: what is observed, allowed and limited.
+"""Middleware in front of a service: observers, rate, authorization and limits.
 
 `server.pipeline` composes it, so no binding can go around it.
 """
@@ -179,7 +179,7 @@ class RateLimiter(Middleware):
 
 
 class Authorization(Middleware):
-    """Refuses what a caller may not do, and gives it the tenant and the visibility that it may have."""
+    """Refuses forbidden operations, and sets the tenant and the visibility of a caller."""
 
     def __init__(
         self,

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from accord.workflows.builder import Builder, workflow
     from accord.workflows.document import Document
     from accord.workflows.steps import (
+        Executor,
+        Result,
+        Scene,
+        StepKind,
         is_a2a_step,
         is_agent_step,
         is_deterministic_step,
@@ -70,6 +74,10 @@ async def run_document(
 
 __all__ = [
     "Builder",
+    "Executor",
+    "Result",
+    "Scene",
+    "StepKind",
     "isA2AStep",
     "isAgentStep",
     "isDeterministicStep",
@@ -84,6 +92,10 @@ __all__ = [
 _HOMES = {
     ".builder": ("Builder", "workflow"),
     ".steps": (
+        "Executor",
+        "Result",
+        "Scene",
+        "StepKind",
         "isA2AStep",
         "isAgentStep",
         "isDeterministicStep",

@@ -13,16 +13,12 @@ from msgspec.structs import replace
 
 from accord.agents import subprocesses
 from accord.agents.command_environment import command_variables, document_variables
+from accord.api import SYSTEM, TEXT, Agent, Approvals, Context, Crash, Failed, Node, Profile, Rejected, Store, queries
+from accord.api.storage import ORIGIN_STEP
 from accord.client.credentials import Credential, KeyManager, Keys
 from accord.client.credentials.credential import KEY_FILE_VARIABLE
-from accord.engine.agent import TEXT, Agent, Approvals, Crash, Node, Profile
-from accord.engine.clock import SYSTEM
-from accord.engine.context import Context, Failed, Rejected
 from accord.model import AgentSkill
 from accord.protocol.budgets import Budget
-from accord.storage.commands import steps, tasks
-from accord.storage.commands.workflow_runs import ORIGIN_STEP
-from accord.storage.store import Store
 from accord.workflows import agent_access, members, run_request
 from accord.workflows.agent_access import fill_secrets
 from accord.workflows.attempts import EXECUTORS, RunSetup, SharedValues, run_output
@@ -283,9 +279,9 @@ class WorkflowAgent:
         """Return the records of an earlier run that this run reuses."""
         found: dict[str, str] = {}
         if wish.previous_run is not None:
-            head = await self._store.read(tasks.read_head, ctx.tenant, wish.previous_run)
+            head = await queries.read_task_head(self._store, ctx.tenant, wish.previous_run)
             if head is not None and head.owner == ctx.caller.owner:
-                found = await self._store.read(steps.load_steps, ctx.tenant, wish.previous_run)
+                found = await queries.load_steps(self._store, ctx.tenant, wish.previous_run)
             if ORIGIN_STEP not in found or run_request.origin_of(found[ORIGIN_STEP]).name != self._title:
                 raise Rejected(f"There is no earlier run {wish.previous_run} of {self._title}")
         kept = {key.removeprefix(PREFIX): entry for key, entry in found.items() if key.startswith(PREFIX)}

@@ -12,13 +12,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from accord.api import ChildCall, Context, Store, storage
+from accord.api.storage import ValueNamespace
 from accord.client.credentials import Keys
-from accord.engine.context import Context
-from accord.engine.journal import ChildCall
 from accord.model import Message, Part, Role
-from accord.storage.commands import workflow_runs
-from accord.storage.commands.workflow_runs import ValueNamespace
-from accord.storage.store import Store
 from accord.workflows import members, prompts
 from accord.workflows.decide import ended
 from accord.workflows.document import Step
@@ -47,7 +44,7 @@ class SharedValues:
     async def load(self) -> None:
         """Load the values of other runs, then apply those of this run."""
         if self._store is not None:
-            found = await self._store.read(workflow_runs.load_values, self._ctx.tenant, self._shelf)
+            found = await storage.load_values(self._store, self._ctx.tenant, self._shelf)
             self.values = {key: msgspec.json.decode(value) for key, value in found.items()}
         entries = (entry for _, entry in self._ctx.journal.entries(SET))
         own = [msgspec.json.decode(entry, type=tuple[int, dict[str, Any]]) for entry in entries]
@@ -65,7 +62,7 @@ class SharedValues:
             return
         ttl_ms = None if self._state is None or self._state.ttl is None else round(self._state.ttl * 1000)
         kept = {key: msgspec.json.encode(value).decode() for key, value in values.items()}
-        await self._store.do(workflow_runs.put_values, self._ctx.tenant, self._shelf, kept, at, ttl_ms)
+        await storage.put_values(self._store, self._ctx.tenant, self._shelf, kept, at, ttl_ms)
 
 
 EXECUTORS: Mapping[str, Executor] = Executors()

@@ -11,13 +11,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.agents.agent_types import Given
 from accord.agents.command_environment import document_variables
 from accord.agents.process.workspace import Placement
 from accord.agents.remote import RemoteTerms, ReportMode
+from accord.api import Agent, Context
+from accord.api.agent_types import Given
 from accord.client.credentials import KeyManager, Keys
-from accord.engine.agent import Agent
-from accord.engine.context import Context
 from accord.workflows import permissions, verification
 from accord.workflows.agent_access import (
     ROWS,

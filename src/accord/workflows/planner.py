@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from accord.engine.agent import Approvals
+from accord.api import Approvals
 from accord.workflows.document import A2A_SECONDS, AgentDef, Barrier, CustomStep, Document, Step, Workflow
 from accord.workflows.expressions import (
     BadExpression,

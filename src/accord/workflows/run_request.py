@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.auth.roles import SKILL_KEYS
-from accord.engine.context import Context, Rejected
-from accord.storage.commands.workflow_runs import ORIGIN_STEP
+from accord.api import Context, Rejected
+from accord.api.access import SKILL_KEYS
+from accord.api.storage import ORIGIN_STEP
 from accord.workflows.attempts import INNER
 from accord.workflows.document import Document, Step
 from accord.workflows.plan import Plan

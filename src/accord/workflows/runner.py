@@ -12,9 +12,7 @@ from typing import ParamSpec, TypeVar
 
 import msgspec
 
-from accord.engine.context import Context, wait_key
-from accord.engine.journal import ChildCall, StatusEntry
-from accord.engine.messages import Approval, IncomingMessage
+from accord.api import Approval, ChildCall, Context, IncomingMessage, StatusEntry, wait_key
 from accord.model import Message, Part, Role, Task, TaskState
 from accord.protocol import lifecycle
 from accord.workflows import channel
@@ -283,7 +281,7 @@ class Runner:
                 await self._park(left)
             if not self._ends:  # an end may have been added before the run could suspend
                 seconds = LOOK_SECONDS if self._listens or self._work else PATIENCE
-                until = self._journal.hinted if self._listens else self._journal.nudged
+                until = self._journal.changed if self._listens else self._journal.nudged
                 await until(seconds if left is None else min(seconds, left / 1000 + 0.001))
         while self._finished:
             self._take_in(*self._finished.popleft())
@@ -320,7 +318,7 @@ class Runner:
         attending = list(self._attending)
         for name in attending:
             self._attending.pop(name).cancel()
-        await self._journal.park(keys=list(self._awaited.values()), children=children, delay_ms=left_ms)
+        await self._journal.suspend(keys=list(self._awaited.values()), children=children, delay_ms=left_ms)
         self._news_at = asyncio.get_running_loop().time()
         await self._look()
         for name in attending:
@@ -333,12 +331,12 @@ class Runner:
 
     async def _look(self) -> None:
         """Process answers of the caller, signals, and members that do not ask anymore."""
-        await self._journal.look()
+        await self._journal.reload()
         for name, key in list(self._awaited.items()):
             if (entry := self._journal.entry(key)) is not None:
                 self._answered(self.state.nodes[name], msgspec.json.decode(entry))
         for name, child in list(self._asking.items()):
-            found = await self._journal.reach.read(child)
+            found = await self._journal.children.read(child)
             if found is None or found.status.state not in lifecycle.INTERRUPTED:
                 self._resume(name)
         while (answer := self._questions.answer()) is not None and (first := self._questions.first) is not None:

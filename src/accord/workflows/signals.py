@@ -13,11 +13,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from accord.engine.context import Context
+from accord.api import Context, Store, queries
 from accord.errors import TaskNotFound
 from accord.protocol.states import LOWER
-from accord.storage.commands import steps
-from accord.storage.store import Store
 from accord.workflows.expressions import references, texts_in
 from accord.workflows.members import steps_of
 from accord.workflows.plan import Plan
@@ -87,7 +85,7 @@ class RunSignals:
     async def is_shown(self, shown: "EventToken") -> bool:
         """Whether a run issued this token."""
         key = _key(shown.event, shown.secret)
-        return await self._store.read(steps.find_step, shown.tenant, shown.run, key) is not None
+        return await queries.find_step(self._store, shown.tenant, shown.run, key) is not None
 
 
 def _check_open(run: StoredRun) -> None:

@@ -14,11 +14,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from accord.api import APPROVAL, UNTRACED, ChildCall, Context, StepSpan, tracing
 from accord.client.text import text_of
-from accord.engine import tracing
-from accord.engine.context import APPROVAL, Context
-from accord.engine.journal import ChildCall
-from accord.engine.tracing import UNTRACED, StepSpan
 from accord.model import ArtifactUpdate, Message, Part, Role, Task, TaskState
 from accord.workflows import agent_access, channel, members, permissions, prompts
 from accord.workflows.attempts import WITH_ADVICE, RunSetup, child_key, step_values
@@ -117,7 +114,7 @@ class StepExecutor:
         """Wait until a member has ended or asks. Meanwhile post who it is and its progress."""
         async with _beside(self._introduced(node)):
             await self._followed(node, child)
-        return await self._journal.reach.settled(child)
+        return await self._journal.children.settled(child)
 
     async def _introduced(self, node: PlanNode) -> None:
         """Post who executes a step remotely. An agent without a card is called all the same."""
@@ -131,7 +128,7 @@ class StepExecutor:
 
     async def _followed(self, node: PlanNode, child: str) -> None:
         chunks = 0
-        async with aclosing(self._journal.reach.follow(child)) as events:
+        async with aclosing(self._journal.children.follow(child)) as events:
             async for event in events:
                 if isinstance(event.body, ArtifactUpdate):
                     chunks += 1
@@ -167,7 +164,7 @@ class StepExecutor:
         assert node.step is not None
         child = self.child(node)
         if child:
-            await self._journal.reach.cancel(self._agent(node.step), child)
+            await self._journal.children.cancel(self._agent(node.step), child)
 
     def _agent(self, step: Step) -> str:
         """Return the agent whose task executes a step."""
@@ -273,9 +270,9 @@ class StepExecutor:
             limit = None if seconds is None else round(seconds * 1000)
             await self._journal.write({}, [ChildCall(agent=name, message=message, key=key, timeout_ms=limit)])
         await self._post(channel.line_post(node.name, f"{agent} looks at it ({what})"))
-        task = await self._journal.reach.settled(self._journal.child(key) or "")
+        task = await self._journal.children.settled(self._journal.child(key) or "")
         if task.status.state is not TaskState.COMPLETED:
-            await self._journal.reach.cancel(name, task.id)  # a question of it would get no answer
+            await self._journal.children.cancel(name, task.id)  # a question of it would get no answer
             return None
         return text_of(task)
 
@@ -341,7 +338,7 @@ class StepExecutor:
             answer, message_id=f"{answer.message_id}/{node.name}", task_id=self.child(node), context_id=None
         )
         key = child_key(node.name, node.attempt)
-        await self._journal.reach.tell(self._agent(node.step), reply, key)
+        await self._journal.children.send(self._agent(node.step), reply, key)
 
     # --- shared state ---------------------------------------------------------------------------------------------
 

@@ -9,11 +9,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from accord.api import Store, queries
+from accord.api.queries import ListedRun, RunListQuery
 from accord.model.base import timestamp_ms
 from accord.protocol.lifecycle import ENDED
-from accord.storage.commands import steps, workflow_runs
-from accord.storage.commands.workflow_runs import ListedRun, RunListQuery
-from accord.storage.store import Store
 from accord.workflows.attempts import child_key
 from accord.workflows.document import Document, Step
 from accord.workflows.plan import Plan
@@ -164,10 +163,10 @@ def _wait(node: PlanNode, step: Step) -> RunWait:
 
 async def load_stored_run(store: Store, run_id: str) -> StoredRun | None:
     """Return a run, or None if the id is unknown."""
-    found = await store.read(workflow_runs.list_runs, RunListQuery(task_id=run_id, inner=True, limit=1))
+    found = await queries.list_runs(store, RunListQuery(task_id=run_id, inner=True, limit=1))
     if not found:
         return None
-    return StoredRun(found[0], await store.read(steps.load_steps, found[0].tenant, run_id))
+    return StoredRun(found[0], await queries.load_steps(store, found[0].tenant, run_id))
 
 
 def encode_decision(*, is_approved: bool, comment: str = "") -> dict[str, Any]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from accord.agents.agent_types import Given
 from accord.agents.http import KIND
-from accord.agents.http.payload import HttpOptions
+from accord.agents.http.flow import HttpOptions
+from accord.api.agent_types import Given
 from accord.engine.agent import Agent
 from accord.model import Artifact, ArtifactUpdate, Part, Task, TaskState
 from accord.testing import running, text_in

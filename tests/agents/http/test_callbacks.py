@@ -14,9 +14,9 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from accord.agents.agent_types import Given
 from accord.agents.http import KIND
-from accord.agents.http.payload import HttpOptions
+from accord.agents.http.flow import HttpOptions
+from accord.api.agent_types import Given
 from accord.model import Task, TaskState
 from accord.remote.tasks import RemoteAgentPort, RemoteTasks
 from accord.storage.store import Tx

@@ -11,22 +11,35 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
-from accord.agents import agent_types
-from accord.agents.agent_types import Given, Kind
-from accord.agents.http import payload
-from accord.agents.http.payload import FlowMessage, HttpOptions, Mapper, RequestBody
+from accord.agents.http.flow import (
+    DeliveryUnknown,
+    FlowMessage,
+    FlowWebhook,
+    HttpOptions,
+    Mapper,
+    PostedMessage,
+    RequestBody,
+    build_body,
+    check_template,
+)
 from accord.agents.http.responses import FlowResponse
-from accord.agents.http.webhook import DeliveryUnknown, FlowWebhook, PostedMessage
 from accord.agents.loader import import_function
 from accord.agents.messages import answer_id, file_parts
 from accord.agents.turns import external_context
-from accord.engine.agent import TEXT, Agent, Crash, Node
-from accord.engine.context import Context, Failed, Rejected
+from accord.api import TEXT, Agent, Context, Crash, Failed, Node, Rejected, agent_types
+from accord.api.agent_types import Given, Kind
+from accord.api.remote import (
+    PATH,
+    RemoteLink,
+    RemoteTasks,
+    WebhookKeys,
+    flow_report_url,
+    patiently,
+    poll_signal,
+    unsent_message,
+)
 from accord.model import Message, Part, TaskState
 from accord.protocol import lifecycle, urls
-from accord.remote.flow_reports import PATH, flow_report_url
-from accord.remote.tasks import RemoteTasks, WebhookKeys, patiently, poll_signal, unsent_message
-from accord.storage.commands.remote_tasks import RemoteLink
 
 USAGE = {
     "input_tokens": ("inputTokens", "input_tokens", "prompt_tokens", "promptTokens"),
@@ -50,9 +63,8 @@ class HttpAgent:
     """
 
     def __init__(self, given: Given) -> None:
-        """Serve the flow in the options."""
         self.options: HttpOptions = given.options
-        payload.check_template(self.options.payload_template)
+        check_template(self.options.payload_template)
         spec = self.options.input_mapper
         self._mapper: Mapper | None = None if spec is None else import_function(spec, "input_mapper")
         self._flow = FlowWebhook(self.options)
@@ -115,7 +127,7 @@ class HttpAgent:
             callback_url=callback_url,
         )
         try:
-            return payload.build_body(self.options, told, self._mapper)
+            return build_body(self.options, told, self._mapper)
         except Exception as error:
             if self._mapper is None:
                 raise
@@ -154,7 +166,6 @@ class CallbackAgent(HttpAgent):
     crash = Crash.RESUME
 
     def __init__(self, given: Given) -> None:
-        """Serve the flow in the options."""
         super().__init__(given)
         if self.options.callback_url is not None and not urls.is_http_url(self.options.callback_url):
             raise ValueError("callback_url: The address of this server begins with http:// or https://, and has a host")

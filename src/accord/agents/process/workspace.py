@@ -25,7 +25,7 @@ from msgspec import Struct
 from accord.agents import git
 from accord.agents.git import GitFailed, Repository, Worktree, find_repository
 from accord.agents.process.options import ProcessOptions
-from accord.engine.context import Context, Failed, Rejected
+from accord.api import Context, Failed, Rejected
 from accord.model import Part
 
 FOLDER, BEGAN = ".accord", "began"

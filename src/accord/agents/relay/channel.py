@@ -266,7 +266,6 @@ class RelayUnavailable(Exception):
     """
 
     def __init__(self, reason: str, *, may_pass: bool, was_posted: bool = False) -> None:
-        """Store the reason, which is a sentence for a person."""
         super().__init__(reason)
         self.may_pass = may_pass
         self.was_posted = was_posted

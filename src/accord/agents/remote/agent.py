@@ -17,14 +17,11 @@ from msgspec.structs import replace
 from accord.agents.remote import RemoteTerms
 from accord.agents.remote.connection import NO_ANSWER, Connect, RemoteConnection, RemotePeer, RemoteResources
 from accord.agents.remote.execution import RemoteExecution
-from accord.engine.agent import Crash, Profile
-from accord.engine.context import Context
+from accord.api import Context, Crash, Profile, StoreUnavailable
+from accord.api.remote import RemoteCancel, RemoteContact, RemoteTasks, WebhookKeys
 from accord.errors import AuthenticationFailed, MethodNotFound, TaskNotCancelable, TaskNotFound, UnsupportedOperation
 from accord.model import AgentCard, CancelRequest
 from accord.protocol.urls import host_of, is_loopback
-from accord.remote.tasks import RemoteContact, RemoteTasks, WebhookKeys
-from accord.storage.commands.remote_tasks import RemoteCancel
-from accord.storage.store import StoreUnavailable
 
 POLL_SECONDS = 1.0
 """Interval of checks for cancels, in seconds. No client waits for them, and one check for all tasks is cheap."""

@@ -16,11 +16,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.agents.remote import RemoteTerms
+from accord.api import SYSTEM, StoreRefused, StoreUnavailable
+from accord.api.remote import RemoteContact, RemoteTasks
 from accord.client.auth.choice import NoCredentials
 from accord.client.credentials import KeyManagementError
 from accord.client.discovery import BadCard, CardNotFound, NoSuchAgent
 from accord.client.interfaces import NoWay
-from accord.engine.clock import SYSTEM
 from accord.errors import AccordError, MethodNotFound
 from accord.model import (
     AgentCard,
@@ -35,8 +36,6 @@ from accord.model import (
     TaskPage,
 )
 from accord.outbound import Unreachable
-from accord.remote.tasks import RemoteContact, RemoteTasks
-from accord.storage.store import StoreRefused, StoreUnavailable
 
 
 class NotReachable(Exception):

@@ -19,9 +19,10 @@ from msgspec.structs import replace
 from accord.agents.remote import CardOffer, ReportMode
 from accord.agents.remote.connection import NO_ANSWER, NotReachable, RemotePeer, RemoteResources
 from accord.agents.remote.task_updates import NOT_OFFERED, RETRY, TaskUpdates
+from accord.api import Context, Failed
+from accord.api.remote import RemoteLink, Report, patiently, poll_signal, unsent_message
 from accord.client.peer import Unconfirmed
 from accord.client.retries import was_not_accepted
-from accord.engine.context import Context, Failed
 from accord.errors import (
     AccordError,
     AuthenticationFailed,
@@ -56,9 +57,6 @@ from accord.outbound import TimedOut
 from accord.protocol import lifecycle
 from accord.protocol.budgets import budget_metadata
 from accord.protocol.extensions import TaskRoute, route_of
-from accord.remote.reports import Report
-from accord.remote.tasks import patiently, poll_signal, unsent_message
-from accord.storage.commands.remote_tasks import RemoteLink
 
 LOOKS = 5
 """Number of searches for a message before waiting for it; about half a minute, for lists that lag."""

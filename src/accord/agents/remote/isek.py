@@ -16,10 +16,9 @@ import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from accord.agents import agent_types
-from accord.agents.agent_types import Given, Kind, Options, Seconds
 from accord.agents.remote import RemoteTerms, ReportMode
-from accord.engine.agent import Agent
+from accord.api import Agent, agent_types
+from accord.api.agent_types import Given, Kind, Options, Seconds
 from accord.errors import UnsupportedOperation
 from accord.model import AgentCapabilities, AgentCard, AgentInterface
 from accord.outbound import HttpRequest, HttpTransport, OpenReply, Unreachable, open_transport
@@ -92,7 +91,6 @@ class BridgeResponse:
     """A response of a bridge; reading it raises Unreachable if the bridge did not reach the peer."""
 
     def __init__(self, opened: OpenReply) -> None:
-        """Read from `opened`."""
         self._opened = opened
         self.status: int = opened.status
         self.headers: Mapping[str, str] = opened.headers

@@ -16,14 +16,11 @@ from msgspec.structs import replace
 from accord.agents.remote import CardOffer, ReportMode
 from accord.agents.remote.connection import NO_ANSWER, RemoteResources
 from accord.agents.turns import external_context
-from accord.engine.context import Context, Failed
+from accord.api import BadValue, Context, Failed
+from accord.api.remote import RemoteLink, Report, leaves_out, patiently, poll_signal
 from accord.errors import InvalidAgentResponse, MethodNotFound, TaskNotFound, UnsupportedOperation
 from accord.model import Event, GetRequest, Message, StatusUpdate, SubscribeRequest, Task, TaskState
 from accord.protocol import lifecycle
-from accord.remote.reports import Report, leaves_out
-from accord.remote.tasks import patiently, poll_signal
-from accord.storage.commands.remote_tasks import RemoteLink
-from accord.storage.store import BadValue
 
 PATIENCE = 3
 """Number of attempts before an answer is believed.
@@ -46,7 +43,6 @@ class TaskUpdates:
     """The link of an execution to its remote task, and its means of updating it."""
 
     def __init__(self, ctx: Context, means: RemoteResources) -> None:
-        """Wait for the task of `ctx`."""
         self._ctx = ctx
         self._means = means
         self._terms = means.terms

@@ -27,20 +27,32 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
-from accord.agents.agent_types import Given, profile
-from accord.agents.temporal import TemporalOptions, workflow_data
-from accord.agents.temporal.workflow_data import ANSWER, MODES, report_result, workflow_input, workflow_value
+from accord.agents.temporal import (
+    ANSWER,
+    MODES,
+    TemporalOptions,
+    extend_answer,
+    report_result,
+    workflow_input,
+    workflow_value,
+)
 from accord.agents.turns import external_context
-from accord.engine.agent import Crash, Node
-from accord.engine.clock import SYSTEM
-from accord.engine.context import Context, Failed
-from accord.engine.messages import parts_of
-from accord.engine.task_store import retry_until_available
+from accord.api import (
+    SYSTEM,
+    Context,
+    Crash,
+    Failed,
+    Node,
+    Store,
+    StoreUnavailable,
+    parts_of,
+    remote,
+    retry_until_available,
+)
+from accord.api.agent_types import Given, profile
+from accord.api.remote import NewRemoteLink, RemoteCancel
 from accord.errors import AccordError
 from accord.model import Message, Role, TaskState
-from accord.storage.commands import remote_tasks
-from accord.storage.commands.remote_tasks import NewRemoteLink, RemoteCancel
-from accord.storage.store import Store, StoreUnavailable
 
 PASSING = frozenset(
     {
@@ -147,9 +159,7 @@ class WorkflowCancels:
         """Pass on cancels until canceled."""
         while True:
             try:
-                while found := await self._store.do(
-                    remote_tasks.claim_cancels, self._service.name, AT_ONCE, self._grace_ms
-                ):
+                while found := await remote.claim_cancels(self._store, self._service.name, AT_ONCE, self._grace_ms):
                     await asyncio.gather(*(self._pass_on(cancel) for cancel in found))
             except StoreUnavailable as error:
                 log.warning("store.unavailable", extra={"reason": str(error)})
@@ -166,7 +176,7 @@ class WorkflowCancels:
             log.warning("cancel.not_passed_on", extra=about | {"reason": str(error)})
             is_done = cancel.cancels + 1 >= MAX_TRIES or (cancel.cancels > 0 and not is_transient(error))
         if is_done:
-            await self._store.do(remote_tasks.clear_cancel, cancel.tenant, cancel.link.task_id)
+            await remote.clear_cancel(self._store, cancel.tenant, cancel.link.task_id)
 
     async def _cancelled(self, workflow_id: str) -> bool:
         """Cancel a workflow, or terminate it if an earlier cancel had no effect; true if nothing is left to do."""
@@ -209,7 +219,6 @@ class TemporalAgent:
     """An agent whose tasks are workflows."""
 
     def __init__(self, given: Given, connect: Callable[[], Awaitable[Client]] | None = None) -> None:
-        """Start workflows by the options, through the client that `connect` returns if it is given."""
         options: TemporalOptions = given.options
         self.profile = profile(
             given,
@@ -260,7 +269,7 @@ class TemporalAgent:
         handle = await self._begun(ctx, client, node)
         await self._pass_on_messages(ctx, client)
         said = None if ctx.handed_in(CLOSED) else await self._asked(ctx, handle, self._options.status)
-        has_grown = await workflow_data.extend_answer(ctx, await self._asked(ctx, handle, self._options.progress_query))
+        has_grown = await extend_answer(ctx, await self._asked(ctx, handle, self._options.progress_query))
         seen = await handle.describe(rpc_timeout=ANSWER)  # after the queries: a question from before the end is void
         self._down_since = None
         if seen.status is not WorkflowExecutionStatus.RUNNING:
@@ -283,7 +292,7 @@ class TemporalAgent:
             new = NewRemoteLink(task_id=ctx.task_id, agent=self._service.name, context_id=ctx.context_id, at=at)
             # Before it starts, so that cancels arrive from now on.
             await retry_until_available(
-                lambda: node.store.do(remote_tasks.create_link, ctx.tenant, new), log, task_id=ctx.task_id
+                lambda: remote.create_link(node.store, ctx.tenant, new), log, task_id=ctx.task_id
             )
             await self._begin(ctx, client)
             await ctx.keep("workflow", ctx.task_id)
