@@ -16,9 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.a2a import A2A, Call, Caller, Handler, handler_of
-from accord.auth.authentication import Access
+from accord.auth.authentication import Access, ExpiringCache
 from accord.auth.rate_limits import Quotas
-from accord.auth.recent import ExpiringCache
 from accord.errors import AccordError, InternalError, InvalidRequest, UnsupportedMediaType
 from accord.http import cards
 from accord.http.asgi import (
