@@ -34,7 +34,7 @@ class Entry(NamedTuple):
 
 FAMILIES = {
     "accord.agents": "accord.api.agent_types:KINDS",
-    "accord.steps": "accord.workflows.steps:STEPS",
+    "accord.steps": "accord.workflows.executors:STEPS",
     "accord.auth": "accord.auth.schemes:SCHEMES",
     "accord.signals": "accord.storage.address:CARRIERS",
     "accord.blobs": "accord.storage.blobs.blob_store:BLOBS",

@@ -23,6 +23,7 @@ from accord.service.service import Offers
 from accord.testing import Response, call, lifespan
 from accord.workflows.agent import WorkflowAgent
 from accord.workflows.source import read_document
+from tests.cases import each
 from tests.databases import emptied, postgres
 from tests.registry.conftest import SCHEMES, SECRETS
 from tests.server.conftest import echo, planner
@@ -142,7 +143,7 @@ async def test_an_agent_is_shown_with_its_card_in_every_dialect_at_the_address_t
     assert found["cards"]["v1"]["supportedInterfaces"][0]["url"] == found["url"]
     assert "supportedInterfaces" not in found["cards"]["v03"]
     texts = [finding["text"] for finding in found["findings"]]
-    assert "Whoever reaches the server may use the agent: it asks nobody who they are" in texts
+    assert "The server has no authentication: any client may use the agent" in texts
     assert [finding["severity"] for finding in found["findings"]].count("error") == 0
 
 
@@ -180,7 +181,7 @@ async def test_an_agent_elsewhere_is_up_when_it_answers_and_down_when_it_does_no
         row = (await told(app))["items"][1]
         assert (row["kind"], row["remote"]) == ("remote", "https://far.example")
         assert (row["health"]["state"], row["health"]["detail"]) == ("down", "No connection")
-        assert any("that is not there" in one["text"] for one in (await told(app, "/far"))["findings"])
+        assert any("cannot be reached" in one["text"] for one in (await told(app, "/far"))["findings"])
 
         there.problem = None
         looked = await ask(app, "POST", "/api/agents/far/check")
@@ -234,7 +235,7 @@ def test_a_good_card_has_nothing_to_be_said_about() -> None:
     assert found(CARD) == set()
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "doing", "expected"),
     [
         ({}, {"offers": Offers(streaming=False)}, ("error", "capabilities.streaming")),

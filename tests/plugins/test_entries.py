@@ -16,9 +16,9 @@ from accord.storage.sqlite.driver import SqliteStore
 from accord.storage.store import StoreRefused
 from accord.workflows import StepKind
 from accord.workflows.attempts import EXECUTORS
+from accord.workflows.executors import STEPS, step_types
 from accord.workflows.findings import BadDocument
 from accord.workflows.source import read_document
-from accord.workflows.steps import STEPS, step_types
 from tests.plugins.conftest import Install
 
 FAMILIES: list[Group[Any]] = [KINDS, STEPS, SCHEMES, CARRIERS, BLOBS]

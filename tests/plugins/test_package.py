@@ -202,7 +202,7 @@ def test_nothing_of_a_package_is_imported_before_its_name_is_used(installed: Pat
         """
 import json, sys
 from accord import entries
-from accord.workflows.steps import STEPS, step_types
+from accord.workflows.executors import STEPS, step_types
 from accord.auth.schemes import SCHEMES
 
 names = [one[:2] for one in entries.installed_plugins()]

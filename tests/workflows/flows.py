@@ -20,9 +20,9 @@ from accord.workflows.attempts import RunSetup, SharedValues
 from accord.workflows.channel import METADATA
 from accord.workflows.decide import RunOutcome
 from accord.workflows.document import AgentDef, Step
+from accord.workflows.executors import Executor, Result, Scene
 from accord.workflows.plan import Plan
 from accord.workflows.runner import Runner
-from accord.workflows.steps import Executor, Result, Scene
 from tests.engine.conftest import ALICE, AT_ONCE, saying
 
 

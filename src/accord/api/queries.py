@@ -18,7 +18,14 @@ from accord.storage.commands.authentication import StoredApiKey
 from accord.storage.commands.monitoring import AuditLogQuery, StoredAuditEntry, StoredTotal
 from accord.storage.commands.remote_tasks import RemoteTaskStatus
 from accord.storage.commands.steps import FAILURE_STEP
-from accord.storage.commands.task_lists import ListedTask, StatusChange, TaskChanges, TaskSearch, VisibleTasks
+from accord.storage.commands.task_lists import (
+    ListedTask,
+    ListedTaskPage,
+    StatusChange,
+    TaskChanges,
+    TaskSearch,
+    VisibleTasks,
+)
 from accord.storage.commands.tasks import StoredTask, TaskHead, TaskListQuery
 from accord.storage.commands.webhook_deliveries import DeliveryListQuery, ListedDelivery
 from accord.storage.commands.webhooks import StoredAttempt, WebhookStatus
@@ -28,7 +35,8 @@ from accord.storage.encoding import decode_event, state_of
 # fmt: off
 __all__ = [
     "FAILURE_STEP", "IDLE_FACTOR", "MAX_ATTEMPTS", "AuditLogQuery", "DeliveryListQuery", "ExchangeSide",
-    "ListedDelivery", "ListedRun", "ListedTask", "RemoteTaskStatus", "RunListQuery", "StatusChange", "StoredApiKey",
+    "ListedDelivery", "ListedRun", "ListedTask", "ListedTaskPage", "RemoteTaskStatus", "RunListQuery",
+    "StatusChange", "StoredApiKey",
     "StoredAttempt", "StoredAuditEntry", "StoredTask", "StoredTotal", "TaskChanges", "TaskHead", "TaskListQuery",
     "TaskSearch", "VisibleTasks", "WebhookStatus", "activity_by_agent", "decode_event", "events_after",
     "find_audit", "find_step", "job_status", "list_api_keys", "list_deliveries", "list_delivery_attempts",

@@ -51,7 +51,7 @@ async def run_row(store: "Store", run: "ListedRun") -> dict[str, Any]:
     is_over = run.state in ENDED
     return {
         "run": run.task_id,
-        "workflow": origin.name if origin.name == origin.workflow else f"{origin.name}/{origin.workflow}",
+        "workflow": origin.title,
         "state": LOWER[run.state],
         "started": time_of(run.begun_at),
         "duration": format_duration(((run.updated_at if is_over else SYSTEM.now_ms()) - run.begun_at) / 1000),

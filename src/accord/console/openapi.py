@@ -5,7 +5,7 @@ Descriptions are the docstrings of the handlers and structures. A2A's HTTP+JSON 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,8 +13,8 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from accord.console import CONSOLE
-from accord.console.routing import UNPROCESSABLE, ApiReply, ApiRequest, ApiRoute
-from accord.model.schemas import components as components_of
+from accord.console.routing import UNPROCESSABLE, ApiReply, ApiRequest, ApiRoute, ApiSection, route
+from accord.model.schemas import components
 
 
 class Problem(Struct, frozen=True, kw_only=True):
@@ -32,29 +32,32 @@ class Refused(Struct, frozen=True, kw_only=True):
     human_readable_id: str | UnsetType = UNSET
 
 
-_REF = "#/components/schemas/{name}"
 _PART = re.compile(r"\(\?P<(\w+)>([^()]*)\)")
 
 
 def describe(title: str, version: str, base: str, routes: Sequence[ApiRoute]) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of the routes below `base`."""
-    kinds = [kind for route in routes for kind in (route.takes, route.finds, route.gives) if kind is not None]
-    schemas, components = components_of([*kinds, Refused], _REF)
+    kinds = [kind for described in routes for kind in (described.body, described.query, described.result)]
+    kinds = [*filter(None, kinds), Refused]
+    schemas, named = components(kinds, "#/components/schemas/{name}")
     _open(schemas)
-    _open(components)
-    schema_of = dict(zip(map(str, [*kinds, Refused]), schemas, strict=True))
+    _open(named)
+    schema_of = dict(zip(kinds, schemas, strict=True))
+    # Structures of query parameters are described as parameters.
+    queries = {kind: schema_of[kind]["$ref"].rpartition("/")[2] for kind in (each.query for each in routes) if kind}
+    parameters = {kind: named[name] for kind, name in queries.items()}
     paths: dict[str, dict[str, Any]] = {}
-    for route in routes:
-        path = path_of(route).removeprefix(base)
-        paths.setdefault(path, {})[route.method.lower()] = _operation(route, path, schema_of, components)
-    for found in [route.finds for route in routes if route.finds is not None]:
-        components.pop(_named(schema_of[str(found)]), None)  # they are parameters
+    for described in routes:
+        # An optional slash at the end is included.
+        path = _PART.sub(r"{\1}", described.pattern.replace("/?", "/")).removeprefix(base)
+        operation = _operation(described, path, schema_of, parameters.get(described.query, {}))
+        paths.setdefault(path, {})[described.method.lower()] = operation
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": version},
         "servers": [{"url": base}],
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {"schemas": {name: named[name] for name in named if name not in queries.values()}},
     }
 
 
@@ -70,87 +73,53 @@ def _open(schema: Any) -> None:
         _open(inner)
 
 
-def path_of(route: ApiRoute) -> str:
-    """Return the path of a route in OpenAPI notation, with an optional slash included."""
-    return _PART.sub(r"{\1}", route.pattern.replace("/?", "/"))
+def _operation(
+    described: ApiRoute, path: str, schema_of: Mapping[Any, dict[str, Any]], query: Mapping[str, Any]
+) -> dict[str, Any]:
+    def content(kind: Any) -> dict[str, Any]:
+        return {} if kind is None else {"content": {"application/json": {"schema": schema_of[kind]}}}
 
-
-def _operation(route: ApiRoute, path: str, schema_of: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
-    summary = (route.handler.__doc__ or "").partition("\n")[0]
-    told: dict[str, Any] = {"description": summary}
-    if route.gives is not None:
-        told["content"] = _json(schema_of[str(route.gives)])
-    refusals = [(UNPROCESSABLE, "What is wrong with the request.")] if route.takes or route.finds else []
-    refusals += [] if route.is_open else [(401, "Who asks did not say who they are.")]
-    why_not = _json(schema_of[str(Refused)])
-    operation: dict[str, Any] = {
-        "operationId": _identifier(route, path),
-        "summary": summary,
-        "parameters": [*_in_path(route), *_in_query(route, schema_of, components)],
-        "responses": {str(route.status): told}
-        | {str(status): {"description": reason, "content": why_not} for status, reason in refusals}
-        | {"default": {"description": "Why not.", "content": why_not}},
-    }
-    if route.takes is not None:
-        operation["requestBody"] = {"required": True, "content": _json(schema_of[str(route.takes)])}
-    return operation
-
-
-def _identifier(route: ApiRoute, path: str) -> str:
-    """Return a unique id for each route, although one handler may serve several."""
+    summary = (described.handler.__doc__ or "").partition("\n")[0]
+    responses = {str(described.status): {"description": summary} | content(described.result)}
+    if described.body or described.query:
+        responses[str(UNPROCESSABLE)] = {"description": "The request is not valid."} | content(Refused)
+    if not described.is_open:
+        responses["401"] = {"description": "Credentials are missing or not valid."} | content(Refused)
+    responses["default"] = {"description": "The request is refused."} | content(Refused)
+    in_path = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "pattern": f"^{pattern}$"}}
+        for name, pattern in _PART.findall(described.pattern)
+    ]
+    in_query = [
+        {"name": name, "in": "query", "required": name in query.get("required", ()), "schema": schema}
+        for name, schema in query.get("properties", {}).items()
+    ]
+    # The id is unique for each route, although one handler may serve several.
     words = re.findall(r"[a-z]+", path.replace("{", " by ").lower())
-    return "_".join([route.method.lower(), *words])
+    operation = {
+        "operationId": "_".join([described.method.lower(), *words]),
+        "summary": summary,
+        "parameters": [*in_path, *in_query],
+        "responses": responses,
+    }
+    return operation | ({"requestBody": {"required": True} | content(described.body)} if described.body else {})
 
 
-def _in_path(route: ApiRoute) -> Iterator[dict[str, Any]]:
-    for name, pattern in _PART.findall(route.pattern):
-        yield {
-            "name": name,
-            "in": "path",
-            "required": True,
-            "schema": {"type": "string", "pattern": f"^{pattern}$"},
-        }
-
-
-def _in_query(route: ApiRoute, schema_of: dict[str, Any], components: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    if route.finds is None:
-        return
-    schema = components[_named(schema_of[str(route.finds)])]
-    for name, stated in schema["properties"].items():
-        yield {"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": stated}
-
-
-def _named(schema: dict[str, Any]) -> str:
-    """Return the component name of a structure. If two share a name, both have longer ones."""
-    reference: str = schema["$ref"]
-    return reference.rpartition("/")[2]
-
-
-def _json(schema: Any) -> dict[str, Any]:
-    return {"application/json": {"schema": schema}}
-
-
-TITLE = "Accord console"
-
-
-class OpenApiEndpoint:
+class OpenApiEndpoint(ApiSection):
     """The endpoint of the OpenAPI document."""
 
     def __init__(self, routes: Sequence[ApiRoute], version: str) -> None:
         """Describe `routes`, and this one."""
-        self._routes = routes
+        self._documented = routes
         self._version = version
 
-    def routes(self) -> tuple[ApiRoute, ...]:
-        """Return the routes."""
-        return (ApiRoute("GET", f"{CONSOLE}openapi.json", self.described, is_open=True, gives=dict[str, Any]),)
-
-    async def described(self, _asked: ApiRequest) -> ApiReply:
+    @route("GET", f"{CONSOLE}openapi.json", is_open=True, result=dict[str, Any])
+    async def described(self, _request: ApiRequest) -> ApiReply:
         """Describe this API."""
         return ApiReply(200, document=self.document)
 
     @cached_property
     def document(self) -> bytes:
         """The document, as OpenAPI 3.1."""
-        found = describe(TITLE, self._version, CONSOLE.rstrip("/"), [*self._routes, *self.routes()])
-        return msgspec.json.encode(found)
+        routes = [*self._documented, *self.routes()]
+        return msgspec.json.encode(describe("Accord console", self._version, CONSOLE.rstrip("/"), routes))

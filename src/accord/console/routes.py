@@ -5,62 +5,52 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
-from accord.console.administration import RecordsApi
+from accord.console.administration import DeliveriesApi, RecordsApi
 from accord.console.agents import AgentsApi
 from accord.console.chat_answers import ChatAnswers
 from accord.console.chats import ChatApi
-from accord.console.deliveries import DeliveriesApi
-from accord.console.event_stream import EventsApi
+from accord.console.feed import EventsApi
 from accord.console.inbox import InboxApi
 from accord.console.inspector import InspectorApi
 from accord.console.openapi import OpenApiEndpoint
-from accord.console.routing import ApiRoute, Refusals
-from accord.console.run_signals import REFUSALS as RUN_REFUSALS
-from accord.console.run_signals import RunSignalsApi
+from accord.console.routing import ApiRoute, ApiSection, Refusals
+from accord.console.run_endpoints import REFUSALS as RUN_REFUSALS
+from accord.console.run_endpoints import RunSignalsApi
 from accord.console.runs import REFUSALS as FLOW_REFUSALS
 from accord.console.runs import WorkflowsApi
 from accord.console.server_context import ServerContext
-from accord.console.sign_in import IssuersApi, SessionApi, SignInSessions
+from accord.console.sign_in import SignInApi
 from accord.console.tasks import TasksApi
 from accord.workflows.agent import WorkflowAgent
 
 REFUSALS: Refusals = {**RUN_REFUSALS, **FLOW_REFUSALS}
 
 
-class RouteProvider(Protocol):
-    """A group of routes."""
-
-    def routes(self) -> Sequence[ApiRoute]:
-        """Return the routes."""
-
-
 def routes_of(  # one argument per service
-    house: ServerContext,
-    door: SignInSessions,
+    server: ServerContext,
+    sign_in: SignInApi,
     answers: ChatAnswers,
-    flows: Mapping[str, WorkflowAgent],
-    runs: RunSignalsApi,
-    features: Mapping[str, bool],
+    workflows: Mapping[str, WorkflowAgent],
+    signals: RunSignalsApi,
 ) -> list[ApiRoute]:
     """Return the console routes of a server with these workflows and sign-in sessions."""
-    parts: list[RouteProvider] = [
-        SessionApi(door, version=house.version, url=house.url, features=features),
-        IssuersApi(door, house.url),
-        TasksApi(house),
-        InboxApi(house),
-        EventsApi(house),
-        ChatApi(house, answers),
-        WorkflowsApi(house, flows, runs),
-        AgentsApi(house),
-        InspectorApi(house),
-        DeliveriesApi(house),
-        RecordsApi(house),
+    sections: list[ApiSection] = [
+        sign_in,
+        TasksApi(server),
+        InboxApi(server),
+        EventsApi(server.feed),
+        ChatApi(server, answers),
+        WorkflowsApi(server, workflows, signals),
+        AgentsApi(server),
+        InspectorApi(server),
+        DeliveriesApi(server),
+        RecordsApi(server),
     ]
-    routes = [route for part in parts for route in part.routes()]
-    return [*routes, *OpenApiEndpoint(routes, house.version).routes()]
+    routes = [route for section in sections for route in section.routes()]
+    return [*routes, *OpenApiEndpoint(routes, server.version).routes()]
 
 
 VERSION = "0"
@@ -77,14 +67,15 @@ class Placeholder:
 def placeholder_routes() -> list[ApiRoute]:
     """Return the routes of any server."""
     nothing: Any = Placeholder()
-    return routes_of(nothing, nothing, nothing, {}, RunSignalsApi(nothing, nothing, {}), {})
+    sign_in = SignInApi(*[nothing] * 8)
+    return routes_of(nothing, sign_in, nothing, {}, RunSignalsApi(nothing, nothing, {}))
 
 
 def openapi_json() -> str:
     """Return the OpenAPI document in the form that the front end stores."""
-    found: Sequence[ApiRoute] = placeholder_routes()[:-1]  # the last one describes the others
-    described = json.loads(OpenApiEndpoint(found, VERSION).document)
-    return json.dumps(described, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+    routes = placeholder_routes()[:-1]  # the last one describes the others
+    document = json.loads(OpenApiEndpoint(routes, VERSION).document)
+    return json.dumps(document, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 if __name__ == "__main__":

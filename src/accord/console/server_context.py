@@ -1,6 +1,6 @@
 """The server as the console sees it: agents, services, visibility, feed and settings.
 
-`server.console` creates it, and passes it to each part of the API.
+`server.console` creates it, and passes it to each section of the API.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,6 +14,7 @@ from accord.api.access import Quotas
 from accord.api.directory import TrustedKeys
 from accord.console import ConsoleSettings
 from accord.console.feed import Feed
+from accord.console.routing import ApiSection
 from accord.console.task_rows import TaskVisibility
 from accord.http.asgi import App
 from accord.model import AgentCard
@@ -50,7 +51,7 @@ class ServerContext(Struct, frozen=True, kw_only=True):
     services: Mapping[str, HostedAgent]
     card_of: Callable[[str], AgentCard]
     served: EndpointInfo
-    sight: TaskVisibility
+    visibility: TaskVisibility
     feed: Feed
     terms: ConsoleSettings
     url: str
@@ -63,3 +64,11 @@ class ServerContext(Struct, frozen=True, kw_only=True):
     def store(self) -> Store:
         """The server's store."""
         return self.host.engine.store
+
+
+class ServerSection(ApiSection):
+    """A section of the API that needs only the server."""
+
+    def __init__(self, server: ServerContext) -> None:
+        """Create the handlers for `server`."""
+        self._server = server

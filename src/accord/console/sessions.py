@@ -14,13 +14,13 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
 from msgspec import Struct
 
 from accord.a2a import Admission, Caller
 from accord.api import Grant, Presented, Store, StoreUnavailable, challenge, storage
 from accord.api.access import PREFIX, Access, AnyScheme, ApiKeys, Basic, ExpiringCache, Header, Jwt, SignIn
 from accord.api.storage import NewSession, StoredSession
+from accord.console.routing import read_token
 from accord.errors import AgentUnavailable, AuthenticationFailed, PermissionDenied
 from accord.http.asgi import Admit, Headers
 from accord.http.cross_origin import OWN_SITES, SAFE_METHODS, is_origin_of_host, is_same_origin
@@ -40,11 +40,11 @@ class Cookie(NamedTuple):
 
     def read(self, presented: Presented) -> str | None:
         """Return the cookie's value. Two values of one name count as none, because another site may have set one."""
-        wanted = self.named(presented.secure)
+        cookie_name = self.named(presented.secure)
         lines = (value.decode("latin-1") for name, value in presented.headers if name == b"cookie")
         pairs = [pair.strip().partition("=") for line in lines for pair in line.split(";")]
-        found = {value for name, _, value in pairs if name == wanted}
-        return found.pop() if len(found) == 1 else None
+        values = {value for name, _, value in pairs if name == cookie_name}
+        return values.pop() if len(values) == 1 else None
 
     def set(self, value: str, secure: bool, seconds: int) -> Headers:
         """Return the headers that set the cookie for so many seconds."""
@@ -78,16 +78,12 @@ class PendingSignIn(Struct, frozen=True, kw_only=True, array_like=True):
     def __repr__(self) -> str:
         return f"Pending(issuer={self.issuer!r})"
 
-    def written(self) -> str:
-        """Return the value of the cookie."""
-        return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
-
     @classmethod
     def read(cls, text: str) -> "PendingSignIn | None":
         """Return the pending sign-in in a cookie's value, or None if it is invalid."""
         try:
-            return msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=cls)
-        except (ValueError, msgspec.MsgspecError):
+            return read_token(text, cls)
+        except ValueError:
             return None
 
     def fits(self, issuer: str, state: str) -> bool:
@@ -113,9 +109,9 @@ def _may_read(presented: Presented) -> bool:
 
 
 def _may_write(presented: Presented) -> bool:
-    stated = is_same_origin(presented)
+    is_same = is_same_origin(presented)
     # Every browser with cookies sends the origin of a request.
-    return SESSION_COOKIE.read(presented) is None if stated is None else stated
+    return SESSION_COOKIE.read(presented) is None if is_same is None else is_same
 
 
 KEYS, PASSWORDS, SECRETS, ISSUERS = "api-keys", "basic", "header", "jwt"
@@ -140,17 +136,17 @@ class SignInMethods:
                 self._grounds[KEYS] = {}  # the store has the keys
             case Header():
                 self._headers.append(scheme.name)
-                found = self._grounds.setdefault(SECRETS, {})
-                found |= {one.secret: _ground(one.secret, one) for one in scheme.secrets}
+                grounds = {secret.secret: _ground(secret.secret, secret) for secret in scheme.secrets}
+                self._grounds.setdefault(SECRETS, {}).update(grounds)
             case Basic():
-                found = self._grounds.setdefault(PASSWORDS, {})
-                found |= {name: _ground(user.password, user) for name, user in scheme.users.items()}
+                grounds = {name: _ground(user.password, user) for name, user in scheme.users.items()}
+                self._grounds.setdefault(PASSWORDS, {}).update(grounds)
             case Jwt(sign_in=SignIn() as sign_in):
                 if sign_in.name in self.issuers:
                     raise ValueError("Issuers to sign in with need a `sign_in.name` each: it is in their addresses")
                 self.issuers[sign_in.name] = scheme, sign_in
-                found = self._grounds.setdefault(ISSUERS, {})
-                found[sign_in.name] = json.dumps([scheme.issuer, sign_in.client_id])
+                ground = json.dumps([scheme.issuer, sign_in.client_id])
+                self._grounds.setdefault(ISSUERS, {})[sign_in.name] = ground
 
     @property
     def takes_keys(self) -> bool:
@@ -165,7 +161,7 @@ class SignInMethods:
     @property
     def grounds(self) -> dict[str, tuple[str, ...]]:
         """The valid grounds of sessions, by scheme."""
-        return {scheme: tuple(found.values()) for scheme, found in self._grounds.items()}
+        return {scheme: tuple(grounds.values()) for scheme, grounds in self._grounds.items()}
 
     def ground(self, scheme: str, name: str) -> str:
         """Return the ground of sessions of a user, a secret or an issuer."""
@@ -223,7 +219,7 @@ class BrowserSessions:
         self._store = store
         self._grounds = grounds
         self.seconds = round(hours * 3600)
-        self._known: ExpiringCache[str, StoredSession] = ExpiringCache(MAX_CACHED, CACHE_SECONDS, clock)
+        self._cached: ExpiringCache[str, StoredSession] = ExpiringCache(MAX_CACHED, CACHE_SECONDS, clock)
 
     async def begin(self, caller: Caller, *, key_id: str | None = None, ground: str = "") -> str:
         """Start a session of a caller that was just authenticated, and return the value of its cookie."""
@@ -246,16 +242,16 @@ class BrowserSessions:
         if not _TOKEN.fullmatch(token):
             return None
         hash = _hash(token)
-        found = await self._stored(hash)
-        if found is None or not self._rests(found, token):
+        session = await self._stored(hash)
+        if session is None or not self._has_ground(session, token):
             return None
         return Caller(
-            owner=found.owner,
-            tenant=found.tenant or "",
-            roams=found.tenant is None,
-            roles=frozenset(found.roles),
-            ticket=Admission(kind=KIND, id=hash, until=found.expires_at, key_id=found.key_id),
-            scheme=found.scheme,
+            owner=session.owner,
+            tenant=session.tenant or "",
+            roams=session.tenant is None,
+            roles=frozenset(session.roles),
+            ticket=Admission(kind=KIND, id=hash, until=session.expires_at, key_id=session.key_id),
+            scheme=session.scheme,
             peer=peer or None,
         )
 
@@ -267,21 +263,21 @@ class BrowserSessions:
         """End a session on all nodes."""
         hash = _hash(token)
         await storage.end_session(self._store, hash)
-        self._known.forget(hash)
+        self._cached.forget(hash)
 
     async def _stored(self, hash: str) -> StoredSession | None:
-        found = self._known.get(hash)
-        if found is not None:
-            return found
+        session = self._cached.get(hash)
+        if session is not None:
+            return session
         try:
-            found = await storage.find_session(self._store, hash)
+            session = await storage.find_session(self._store, hash)
         except StoreUnavailable as error:
             raise AgentUnavailable("Sessions cannot be looked up at the moment", retry_after=RETRY_SECONDS) from error
-        if found is not None:
-            self._known.put(hash, found)
-        return found
+        if session is not None:
+            self._cached.put(hash, session)
+        return session
 
-    def _rests(self, session: StoredSession, token: str) -> bool:
+    def _has_ground(self, session: StoredSession, token: str) -> bool:
         """Whether the key or ground of a session still exists."""
         grounds = self._grounds.get(session.scheme)
         if grounds is None:
@@ -325,9 +321,9 @@ class SessionAuthenticator:
     async def admit(self, presented: Presented) -> Caller:
         """Return the caller, or raise AuthenticationFailed."""
         check_origin(presented, is_public=self._is_public)
-        found = await self._session(presented)
-        if found is not None:
-            return found
+        caller = await self._session(presented)
+        if caller is not None:
+            return caller
         try:
             return await self._admit(presented)
         except AuthenticationFailed as error:

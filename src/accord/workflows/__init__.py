@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from accord.model import Event, Task
     from accord.workflows.builder import Builder, workflow
     from accord.workflows.document import Document
-    from accord.workflows.steps import (
+    from accord.workflows.executors import (
         Executor,
         Result,
         Scene,
@@ -91,7 +91,7 @@ __all__ = [
 
 _HOMES = {
     ".builder": ("Builder", "workflow"),
-    ".steps": (
+    ".executors": (
         "Executor",
         "Result",
         "Scene",

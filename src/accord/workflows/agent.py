@@ -24,16 +24,17 @@ from accord.workflows.agent_access import fill_secrets
 from accord.workflows.attempts import EXECUTORS, RunSetup, SharedValues, run_output
 from accord.workflows.decide import RunOutcome
 from accord.workflows.document import AgentDef, Document, Workflow
+from accord.workflows.executors import Executor
 from accord.workflows.findings import BadDocument
 from accord.workflows.members import Member
 from accord.workflows.plan import Plan
-from accord.workflows.planner import includes_itself, make_plan, with_approval_rules
+from accord.workflows.planner import includes_itself, make_plan
 from accord.workflows.run_request import PLAN, RunRequest, carry_over_records, read_run_request
 from accord.workflows.runner import PREFIX, Runner
 from accord.workflows.signals import event_addresses, mentioned_events
 from accord.workflows.source import load_source
 from accord.workflows.state import PlanNode, RunState
-from accord.workflows.steps import Executor
+from accord.workflows.steps.approval import with_approval_rules
 from accord.workflows.values import Unresolved
 
 FAN_IN = 2

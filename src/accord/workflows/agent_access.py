@@ -24,8 +24,8 @@ from accord.client.discovery import BadCard, CardNotFound, NoSuchAgent
 from accord.client.interfaces import JSONRPC
 from accord.errors import AuthenticationFailed, PermissionDenied
 from accord.model import AgentCapabilities, AgentCard, AgentInterface
+from accord.workflows.commands import run_shell
 from accord.workflows.document import A2A_SECONDS, AgentDef, Preflight
-from accord.workflows.steps.deterministic import run_shell
 
 if TYPE_CHECKING:
     from accord.client.client import Client
