@@ -17,6 +17,7 @@ from urllib.parse import quote
 from msgspec import UNSET, Raw, Struct, field
 from msgspec.json import Decoder
 
+from accord import model
 from accord.errors import (
     TABLE,
     AccordError,
@@ -29,20 +30,7 @@ from accord.errors import (
     for_code,
     for_reason,
 )
-from accord.model import (
-    AgentCard,
-    Artifact,
-    Event,
-    EventBody,
-    Part,
-    PushFormat,
-    Request,
-    Result,
-    Task,
-    TaskPage,
-    TaskState,
-    TaskStatus,
-)
+from accord.model import PushFormat, TaskState
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
 from accord.protocol.jsonrpc import ErrorObject, read_answer
@@ -119,7 +107,7 @@ _SIMPLE = Decoder(SimplePush)
 _SIMPLE_LOOK = Decoder(_SimpleLook)
 
 
-def result_of(task: Task) -> Any:
+def result_of(task: model.Task) -> Any:
     """Return a task's result: the data of its last artifact, else all text of its artifacts, else None."""
     if not task.artifacts:
         return None
@@ -131,7 +119,7 @@ def result_of(task: Task) -> Any:
     return "".join(texts) if texts else None
 
 
-def simple_payload(task: Task) -> bytes:
+def simple_payload(task: model.Task) -> bytes:
     """Write the simple webhook body of a task."""
     return codec.encode({"taskId": task.id, "status": LOWER[task.status.state], "result": result_of(task)})
 
@@ -142,18 +130,18 @@ def is_simple(body: bytes) -> bool:
     return isinstance(look.task_id, str) and isinstance(look.status, str)
 
 
-def read_simple(body: bytes) -> Task:
+def read_simple(body: bytes) -> model.Task:
     """Read the simple webhook body as a task with at most one artifact."""
     simple = codec.decode(body, _SIMPLE)
     state: TaskState = from_lower(simple.status, "status")
-    return Task(id=simple.task_id, status=TaskStatus(state=state), artifacts=_artifacts(simple.result))
+    return model.Task(id=simple.task_id, status=model.TaskStatus(state=state), artifacts=_artifacts(simple.result))
 
 
-def _artifacts(result: Any) -> tuple[Artifact, ...]:
+def _artifacts(result: Any) -> tuple[model.Artifact, ...]:
     if result is UNSET or result is None:
         return ()
-    part = Part(text=result) if isinstance(result, str) else Part(data=result)
-    return (Artifact(artifact_id="result", parts=(part,)),)
+    part = model.Part(text=result) if isinstance(result, str) else model.Part(data=result)
+    return (model.Artifact(artifact_id="result", parts=(part,)),)
 
 
 WITHOUT_BODY = frozenset(
@@ -231,7 +219,7 @@ _PATH_VALUE = re.compile(r"\{(\w+)\}")
 _ATTRIBUTES = {"id": "id", "taskId": "task_id"}
 
 
-def path_from_request(route: RestRoute, request: Request) -> str:
+def path_from_request(route: RestRoute, request: model.Request) -> str:
     """Return the path of a route with a request's values in it."""
 
     def value(found: re.Match[str]) -> str:
@@ -288,20 +276,20 @@ class Dialect(ABC):
     # --- requests -----------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def decode_request(self, operation: Operation, params: bytes) -> Request:
+    def decode_request(self, operation: Operation, params: bytes) -> model.Request:
         """Read the parameters of an operation; unknown fields are ignored, missing ones refused by path."""
 
     @abstractmethod
-    def encode_request(self, operation: Operation, request: Request) -> bytes:
+    def encode_request(self, operation: Operation, request: model.Request) -> bytes:
         """Write the parameters of an operation."""
 
     # --- results ------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def encode_result(self, operation: Operation, result: Result) -> bytes:
+    def encode_result(self, operation: Operation, result: model.Result) -> bytes:
         """Write the result of a non-streaming operation."""
 
-    def decode_result(self, operation: Operation, result: bytes, request: Request) -> Result:
+    def decode_result(self, operation: Operation, result: bytes, request: model.Request) -> model.Result:
         """Read the result of `request`; an invalid one raises InvalidAgentResponse."""
         try:
             return self.read_result(operation, result, request)
@@ -309,7 +297,7 @@ class Dialect(ABC):
             raise _invalid_answer(error) from None
 
     @abstractmethod
-    def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
+    def read_result(self, operation: Operation, result: bytes, request: model.Request) -> model.Result:
         """Read a result; errors name the field as for invalid parameters."""
 
     def error_as_result(self, operation: Operation, error: AccordError) -> bytes | None:
@@ -319,10 +307,10 @@ class Dialect(ABC):
     # --- stream events ------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def encode_event(self, event: Event) -> Frame | None:
+    def encode_event(self, event: model.Event) -> Frame | None:
         """Write one stream event, or None if the dialect has no form for it. The binding sets `Frame.id`."""
 
-    def decode_event(self, frame: Frame) -> EventBody:
+    def decode_event(self, frame: Frame) -> model.EventBody:
         """Read one stream event without its JSON-RPC envelope."""
         try:
             return self.read_event(frame)
@@ -330,10 +318,10 @@ class Dialect(ABC):
             raise _invalid_answer(error) from None
 
     @abstractmethod
-    def read_event(self, frame: Frame) -> EventBody:
+    def read_event(self, frame: Frame) -> model.EventBody:
         """Read one stream event; errors name the field as for invalid parameters."""
 
-    def decode_streamed(self, frame: Frame) -> EventBody:
+    def decode_streamed(self, frame: Frame) -> model.EventBody:
         """Read one event of a JSON-RPC stream as received; an error that ends the stream is raised."""
         if not self.wraps_events:
             return self.decode_event(frame)
@@ -352,7 +340,7 @@ class Dialect(ABC):
     reports_failures: ClassVar[bool] = False
     """Whether a stream has an error event after the status of a failed task."""
 
-    def encode_failure(self, event: Event) -> Frame | None:
+    def encode_failure(self, event: model.Event) -> Frame | None:
         """Write the error event that follows the status of a failed task, in dialects that report failures."""
         return None
 
@@ -381,7 +369,7 @@ class Dialect(ABC):
 
     # --- webhooks -----------------------------------------------------------------------------------------------
 
-    def encode_push(self, event: Event, task: Task, form: PushFormat | None = None) -> bytes:
+    def encode_push(self, event: model.Event, task: model.Task, form: PushFormat | None = None) -> bytes:
         """Write a webhook body for `event`; `task` is the task after it."""
         form = form or self.push_format
         if form is PushFormat.SIMPLE:
@@ -390,25 +378,25 @@ class Dialect(ABC):
         return self.push_task(task) if frame is None else frame.data
 
     @abstractmethod
-    def push_task(self, task: Task) -> bytes:
+    def push_task(self, task: model.Task) -> bytes:
         """Write a webhook body with the whole task."""
 
-    def decode_push(self, body: bytes) -> EventBody:
+    def decode_push(self, body: bytes) -> model.EventBody:
         """Read a webhook body in any of its three forms."""
         return read_simple(body) if is_simple(body) else self.read_push(body)
 
     @abstractmethod
-    def read_push(self, body: bytes) -> EventBody:
+    def read_push(self, body: bytes) -> model.EventBody:
         """Read a webhook body with a task or one event."""
 
     # --- cards --------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def encode_card(self, card: AgentCard) -> dict[str, Any]:
+    def encode_card(self, card: model.AgentCard) -> dict[str, Any]:
         """Write a card as plain data; `protocol.cards` merges several dialects' cards into one document."""
 
     @abstractmethod
-    def decode_card(self, card: bytes) -> AgentCard:
+    def decode_card(self, card: bytes) -> model.AgentCard:
         """Read a card."""
 
 
@@ -432,7 +420,7 @@ class RestDialect(Dialect):
         """Return the dialect of the response to these parameters; in most versions they make no difference."""
         return self
 
-    def decode_streamed(self, frame: Frame) -> EventBody:
+    def decode_streamed(self, frame: Frame) -> model.EventBody:
         """Read one event of a stream as received; an error that ends the stream is raised."""
         if frame.event == "error":
             raise self.decode_http_error(frame.data) or RemoteError()
@@ -443,10 +431,10 @@ class RestDialect(Dialect):
         return Frame(event="error", data=self.encode_http_error(error))
 
 
-def task_page(tasks: tuple[Task, ...], token: str | None, size: int | None, total: int | None) -> TaskPage:
+def task_page(tasks: tuple[model.Task, ...], token: str | None, size: int | None, total: int | None) -> model.TaskPage:
     """Return a page of tasks; if an agent states no total, there are no further tasks."""
     count = len(tasks)
-    return TaskPage(
+    return model.TaskPage(
         tasks=tasks,
         next_page_token=token or "",
         page_size=count if size is None else size,

@@ -17,32 +17,9 @@ from msgspec import Meta, Struct
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
+from accord import model
 from accord.errors import AccordError, Row, TaskNotFound
-from accord.model import (
-    AgentCard,
-    Authentication,
-    CancelRequest,
-    CardRequest,
-    Event,
-    EventBody,
-    GetRequest,
-    Message,
-    PushConfig,
-    PushDeleteRequest,
-    PushFormat,
-    PushGetRequest,
-    PushListRequest,
-    PushPage,
-    Request,
-    Result,
-    Role,
-    SendRequest,
-    SubscribeRequest,
-    Task,
-    TaskFilter,
-    TaskPage,
-    metadata_keys,
-)
+from accord.model import PushFormat, Role, metadata_keys
 from accord.model.base import Count, Metadata
 from accord.model.requests import MAX_PAGE_SIZE
 from accord.protocol import codec
@@ -105,7 +82,7 @@ class GenPushIn(AnyId):
     config_id: str | None = None
     url: str | None = None
     token: str | None = None
-    authentication: Authentication | None = None
+    authentication: model.Authentication | None = None
     events: tuple[str, ...] = ()
     payload_format: PushFormat | None = None
     page_size: Count | None = None
@@ -159,7 +136,7 @@ class Gen(Dialect):
 
     # --- requests ---
 
-    def decode_request(self, operation: Operation, params: bytes) -> Request:
+    def decode_request(self, operation: Operation, params: bytes) -> model.Request:
         """Read the parameters of an operation."""
         match operation:
             case Operation.SEND | Operation.STREAM:
@@ -170,74 +147,74 @@ class Gen(Dialect):
                 return _read_list(codec.decode(params, _LIST))
             case Operation.EXTENDED_CARD:
                 codec.decode(params, _OBJECT)
-                return CardRequest()
+                return model.CardRequest()
             case _:
                 return _read_push(operation, codec.decode(params, _PUSH))
 
-    def encode_request(self, operation: Operation, request: Request) -> bytes:
+    def encode_request(self, operation: Operation, request: model.Request) -> bytes:
         """Write the parameters of an operation."""
         match request:
-            case SendRequest():
+            case model.SendRequest():
                 return codec.encode(_write_send(request))
-            case TaskFilter():
+            case model.TaskFilter():
                 return codec.encode(_write_list(request))
-            case PushConfig():
+            case model.PushConfig():
                 return codec.encode(_write_push(request))
-            case PushGetRequest():
+            case model.PushGetRequest():
                 return encode_without_none(task_id=request.task_id, config_id=request.id)
-            case PushDeleteRequest():
+            case model.PushDeleteRequest():
                 return encode_without_none(task_id=request.task_id, config_id=request.id, url=request.url)
-            case PushListRequest():
+            case model.PushListRequest():
                 return encode_without_none(
                     task_id=request.task_id, page_size=request.page_size, page_token=request.page_token
                 )
-            case CardRequest():
+            case model.CardRequest():
                 return b"{}"
             case _:
                 return codec.encode(_write_params(request))
 
     # --- results ---
 
-    def encode_result(self, operation: Operation, result: Result) -> bytes:
+    def encode_result(self, operation: Operation, result: model.Result) -> bytes:
         """Write the result of an operation."""
         match result:
-            case Task():
+            case model.Task():
                 brief = {"task_id": result.id, "status": GEN[result.status.state]}
                 return codec.encode(brief if operation is Operation.CANCEL else write_task(result))
-            case Message():
+            case model.Message():
                 return codec.encode(write_message(result))
-            case TaskPage():
+            case model.TaskPage():
                 return encode_without_none(
                     tasks=[write_task(task) for task in result.tasks],
                     next_page_token=result.next_page_token,
                     page_size=result.page_size,
                     total_size=result.total_size,
                 )
-            case PushConfig():
+            case model.PushConfig():
                 return (
                     encode_without_none(config_id=result.id)
                     if operation is Operation.PUSH_SET
                     else codec.encode(_write_push(result))
                 )
-            case PushPage():
+            case model.PushPage():
                 configs = [_write_push(config) for config in result.configs]
                 return encode_without_none(configs=configs, next_page_token=result.next_page_token)
-            case AgentCard():
+            case model.AgentCard():
                 return codec.encode(write_card(result))
             case _:
                 return encode_without_none(removed=result)
 
-    def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
+    def read_result(self, operation: Operation, result: bytes, request: model.Request) -> model.Result:
         """Read the result of an operation; fields that subscribing does not return are taken from the request."""
         return _read_result(operation, result, request)
 
     # --- stream events, errors, webhooks and cards ---
 
-    def encode_event(self, event: Event) -> Frame:
+    def encode_event(self, event: model.Event) -> Frame:
         """Write one stream event."""
         return Frame(data=codec.encode(write_event(event)))
 
-    def read_event(self, frame: Frame) -> EventBody:
+    def read_event(self, frame: Frame) -> model.EventBody:
         """Read one stream event."""
         return read_event(frame.data)
 
@@ -262,20 +239,20 @@ class Gen(Dialect):
         names_task = error.code == TaskNotFound().row.gen and isinstance(error.data, dict) and "task_id" in error.data
         return read_flat_error(error, "gen", TaskNotFound if names_task else None)
 
-    def push_task(self, task: Task) -> bytes:
+    def push_task(self, task: model.Task) -> bytes:
         """Write a webhook body with the task."""
         return codec.encode(write_task(task))
 
-    def read_push(self, body: bytes) -> EventBody:
+    def read_push(self, body: bytes) -> model.EventBody:
         """Read a webhook body with a task or one event."""
         is_event = codec.decode(body, _BODY).type is not None
         return read_event(body) if is_event else read_task(codec.decode(body, _TASK))
 
-    def encode_card(self, card: AgentCard) -> dict[str, Any]:
+    def encode_card(self, card: model.AgentCard) -> dict[str, Any]:
         """Write a card."""
         return write_card(card)
 
-    def decode_card(self, card: bytes) -> AgentCard:
+    def decode_card(self, card: bytes) -> model.AgentCard:
         """Read a card."""
         return read_card(card)
 
@@ -283,7 +260,7 @@ class Gen(Dialect):
 # --- requests -----------------------------------------------------------------------------------------------------
 
 
-def _read_send(wire: GenSendIn) -> SendRequest:
+def _read_send(wire: GenSendIn) -> model.SendRequest:
     message, _ = read_message(wire.message, "message")
     spent = 0
     for at, part in enumerate(message.parts):
@@ -296,10 +273,10 @@ def _read_send(wire: GenSendIn) -> SendRequest:
         **{metadata_keys.TASK_CONFIG: wire.task_config, metadata_keys.STREAM_CONFIG: wire.stream_config}
     )
     metadata = (wire.metadata or {}) | msgspec.to_builtins(configs)
-    return SendRequest(message=message, metadata=metadata if configs else wire.metadata)
+    return model.SendRequest(message=message, metadata=metadata if configs else wire.metadata)
 
 
-def _write_send(request: SendRequest) -> dict[str, Any]:
+def _write_send(request: model.SendRequest) -> dict[str, Any]:
     own = dict(request.metadata or {})
     configs = {name: own.pop(name) for name, kind in _CONFIGS.items() if _is_exactly(own.get(name), kind)}
     empty: Metadata | None = {} if request.metadata == {} else None
@@ -314,18 +291,18 @@ def _is_exactly(value: Any, kind: type[TaskConfig] | type[StreamConfig]) -> bool
         return False
 
 
-def _read_params(operation: Operation, wire: GenTaskParams) -> Request:
+def _read_params(operation: Operation, wire: GenTaskParams) -> model.Request:
     task_id = wire.own_task() or wire.task("task_id")
     if operation is Operation.GET:
-        return GetRequest(id=task_id, history_length=wire.history_length)
+        return model.GetRequest(id=task_id, history_length=wire.history_length)
     if operation is Operation.SUBSCRIBE:
-        return SubscribeRequest(id=task_id)
+        return model.SubscribeRequest(id=task_id)
     reason = {} if wire.reason is None else {metadata_keys.REASON: wire.reason}
-    return CancelRequest(id=task_id, metadata=(wire.metadata or {}) | reason if reason else wire.metadata)
+    return model.CancelRequest(id=task_id, metadata=(wire.metadata or {}) | reason if reason else wire.metadata)
 
 
-def _write_params(request: GetRequest | CancelRequest | SubscribeRequest) -> dict[str, Any]:
-    if not isinstance(request, CancelRequest) or request.metadata is None:
+def _write_params(request: model.GetRequest | model.CancelRequest | model.SubscribeRequest) -> dict[str, Any]:
+    if not isinstance(request, model.CancelRequest) or request.metadata is None:
         return {"task_id": request.id}
     own = {
         key: value for key, value in request.metadata.items() if key != metadata_keys.REASON or request.reason is None
@@ -335,8 +312,8 @@ def _write_params(request: GetRequest | CancelRequest | SubscribeRequest) -> dic
     )
 
 
-def _read_list(wire: GenListIn) -> TaskFilter:
-    return TaskFilter(
+def _read_list(wire: GenListIn) -> model.TaskFilter:
+    return model.TaskFilter(
         context_id=wire.context_id,
         status=None if wire.status is None else from_gen(wire.status, "status"),
         page_size=wire.page_size,
@@ -347,7 +324,7 @@ def _read_list(wire: GenListIn) -> TaskFilter:
     )
 
 
-def _write_list(request: TaskFilter) -> dict[str, Any]:
+def _write_list(request: model.TaskFilter) -> dict[str, Any]:
     """Write a list's parameters; a state that shares its generic name keeps A2A's own."""
     state = request.status
     return without_none(
@@ -361,23 +338,23 @@ def _write_list(request: TaskFilter) -> dict[str, Any]:
     )
 
 
-def _read_push(operation: Operation, wire: GenPushIn) -> Request:
+def _read_push(operation: Operation, wire: GenPushIn) -> model.Request:
     """Read the parameters of a webhook operation; `id` alone is the task's."""
     task_id = wire.own_task() or wire.task("task_id")
     match operation:
         case Operation.PUSH_GET:
-            return PushGetRequest(task_id=task_id, id=wire.own_id())
+            return model.PushGetRequest(task_id=task_id, id=wire.own_id())
         case Operation.PUSH_DELETE:
-            return PushDeleteRequest(task_id=task_id, id=wire.own_id(), url=wire.url)
+            return model.PushDeleteRequest(task_id=task_id, id=wire.own_id(), url=wire.url)
         case Operation.PUSH_LIST:
-            return PushListRequest(task_id=task_id, page_size=wire.page_size, page_token=wire.page_token)
+            return model.PushListRequest(task_id=task_id, page_size=wire.page_size, page_token=wire.page_token)
     return _read_config(wire, task_id)
 
 
-def _read_config(wire: GenPushIn, task_id: str | None) -> PushConfig:
+def _read_config(wire: GenPushIn, task_id: str | None) -> model.PushConfig:
     if not wire.url:
         raise invalid_field("url", "Required field is missing")
-    return PushConfig(
+    return model.PushConfig(
         url=wire.url,
         id=wire.own_id(),
         task_id=task_id,
@@ -388,7 +365,7 @@ def _read_config(wire: GenPushIn, task_id: str | None) -> PushConfig:
     )
 
 
-def _write_push(config: PushConfig) -> dict[str, Any]:
+def _write_push(config: model.PushConfig) -> dict[str, Any]:
     return without_none(
         task_id=config.task_id,
         config_id=config.id,
@@ -402,13 +379,13 @@ def _write_push(config: PushConfig) -> dict[str, Any]:
 # --- results ------------------------------------------------------------------------------------------------------
 
 
-def _read_result(operation: Operation, result: bytes, request: Request) -> Result:
+def _read_result(operation: Operation, result: bytes, request: model.Request) -> model.Result:
     match operation:
         case Operation.LIST:
             page = codec.decode(result, _PAGE)
             tasks = tuple(read_task(task, f"tasks[{at}].") for at, task in enumerate(page.tasks))
             return task_page(tasks, page.next_page_token, page.page_size, page.total_size)
-        case Operation.PUSH_SET if isinstance(request, PushConfig):
+        case Operation.PUSH_SET if isinstance(request, model.PushConfig):
             return replace(request, id=codec.decode(result, _PUSH).config_id or request.id)
         case Operation.PUSH_SET | Operation.PUSH_GET:
             push = codec.decode(result, _PUSH)
@@ -416,7 +393,7 @@ def _read_result(operation: Operation, result: bytes, request: Request) -> Resul
         case Operation.PUSH_LIST:
             page = codec.decode(result, _PAGE)
             configs = tuple(_read_config(config, config.own_task()) for config in page.configs)
-            return PushPage(configs=configs, next_page_token=page.next_page_token)
+            return model.PushPage(configs=configs, next_page_token=page.next_page_token)
         case Operation.PUSH_DELETE:
             removed = codec.decode(result, _OBJECT).get("removed")
             return removed if isinstance(removed, int) else 1

@@ -12,19 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from accord.model import (
-    AgentCapabilities,
-    AgentCard,
-    AgentExtension,
-    AgentInterface,
-    AgentProvider,
-    AgentSkill,
-    CardProfile,
-    CardSignature,
-    Scopes,
-    SecurityRequirement,
-    SecurityScheme,
-)
+from accord import model
 from accord.model.base import A2AModel, NonEmpty
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
@@ -41,7 +29,7 @@ Plain = dict[str, Any]
 # --- writing ------------------------------------------------------------------------------------------------------
 
 
-def write_card(card: AgentCard) -> Plain:
+def write_card(card: model.AgentCard) -> Plain:
     """Write a card with only 0.3's fields."""
     main, others = _addresses(card.supported_interfaces)
     found = {
@@ -67,7 +55,7 @@ def write_card(card: AgentCard) -> Plain:
     return _present(found)
 
 
-def _addresses(stated: tuple[AgentInterface, ...]) -> tuple[AgentInterface, list[AgentInterface]]:
+def _addresses(stated: tuple[model.AgentInterface, ...]) -> tuple[model.AgentInterface, list[model.AgentInterface]]:
     """Return the card's own address and the additional ones.
 
     A 0.3 card has one version. Where addresses of 0.x are stated, only they are listed. Otherwise all are, because a
@@ -77,7 +65,7 @@ def _addresses(stated: tuple[AgentInterface, ...]) -> tuple[AgentInterface, list
     listed = list({(at.url, at.protocol_binding): at for at in reversed(old or stated)}.values())[::-1]
     newest = (at for at in listed if at.protocol_version.startswith("0.3"))
     spoken = (at for at in listed if at.protocol_binding == DEFAULT_TRANSPORT)
-    nowhere = AgentInterface(url="", protocol_binding=DEFAULT_TRANSPORT, protocol_version=DEFAULT_VERSION)
+    nowhere = model.AgentInterface(url="", protocol_binding=DEFAULT_TRANSPORT, protocol_version=DEFAULT_VERSION)
     main = next(newest, None) or next(spoken, None) or next(iter(listed), nowhere)
     return main, [at for at in listed if at is not main]
 
@@ -89,7 +77,7 @@ def _patched(version: str) -> str:
     return f"{version}.0" if version.count(".") == 1 else version
 
 
-def _capabilities(card: AgentCard) -> Plain:
+def _capabilities(card: model.AgentCard) -> Plain:
     stated, profile = card.capabilities, card.profile
     return _present(
         {
@@ -101,7 +89,7 @@ def _capabilities(card: AgentCard) -> Plain:
     )
 
 
-def _skill(skill: AgentSkill, card: AgentCard) -> Plain:
+def _skill(skill: model.AgentSkill, card: model.AgentCard) -> Plain:
     """Write a skill; its modes are always included, because fasta2a's client refuses a card without them."""
     return _present(
         {
@@ -117,11 +105,11 @@ def _skill(skill: AgentSkill, card: AgentCard) -> Plain:
     )
 
 
-def _security(stated: Iterable[SecurityRequirement]) -> list[Plain] | None:
+def _security(stated: Iterable[model.SecurityRequirement]) -> list[Plain] | None:
     return [{name: list(found.list) for name, found in one.schemes.items()} for one in stated] or None
 
 
-def _scheme(stated: SecurityScheme) -> Plain:
+def _scheme(stated: model.SecurityScheme) -> Plain:
     ((member, found),) = _plain(stated).items()
     if member == "apiKeySecurityScheme":
         found["in"] = found.pop("location")
@@ -221,23 +209,23 @@ class _Card(Struct, rename="camel"):
     default_output_modes: tuple[str, ...] | None = None
     skills: list[_Skill] | None = None
     supports_authenticated_extended_card: bool | None = None
-    signatures: tuple[CardSignature, ...] | None = None
+    signatures: tuple[model.CardSignature, ...] | None = None
 
 
 _CARD = Decoder(_Card)
 
 
-def read_card(data: bytes) -> AgentCard:
+def read_card(data: bytes) -> model.AgentCard:
     """Read a card of 0.2 or 0.3."""
     wire = codec.decode(data, _CARD)
     capabilities = wire.capabilities or _Capabilities()
     history = capabilities.state_transition_history
-    return AgentCard(
+    return model.AgentCard(
         name=wire.name,
         description=wire.description or "",
         version=wire.version or "",
         supported_interfaces=_interfaces(wire),
-        capabilities=AgentCapabilities(
+        capabilities=model.AgentCapabilities(
             streaming=capabilities.streaming,
             push_notifications=capabilities.push_notifications,
             extensions=tuple(_read_extension(extension) for extension in capabilities.extensions or ()),
@@ -255,35 +243,35 @@ def read_card(data: bytes) -> AgentCard:
         },
         security_requirements=_read_security(wire.security, "security"),
         signatures=wire.signatures or (),
-        profile=None if history is None else CardProfile(state_transition_history=history),
+        profile=None if history is None else model.CardProfile(state_transition_history=history),
     )
 
 
-def _interfaces(wire: _Card) -> tuple[AgentInterface, ...]:
+def _interfaces(wire: _Card) -> tuple[model.AgentInterface, ...]:
     """Return the card's addresses without repetition; versions are compared by major and minor number only."""
     version = ".".join((wire.protocol_version or DEFAULT_VERSION).split(".")[:2])
     stated = [(wire.url, wire.preferred_transport)]
     stated += [(at.url, at.transport) for at in wire.additional_interfaces or ()]
     return tuple(
-        AgentInterface(url=url, protocol_binding=transport, protocol_version=version)
+        model.AgentInterface(url=url, protocol_binding=transport, protocol_version=version)
         for url, transport in dict.fromkeys((url, transport or DEFAULT_TRANSPORT) for url, transport in stated)
     )
 
 
-def _read_extension(wire: _Extension) -> AgentExtension:
-    return AgentExtension(
+def _read_extension(wire: _Extension) -> model.AgentExtension:
+    return model.AgentExtension(
         uri=wire.uri, description=wire.description, required=wire.required or False, params=wire.params
     )
 
 
-def _read_provider(wire: _Provider | None) -> AgentProvider | None:
+def _read_provider(wire: _Provider | None) -> model.AgentProvider | None:
     if wire is None or not wire.organization:
         return None
-    return AgentProvider(url=wire.url or "", organization=wire.organization)
+    return model.AgentProvider(url=wire.url or "", organization=wire.organization)
 
 
-def _read_skill(wire: _Skill, where: str) -> AgentSkill:
-    return AgentSkill(
+def _read_skill(wire: _Skill, where: str) -> model.AgentSkill:
+    return model.AgentSkill(
         id=wire.id,
         name=wire.name or wire.id,
         description=wire.description or "",
@@ -295,20 +283,20 @@ def _read_skill(wire: _Skill, where: str) -> AgentSkill:
     )
 
 
-def _read_security(stated: list[Plain] | None, where: str) -> tuple[SecurityRequirement, ...]:
+def _read_security(stated: list[Plain] | None, where: str) -> tuple[model.SecurityRequirement, ...]:
     """Read security requirements: `{name: [scopes]}`, or `{"schemes": {name: {"list": [scopes]}}}`."""
     found = []
     for at, one in enumerate(stated or ()):
         schemes = one["schemes"] if isinstance(one.get("schemes"), dict) else one
         scopes = {name: value if isinstance(value, dict) else {"list": value} for name, value in schemes.items()}
         try:
-            found.append(SecurityRequirement(schemes=msgspec.convert(scopes, dict[str, Scopes])))
+            found.append(model.SecurityRequirement(schemes=msgspec.convert(scopes, dict[str, model.Scopes])))
         except msgspec.ValidationError as error:
             raise invalid_field(f"{where}[{at}]", str(error).partition(" - at ")[0]) from None
     return tuple(found)
 
 
-def _read_scheme(stated: Plain, where: str) -> SecurityScheme:
+def _read_scheme(stated: Plain, where: str) -> model.SecurityScheme:
     """Read a security scheme: by its `type`, or in the form of 1.0 and protobuf JSON."""
     if "type" in stated:
         kind = str(stated["type"])
@@ -316,7 +304,7 @@ def _read_scheme(stated: Plain, where: str) -> SecurityScheme:
             raise invalid_field(f"{where}.type", f"Unknown security scheme {kind[:40]!r}")
         stated = {_MEMBERS[kind]: {"location": stated.get("in"), **stated} if kind == "apiKey" else stated}
     try:
-        return msgspec.convert(_with_scopes(stated), SecurityScheme)
+        return msgspec.convert(_with_scopes(stated), model.SecurityScheme)
     except msgspec.ValidationError as error:
         raise invalid_field(where, str(error).partition(" - at ")[0]) from None
 

@@ -12,32 +12,9 @@ from msgspec import UNSET, Struct
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
+from accord import model
 from accord.errors import APPLICATION, TABLE, AccordError, InvalidParams, ParseError, RemoteError
-from accord.model import (
-    AgentCard,
-    CancelRequest,
-    Event,
-    EventBody,
-    GetRequest,
-    Message,
-    Part,
-    PushConfig,
-    PushDeleteRequest,
-    PushFormat,
-    PushGetRequest,
-    PushListRequest,
-    PushPage,
-    Request,
-    Result,
-    SecurityRequirement,
-    SecurityScheme,
-    SendConfiguration,
-    SendRequest,
-    StatusUpdate,
-    SubscribeRequest,
-    Task,
-    TaskState,
-)
+from accord.model import PushFormat, TaskState
 from accord.model.base import Count
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
@@ -168,7 +145,7 @@ class ProtoWriter(V03Writer):
         """Return the name of a state."""
         return PROTO_03[state]
 
-    def part(self, part: Part) -> Any:
+    def part(self, part: model.Part) -> Any:
         """Return a part's output struct."""
         if part.text is not None:
             return ProtoTextPart(part.text, part.metadata)
@@ -177,7 +154,7 @@ class ProtoWriter(V03Writer):
             return ProtoDataPart({"data": data}, metadata)
         return ProtoFilePart(ProtoFileOut(part.raw, part.url, part.media_type, part.filename), part.metadata)
 
-    def message(self, message: Message) -> ProtoMessage:
+    def message(self, message: model.Message) -> ProtoMessage:
         """Return a message's output struct."""
         return ProtoMessage(
             message.message_id,
@@ -189,29 +166,29 @@ class ProtoWriter(V03Writer):
             message.extensions,
         )
 
-    def member(self, body: EventBody) -> dict[str, Any] | None:
+    def member(self, body: model.EventBody) -> dict[str, Any] | None:
         """Return a body as the only member of an object, for results of sends and streams."""
         written = self.body(body)
         if written is None:
             return None
         match body:
-            case Task():
+            case model.Task():
                 return {"task": written}
-            case Message():
+            case model.Message():
                 return {"message": written}
-            case StatusUpdate():
+            case model.StatusUpdate():
                 return {"statusUpdate": written}
             case _:
                 return {"artifactUpdate": written}
 
-    def task_push(self, config: PushConfig) -> dict[str, Any]:
+    def task_push(self, config: model.PushConfig) -> dict[str, Any]:
         """Return a webhook with its resource name."""
         name = f"tasks/{config.task_id or ''}/pushNotificationConfigs/{config.id or ''}"
         return {"name": name, "pushNotificationConfig": push_out(config)}
 
-    def configuration(self, stated: SendConfiguration | None) -> ProtoConfigurationOut:
+    def configuration(self, stated: model.SendConfiguration | None) -> ProtoConfigurationOut:
         """Return the send configuration, always, because without it the server would not wait."""
-        stated = stated or SendConfiguration()
+        stated = stated or model.SendConfiguration()
         push = stated.task_push_notification_config
         return ProtoConfigurationOut(
             not stated.return_immediately,
@@ -220,22 +197,22 @@ class ProtoWriter(V03Writer):
             None if push is None else push_out(push),
         )
 
-    def params(self, request: Request) -> Any:
+    def params(self, request: model.Request) -> Any:
         """Return the request message of any operation; tasks and webhooks are identified by resource names."""
         match request:
-            case GetRequest():
+            case model.GetRequest():
                 return without_none(name=f"tasks/{request.id}", historyLength=request.history_length)
-            case CancelRequest() | SubscribeRequest():
+            case model.CancelRequest() | model.SubscribeRequest():
                 return {"name": f"tasks/{request.id}"}
-            case PushConfig():
+            case model.PushConfig():
                 return without_none(
                     parent=f"tasks/{request.task_id or ''}", configId=request.id, config=self.task_push(request)
                 )
-            case PushDeleteRequest() if not request.id:
+            case model.PushDeleteRequest() if not request.id:
                 return super().params(request)
-            case PushGetRequest() | PushDeleteRequest():
+            case model.PushGetRequest() | model.PushDeleteRequest():
                 return {"name": f"tasks/{request.task_id}/pushNotificationConfigs/{request.id or ''}"}
-            case PushListRequest():
+            case model.PushListRequest():
                 parent = f"tasks/{request.task_id}"
                 return without_none(parent=parent, pageSize=request.page_size, pageToken=request.page_token)
             case _:
@@ -266,22 +243,22 @@ class V03Rest(V03, RestDialect):
         is_said = operation in (Operation.SEND, Operation.STREAM)
         return _BY_FIELD_NAME if is_said and has_field_names(params) else self
 
-    def decode_request(self, operation: Operation, params: bytes) -> Request:
+    def decode_request(self, operation: Operation, params: bytes) -> model.Request:
         """Read the body, query and path values of an operation, joined in one object."""
         params = convert_query_values(operation, with_json_names(params))
         if operation is Operation.PUSH_SET:
             return _read_create(params)
         return super().decode_request(operation, params)
 
-    def read_by_task(self, operation: Operation, params: bytes) -> Request:
+    def read_by_task(self, operation: Operation, params: bytes) -> model.Request:
         """Read the parameters of an operation that names a task; its webhooks are listed in pages."""
         if operation is Operation.PUSH_LIST:
             page = _named(codec.decode(params, _PAGE))
-            return PushListRequest(task_id=page.target(), page_size=page.page_size, page_token=page.page_token)
+            return model.PushListRequest(task_id=page.target(), page_size=page.page_size, page_token=page.page_token)
         decoder, read = BY_TASK[operation]
         return read(_named(codec.decode(params, decoder)))
 
-    def read_send(self, params: bytes) -> SendRequest:
+    def read_send(self, params: bytes) -> model.SendRequest:
         """Read the parameters of a send; protobuf JSON leaves `blocking` out when it is false."""
         wire = codec.decode(params, _SEND)
         stated = wire.configuration
@@ -292,12 +269,12 @@ class V03Rest(V03, RestDialect):
             stated.blocking = stated.blocking is True
         return self.send_request(wire, read_configuration(stated))
 
-    def encode_result(self, operation: Operation, result: Result) -> bytes:
+    def encode_result(self, operation: Operation, result: model.Result) -> bytes:
         """Write the result of an operation."""
         match result:
-            case Task() | Message() if operation is Operation.SEND:
+            case model.Task() | model.Message() if operation is Operation.SEND:
                 return codec.encode(self.writer.member(result))
-            case PushPage():
+            case model.PushPage():
                 configs = [self.writer.task_push(config) for config in result.configs]
                 return codec.encode(without_none(configs=configs, nextPageToken=result.next_page_token or None))
             case int():
@@ -305,7 +282,7 @@ class V03Rest(V03, RestDialect):
             case _:
                 return super().encode_result(operation, result)
 
-    def encode_event(self, event: Event) -> Frame | None:
+    def encode_event(self, event: model.Event) -> Frame | None:
         """Write one stream event."""
         member = self.writer.member(event.body)
         return None if member is None else Frame(data=codec.encode(member))
@@ -330,11 +307,11 @@ class V03Rest(V03, RestDialect):
             return found
         return kind(stated.message, violations=found.violations, retry_after=found.retry_after)
 
-    def encode_push(self, event: Event, task: Task, form: PushFormat | None = None) -> bytes:
+    def encode_push(self, event: model.Event, task: model.Task, form: PushFormat | None = None) -> bytes:
         """Write a webhook body: 0.3 has one form for all bindings."""
         return _JSON.encode_push(event, task, form)
 
-    def read_push(self, body: bytes) -> EventBody:
+    def read_push(self, body: bytes) -> model.EventBody:
         """Read a webhook body."""
         return _JSON.read_push(body)
 
@@ -342,11 +319,11 @@ class V03Rest(V03, RestDialect):
 class V03RestByFieldName(V03Rest):
     """A2A 0.3 HTTP+JSON whose responses have the definition's field names, for clients that read no others."""
 
-    def encode_result(self, operation: Operation, result: Result) -> bytes:
+    def encode_result(self, operation: Operation, result: model.Result) -> bytes:
         """Write the result of an operation."""
         return with_field_names(super().encode_result(operation, result))
 
-    def encode_event(self, event: Event) -> Frame | None:
+    def encode_event(self, event: model.Event) -> Frame | None:
         """Write one stream event."""
         frame = super().encode_event(event)
         return None if frame is None else Frame(data=with_field_names(frame.data))
@@ -394,7 +371,7 @@ def _named(wire: Named) -> Named:
     return wire
 
 
-def _read_create(params: bytes) -> PushConfig:
+def _read_create(params: bytes) -> model.PushConfig:
     wire = _named(codec.decode(params, _CREATE))
     stated = (wire.config or wire).push_notification_config
     if stated is not None:
@@ -410,7 +387,7 @@ Plain = dict[str, Any]
 class V03Grpc(V03Rest):
     """A2A 0.3 gRPC."""
 
-    def encode_card(self, card: AgentCard) -> Plain:
+    def encode_card(self, card: model.AgentCard) -> Plain:
         """Write a card as the protobuf JSON of 0.3."""
         plain = write_card(card)
         plain["capabilities"].pop("stateTransitionHistory", None)  # 0.3's JSON has it, its protobuf does not
@@ -427,7 +404,7 @@ class V03Grpc(V03Rest):
         return plain if name is None else replace(plain, message=f"{name}: {plain.message}")
 
 
-def _scheme(stated: SecurityScheme, written: Plain) -> Plain:
+def _scheme(stated: model.SecurityScheme, written: Plain) -> Plain:
     """Write a security scheme; of the OAuth flows of 0.3, protobuf has room for one."""
     plain: Plain = msgspec.to_builtins(stated)
     if "flows" in written:
@@ -435,5 +412,5 @@ def _scheme(stated: SecurityScheme, written: Plain) -> Plain:
     return plain
 
 
-def _security(stated: Iterable[SecurityRequirement]) -> list[Plain]:
+def _security(stated: Iterable[model.SecurityRequirement]) -> list[Plain]:
     return [msgspec.to_builtins(one) for one in stated]

@@ -4,31 +4,8 @@ from typing import Any, ClassVar
 
 from msgspec import UNSET, Struct, field
 
-from accord.model import (
-    Artifact,
-    ArtifactUpdate,
-    CancelRequest,
-    CardRequest,
-    EventBody,
-    GetRequest,
-    Message,
-    Part,
-    PushConfig,
-    PushDeleteRequest,
-    PushGetRequest,
-    PushListRequest,
-    Request,
-    Role,
-    SendConfiguration,
-    SendRequest,
-    StatusUpdate,
-    SubscribeRequest,
-    Task,
-    TaskFilter,
-    TaskPage,
-    TaskState,
-    TaskStatus,
-)
+from accord import model
+from accord.model import Role, TaskState
 from accord.protocol.codec import invalid_field
 from accord.protocol.dialects.v03.reader import WRAPPED
 from accord.protocol.lifecycle import ENDED, INTERRUPTED
@@ -179,14 +156,14 @@ class V03PushOut(V03Out):
     authentication: dict[str, Any] | None = None
 
 
-def data_object(part: Part) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def data_object(part: model.Part) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Return a data part's data and metadata; 0.3 requires an object, so any other value is wrapped and marked."""
     if isinstance(part.data, dict):
         return part.data, part.metadata
     return {"value": part.data}, {**(part.metadata or {}), WRAPPED: True}
 
 
-def push_out(config: PushConfig) -> V03PushOut:
+def push_out(config: model.PushConfig) -> V03PushOut:
     """Return a webhook in 0.3's form, without Accord's additions."""
     stated = config.authentication
     authentication: dict[str, Any] | None = None
@@ -217,7 +194,7 @@ class V03Writer:
         """Return the name of a state."""
         return LOWER[state]
 
-    def part(self, part: Part) -> Any:
+    def part(self, part: model.Part) -> Any:
         """Return a part's output struct."""
         if part.text is not None:
             return self.text_part(part.text, part.metadata)
@@ -225,7 +202,7 @@ class V03Writer:
             return self.data_part(*data_object(part))
         return self.file_part(V03FileOut(part.raw, part.url, part.media_type, part.filename), part.metadata)
 
-    def message(self, message: Message) -> Any:
+    def message(self, message: model.Message) -> Any:
         """Return a message's output struct."""
         return self.message_shape(
             message.message_id,
@@ -238,11 +215,11 @@ class V03Writer:
             message.reference_task_ids,
         )
 
-    def parts(self, parts: tuple[Part, ...]) -> list[Any]:
+    def parts(self, parts: tuple[model.Part, ...]) -> list[Any]:
         """Return the output structs of parts."""
         return [self.part(parts[0])] if len(parts) == 1 else [self.part(part) for part in parts]
 
-    def artifact(self, artifact: Artifact) -> V03ArtifactOut:
+    def artifact(self, artifact: model.Artifact) -> V03ArtifactOut:
         """Return an artifact's output struct."""
         return V03ArtifactOut(
             artifact.artifact_id,
@@ -253,12 +230,12 @@ class V03Writer:
             artifact.extensions,
         )
 
-    def status(self, status: TaskStatus) -> V03StatusOut:
+    def status(self, status: model.TaskStatus) -> V03StatusOut:
         """Return a status's output struct."""
         message = None if status.message is None else self.message(status.message)
         return V03StatusOut(self.state(status.state), message, status.timestamp)
 
-    def task(self, task: Task) -> V03TaskOut:
+    def task(self, task: model.Task) -> V03TaskOut:
         """Return a task's output struct; 0.3 requires a context id, so a missing one is written empty."""
         return self.task_shape(
             task.id,
@@ -269,29 +246,29 @@ class V03Writer:
             task.metadata,
         )
 
-    def body(self, body: EventBody) -> Any | None:
+    def body(self, body: model.EventBody) -> Any | None:
         """Return the output struct of a result or event, or None where 0.3 has no form for it."""
         match body:
-            case Task():
+            case model.Task():
                 return self.task(body)
-            case StatusUpdate():
+            case model.StatusUpdate():
                 status, final = self.status(body.status), body.status.state in _FINAL
                 return self.status_update_shape(body.task_id, body.context_id, status, final, body.metadata)
-            case ArtifactUpdate():
+            case model.ArtifactUpdate():
                 artifact = self.artifact(body.artifact)
                 return self.artifact_update_shape(
                     body.task_id, body.context_id, artifact, body.append, body.last_chunk, body.metadata
                 )
-            case Message():
+            case model.Message():
                 return self.message(body)
             case _:
                 return None
 
-    def task_push(self, config: PushConfig) -> dict[str, Any]:
+    def task_push(self, config: model.PushConfig) -> dict[str, Any]:
         """Return a webhook with its task."""
         return {"taskId": config.task_id or "", "pushNotificationConfig": push_out(config)}
 
-    def page(self, page: TaskPage) -> dict[str, Any]:
+    def page(self, page: model.TaskPage) -> dict[str, Any]:
         """Return a page of tasks: 0.3 has none, so the names are 1.0's."""
         return {
             "tasks": [self.task(task) for task in page.tasks],
@@ -300,33 +277,33 @@ class V03Writer:
             "totalSize": page.total_size,
         }
 
-    def params(self, request: Request) -> Any:
+    def params(self, request: model.Request) -> Any:
         """Return the parameters of any operation."""
         match request:
-            case SendRequest():
+            case model.SendRequest():
                 return self.send(request)
-            case PushConfig():
+            case model.PushConfig():
                 return self.task_push(request)
-            case TaskFilter():
+            case model.TaskFilter():
                 return self.filter(request)
-            case GetRequest():
+            case model.GetRequest():
                 return without_none(id=request.id, historyLength=request.history_length)
-            case CancelRequest():
+            case model.CancelRequest():
                 return without_none(id=request.id, metadata=request.metadata)
-            case PushDeleteRequest() if not request.id:
+            case model.PushDeleteRequest() if not request.id:
                 raise invalid_field("pushNotificationConfigId", "A2A 0.3 removes a webhook by its id")
-            case PushGetRequest() | PushDeleteRequest():
+            case model.PushGetRequest() | model.PushDeleteRequest():
                 return without_none(id=request.task_id, pushNotificationConfigId=request.id)
-            case SubscribeRequest() | PushListRequest():
-                return {"id": request.id if isinstance(request, SubscribeRequest) else request.task_id}
-            case CardRequest():
+            case model.SubscribeRequest() | model.PushListRequest():
+                return {"id": request.id if isinstance(request, model.SubscribeRequest) else request.task_id}
+            case model.CardRequest():
                 return {}
 
-    def send(self, request: SendRequest) -> V03SendOut:
+    def send(self, request: model.SendRequest) -> V03SendOut:
         """Return the parameters of a send."""
         return V03SendOut(self.message(request.message), self.configuration(request.configuration), request.metadata)
 
-    def configuration(self, stated: SendConfiguration | None) -> Any:
+    def configuration(self, stated: model.SendConfiguration | None) -> Any:
         """Return the configuration of a send."""
         if stated is None:
             return None
@@ -338,7 +315,7 @@ class V03Writer:
             None if push is None else push_out(push),
         )
 
-    def filter(self, request: TaskFilter) -> dict[str, Any]:
+    def filter(self, request: model.TaskFilter) -> dict[str, Any]:
         """Return the parameters of listing tasks, with 1.0's names and this dialect's states."""
         return without_none(
             contextId=request.context_id,

@@ -16,35 +16,13 @@ from msgspec import Struct
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
+from accord import model
 from accord.errors import (
     AccordError,
     Row,
     TaskNotCancelable,
 )
-from accord.model import (
-    AgentCard,
-    CancelRequest,
-    CardRequest,
-    Event,
-    EventBody,
-    GetRequest,
-    Message,
-    PushConfig,
-    PushDeleteRequest,
-    PushGetRequest,
-    PushListRequest,
-    PushPage,
-    Request,
-    Result,
-    SendConfiguration,
-    SendRequest,
-    SubscribeRequest,
-    Task,
-    TaskFilter,
-    TaskPage,
-    TaskState,
-    TaskStatus,
-)
+from accord.model import TaskState
 from accord.model.base import Count
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
@@ -136,76 +114,76 @@ class Vault(Dialect):
 
     # --- requests ---
 
-    def decode_request(self, operation: Operation, params: bytes) -> Request:
+    def decode_request(self, operation: Operation, params: bytes) -> model.Request:
         """Read the parameters of an operation."""
         match operation:
             case Operation.SEND | Operation.STREAM:
                 return _read_send(codec.decode(params, _SEND), at_once=operation is Operation.SEND)
             case Operation.GET:
                 get = codec.decode(params, _GET)
-                return GetRequest(id=get.task("id"), history_length=get.history_length)
+                return model.GetRequest(id=get.task("id"), history_length=get.history_length)
             case Operation.CANCEL:
-                return CancelRequest(id=codec.decode(params, _ID).task("id"))
+                return model.CancelRequest(id=codec.decode(params, _ID).task("id"))
             case Operation.SUBSCRIBE:
-                return SubscribeRequest(id=codec.decode(params, _ID).task("id"))
+                return model.SubscribeRequest(id=codec.decode(params, _ID).task("id"))
             case Operation.LIST:
                 return _read_filter(params)
             case Operation.EXTENDED_CARD:
                 codec.decode(params, _OBJECT)
-                return CardRequest()
+                return model.CardRequest()
             case _:
                 return _read_push(operation, codec.decode(params, _PUSH))
 
-    def encode_request(self, operation: Operation, request: Request) -> bytes:
+    def encode_request(self, operation: Operation, request: model.Request) -> bytes:
         """Write the parameters of an operation."""
         match request:
-            case SendRequest():
+            case model.SendRequest():
                 push = request.configuration and request.configuration.task_push_notification_config
                 message = write_message(request.message)
                 return encode_without_none(
                     id=request.message.task_id, message=message, webhookUrl=push.url if push else None
                 )
-            case TaskFilter():
+            case model.TaskFilter():
                 written = msgspec.to_builtins(replace(request, tenant=None))
                 return codec.encode(written | ({"status": request.status.name} if request.status else {}))
-            case PushConfig():
+            case model.PushConfig():
                 return codec.encode(_write_push(request))
-            case PushGetRequest():
+            case model.PushGetRequest():
                 return encode_without_none(taskId=request.task_id, id=request.id)
-            case PushDeleteRequest():
+            case model.PushDeleteRequest():
                 return encode_without_none(taskId=request.task_id, id=request.id, url=request.url)
-            case PushListRequest():
+            case model.PushListRequest():
                 return encode_without_none(
                     taskId=request.task_id, pageSize=request.page_size, pageToken=request.page_token
                 )
-            case CardRequest():
+            case model.CardRequest():
                 return b"{}"
             case _:
                 return encode_without_none(id=request.id)
 
     # --- results ---
 
-    def encode_result(self, operation: Operation, result: Result) -> bytes:
+    def encode_result(self, operation: Operation, result: model.Result) -> bytes:
         """Write the result of an operation. A message without a task has only an id."""
         match result:
-            case Task():
+            case model.Task():
                 return codec.encode(_write_answer(operation, result))
-            case Message():
+            case model.Message():
                 return encode_without_none(id=result.task_id or result.message_id)
-            case TaskPage():
+            case model.TaskPage():
                 tasks = [write_task(task) for task in result.tasks]
                 return codec.encode(msgspec.to_builtins(replace(result, tasks=())) | {"tasks": tasks})
-            case PushConfig():
+            case model.PushConfig():
                 return codec.encode(_write_push(result))
-            case PushPage():
+            case model.PushPage():
                 configs = [_write_push(config) for config in result.configs]
                 return encode_without_none(configs=configs, nextPageToken=result.next_page_token or None)
-            case AgentCard():
+            case model.AgentCard():
                 return codec.encode(write_card(result))
             case _:
                 return encode_without_none(removed=result)
 
-    def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
+    def read_result(self, operation: Operation, result: bytes, request: model.Request) -> model.Result:
         """Read the result of an operation; a send or cancel returns a task with few fields."""
         return _read_result(operation, result, request)
 
@@ -217,12 +195,12 @@ class Vault(Dialect):
 
     # --- stream events ---
 
-    def encode_event(self, event: Event) -> Frame:
+    def encode_event(self, event: model.Event) -> Frame:
         """Write one stream event."""
         name, data = write_event(event)
         return Frame(event=name, data=codec.encode(data))
 
-    def decode_event(self, frame: Frame) -> EventBody:
+    def decode_event(self, frame: Frame) -> model.EventBody:
         """Read one stream event; an `error` event is raised, unless it is the end of a failed task."""
         if frame.event == "error":
             error = read_stream_error(frame.data)
@@ -231,7 +209,7 @@ class Vault(Dialect):
             return failure
         return super().decode_event(frame)
 
-    def read_event(self, frame: Frame) -> EventBody:
+    def read_event(self, frame: Frame) -> model.EventBody:
         """Read one stream event."""
         return read_event(frame.event, frame.data)
 
@@ -239,7 +217,7 @@ class Vault(Dialect):
         """Write an `error` event."""
         return Frame(event="error", data=codec.encode(write_stream_error(error, self.error_data(error))))
 
-    def encode_failure(self, event: Event) -> Frame | None:
+    def encode_failure(self, event: model.Event) -> Frame | None:
         """Write the `error` event that follows the status of a failed task."""
         data = write_failure(event)
         return None if data is None else Frame(event="error", data=codec.encode(data))
@@ -254,20 +232,20 @@ class Vault(Dialect):
         """Read an error, by the reason in its data if present."""
         return read_flat_error(error, "vault")
 
-    def push_task(self, task: Task) -> bytes:
+    def push_task(self, task: model.Task) -> bytes:
         """Write a webhook body with the task."""
         return codec.encode(write_task(task))
 
-    def read_push(self, body: bytes) -> EventBody:
+    def read_push(self, body: bytes) -> model.EventBody:
         """Read a webhook body with a task or the data of one event."""
         members = codec.decode(body, _OBJECT)
         return read_task(codec.decode(body, _TASK)) if "id" in members else read_event(None, body)
 
-    def encode_card(self, card: AgentCard) -> dict[str, Any]:
+    def encode_card(self, card: model.AgentCard) -> dict[str, Any]:
         """Write a card."""
         return write_card(card)
 
-    def decode_card(self, card: bytes) -> AgentCard:
+    def decode_card(self, card: bytes) -> model.AgentCard:
         """Read a card."""
         return read_card(card)
 
@@ -275,42 +253,43 @@ class Vault(Dialect):
 # --- requests and results -----------------------------------------------------------------------------------------
 
 
-def _read_send(wire: VaultSendIn, *, at_once: bool) -> SendRequest:
+def _read_send(wire: VaultSendIn, *, at_once: bool) -> model.SendRequest:
     message, _ = read_message(wire.message, "message")
-    push = PushConfig(url=wire.webhook_url) if wire.webhook_url else None
-    configuration = SendConfiguration(task_push_notification_config=push, return_immediately=at_once)
-    return SendRequest(
+    push = model.PushConfig(url=wire.webhook_url) if wire.webhook_url else None
+    configuration = model.SendConfiguration(task_push_notification_config=push, return_immediately=at_once)
+    return model.SendRequest(
         message=replace(message, task_id=wire.id or wire.own_task()),
         configuration=configuration if at_once or push else None,
     )
 
 
-def _read_filter(params: bytes) -> TaskFilter:
+def _read_filter(params: bytes) -> model.TaskFilter:
     members = codec.decode(params, _OBJECT)
     if isinstance(status := members.get("status"), str):
         members["status"] = from_vault(status, "status").value
-    return codec.convert(members, TaskFilter)
+    return codec.convert(members, model.TaskFilter)
 
 
-def _read_push(operation: Operation, wire: VaultPushIn) -> Request:
+def _read_push(operation: Operation, wire: VaultPushIn) -> model.Request:
     """Read the parameters of a webhook operation; `id` alone is the task's."""
     task_id = wire.own_task() or wire.task("taskId")
     identifier = wire.id or None if wire.own_task() else None
     match operation:
         case Operation.PUSH_GET:
-            return PushGetRequest(task_id=task_id, id=identifier)
+            return model.PushGetRequest(task_id=task_id, id=identifier)
         case Operation.PUSH_DELETE:
             if not (identifier or wire.url):
                 raise invalid_field("id", "Required field is missing")
-            return PushDeleteRequest(task_id=task_id, id=identifier, url=wire.url)
+            return model.PushDeleteRequest(task_id=task_id, id=identifier, url=wire.url)
         case Operation.PUSH_LIST:
             return codec.convert(
-                {"taskId": task_id} | without_none(pageSize=wire.page_size, pageToken=wire.page_token), PushListRequest
+                {"taskId": task_id} | without_none(pageSize=wire.page_size, pageToken=wire.page_token),
+                model.PushListRequest,
             )
     return _read_config(wire, task_id, identifier or task_id)  # a webhook set without an id replaces the one without
 
 
-def _read_config(wire: VaultPushIn, task_id: str | None, identifier: str | None) -> PushConfig:
+def _read_config(wire: VaultPushIn, task_id: str | None, identifier: str | None) -> model.PushConfig:
     if not wire.url:
         raise invalid_field("url", "Required field is missing")
     members = without_none(
@@ -322,15 +301,15 @@ def _read_config(wire: VaultPushIn, task_id: str | None, identifier: str | None)
         payloadFormat=wire.payload_format,
         events=wire.events,
     )
-    return codec.convert(members, PushConfig)
+    return codec.convert(members, model.PushConfig)
 
 
-def _write_push(config: PushConfig) -> dict[str, Any]:
+def _write_push(config: model.PushConfig) -> dict[str, Any]:
     written: dict[str, Any] = msgspec.to_builtins(replace(config, payload_format=None, events=(), tenant=None))
     return written
 
 
-def _write_answer(operation: Operation, task: Task) -> dict[str, Any]:
+def _write_answer(operation: Operation, task: model.Task) -> dict[str, Any]:
     match operation:
         case Operation.SEND:
             return {"id": task.id}
@@ -341,7 +320,7 @@ def _write_answer(operation: Operation, task: Task) -> dict[str, Any]:
             return write_task(task)
 
 
-def _read_result(operation: Operation, result: bytes, request: Request) -> Result:
+def _read_result(operation: Operation, result: bytes, request: model.Request) -> model.Result:
     match operation:
         case Operation.SEND:
             return _read_sent(result)
@@ -358,7 +337,7 @@ def _read_result(operation: Operation, result: bytes, request: Request) -> Resul
             members = codec.decode(result, _OBJECT)
             wires = codec.convert(members.get("configs", []), list[VaultPushIn])
             configs = tuple(_read_config(wire, wire.own_task(), wire.id) for wire in wires)
-            return PushPage(configs=configs, next_page_token=str(members.get("nextPageToken") or ""))
+            return model.PushPage(configs=configs, next_page_token=str(members.get("nextPageToken") or ""))
         case Operation.PUSH_DELETE:
             removed = codec.decode(result, _OBJECT).get("removed")
             return removed if isinstance(removed, int) else 1
@@ -368,16 +347,16 @@ def _read_result(operation: Operation, result: bytes, request: Request) -> Resul
             return read_task(codec.decode(result, _TASK))
 
 
-def _read_sent(result: bytes) -> Task:
+def _read_sent(result: bytes) -> model.Task:
     """Read the id of a task, or the whole task if the agent sends it."""
     if "state" in codec.decode(result, _OBJECT):
         return read_task(codec.decode(result, _TASK))
-    return Task(id=codec.decode(result, _ID).task("id"), status=TaskStatus(state=TaskState.SUBMITTED))
+    return model.Task(id=codec.decode(result, _ID).task("id"), status=model.TaskStatus(state=TaskState.SUBMITTED))
 
 
-def _read_cancel(wire: CancelIn, request: Request) -> Task:
+def _read_cancel(wire: CancelIn, request: model.Request) -> model.Task:
     if not wire.success:
         raise TaskNotCancelable(wire.message)
-    task_id = request.id if isinstance(request, CancelRequest) else ""
+    task_id = request.id if isinstance(request, model.CancelRequest) else ""
     said = None if wire.message is None else agent_message(wire.message, task_id)
-    return Task(id=task_id, status=TaskStatus(state=TaskState.CANCELED, message=said))
+    return model.Task(id=task_id, status=model.TaskStatus(state=TaskState.CANCELED, message=said))

@@ -18,22 +18,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct, field
 from msgspec.json import Decoder
 
-from accord.model import (
-    AgentCapabilities,
-    AgentCard,
-    AgentInterface,
-    AgentProvider,
-    AgentSkill,
-    ApiKeyScheme,
-    CardProfile,
-    ClientCredentialsFlow,
-    HttpAuthScheme,
-    OAuth2Scheme,
-    OAuthFlows,
-    Scopes,
-    SecurityRequirement,
-    SecurityScheme,
-)
+from accord import model
 from accord.model.base import Metadata, NonEmpty
 from accord.protocol import codec, http_headers
 from accord.protocol.codec import invalid_field
@@ -113,9 +98,9 @@ _CARD = Decoder(VaultCardIn)
 # --- writing ------------------------------------------------------------------------------------------------------
 
 
-def write_card(card: AgentCard) -> dict[str, Any]:
+def write_card(card: model.AgentCard) -> dict[str, Any]:
     """Write a card."""
-    profile = card.profile or CardProfile()
+    profile = card.profile or model.CardProfile()
     url = _address(card, profile)
     owner = card.provider.organization if card.provider else urlsplit(url).hostname or card.name
     tags = profile.tags or tuple(dict.fromkeys(tag for skill in card.skills for tag in skill.tags))
@@ -148,7 +133,7 @@ def write_card(card: AgentCard) -> dict[str, Any]:
     )
 
 
-def _address(card: AgentCard, profile: CardProfile) -> str:
+def _address(card: model.AgentCard, profile: model.CardProfile) -> str:
     """Return the address where the agent serves this profile, or the likeliest one."""
     version = profile.a2a_version or PROFILE_VERSION
     interfaces = card.supported_interfaces
@@ -179,7 +164,7 @@ def _write_tee(details: Metadata | None) -> dict[str, Any] | None:
     return known if "type" in known else None
 
 
-def _write_skill(skill: AgentSkill) -> dict[str, Any]:
+def _write_skill(skill: model.AgentSkill) -> dict[str, Any]:
     return without_none(
         id=skill.id,
         name=skill.name,
@@ -189,7 +174,7 @@ def _write_skill(skill: AgentSkill) -> dict[str, Any]:
     )
 
 
-def _write_auth(card: AgentCard, profile: CardProfile) -> list[dict[str, Any]]:
+def _write_auth(card: model.AgentCard, profile: model.CardProfile) -> list[dict[str, Any]]:
     schemes = card.security_schemes
     required = dict.fromkeys(name for requirement in card.security_requirements for name in requirement.schemes)
     known = {name: found for name, scheme in schemes.items() if (found := _write_scheme(scheme))}
@@ -201,7 +186,7 @@ def _write_auth(card: AgentCard, profile: CardProfile) -> list[dict[str, Any]]:
     return [*written, {"scheme": "none"}] if optional or not written else written
 
 
-def _write_scheme(scheme: SecurityScheme) -> dict[str, Any] | None:
+def _write_scheme(scheme: model.SecurityScheme) -> dict[str, Any] | None:
     if key := scheme.api_key_security_scheme:
         is_key = key.location == "header" and not http_headers.is_signature_scheme(key)
         return without_none(scheme="apiKey", description=key.description) if is_key else None
@@ -223,7 +208,7 @@ def _write_scheme(scheme: SecurityScheme) -> dict[str, Any] | None:
     return None
 
 
-def _write_nearest(name: str, scheme: SecurityScheme | None) -> dict[str, Any]:
+def _write_nearest(name: str, scheme: model.SecurityScheme | None) -> dict[str, Any]:
     """Write the nearest scheme where AgentVault has no equivalent.
 
     A key remains a key, in any place. For the others bearer is nearest: AgentVault's own client does not support it, so
@@ -256,24 +241,24 @@ def _named_modes(meaning: str, own: str | None) -> str:
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
-def read_card(data: bytes) -> AgentCard:
+def read_card(data: bytes) -> model.AgentCard:
     """Read a card."""
     wire = codec.decode(data, _CARD)
     names, schemes, requirements = _read_auth(wire.auth_schemes)
     can = wire.capabilities
     modes = tuple(_PART_MODES.get(part, part) for part in can.supported_message_parts or ())
-    return AgentCard(
+    return model.AgentCard(
         name=wire.name,
         description=wire.description,
         version=wire.agent_version,
         supported_interfaces=(
-            AgentInterface(url=wire.url, protocol_binding="JSONRPC", protocol_version=can.a2a_version),
+            model.AgentInterface(url=wire.url, protocol_binding="JSONRPC", protocol_version=can.a2a_version),
         ),
-        capabilities=AgentCapabilities(streaming=True, push_notifications=can.supports_push_notifications),
+        capabilities=model.AgentCapabilities(streaming=True, push_notifications=can.supports_push_notifications),
         default_input_modes=modes,
         default_output_modes=modes,
         skills=tuple(_read_skill(skill) for skill in wire.skills or ()),
-        provider=AgentProvider(organization=wire.provider.name, url=wire.provider.url or ""),
+        provider=model.AgentProvider(organization=wire.provider.name, url=wire.provider.url or ""),
         icon_url=wire.icon_url,
         security_schemes=schemes,
         security_requirements=requirements,
@@ -281,8 +266,8 @@ def read_card(data: bytes) -> AgentCard:
     )
 
 
-def _read_profile(wire: VaultCardIn, service_identifiers: dict[str, str]) -> CardProfile:
-    return CardProfile(
+def _read_profile(wire: VaultCardIn, service_identifiers: dict[str, str]) -> model.CardProfile:
+    return model.CardProfile(
         human_readable_id=wire.human_readable_id,
         schema_version=wire.schema_version,
         a2a_version=wire.capabilities.a2a_version,
@@ -297,8 +282,8 @@ def _read_profile(wire: VaultCardIn, service_identifiers: dict[str, str]) -> Car
     )
 
 
-def _read_skill(wire: VaultSkillIn) -> AgentSkill:
-    return AgentSkill(
+def _read_skill(wire: VaultSkillIn) -> model.AgentSkill:
+    return model.AgentSkill(
         id=wire.id,
         name=wire.name,
         description=wire.description,
@@ -310,39 +295,39 @@ def _read_skill(wire: VaultSkillIn) -> AgentSkill:
 
 def _read_auth(
     wire: list[AuthIn],
-) -> tuple[dict[str, str], dict[str, SecurityScheme], tuple[SecurityRequirement, ...]]:
+) -> tuple[dict[str, str], dict[str, model.SecurityScheme], tuple[model.SecurityRequirement, ...]]:
     """Return service identifiers and schemes by name, and one requirement for each scheme."""
     identifiers: dict[str, str] = {}
-    schemes: dict[str, SecurityScheme] = {}
-    requirements: list[SecurityRequirement] = []
+    schemes: dict[str, model.SecurityScheme] = {}
+    requirements: list[model.SecurityRequirement] = []
     for at, auth in enumerate(wire):
         scheme = _read_scheme(auth, f"authSchemes[{at}]")
         if scheme is None:
-            requirements.append(SecurityRequirement())
+            requirements.append(model.SecurityRequirement())
             continue
         name = auth.scheme if auth.scheme not in schemes else f"{auth.scheme}{at + 1}"
         schemes[name] = scheme
-        requirements.append(SecurityRequirement(schemes={name: Scopes(list=tuple(auth.scopes or ()))}))
+        requirements.append(model.SecurityRequirement(schemes={name: model.Scopes(list=tuple(auth.scopes or ()))}))
         if auth.service_identifier is not None:
             identifiers[name] = auth.service_identifier
     return identifiers, schemes, tuple(requirements) if schemes else ()
 
 
-def _read_scheme(wire: AuthIn, where: str) -> SecurityScheme | None:
+def _read_scheme(wire: AuthIn, where: str) -> model.SecurityScheme | None:
     match wire.scheme:
         case "none":
             return None
         case "apiKey":
-            key = ApiKeyScheme(location="header", name=API_KEY_HEADER, description=wire.description)
-            return SecurityScheme(api_key_security_scheme=key)
+            key = model.ApiKeyScheme(location="header", name=API_KEY_HEADER, description=wire.description)
+            return model.SecurityScheme(api_key_security_scheme=key)
         case "bearer":
-            return SecurityScheme(
-                http_auth_security_scheme=HttpAuthScheme(scheme="Bearer", description=wire.description)
+            return model.SecurityScheme(
+                http_auth_security_scheme=model.HttpAuthScheme(scheme="Bearer", description=wire.description)
             )
         case "oauth2":
             if not wire.token_url:
                 raise invalid_field(f"{where}.tokenUrl", "Required field is missing")
-            flow = ClientCredentialsFlow(token_url=wire.token_url, scopes=dict.fromkeys(wire.scopes or (), ""))
-            oauth = OAuth2Scheme(flows=OAuthFlows(client_credentials=flow), description=wire.description)
-            return SecurityScheme(oauth2_security_scheme=oauth)
+            flow = model.ClientCredentialsFlow(token_url=wire.token_url, scopes=dict.fromkeys(wire.scopes or (), ""))
+            oauth = model.OAuth2Scheme(flows=model.OAuthFlows(client_credentials=flow), description=wire.description)
+            return model.SecurityScheme(oauth2_security_scheme=oauth)
     raise invalid_field(f"{where}.scheme", f"Unknown scheme {wire.scheme[:40]!r}")
