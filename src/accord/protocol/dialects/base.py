@@ -10,11 +10,11 @@ A dialect is a pair of pure codecs between the model and one version of the wire
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, get_args
 from urllib.parse import quote
 
-from msgspec import UNSET, Raw, Struct, field
+from msgspec import UNSET, Raw, Struct, defstruct, field, structs, to_builtins
 from msgspec.json import Decoder
 
 from accord import model
@@ -31,8 +31,9 @@ from accord.errors import (
     for_reason,
 )
 from accord.model import PushFormat, TaskState
+from accord.model.requests import FILTER_TIMES
 from accord.protocol import codec
-from accord.protocol.codec import invalid_field
+from accord.protocol.codec import invalid_field, read_time
 from accord.protocol.jsonrpc import ErrorObject, read_answer
 from accord.protocol.operations import ROWS, DialectName, Operation, RestRoute
 from accord.protocol.sse import Frame
@@ -88,6 +89,58 @@ class AnyId(Struct, kw_only=True):
     def own_task(self) -> str | None:
         """Return the task's id where `id` is the id of another object."""
         return self.task_id or self.camel_id or None
+
+
+class FilterParams:
+    """The parameters of listing tasks in a dialect: the fields of `TaskFilter` under the dialect's names.
+
+    A new filter of the model is a parameter of every dialect. Any parameter may be null.
+    """
+
+    def __init__(
+        self,
+        read_state: Callable[[str, str], TaskState],
+        *,
+        is_camel: bool = True,
+        ignored: tuple[str, ...] = ("tenant",),
+        absent: tuple[str | None, ...] = (None,),
+    ) -> None:
+        """Read parameters in camelCase or snake_case; values that are `absent` count as missing."""
+        kept = [field for field in structs.fields(model.TaskFilter) if field.name not in ignored]
+        self._read_state = read_state
+        self._absent = absent
+        self._names = {field.name: field.encode_name if is_camel else field.name for field in kept}
+        types = {field.name: str if field.name == "status" else field.type for field in kept}
+        shape = defstruct("FilterIn", [(name, kind | None, None) for name, kind in types.items()], rename=self._names)
+        self._decoder: Decoder[Any] = Decoder(shape)
+
+    @property
+    def names(self) -> Iterable[str]:
+        """The names of the parameters."""
+        return self._names.values()
+
+    def read(self, params: bytes) -> model.TaskFilter:
+        """Read the parameters."""
+        wire = codec.decode(params, self._decoder)
+        stated = {name: value for name in self._names if (value := getattr(wire, name)) not in self._absent}
+        for name in FILTER_TIMES.keys() & stated.keys():
+            stated[name] = read_time(stated[name], self._names[name])
+        if "status" in stated:
+            stated["status"] = self._read_state(stated["status"], "status")
+        return model.TaskFilter(**stated)
+
+    def write(self, request: model.TaskFilter, state_name: Callable[[TaskState], str]) -> dict[str, Any]:
+        """Write the parameters that differ from their defaults."""
+        written: dict[str, Any] = to_builtins(structs.replace(request, tenant=None))
+        if request.status is not None:
+            written["status"] = state_name(request.status)
+        camel = structs.fields(model.TaskFilter)
+        return {self._names[field.name]: written[field.encode_name] for field in camel if field.encode_name in written}
+
+
+def write_fields(value: Struct, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a struct by their names on the wire, without those that are None."""
+    return {wire: found for wire, name in names.items() if (found := getattr(value, name)) is not None}
 
 
 class SimplePush(Struct, rename="camel"):
@@ -149,8 +202,21 @@ WITHOUT_BODY = frozenset(
 )
 """The operations whose parameters are in the query and the path."""
 
-_NUMBER_PARAMS = frozenset({"historyLength", "pageSize"})
-_BOOLEAN_PARAMS = frozenset({"includeArtifacts"})
+
+def _plain_type(kind: Any) -> Any:
+    """Return a type without its constraints and without None."""
+    while choices := get_args(kind):
+        kind = choices[0]
+    return kind
+
+
+_PARAM_TYPES = {
+    field.encode_name: _plain_type(field.type)
+    for operation in WITHOUT_BODY
+    for field in structs.fields(ROWS[operation].request)
+}
+"""The type of each parameter that may be in a query."""
+
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _OBJECT = Decoder(dict[str, Any])
@@ -202,11 +268,11 @@ def convert_query_values(operation: Operation, params: bytes) -> bytes:
 def _convert_value(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    if name in _NUMBER_PARAMS:
+    if _PARAM_TYPES.get(name) is int:
         if not _INTEGER.fullmatch(value):
             raise invalid_field(name, f"Expected an integer, got {value[:40]!r}")
         return int(value)
-    if name in _BOOLEAN_PARAMS:
+    if _PARAM_TYPES.get(name) is bool:
         if value.lower() not in _TRUTH:
             raise invalid_field(name, f"Expected true or false, got {value[:40]!r}")
         return _TRUTH[value.lower()]

@@ -21,7 +21,6 @@ from accord.protocol.dialects.v03.reader import (
     EMPTY_PARTS,
     V03Reader,
     read_configuration,
-    read_filter,
     read_list,
     read_member,
     read_push,
@@ -32,7 +31,6 @@ from accord.protocol.dialects.v03.shapes import (
     MISSING,
     V03AnswerIn,
     V03GetParams,
-    V03ListIn,
     V03PageIn,
     V03PushesIn,
     V03PushParams,
@@ -43,7 +41,7 @@ from accord.protocol.dialects.v03.shapes import (
     task_of,
     text_or_none,
 )
-from accord.protocol.dialects.v03.writer import V03Writer
+from accord.protocol.dialects.v03.writer import FILTER, V03Writer
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import DialectName, Operation
 from accord.protocol.sse import Frame
@@ -52,7 +50,6 @@ _SEND = Decoder(V03SendIn)
 _PARAMS = Decoder(V03TaskParams)
 _GET = Decoder(V03GetParams)
 _PUSH = Decoder(V03PushParams)
-_LIST = Decoder(V03ListIn)
 _PUSH_SET = Decoder(V03PushSetIn)
 _PUSHES: Decoder[list[V03PushSetIn] | V03PushesIn] = Decoder(list[V03PushSetIn] | V03PushesIn)
 _ANSWER = Decoder(V03AnswerIn)
@@ -94,7 +91,7 @@ class V03(Dialect):
             case Operation.SEND | Operation.STREAM:
                 return self.read_send(params)
             case Operation.LIST:
-                return read_filter(codec.decode(params, _LIST))
+                return FILTER.read(params)
             case Operation.PUSH_SET:
                 wire = codec.decode(params, _PUSH_SET)
                 if wire.push_notification_config is None:

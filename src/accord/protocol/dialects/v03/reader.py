@@ -24,7 +24,6 @@ from accord.protocol.dialects.v03.shapes import (
     V03BodyIn,
     V03ConfigurationIn,
     V03ContentIn,
-    V03ListIn,
     V03MessageIn,
     V03PartIn,
     V03PushIn,
@@ -51,19 +50,6 @@ def read_configuration(wire: V03ConfigurationIn | None) -> model.SendConfigurati
         task_push_notification_config=None if push is None else read_push(push),
         history_length=wire.history_length,
         return_immediately=wire.blocking is False,
-    )
-
-
-def read_filter(wire: V03ListIn) -> model.TaskFilter:
-    """Read the filter of a task list."""
-    return model.TaskFilter(
-        context_id=wire.context_id or None,
-        status=from_any(wire.status, "status") if wire.status else None,
-        page_size=wire.page_size,
-        page_token=wire.page_token or None,
-        history_length=wire.history_length,
-        status_timestamp_after=read_time(wire.status_timestamp_after or None, "statusTimestampAfter"),
-        include_artifacts=wire.include_artifacts or False,
     )
 
 

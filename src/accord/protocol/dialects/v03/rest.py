@@ -8,17 +8,17 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from accord import model
 from accord.errors import APPLICATION, TABLE, AccordError, InvalidParams, ParseError, RemoteError
-from accord.model import PushFormat, TaskState
+from accord.model import PushFormat, Role
 from accord.model.base import Count
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.base import RestDialect, convert_query_values
+from accord.protocol.dialects.base import RestDialect, convert_query_values, without_none
 from accord.protocol.dialects.v03 import BY_TASK, V03
 from accord.protocol.dialects.v03.card import write_card
 from accord.protocol.dialects.v03.reader import V03Reader, check_text_member, read_configuration, read_set
@@ -35,15 +35,14 @@ from accord.protocol.dialects.v03.shapes import (
     with_json_names,
 )
 from accord.protocol.dialects.v03.writer import (
-    V03ArtifactUpdateOut,
-    V03Out,
-    V03PushOut,
-    V03StatusUpdateOut,
-    V03TaskOut,
+    ARTIFACT_UPDATE,
+    CONFIGURATION,
+    STATUS_UPDATE,
+    TASK,
     V03Writer,
-    data_object,
+    out_shape,
+    part_shapes,
     push_out,
-    without_none,
 )
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import Operation
@@ -51,57 +50,6 @@ from accord.protocol.sse import Frame
 from accord.protocol.states import PROTO_03
 
 # --- shapes -------------------------------------------------------------------------------------------------------
-
-
-class ProtoTextPart(V03Out):
-    """A text part."""
-
-    text: str
-    metadata: dict[str, Any] | None = None
-
-
-class ProtoFileOut(V03Out):
-    """The file of a file part."""
-
-    file_with_bytes: bytes | None = None
-    file_with_uri: str | None = None
-    mime_type: str | None = None
-    name: str | None = None
-
-
-class ProtoFilePart(V03Out):
-    """A file part."""
-
-    file: ProtoFileOut
-    metadata: dict[str, Any] | None = None
-
-
-class ProtoDataPart(V03Out):
-    """A data part, whose object is one level deeper."""
-
-    data: dict[str, dict[str, Any]]
-    metadata: dict[str, Any] | None = None
-
-
-class ProtoMessage(V03Out):
-    """A message, whose parts are its content. It cannot refer to other tasks."""
-
-    message_id: str
-    role: str
-    content: list[Any]
-    context_id: str | None = None
-    task_id: str | None = None
-    metadata: dict[str, Any] | None = None
-    extensions: tuple[str, ...] = ()
-
-
-class ProtoConfigurationOut(V03Out):
-    """Configuration of a send; absent, `blocking` would mean false."""
-
-    blocking: bool
-    accepted_output_modes: tuple[str, ...] = ()
-    history_length: int | None = None
-    push_notification: V03PushOut | None = None
 
 
 class ProtoConfigurationIn(V03ConfigurationIn, rename="camel"):
@@ -137,28 +85,26 @@ class ProtoCreateIn(V03PushSetIn, rename="camel"):
 class ProtoWriter(V03Writer):
     """Converts the model to the shapes of 0.3's protobuf JSON."""
 
-    task_shape: ClassVar = V03TaskOut
-    status_update_shape: ClassVar = V03StatusUpdateOut
-    artifact_update_shape: ClassVar = V03ArtifactUpdateOut
+    states: ClassVar = PROTO_03
+    roles: ClassVar = {role: role.value for role in Role}
+    text_part, file_part, data_part = part_shapes(None)
+    file: ClassVar = out_shape("file", "", "file_with_bytes file_with_uri mime_type name")
+    message_shape: ClassVar = out_shape("message", "message_id role content", "context_id task_id metadata extensions")
+    task_shape: ClassVar = out_shape("task", *TASK)
+    status_update: ClassVar = out_shape("status_update", *STATUS_UPDATE)
+    artifact_update: ClassVar = out_shape("artifact_update", *ARTIFACT_UPDATE)
+    configuration_shape: ClassVar = out_shape("configuration", "blocking", f"{CONFIGURATION} push_notification")
 
-    def state(self, state: TaskState) -> str:
-        """Return the name of a state."""
-        return PROTO_03[state]
+    def data(self, part: model.Part) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Return a data part's data, whose object is one level deeper, and its metadata."""
+        data, metadata = super().data(part)
+        return {"data": data}, metadata
 
-    def part(self, part: model.Part) -> Any:
-        """Return a part's output struct."""
-        if part.text is not None:
-            return ProtoTextPart(part.text, part.metadata)
-        if part.data is not UNSET:
-            data, metadata = data_object(part)
-            return ProtoDataPart({"data": data}, metadata)
-        return ProtoFilePart(ProtoFileOut(part.raw, part.url, part.media_type, part.filename), part.metadata)
-
-    def message(self, message: model.Message) -> ProtoMessage:
-        """Return a message's output struct."""
-        return ProtoMessage(
+    def message(self, message: model.Message) -> Any:
+        """Return a message's output struct, whose parts are its content. It cannot refer to other tasks."""
+        return self.message_shape(
             message.message_id,
-            message.role.value,
+            self.roles[message.role],
             self.parts(message.parts),
             message.context_id,
             message.task_id,
@@ -186,16 +132,9 @@ class ProtoWriter(V03Writer):
         name = f"tasks/{config.task_id or ''}/pushNotificationConfigs/{config.id or ''}"
         return {"name": name, "pushNotificationConfig": push_out(config)}
 
-    def configuration(self, stated: model.SendConfiguration | None) -> ProtoConfigurationOut:
+    def configuration(self, stated: model.SendConfiguration | None) -> Any:
         """Return the send configuration, always, because without it the server would not wait."""
-        stated = stated or model.SendConfiguration()
-        push = stated.task_push_notification_config
-        return ProtoConfigurationOut(
-            not stated.return_immediately,
-            stated.accepted_output_modes,
-            stated.history_length,
-            None if push is None else push_out(push),
-        )
+        return super().configuration(stated or model.SendConfiguration())
 
     def params(self, request: model.Request) -> Any:
         """Return the request message of any operation; tasks and webhooks are identified by resource names."""
