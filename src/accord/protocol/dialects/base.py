@@ -10,11 +10,11 @@ A dialect is a pair of pure codecs between the model and one version of the wire
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, get_args
 from urllib.parse import quote
 
-from msgspec import UNSET, Raw, Struct, defstruct, field, structs, to_builtins
+from msgspec import UNSET, Raw, Struct, structs
 from msgspec.json import Decoder
 
 from accord import model
@@ -31,9 +31,8 @@ from accord.errors import (
     for_reason,
 )
 from accord.model import PushFormat, TaskState
-from accord.model.requests import FILTER_TIMES
 from accord.protocol import codec
-from accord.protocol.codec import invalid_field, read_time
+from accord.protocol.codec import invalid_field
 from accord.protocol.jsonrpc import ErrorObject, read_answer
 from accord.protocol.operations import ROWS, DialectName, Operation, RestRoute
 from accord.protocol.sse import Frame
@@ -70,77 +69,6 @@ def error_from_facts(kind: type[AccordError], message: str, data: dict[str, Any]
         retry_after=seconds if isinstance(seconds, int) and not isinstance(seconds, bool) else None,
         metadata={key: value for key, value in data.items() if key not in _FIELDS and isinstance(value, str)},
     )
-
-
-class AnyId(Struct, kw_only=True):
-    """The members that may contain a task's id; an empty one counts as missing."""
-
-    id: str | None = None
-    task_id: str | None = field(default=None, name="task_id")
-    camel_id: str | None = field(default=None, name="taskId")
-
-    def task(self, name: str) -> str:
-        """Return the task's id, or refuse its absence under the `name` that the dialect uses."""
-        found = self.id or self.own_task()
-        if not found:
-            raise invalid_field(name, "Required field is missing")
-        return found
-
-    def own_task(self) -> str | None:
-        """Return the task's id where `id` is the id of another object."""
-        return self.task_id or self.camel_id or None
-
-
-class FilterParams:
-    """The parameters of listing tasks in a dialect: the fields of `TaskFilter` under the dialect's names.
-
-    A new filter of the model is a parameter of every dialect. Any parameter may be null.
-    """
-
-    def __init__(
-        self,
-        read_state: Callable[[str, str], TaskState],
-        *,
-        is_camel: bool = True,
-        ignored: tuple[str, ...] = ("tenant",),
-        absent: tuple[str | None, ...] = (None,),
-    ) -> None:
-        """Read parameters in camelCase or snake_case; values that are `absent` count as missing."""
-        kept = [field for field in structs.fields(model.TaskFilter) if field.name not in ignored]
-        self._read_state = read_state
-        self._absent = absent
-        self._names = {field.name: field.encode_name if is_camel else field.name for field in kept}
-        types = {field.name: str if field.name == "status" else field.type for field in kept}
-        shape = defstruct("FilterIn", [(name, kind | None, None) for name, kind in types.items()], rename=self._names)
-        self._decoder: Decoder[Any] = Decoder(shape)
-
-    @property
-    def names(self) -> Iterable[str]:
-        """The names of the parameters."""
-        return self._names.values()
-
-    def read(self, params: bytes) -> model.TaskFilter:
-        """Read the parameters."""
-        wire = codec.decode(params, self._decoder)
-        stated = {name: value for name in self._names if (value := getattr(wire, name)) not in self._absent}
-        for name in FILTER_TIMES.keys() & stated.keys():
-            stated[name] = read_time(stated[name], self._names[name])
-        if "status" in stated:
-            stated["status"] = self._read_state(stated["status"], "status")
-        return model.TaskFilter(**stated)
-
-    def write(self, request: model.TaskFilter, state_name: Callable[[TaskState], str]) -> dict[str, Any]:
-        """Write the parameters that differ from their defaults."""
-        written: dict[str, Any] = to_builtins(structs.replace(request, tenant=None))
-        if request.status is not None:
-            written["status"] = state_name(request.status)
-        camel = structs.fields(model.TaskFilter)
-        return {self._names[field.name]: written[field.encode_name] for field in camel if field.encode_name in written}
-
-
-def write_fields(value: Struct, names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a struct by their names on the wire, without those that are None."""
-    return {wire: found for wire, name in names.items() if (found := getattr(value, name)) is not None}
 
 
 class SimplePush(Struct, rename="camel"):
@@ -495,27 +423,6 @@ class RestDialect(Dialect):
     def encode_stream_error(self, error: AccordError) -> Frame:
         """Write an error that ends a stream, under the event name that the official clients look for."""
         return Frame(event="error", data=self.encode_http_error(error))
-
-
-def task_page(tasks: tuple[model.Task, ...], token: str | None, size: int | None, total: int | None) -> model.TaskPage:
-    """Return a page of tasks; if an agent states no total, there are no further tasks."""
-    count = len(tasks)
-    return model.TaskPage(
-        tasks=tasks,
-        next_page_token=token or "",
-        page_size=count if size is None else size,
-        total_size=count if total is None else total,
-    )
-
-
-def without_none(**members: Any) -> dict[str, Any]:
-    """Return an object without the members that are None."""
-    return {name: value for name, value in members.items() if value is not None}
-
-
-def encode_without_none(**members: Any) -> bytes:
-    """Write an object without the members that are None."""
-    return codec.encode(without_none(**members))
 
 
 def _invalid_answer(error: AccordError) -> InvalidAgentResponse:

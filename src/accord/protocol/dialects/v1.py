@@ -17,7 +17,8 @@ from accord.errors import AccordError, InvalidAgentResponse, InvalidParams, Row,
 from accord.model import PushFormat, TaskState
 from accord.model.base import A2AModel
 from accord.protocol import codec
-from accord.protocol.dialects.base import Dialect, task_page
+from accord.protocol.dialects.base import Dialect
+from accord.protocol.dialects.fields import task_page
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import ROWS, TABLE, DialectName, Operation
 from accord.protocol.parts import from_base64

@@ -10,6 +10,7 @@ shape, ours is:
   known, `violations` where fields are invalid, and `reason`, which distinguishes errors with the same code.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -19,12 +20,19 @@ from msgspec.structs import replace
 
 from accord import model
 from accord.errors import AccordError, Row, TaskNotFound
-from accord.model import PushFormat, Role, metadata_keys
+from accord.model import PushFormat, Role, TaskState, metadata_keys
 from accord.model.base import Count, Metadata
-from accord.model.requests import MAX_PAGE_SIZE
 from accord.protocol import codec
-from accord.protocol.codec import invalid_field, read_time
-from accord.protocol.dialects.base import AnyId, Dialect, encode_without_none, read_flat_error, task_page, without_none
+from accord.protocol.codec import invalid_field
+from accord.protocol.dialects.base import Dialect, read_flat_error
+from accord.protocol.dialects.fields import (
+    AnyId,
+    FilterParams,
+    encode_without_none,
+    task_page,
+    without_none,
+    write_fields,
+)
 from accord.protocol.dialects.gen.card import read_card, write_card
 from accord.protocol.dialects.gen.objects import (
     GenMessageIn,
@@ -93,18 +101,6 @@ class GenPushIn(AnyId):
         return self.config_id or (self.id if self.own_task() else None) or None
 
 
-class GenListIn(Struct):
-    """Parameters of a list."""
-
-    context_id: str | None = None
-    status: str | None = None
-    page_size: Annotated[int, Meta(ge=1, le=MAX_PAGE_SIZE)] | None = None
-    page_token: str | None = None
-    history_length: Count | None = None
-    status_timestamp_after: str | None = None
-    include_artifacts: bool = False
-
-
 class GenPageIn(Struct):
     """A page of tasks or webhooks."""
 
@@ -122,10 +118,34 @@ class GenBodyIn(Struct):
     status: str | None = None
 
 
-_SEND, _PARAMS, _LIST, _PUSH = Decoder(GenSendIn), Decoder(GenTaskParams), Decoder(GenListIn), Decoder(GenPushIn)
+_SEND, _PARAMS, _PUSH = Decoder(GenSendIn), Decoder(GenTaskParams), Decoder(GenPushIn)
 _TASK, _MESSAGE, _PAGE, _BODY = Decoder(GenTaskIn), Decoder(GenMessageIn), Decoder(GenPageIn), Decoder(GenBodyIn)
 _OBJECT = Decoder(dict[str, Any])
 _CONFIGS: dict[str, Any] = {metadata_keys.TASK_CONFIG: TaskConfig, metadata_keys.STREAM_CONFIG: StreamConfig}
+
+
+FILTER = FilterParams(from_gen, rename=None)
+_PUSH_FIELDS = {
+    "task_id": "task_id",
+    "config_id": "id",
+    "url": "url",
+    "token": "token",
+    "authentication": "authentication",
+}
+_PARAM_FIELDS: Mapping[type, Mapping[str, str]] = {
+    model.GetRequest: {"task_id": "id"},
+    model.SubscribeRequest: {"task_id": "id"},
+    model.PushGetRequest: {"task_id": "task_id", "config_id": "id"},
+    model.PushDeleteRequest: {"task_id": "task_id", "config_id": "id", "url": "url"},
+    model.PushListRequest: {"task_id": "task_id", "page_size": "page_size", "page_token": "page_token"},
+    model.CardRequest: {},
+}
+"""Request -> its parameters, and the field of each."""
+
+PARAMETERS = frozenset(
+    name for shape in (GenSendIn, GenTaskParams, GenPushIn) for name in shape.__struct_encode_fields__ if "_" in name
+) | frozenset(name for name in FILTER.names if "_" in name)
+"""The names of parameters that only this dialect has."""
 
 
 class Gen(Dialect):
@@ -144,7 +164,7 @@ class Gen(Dialect):
             case Operation.GET | Operation.CANCEL | Operation.SUBSCRIBE:
                 return _read_params(operation, codec.decode(params, _PARAMS))
             case Operation.LIST:
-                return _read_list(codec.decode(params, _LIST))
+                return FILTER.read(params)
             case Operation.EXTENDED_CARD:
                 codec.decode(params, _OBJECT)
                 return model.CardRequest()
@@ -157,21 +177,12 @@ class Gen(Dialect):
             case model.SendRequest():
                 return codec.encode(_write_send(request))
             case model.TaskFilter():
-                return codec.encode(_write_list(request))
+                return codec.encode(FILTER.write(request, _filter_state))
             case model.PushConfig():
                 return codec.encode(_write_push(request))
-            case model.PushGetRequest():
-                return encode_without_none(task_id=request.task_id, config_id=request.id)
-            case model.PushDeleteRequest():
-                return encode_without_none(task_id=request.task_id, config_id=request.id, url=request.url)
-            case model.PushListRequest():
-                return encode_without_none(
-                    task_id=request.task_id, page_size=request.page_size, page_token=request.page_token
-                )
-            case model.CardRequest():
-                return b"{}"
-            case _:
-                return codec.encode(_write_params(request))
+            case model.CancelRequest():
+                return codec.encode(_write_cancel(request))
+        return codec.encode(write_fields(request, _PARAM_FIELDS[type(request)]))
 
     # --- results ---
 
@@ -301,41 +312,16 @@ def _read_params(operation: Operation, wire: GenTaskParams) -> model.Request:
     return model.CancelRequest(id=task_id, metadata=(wire.metadata or {}) | reason if reason else wire.metadata)
 
 
-def _write_params(request: model.GetRequest | model.CancelRequest | model.SubscribeRequest) -> dict[str, Any]:
-    if not isinstance(request, model.CancelRequest) or request.metadata is None:
-        return {"task_id": request.id}
-    own = {
-        key: value for key, value in request.metadata.items() if key != metadata_keys.REASON or request.reason is None
-    }
-    return without_none(
-        task_id=request.id, reason=request.reason, metadata=own if own or request.reason is None else None
-    )
+def _write_cancel(request: model.CancelRequest) -> dict[str, Any]:
+    stated = request.metadata or {}
+    own = {key: value for key, value in stated.items() if key != metadata_keys.REASON or request.reason is None}
+    kept = request.metadata is not None and (own or request.reason is None)
+    return without_none(task_id=request.id, reason=request.reason, metadata=own if kept else None)
 
 
-def _read_list(wire: GenListIn) -> model.TaskFilter:
-    return model.TaskFilter(
-        context_id=wire.context_id,
-        status=None if wire.status is None else from_gen(wire.status, "status"),
-        page_size=wire.page_size,
-        page_token=wire.page_token,
-        history_length=wire.history_length,
-        status_timestamp_after=read_time(wire.status_timestamp_after, "status_timestamp_after"),
-        include_artifacts=wire.include_artifacts,
-    )
-
-
-def _write_list(request: model.TaskFilter) -> dict[str, Any]:
-    """Write a list's parameters; a state that shares its generic name keeps A2A's own."""
-    state = request.status
-    return without_none(
-        context_id=request.context_id,
-        status=None if state is None else LOWER[state] if finer_state(state) else GEN[state],
-        page_size=request.page_size,
-        page_token=request.page_token,
-        history_length=request.history_length,
-        status_timestamp_after=request.status_timestamp_after,
-        include_artifacts=request.include_artifacts or None,
-    )
+def _filter_state(state: TaskState) -> str:
+    """Return the name of a state in a filter; one that shares its generic name keeps A2A's own."""
+    return LOWER[state] if finer_state(state) else GEN[state]
 
 
 def _read_push(operation: Operation, wire: GenPushIn) -> model.Request:
@@ -366,14 +352,7 @@ def _read_config(wire: GenPushIn, task_id: str | None) -> model.PushConfig:
 
 
 def _write_push(config: model.PushConfig) -> dict[str, Any]:
-    return without_none(
-        task_id=config.task_id,
-        config_id=config.id,
-        url=config.url,
-        token=config.token,
-        authentication=config.authentication,
-        events=config.events or None,
-    )
+    return write_fields(config, _PUSH_FIELDS) | ({"events": config.events} if config.events else {})
 
 
 # --- results ------------------------------------------------------------------------------------------------------

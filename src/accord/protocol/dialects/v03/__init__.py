@@ -15,7 +15,8 @@ from accord import model
 from accord.errors import AccordError, InvalidAgentResponse, InvalidParams
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.base import Dialect, read_flat_error, task_page
+from accord.protocol.dialects.base import Dialect, read_flat_error
+from accord.protocol.dialects.fields import task_page
 from accord.protocol.dialects.v03.card import read_card, write_card
 from accord.protocol.dialects.v03.reader import (
     EMPTY_PARTS,

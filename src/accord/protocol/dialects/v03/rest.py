@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from accord import model
 from accord.errors import APPLICATION, TABLE, AccordError, InvalidParams, ParseError, RemoteError
-from accord.model import PushFormat, Role
+from accord.model import PushFormat
 from accord.model.base import Count
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.base import RestDialect, convert_query_values, without_none
+from accord.protocol.dialects.base import RestDialect, convert_query_values
+from accord.protocol.dialects.fields import without_none
 from accord.protocol.dialects.v03 import BY_TASK, V03
 from accord.protocol.dialects.v03.card import write_card
 from accord.protocol.dialects.v03.reader import V03Reader, check_text_member, read_configuration, read_set
@@ -86,7 +87,6 @@ class ProtoWriter(V03Writer):
     """Converts the model to the shapes of 0.3's protobuf JSON."""
 
     states: ClassVar = PROTO_03
-    roles: ClassVar = {role: role.value for role in Role}
     text_part, file_part, data_part = part_shapes(None)
     file: ClassVar = out_shape("file", "", "file_with_bytes file_with_uri mime_type name")
     message_shape: ClassVar = out_shape("message", "message_id role content", "context_id task_id metadata extensions")
@@ -104,7 +104,7 @@ class ProtoWriter(V03Writer):
         """Return a message's output struct, whose parts are its content. It cannot refer to other tasks."""
         return self.message_shape(
             message.message_id,
-            self.roles[message.role],
+            message.role.value,
             self.parts(message.parts),
             message.context_id,
             message.task_id,

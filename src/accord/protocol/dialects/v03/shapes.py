@@ -18,7 +18,7 @@ from accord.model import PushFormat
 from accord.model.base import Count, NonEmpty
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.base import AnyId
+from accord.protocol.dialects.fields import AnyId
 from accord.protocol.parts import AnyFile, AnyPart
 
 _JSON_NAMES = {

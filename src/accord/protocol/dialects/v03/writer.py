@@ -8,11 +8,12 @@ from msgspec import UNSET, Struct, defstruct
 from accord import model
 from accord.model import Role, TaskState
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.base import FilterParams, without_none, write_fields
+from accord.protocol.dialects.fields import FilterParams, without_none, write_fields
 from accord.protocol.dialects.v03.reader import WRAPPED
 from accord.protocol.lifecycle import ENDED, INTERRUPTED
 from accord.protocol.states import LOWER, from_any
 
+_USER = Role.USER
 _FINAL = ENDED | INTERRUPTED
 """States with `final` in a 0.3 stream: no event follows until the caller sends another message."""
 
@@ -86,7 +87,6 @@ class V03Writer:
     """Converts the model to the shapes of 0.3."""
 
     states: ClassVar[Mapping[TaskState, str]] = LOWER
-    roles: ClassVar[Mapping[Role, str]] = {Role.USER: "user", Role.AGENT: "agent"}
     text_part, file_part, data_part = part_shapes("kind")
     file: ClassVar = out_shape("file", "", "raw uri mime_type name", rename=FILE_NAMES)
     message_shape: ClassVar = out_shape("tagged_message", *_MESSAGE, tag_field="kind", tag="message")
@@ -113,7 +113,7 @@ class V03Writer:
         """Return a message's output struct."""
         return self.message_shape(
             message.message_id,
-            self.roles[message.role],
+            "user" if message.role is _USER else "agent",
             self.parts(message.parts),
             message.context_id,
             message.task_id,

@@ -9,6 +9,7 @@ messages and tasks, `events` stream events, `card` the agent card. Accord decide
 - Listing tasks and webhooks is not in the profile; it is offered with A2A 1.0's field names.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import msgspec
@@ -26,7 +27,15 @@ from accord.model import TaskState
 from accord.model.base import Count
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.base import AnyId, Dialect, encode_without_none, read_flat_error, task_page, without_none
+from accord.protocol.dialects.base import Dialect, read_flat_error
+from accord.protocol.dialects.fields import (
+    AnyId,
+    FilterParams,
+    encode_without_none,
+    task_page,
+    without_none,
+    write_fields,
+)
 from accord.protocol.dialects.vault.card import read_card, write_card
 from accord.protocol.dialects.vault.events import (
     agent_message,
@@ -98,6 +107,19 @@ _TASK, _PAGE, _CANCEL = Decoder(VaultTaskIn), Decoder(VaultPageIn), Decoder(Canc
 _OBJECT = Decoder(dict[str, Any])
 
 
+_FILTER = FilterParams(from_vault, without=())
+_PARAM_FIELDS: Mapping[type, Mapping[str, str]] = {
+    model.GetRequest: {"id": "id"},
+    model.CancelRequest: {"id": "id"},
+    model.SubscribeRequest: {"id": "id"},
+    model.PushGetRequest: {"taskId": "task_id", "id": "id"},
+    model.PushDeleteRequest: {"taskId": "task_id", "id": "id", "url": "url"},
+    model.PushListRequest: {"taskId": "task_id", "pageSize": "page_size", "pageToken": "page_token"},
+    model.CardRequest: {},
+}
+"""Request -> its parameters, and the field of each."""
+
+
 class Vault(Dialect):
     """AgentVault's profile 0.2."""
 
@@ -127,7 +149,7 @@ class Vault(Dialect):
             case Operation.SUBSCRIBE:
                 return model.SubscribeRequest(id=codec.decode(params, _ID).task("id"))
             case Operation.LIST:
-                return _read_filter(params)
+                return _FILTER.read(params)
             case Operation.EXTENDED_CARD:
                 codec.decode(params, _OBJECT)
                 return model.CardRequest()
@@ -144,22 +166,10 @@ class Vault(Dialect):
                     id=request.message.task_id, message=message, webhookUrl=push.url if push else None
                 )
             case model.TaskFilter():
-                written = msgspec.to_builtins(replace(request, tenant=None))
-                return codec.encode(written | ({"status": request.status.name} if request.status else {}))
+                return codec.encode(_FILTER.write(request, lambda state: state.name))
             case model.PushConfig():
                 return codec.encode(_write_push(request))
-            case model.PushGetRequest():
-                return encode_without_none(taskId=request.task_id, id=request.id)
-            case model.PushDeleteRequest():
-                return encode_without_none(taskId=request.task_id, id=request.id, url=request.url)
-            case model.PushListRequest():
-                return encode_without_none(
-                    taskId=request.task_id, pageSize=request.page_size, pageToken=request.page_token
-                )
-            case model.CardRequest():
-                return b"{}"
-            case _:
-                return encode_without_none(id=request.id)
+        return codec.encode(write_fields(request, _PARAM_FIELDS[type(request)]))
 
     # --- results ---
 
@@ -261,13 +271,6 @@ def _read_send(wire: VaultSendIn, *, at_once: bool) -> model.SendRequest:
         message=replace(message, task_id=wire.id or wire.own_task()),
         configuration=configuration if at_once or push else None,
     )
-
-
-def _read_filter(params: bytes) -> model.TaskFilter:
-    members = codec.decode(params, _OBJECT)
-    if isinstance(status := members.get("status"), str):
-        members["status"] = from_vault(status, "status").value
-    return codec.convert(members, model.TaskFilter)
 
 
 def _read_push(operation: Operation, wire: VaultPushIn) -> model.Request:

@@ -22,7 +22,7 @@ from accord import model
 from accord.model.base import Metadata, NonEmpty
 from accord.protocol import codec, http_headers
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.base import without_none
+from accord.protocol.dialects.fields import fill, without_none, write_fields
 from accord.protocol.dialects.vault.objects import is_http
 from accord.protocol.urls import slug
 
@@ -93,6 +93,7 @@ class VaultCardIn(Struct, rename="camel"):
 
 
 _CARD = Decoder(VaultCardIn)
+_SKILL = {name: name for name in VaultSkillIn.__struct_fields__}
 
 
 # --- writing ------------------------------------------------------------------------------------------------------
@@ -124,7 +125,7 @@ def write_card(card: model.AgentCard) -> dict[str, Any]:
             supportsPushNotifications=card.capabilities.push_notifications,
         ),
         authSchemes=_write_auth(card, profile),
-        skills=[_write_skill(skill) for skill in card.skills] or None,
+        skills=[write_fields(skill, _SKILL) for skill in card.skills] or None,
         tags=list(tags) or None,
         privacyPolicyUrl=_http(profile.privacy_policy_url),
         termsOfServiceUrl=_http(profile.terms_of_service_url),
@@ -162,16 +163,6 @@ def _write_tee(details: Metadata | None) -> dict[str, Any] | None:
     if not is_http(known.get("attestationEndpoint")):
         known.pop("attestationEndpoint", None)
     return known if "type" in known else None
-
-
-def _write_skill(skill: model.AgentSkill) -> dict[str, Any]:
-    return without_none(
-        id=skill.id,
-        name=skill.name,
-        description=skill.description,
-        input_schema=skill.input_schema,
-        output_schema=skill.output_schema,
-    )
 
 
 def _write_auth(card: model.AgentCard, profile: model.CardProfile) -> list[dict[str, Any]]:
@@ -257,7 +248,7 @@ def read_card(data: bytes) -> model.AgentCard:
         capabilities=model.AgentCapabilities(streaming=True, push_notifications=can.supports_push_notifications),
         default_input_modes=modes,
         default_output_modes=modes,
-        skills=tuple(_read_skill(skill) for skill in wire.skills or ()),
+        skills=tuple(fill(model.AgentSkill, skill, tags=()) for skill in wire.skills or ()),
         provider=model.AgentProvider(organization=wire.provider.name, url=wire.provider.url or ""),
         icon_url=wire.icon_url,
         security_schemes=schemes,
@@ -267,30 +258,14 @@ def read_card(data: bytes) -> model.AgentCard:
 
 
 def _read_profile(wire: VaultCardIn, service_identifiers: dict[str, str]) -> model.CardProfile:
-    return model.CardProfile(
-        human_readable_id=wire.human_readable_id,
-        schema_version=wire.schema_version,
-        a2a_version=wire.capabilities.a2a_version,
-        mcp_version=wire.capabilities.mcp_version,
-        tee_details=wire.capabilities.tee_details,
-        support_contact=wire.provider.support_contact,
-        service_identifiers=service_identifiers,
-        tags=tuple(wire.tags or ()),
-        privacy_policy_url=wire.privacy_policy_url,
-        terms_of_service_url=wire.terms_of_service_url,
-        last_updated=wire.last_updated,
-    )
-
-
-def _read_skill(wire: VaultSkillIn) -> model.AgentSkill:
-    return model.AgentSkill(
-        id=wire.id,
-        name=wire.name,
-        description=wire.description,
-        tags=(),
-        input_schema=wire.input_schema,
-        output_schema=wire.output_schema,
-    )
+    stated = {
+        "a2a_version": wire.capabilities.a2a_version,
+        "mcp_version": wire.capabilities.mcp_version,
+        "tee_details": wire.capabilities.tee_details,
+        "support_contact": wire.provider.support_contact,
+        "tags": tuple(wire.tags or ()),
+    }
+    return fill(model.CardProfile, wire, service_identifiers=service_identifiers, **stated)
 
 
 def _read_auth(

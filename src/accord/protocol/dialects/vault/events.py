@@ -18,7 +18,8 @@ from accord.model import Role, TaskState
 from accord.model.base import NonEmpty
 from accord.protocol import codec
 from accord.protocol.codec import read_time
-from accord.protocol.dialects.base import error_from_facts, without_none
+from accord.protocol.dialects.base import error_from_facts
+from accord.protocol.dialects.fields import without_none
 from accord.protocol.dialects.vault.objects import (
     AUTH_REQUIRED,
     VaultArtifactIn,

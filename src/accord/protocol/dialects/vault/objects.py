@@ -29,7 +29,7 @@ from accord.model import Role, TaskState, metadata_keys
 from accord.model.base import Metadata, NonEmpty
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field, read_time
-from accord.protocol.dialects.base import without_none
+from accord.protocol.dialects.fields import without_none
 from accord.protocol.parts import (
     JSON_TYPE,
     UNKNOWN_TIME,
