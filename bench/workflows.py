@@ -22,11 +22,11 @@ from accord.service.host import Host
 from accord.workflows.agent import WorkflowAgent
 from accord.workflows.decide import decide, ended
 from accord.workflows.document import Document, Step, Swarm, Workflow
+from accord.workflows.executors import Result, Scene
 from accord.workflows.plan import Plan
 from accord.workflows.planner import make_plan
 from accord.workflows.records import StepStarted
 from accord.workflows.state import RunState
-from accord.workflows.steps import Result, Scene
 from bench import hosting
 from bench.memory import ROOT
 from bench.report import Table, Target, side_by_side

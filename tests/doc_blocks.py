@@ -19,7 +19,7 @@ import typer
 import yaml  # type: ignore[import-untyped]  # it ships no types
 from typer.main import get_command
 
-from accord.agents.agent_types import KINDS
+from accord.api.agent_types import KINDS
 from accord.cli import app
 from accord.server.settings_loader import LoadedSettings, settings_of
 from accord.workflows.findings import BadDocument

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import NODEFAULT, Struct, inspect, to_builtins
 from msgspec.json import encode
 
-from accord.agents.agent_types import Options
+from accord.api.agent_types import Options
 from accord.auth import scheme_settings as schemes
 from accord.auth.roles import CallerRole
 from accord.auth.scheme_settings import AnyScheme

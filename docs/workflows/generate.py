@@ -16,7 +16,8 @@ from accord.workflows.findings import CODES
 from accord.workflows.patterns import PATTERNS
 from accord.workflows.schema import MEANINGS, schema
 from accord.workflows.source import SCHEMA_FILE, read_document, template_files
-from accord.workflows.validation import agents, steps
+from accord.workflows.step_types import ALWAYS, STEP_TYPES
+from accord.workflows.validation import agents
 from accord.workflows.yaml_nodes import read_text
 
 FOLDER = Path(__file__).parent
@@ -108,7 +109,7 @@ def _value(kind: inspect.Type) -> str:
             return _WORDS[type(kind)]
 
 
-_WRITTEN: Mapping[str, str] = {"duration": "time", "step type": ", ".join(f"`{word}`" for word in document.STEP_TYPES)}
+_WRITTEN: Mapping[str, str] = {"duration": "time", "step type": ", ".join(f"`{word}`" for word in STEP_TYPES)}
 
 _WORDS: Mapping[type[inspect.Type], str] = {
     inspect.StrType: "text",
@@ -134,7 +135,7 @@ def _default(field: inspect.Field) -> str:
 
 
 def _types() -> str:
-    always = ", ".join(f"`{name}`" for name in steps.ALWAYS)
+    always = ", ".join(f"`{name}`" for name in ALWAYS)
     lines = [
         "## Which keys count for which",
         "",
@@ -143,7 +144,7 @@ def _types() -> str:
         "| type of step | must have | may have |",
         "| --- | --- | --- |",
     ]
-    for kind, row in steps.ROWS.items():
+    for kind, row in STEP_TYPES.items():
         needs = [*(f"`{name}`" for name in row.needs), " or ".join(f"`{name}`" for name in row.either)]
         uses = ", ".join(f"`{name}`" for name in row.uses if name not in row.either)
         lines.append(f"| `{kind}` | {', '.join(filter(None, needs))} | {uses} |")

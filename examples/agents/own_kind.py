@@ -10,7 +10,7 @@ from typing import Any
 
 from accord import Context, Failed
 from accord.agents import messages
-from accord.agents.agent_types import Given, Kind, Options, profile
+from accord.api.agent_types import Given, Kind, Options, profile
 
 
 class PhraseBook(dict[str, str]):

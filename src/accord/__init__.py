@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from accord.agents.relay import RelayA2AAdapter
     from accord.agents.remote.agent import RemoteAgent
     from accord.client import BlockingClient, Client, RemoteTask, Said
-    from accord.engine.context import Context, Failed, Rejected
+    from accord.engine.context import Context
+    from accord.engine.outcome import Failed, Rejected
     from accord.model import AgentCard, Task
     from accord.server.application import to_a2a
     from accord.server.startup import serve_agent
@@ -45,7 +46,8 @@ _HOMES = {
     ".server.application": ("to_a2a",),
     ".server.startup": ("serve_agent",),
     ".client": ("BlockingClient", "Client", "RemoteTask", "Said"),
-    ".engine.context": ("Context", "Failed", "Rejected"),
+    ".engine.context": ("Context",),
+    ".engine.outcome": ("Failed", "Rejected"),
 }
 """Module -> the public names that it defines."""
 

@@ -32,6 +32,27 @@ class Entry(NamedTuple):
         return f"{self.group}: {self.name} = {self.value}"
 
 
+FAMILIES = {
+    "accord.agents": "accord.api.agent_types:KINDS",
+    "accord.steps": "accord.workflows.executors:STEPS",
+    "accord.auth": "accord.auth.schemes:SCHEMES",
+    "accord.signals": "accord.storage.address:CARRIERS",
+    "accord.blobs": "accord.storage.blobs.blob_store:BLOBS",
+}
+"""Entry point group -> its `Group`."""
+
+
+class Plugin(NamedTuple):
+    """A registered extension. `problem` is why it cannot be used, if it was checked."""
+
+    group: str
+    name: str
+    value: str
+    package: str
+    version: str
+    problem: str | None = None
+
+
 class NotRegistered(ValueError):
     """Unknown name; the message suggests the nearest one."""
 
@@ -137,3 +158,25 @@ def _imported(value: str) -> object:
     for part in path.split("."):
         found = getattr(found, part)
     return found
+
+
+def installed_plugins(*, check: bool = False) -> list[Plugin]:
+    """Return the extensions that other packages have registered.
+
+    With `check` each is imported, and `problem` is set if that fails.
+    """
+    plugins: list[Plugin] = []
+    for value in FAMILIES.values():
+        group = _imported(value)
+        assert isinstance(group, Group)
+        for entry in group.entries():
+            if entry.package == OURS:
+                continue
+            problem = None
+            if check:
+                try:
+                    group.take(entry)
+                except Unusable as error:
+                    problem = str(error)
+            plugins.append(Plugin(*entry, problem))
+    return plugins

@@ -10,7 +10,7 @@ from typing import Any
 def lazily(module: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
     """Return a `__getattr__` for a module; `homes` maps source modules to the names they define.
 
-    A source module that begins with a dot is relative to `module`.
+    A source module that begins with a dot is relative to `module`. A name may also be that of the source module.
     """
 
     def found(name: str) -> Any:
@@ -18,7 +18,8 @@ def lazily(module: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str],
 
         for home, names in homes.items():
             if name in names:
-                return getattr(import_module(home, module), name)
+                source = import_module(home, module)
+                return source if home.endswith(f".{name}") else getattr(source, name)
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return found

@@ -18,7 +18,7 @@ import pytest
 from msgspec.structs import replace
 
 from accord.model import Message, Part, PushConfig, PushGetRequest, Role, SendConfiguration, SendRequest
-from accord.outbound import NO_ADDRESS, SystemResolver
+from accord.outbound.session import NO_ADDRESS, SystemResolver
 from accord.protocol.operations import Operation
 from accord.server.application import Application, to_a2a
 from accord.storage.address import open_store

@@ -18,13 +18,12 @@ from fasta2a.broker import InMemoryBroker
 from fasta2a.storage import InMemoryStorage
 
 from accord.a2a import Caller
-from accord.agents import a2a_sdk, fasta2a, http
+from accord.agents import a2a_sdk, fasta2a, http, temporal
 from accord.agents.adk import runner_ids
-from accord.agents.agent_types import Given
-from accord.agents.http.payload import HttpOptions
+from accord.agents.http.flow import HttpOptions
 from accord.agents.process import ProcessAgent, ProcessOptions
-from accord.agents.temporal import workflow_data as temporal
 from accord.agents.turns import external_context, with_context_id
+from accord.api.agent_types import Given
 from accord.engine.agent import Agent
 from accord.model import Message, Part, Role, SendRequest, StatusUpdate, Task, TaskState, TaskStatus
 from accord.testing import running

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.agents.agent_types import KINDS
+from accord.api.agent_types import KINDS
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = sorted(file for file in (ROOT / "examples" / "agents").iterdir() if file.suffix in (".py", ".toml"))

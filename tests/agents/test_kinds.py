@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from accord.agents import agent_types
-from accord.agents.agent_types import KINDS, Given, Kind, Options, is_instance_of, kind_of, with_options
 from accord.agents.echo import echo
 from accord.agents.function import KIND as FUNCTION
 from accord.agents.function import agent
 from accord.agents.loader import NotAnAgent, ObjectNotFound, as_agent, import_object, load
 from accord.agents.remote.agent import RemoteAgent
+from accord.api import agent_types
+from accord.api.agent_types import KINDS, Given, Kind, Options, is_instance_of, kind_of, with_options
 from accord.engine.agent import Agent, Crash, Profile
 from accord.entries import Unusable, registered
 from accord.model import TaskState
@@ -30,7 +30,7 @@ from accord.server.settings_loader import load as load_settings
 from accord.testing import running, text_in
 
 PARROT = """
-from accord.agents.agent_types import Kind, Options, profile
+from accord.api.agent_types import Kind, Options, profile
 
 class Parrot:
     def __init__(self, sentence):
@@ -251,7 +251,7 @@ def test_all_kinds_of_ours_can_be_loaded_and_are_called_as_they_say() -> None:
 
 def test_no_kind_loads_a_framework_before_an_agent_of_it_is_made() -> None:
     look = (
-        "import sys; from accord.agents import agent_types;"
+        "import sys; from accord.api import agent_types;"
         " agent_types.kind_of(object()); [agent_types.KINDS.load(name) for name in agent_types.KINDS.names()];"
         f" print(*sorted({FRAMEWORKS!r} & {{name.partition('.')[0] for name in sys.modules}}))"
     )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from typing_extensions import TypedDict
 
-from accord.agents.agent_types import kind_of
+from accord.api.agent_types import kind_of
 
 
 class State(TypedDict):

@@ -9,9 +9,9 @@ import pytest
 from agents import Agent as SdkAgent
 from agents import function_tool
 
-from accord.agents.agent_types import Given
 from accord.agents.openai_agents import OpenAIAgent, OpenAIAgentsOptions
 from accord.agents.pydantic_ai import PydanticAIAgent, PydanticAIOptions
+from accord.api.agent_types import Given
 from accord.engine.agent import Agent
 from accord.engine.context import Context
 from accord.model import GetRequest, TaskState

@@ -94,7 +94,7 @@ async def test_known_keys_are_good_while_the_issuer_is_away(
         clock.at += FRESH_SECONDS
         assert await kid(jwks) == "a"
         await answered(jwks)
-    assert "an issuer's keys could not be read" in caplog.text
+    assert "access.issuer_unreadable" in caplog.text
     clock.at = start + STALE_SECONDS
     for _ in range(3):
         with pytest.raises(AgentUnavailable) as failure:

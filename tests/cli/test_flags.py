@@ -11,8 +11,8 @@ from accord.cli.connection_options import ConnectionOptions
 from accord.cli.failures import Exit, ExplainedFailure, explain_failure, shell_command
 from accord.cli.tables import OutputFormat
 from accord.client.peer import Unconfirmed
-from accord.client.transports import TimedOut, Unreachable
 from accord.errors import TABLE, AccordError, InvalidParams, RateLimited, TaskNotFound, Violation
+from accord.outbound import TimedOut, Unreachable
 
 URL = "http://localhost:1"
 

@@ -2,7 +2,7 @@
 
 import inspect
 import threading
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -97,7 +97,7 @@ def test_an_operation_takes_and_returns_what_the_interface_says(name: str) -> No
     assert own["request"] == stated["request"]
     assert own.get("after") == stated.get("after")
     if get_origin(stated["return"]) is AsyncIterator:
-        assert get_origin(own["return"]) is Generator
+        assert get_origin(own["return"]) is AsyncGenerator  # of the method behind it
         assert get_args(own["return"])[0] == get_args(stated["return"])[0]
     else:
         assert own["return"] == stated["return"]

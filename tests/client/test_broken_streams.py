@@ -11,9 +11,9 @@ import pytest
 
 from accord.client import Client, Retries, Unreachable
 from accord.client.remote_task import message_of
-from accord.client.transports.aiohttp import AiohttpTransport
 from accord.errors import InternalError
 from accord.model import ArtifactUpdate, Event, EventBody, SendRequest, StatusUpdate, SubscribeRequest, Task, TaskState
+from accord.outbound import HttpSession
 from accord.protocol import lifecycle
 from accord.protocol.operations import DialectName, Operation, operation_for
 from tests.client.conftest import no_time
@@ -321,7 +321,7 @@ class Quiet(Faulty):
 async def test_silence_is_not_taken_for_the_end_while_the_agent_is_there() -> None:
     faulty = Quiet(silences=4)
     faulty.cuts = [3]
-    transport = AiohttpTransport(silent_seconds=0.1)
+    transport = HttpSession(silent_seconds=0.1)
     try:
         async with talking(faulty, transport=transport, retries=Retries(following=2)) as client:
             assert folded(await streamed(client)) == faulty.task()

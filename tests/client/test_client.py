@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from accord.client import CardNotFound, Client, Unreachable
 from accord.client.auth import Bearer
 from accord.client.credentials import KeyManager
-from accord.client.transports import HttpRequest, OpenReply
 from accord.errors import MethodNotFound
 from accord.model import (
     AgentCard,
@@ -24,6 +23,7 @@ from accord.model import (
     SecurityScheme,
     TaskFilter,
 )
+from accord.outbound import HttpRequest, OpenReply
 from accord.protocol.cards import decode_card, encode_card
 from accord.protocol.operations import DialectName, Operation
 from accord.registry.names import UnknownName

@@ -13,9 +13,9 @@ from accord.client import BadCard, CardNotFound
 from accord.client.auth import Bearer
 from accord.client.discovery import CardCache, DiscoveredCard, Discovery, discover_given_card, read_pinned_keys
 from accord.client.exchange import HttpExchange
-from accord.client.transports.aiohttp import AiohttpTransport
 from accord.errors import AgentUnavailable, AuthenticationFailed, PermissionDenied
 from accord.model import CardProfile
+from accord.outbound import HttpSession
 from accord.protocol.card_signatures import read_signing_key, sign_card
 from accord.protocol.cards import decode_card
 from accord.protocol.operations import DialectName
@@ -24,7 +24,7 @@ from tests.client.pages import CARD, CATALOG, OLD_CARD, Page, Pages, catalog, pu
 
 @asynccontextmanager
 async def discovering(cache: CardCache | None = None, auth: Any = None, **more: Any) -> AsyncIterator[Discovery]:
-    transport = AiohttpTransport()
+    transport = HttpSession()
     try:
         yield Discovery(HttpExchange(transport, auth), cache=cache or CardCache(), **more)
     finally:

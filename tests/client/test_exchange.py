@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from accord.client.exchange import MAX_REDIRECTS, AuthDriver, AuthFlow, HttpExchange, with_header
-from accord.client.transports import HttpReply, HttpRequest
+from accord.outbound import HttpReply, HttpRequest
 
 Answering = Callable[[HttpRequest], tuple[int, Mapping[str, str]]]
 URL = "http://agent.example/a2a"

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 from accord import Context, agent
-from accord.engine.context import Failed
+from accord.engine.outcome import Failed
 from accord.model import Part
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from accord import Context, agent
-from accord.engine.context import Failed
+from accord.engine.outcome import Failed
 from accord.model import Part
 from accord.protocol.sse import Frame
 from accord.server.application import Application, to_a2a

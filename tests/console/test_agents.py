@@ -12,9 +12,9 @@ from accord import Context, agent
 from accord.agents.remote.agent import RemoteAgent
 from accord.client.discovery import DiscoveredCard
 from accord.client.interfaces import CardFinding as Strange
-from accord.client.transports import Unreachable
 from accord.console.agents import ServedAs, card_findings
 from accord.model import AgentSkill
+from accord.outbound import Unreachable
 from accord.protocol.cards import decode_card
 from accord.registry.trust import TrustedKeys
 from accord.remote.tasks import RemoteContact
@@ -142,7 +142,7 @@ async def test_an_agent_is_shown_with_its_card_in_every_dialect_at_the_address_t
     assert found["cards"]["v1"]["supportedInterfaces"][0]["url"] == found["url"]
     assert "supportedInterfaces" not in found["cards"]["v03"]
     texts = [finding["text"] for finding in found["findings"]]
-    assert "Whoever reaches the server may use the agent: it asks nobody who they are" in texts
+    assert "The server has no authentication: any client may use the agent" in texts
     assert [finding["severity"] for finding in found["findings"]].count("error") == 0
 
 
@@ -180,7 +180,7 @@ async def test_an_agent_elsewhere_is_up_when_it_answers_and_down_when_it_does_no
         row = (await told(app))["items"][1]
         assert (row["kind"], row["remote"]) == ("remote", "https://far.example")
         assert (row["health"]["state"], row["health"]["detail"]) == ("down", "No connection")
-        assert any("that is not there" in one["text"] for one in (await told(app, "/far"))["findings"])
+        assert any("cannot be reached" in one["text"] for one in (await told(app, "/far"))["findings"])
 
         there.problem = None
         looked = await ask(app, "POST", "/api/agents/far/check")

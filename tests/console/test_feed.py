@@ -161,7 +161,7 @@ async def test_nobody_hears_of_what_they_must_not_see(server: Asking) -> None:
         feed = int(ears["bob"].heard[0][1]["seq"])
     for name, owners in (("bob", {"bob"}), ("carol", {"carol"}), ("dora", {"alice", "bob"}), ("rita", set())):
         async with server.listening(by=name, after=feed) as ear:
-            telling(server).tell("agent", {"slug": "echo"}, tenant=None, owner=None)
+            telling(server).send("agent", {"slug": "echo"}, tenant=None, owner=None)
             await ear.hears("agent")  # after all that was missed
             assert {body["owner"] for kind, body in ear.heard if kind == "task"} == owners
     assert (await call(server.app, method="GET", path="/api/events", headers={"Host": "localhost:8000"})).status == 401
@@ -251,7 +251,7 @@ async def test_whoever_looks_at_a_task_hears_that_its_log_grows(server: Asking) 
 
 async def test_other_news_are_for_those_who_see_them_and_are_told_again(quick: Asking) -> None:
     number = await feed_of(quick)
-    tell = telling(quick).tell
+    tell = telling(quick).send
     async with quick.listening() as alice, quick.listening(by="bob") as bob, quick.listening(by="carol") as carol:
         tell("chat", {"id": "c-1"}, tenant="acme", owner="alice")
         tell("delivery", {"id": "d-1"}, tenant="acme", owner="alice", agent="Echo")

@@ -91,7 +91,7 @@ async def test_an_answer_decides_no_question_that_its_sender_has_not_seen(addres
         late = await server("POST", f"/tasks/{task_id}/reply", decision)
         assert (late.status, late.json()["detail"]) == (
             400,
-            "The task does not ask this any more. Read what it asks now",
+            "The task asks another question by now: read its status again",
         )
         await server.post(f"/tasks/{task_id}/reply", {"question": second["message"], "data": {"approved": False}})
         assert (await server.reaches(task_id))["result"] == "True False"

@@ -163,7 +163,7 @@ def heard(*pieces: bytes, kind: str = "text/event-stream") -> list[Any]:
     answer = InspectedResponse(began=0.0, began_ms=0)
     said: list[Any] = [ResponseHead(200, [("content-type", kind)]), *pieces, ExchangeEnd()]
     return [
-        told for at, what in enumerate(said) if not answer.is_over for told in answer.hear(TimedPiece(float(at), what))
+        told for at, what in enumerate(said) if not answer.is_over for told in answer.add(TimedPiece(float(at), what))
     ]
 
 
@@ -212,7 +212,7 @@ async def test_a_request_brings_no_credentials_but_those_of_whoever_asks(app: Ap
         wish = {"agent": "echo", "headers": {name: "somebody else's"}}
         refused = await ask(app, "POST", "/api/inspect", wish, by="alice")
         assert refused.status == 422
-        assert "leave out other credentials" in json.dumps(refused.json())
+        assert "remove other credentials" in json.dumps(refused.json())
     # What a header of this server's own says about somebody counts for nothing either.
     listing = {"agent": "echo", "method": "GET", "path": "/tasks", "headers": {"X-Secret": SECRETS["dora"]}}
     await inspect(app, by="alice", **await template(app, "SendMessage", "v1", "JSONRPC", by="alice"))

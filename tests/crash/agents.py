@@ -13,7 +13,7 @@ from accord.agents.function import agent
 from accord.engine.context import Context
 from accord.storage.commands.tasks import Fenced
 from accord.workflows.document import Step
-from accord.workflows.steps import Result, Scene
+from accord.workflows.executors import Result, Scene
 from tests.workflows.flows import FlowAgent, Member, agents, plan_of, step
 
 MANY = 1_000

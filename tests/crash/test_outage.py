@@ -150,7 +150,7 @@ async def test_a_full_disk_delays_work_and_damages_nothing(tmp_path: Path, start
     node = await start(store_url, "--max-bytes", "1000000")
     async with connected(store_url) as client:
         task_ids = [await client.send("large", "100") for _ in range(3)]
-        await node.says("logged", message="store unavailable")
+        await node.says("logged", message="store.unavailable")
         for _ in range(30):  # together more than there is room for
             node.tell("send", agent="brief", text="0".ljust(40_000))
         refusal = await node.says("unsent")

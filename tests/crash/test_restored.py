@@ -88,7 +88,7 @@ def copy(folder: Path, to: Path) -> None:
     subprocess.run(["cp", "-a", folder, to], check=True)
 
 
-LOST = ("store lost events", "store went back in time")
+LOST = ("store.lost_events", "store.went_back")
 
 
 def losses(node: Node) -> list[Fact]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from accord import Context, agent
 from accord.agents.function import FunctionAgent
-from accord.engine.context import CallFailed, OverBudget
+from accord.engine.outcome import CallFailed, OverBudget
 from accord.errors import InvalidParams
 from accord.model import GetRequest, SendRequest, Task, TaskState
 from accord.service.host import Host

@@ -7,7 +7,7 @@ import pytest
 
 from accord import Context, agent
 from accord.agents.function import FunctionAgent
-from accord.engine.context import CallFailed, Failed
+from accord.engine.outcome import CallFailed, Failed
 from accord.model import CancelRequest, Task, TaskState
 from accord.service.host import Host
 from accord.storage.commands.task_endings import LEFT_BEHIND
@@ -132,7 +132,7 @@ async def test_an_agent_that_fails_leaves_nobody_working(hosting: Hosting) -> No
     await leaf.stopped.wait()
     assert await states(host) == {"gathers": "failed", "refuses": "failed", "branch": "canceled", "leaf": "canceled"}
     await until(lambda: none_is_left(host))
-    assert not host.engine._calling
+    assert not host.engine.slots.waiting
 
 
 async def test_an_agent_that_is_done_leaves_nobody_working(hosting: Hosting) -> None:
@@ -155,7 +155,7 @@ async def test_an_agent_that_is_done_leaves_nobody_working(hosting: Hosting) -> 
     await leaf.stopped.wait()
     assert await states(host) == {"races": "completed", "quick": "completed", "branch": "canceled", "leaf": "canceled"}
     await until(lambda: none_is_left(host))
-    assert not host.engine._calling
+    assert not host.engine.slots.waiting
 
 
 async def test_an_agent_that_said_it_is_done_calls_nobody_any_more(

@@ -232,5 +232,5 @@ async def test_a_node_whose_clock_differs_says_so_and_works(
         late = await sent(host.services["endless"], saying("x", configuration=AT_ONCE), ALICE)
         assert state(await sent(host.default, saying("x"), ALICE)) is S.COMPLETED
         assert said(await reaches(host.services["endless"], late.id, S.FAILED, ALICE)) == LATE
-    records = [record for record in caplog.records if record.message == "clock differs from the store's"]
+    records = [record for record in caplog.records if record.message == "store.clock_differs"]
     assert [vars(record)["seconds"] for record in records] == [pytest.approx(60 * minutes, abs=2)]

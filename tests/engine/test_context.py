@@ -7,8 +7,8 @@ import pytest
 
 from accord import Context, agent
 from accord.agents.function import FunctionAgent
+from accord.engine.execution import StatusEntry
 from accord.engine.hooks import ExecutionEnded, ExecutionStarted, Hooks
-from accord.engine.journal import StatusEntry
 from accord.errors import UnsupportedOperation
 from accord.model import (
     Artifact,

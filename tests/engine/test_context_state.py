@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from accord import Context, agent
-from accord.engine.task_store import ConversationHistory
+from accord.engine.journal import ConversationHistory
 from accord.model import TaskState
 from tests.engine.conftest import ALICE, BOB, Hosting, saying, state, text
 from tests.engine.doubles import sent

@@ -5,7 +5,7 @@ from typing import Any
 from accord import Context, agent
 from accord.a2a import Caller
 from accord.agents.messages import conversation_history
-from accord.engine.context import Failed, Rejected
+from accord.engine.outcome import Failed, Rejected
 from accord.model import Message, Part, Task, TaskState
 from accord.service.host import Host
 from tests.engine.conftest import ALICE, AT_ONCE, BOB, Hosting, saying, state, text

@@ -1,17 +1,16 @@
 """What is kept early: the task of a caller who waits for its end. What begins late: runs whose callers hear first."""
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator
 
 import pytest
 
 from accord import Context, agent
+from accord.engine import slots as module
 from accord.engine.node import Limits
-from accord.engine.slots import DeferredStarts, SlotReservation
+from accord.engine.slots import Slots
 from accord.model import TaskState
 from accord.service.host import Host
-from accord.storage.store import ARRIVALS
 from tests.engine.conftest import ALICE, AT_ONCE, QUICK, Hosting, all_of, saying
 from tests.engine.doubles import Meddler
 
@@ -80,48 +79,53 @@ async def test_who_is_told_of_a_task_after_all_is_told_of_what_is_durable(hostin
 # --- runs that begin later --------------------------------------------------------------------------------------------
 
 
-async def test_runs_begin_once_nobody_else_is_being_taken_in() -> None:
-    promised: Counter[str] = Counter()
-    later, begun = DeferredStarts(promised), []
-    with SlotReservation(promised, "echo", 1, "node"):
-        later.add("echo", lambda: begun.append("first"))
-        later.add("echo", lambda: begun.append("second"))
-        assert promised["echo"] == 3, "two places are kept"
-        for _ in range(ARRIVALS // 2):
+def open_slots() -> Slots:
+    slots = Slots("node", {}, {}, limit=10, has_tenant_limit=False, on_release=lambda: None)
+    slots.is_open = True
+    return slots
+
+
+async def test_executions_start_once_no_message_is_being_accepted() -> None:
+    slots, begun = open_slots(), list[str]()
+    with slots.reserve_claims("echo", 1):
+        slots.defer("echo", lambda: begun.append("first"))
+        slots.defer("echo", lambda: begun.append("second"))
+        assert slots.reserved["echo"] == 3, "two places are kept"
+        with slots.reserve_claims("other", 1):
+            pass
+        for _ in range(10):
             await asyncio.sleep(0)
         assert begun == []
     await asyncio.sleep(0)
-    await asyncio.sleep(0)
     assert begun == ["first", "second"]
-    assert promised.total() == 0
+    assert slots.reserved.total() == 0
 
 
-async def test_they_do_not_wait_for_ever() -> None:
-    promised: Counter[str] = Counter()
-    later, begun = DeferredStarts(promised), []
-    with SlotReservation(promised, "other", 1, "node"):
-        later.add("echo", lambda: begun.append("first"))
-        for _ in range(ARRIVALS + 2):
-            await asyncio.sleep(0)
-        assert begun == ["first"]
-        later.add("echo", lambda: begun.append("second"))
-        later.begin()
-        assert begun == ["first", "second"], "as when the node stops"
-    assert promised.total() == 0
+async def test_executions_do_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_START_DELAY_SECONDS", 0.0)
+    slots, begun, has_begun = open_slots(), list[str](), asyncio.Event()
+    with slots.reserve_claims("other", 1):
+        with slots.reserve_claims("echo", 1):
+            slots.defer("echo", has_begun.set)
+        async with asyncio.timeout(10):
+            await has_begun.wait()
+        slots.defer("echo", lambda: begun.append("second"))
+        slots.start_deferred()
+        assert begun == ["second"], "as when the node stops"
+    assert slots.reserved.total() == 0
 
 
 async def test_one_that_cannot_begin_keeps_no_other_from_it(caplog: pytest.LogCaptureFixture) -> None:
     def fail() -> None:
         raise LookupError("on purpose")
 
-    promised: Counter[str] = Counter()
-    later, begun = DeferredStarts(promised), []
-    later.add("broken", fail)
-    later.add("parrot", lambda: begun.append("second"))
-    later.begin()
+    slots, begun = open_slots(), list[str]()
+    slots.defer("broken", fail)
+    slots.defer("parrot", lambda: begun.append("second"))
+    slots.start_deferred()
     assert begun == ["second"]
-    assert promised.total() == 0
-    assert caplog.messages == ["work could not be begun"]
+    assert slots.reserved.total() == 0
+    assert caplog.messages == ["job.not_begun"]
 
 
 async def test_a_stream_s_run_keeps_its_place_until_it_begins(hosting: Hosting) -> None:

@@ -226,7 +226,7 @@ async def test_a_task_that_cannot_be_read_holds_up_no_other(
     await change(host.engine.store, f"UPDATE snapshot SET doc = '{{' WHERE task_id = '{tasks[0].id}'")
     crowd.let_go("x1", "x2", "x3", "a", "b")
     assert [await done(host, task) for task in tasks[1:]] == ["a 1", "b 1"]
-    assert "work could not be begun" in caplog.text
+    assert "job.not_begun" in caplog.text
 
 
 # --- stopping -----------------------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ async def test_a_node_that_leaves_finishes_short_work(hosting: Hosting, crowd: C
 
 
 async def _is_draining(host: Host) -> bool:
-    return host.engine._is_draining
+    return not host.engine.slots.is_open
 
 
 async def test_a_node_that_leaves_hands_long_work_over(hosting: Hosting, crowd: Crowd) -> None:

@@ -9,9 +9,9 @@ from accord import Context, agent
 from accord.a2a import Caller
 from accord.agents.echo import echo
 from accord.engine import node, task_store
-from accord.engine.context import Failed
 from accord.engine.hooks import ExecutionStarted, Hooks
 from accord.engine.node import Limits
+from accord.engine.outcome import Failed
 from accord.errors import AgentUnavailable
 from accord.model import Event, GetRequest, SubscribeRequest, Task, TaskState
 from accord.retries import RetryPolicy
@@ -74,7 +74,7 @@ async def test_a_node_outlives_its_database(
 
 
 async def _has_logged(caplog: pytest.LogCaptureFixture, *doing: str) -> bool:
-    found = {getattr(record, "doing", "") for record in caplog.records if record.message == "store unavailable"}
+    found = {getattr(record, "doing", "") for record in caplog.records if record.message == "store.unavailable"}
     return set(doing) <= found
 
 

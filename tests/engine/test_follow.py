@@ -331,7 +331,7 @@ async def _work(host: Host, hints: dict[str, Any]) -> None:
 
 
 async def _has_no_plans(host: Host) -> bool:
-    return not host.engine._promised.total()
+    return not host.engine.slots.reserved.total()
 
 
 def _alive(kind: type[object]) -> set[int]:

@@ -13,8 +13,8 @@ import pytest
 from accord import Context, agent
 from accord.agents.function import FunctionAgent
 from accord.engine.agent import Crash, Profile
-from accord.engine.context import Failed, Rejected
 from accord.engine.messages import parts_of
+from accord.engine.outcome import Failed, Rejected
 from accord.errors import InvalidParams
 from accord.model import AgentSkill, Artifact, CancelRequest, Message, Part, Role, Task, TaskState
 from accord.service.host import Host

@@ -1,9 +1,9 @@
 """What a run only notes: it is written with what is written next, with the end of the run, or before it waits."""
 
 from accord import Context, agent
-from accord.engine.context import Failed
+from accord.engine.execution import StatusEntry
 from accord.engine.hooks import EventsAppended, Hooks
-from accord.engine.journal import StatusEntry
+from accord.engine.outcome import Failed
 from accord.model import TaskState
 from accord.service.host import Host
 from tests.engine.conftest import ALICE, AT_ONCE, Hosting, said, saying, state, text
@@ -68,7 +68,7 @@ async def test_what_is_noted_is_kept_of_a_run_that_parks(hosting: Hosting) -> No
     @agent
     async def waits(ctx: Context) -> str:
         ctx.journal.note(NOTED)
-        await ctx.journal.park(keys=["never"], children={}, delay_ms=None)
+        await ctx.journal.suspend(keys=["never"], children={}, delay_ms=None)
         return "done"
 
     host = await hosting(waits)

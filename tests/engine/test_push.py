@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from accord import Context, agent
 from accord.a2a import Caller
 from accord.engine import webhook_delivery
-from accord.engine.context import Failed, Rejected
 from accord.engine.hooks import Delivered as Told
 from accord.engine.hooks import Hooks
+from accord.engine.outcome import Failed, Rejected
 from accord.engine.webhook_delivery import Exchange, ExchangeSide, NotDelivered, WebhookDelivery, WebhookDispatcher
 from accord.model import (
     ArtifactUpdate,
@@ -306,11 +306,11 @@ async def test_deliveries_of_the_end_are_logged(hosting: Hosting, caplog: pytest
     await sender.told(S.COMPLETED)
 
     def lines() -> list[tuple[str, str, str, str]]:
-        found = [vars(record) for record in caplog.records if record.msg.startswith("webhook ")]
+        found = [vars(record) for record in caplog.records if record.msg.startswith("push.")]
         return [(one["msg"], one["task_id"], one["webhook"], one["state"]) for one in found]
 
     about = (task.id, "w", "COMPLETED")
-    refused, accepted = "webhook did not take the end of a task", "webhook took the end of a task"
+    refused, accepted = "push.end_not_delivered", "push.end_delivered"
     await sender.until(lambda: lines() == [(refused, *about), (accepted, *about)])
 
 

@@ -7,9 +7,10 @@ import pytest
 
 from accord import Context, agent
 from accord.a2a import Caller
-from accord.engine.child_tasks import CHILD_TASK
-from accord.engine.context import APPROVAL, CallFailed
+from accord.engine.context import APPROVAL
 from accord.engine.hooks import ExecutionStarted, Hooks
+from accord.engine.messages import CHILD_TASK
+from accord.engine.outcome import CallFailed
 from accord.errors import AgentUnavailable
 from accord.model import (
     CancelRequest,
@@ -178,7 +179,7 @@ async def test_those_who_ask_at_the_same_time_get_their_own_answers(hosting: Hos
         task = await answer(host.default, task, f"what {said(task)[8]} is")
     assert (state(task), text(task)) == (S.COMPLETED, "a is what a is, b is what b is")
     assert sorted(asked) == ["What is a?", "What is b?"]
-    assert not host.engine._calling
+    assert not host.engine.slots.waiting
 
 
 async def test_one_agent_may_ask_several_things_at_the_same_time(hosting: Hosting) -> None:

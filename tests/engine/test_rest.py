@@ -15,27 +15,49 @@ async def waiting(rest: ResultBroadcast, count: int) -> list[asyncio.Task[Task |
     return found
 
 
-async def test_everybody_is_told() -> None:
-    rest = ResultBroadcast(asyncio.get_running_loop())
+async def test_everybody_is_settled() -> None:
+    rest = ResultBroadcast()
     those = await waiting(rest, 3)
-    rest.tell(TASK)
+    rest.settle(TASK)
     assert await asyncio.gather(*those) == [TASK] * 3
 
 
-async def test_whoever_comes_later_is_told_the_same() -> None:
-    rest = ResultBroadcast(asyncio.get_running_loop())
-    rest.tell(TASK)
-    rest.tell(None)
-    assert rest.is_told
+async def test_whoever_comes_later_is_settled_the_same() -> None:
+    rest = ResultBroadcast()
+    rest.settle(TASK)
+    rest.settle(None)
+    assert rest.is_settled
     assert await rest.wait() is TASK
 
 
 async def test_whoever_stops_waiting_does_not_stop_the_others() -> None:
-    rest = ResultBroadcast(asyncio.get_running_loop())
+    rest = ResultBroadcast()
     first, second = await waiting(rest, 2)
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
-    assert not rest.is_told
-    rest.tell(None)
+    assert not rest.is_settled
+    rest.settle(None)
     assert first.cancelled()
     assert await second is None
+
+
+async def test_a_result_that_is_reopened_is_awaited_again() -> None:
+    rest = ResultBroadcast()
+    rest.settle(TASK)
+    rest.reopen()
+    (waiter,) = await waiting(rest, 1)
+    rest.end(None)
+    rest.reopen()
+    assert (await waiter, await rest.wait(), rest.is_final) == (None, None, True)
+
+
+async def test_callbacks_are_called_once_at_the_end() -> None:
+    rest, called = ResultBroadcast(), list[str]()
+    rest.at_end(lambda: called.append("end"))
+    rest.at_end(dropped := lambda: called.append("dropped"))
+    rest.not_at_end(dropped)
+    rest.settle(TASK)
+    assert called == []
+    rest.end(TASK)
+    rest.at_end(lambda: called.append("late"))
+    assert called == ["end", "late"]

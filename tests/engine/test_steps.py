@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from accord import Context, agent
-from accord.engine.context import CallFailed, Failed
 from accord.engine.node import Limits
+from accord.engine.outcome import CallFailed, Failed
 from accord.model import GetRequest, Task, TaskState
 from accord.service.host import Host
 from accord.service.service import Service
@@ -264,7 +264,7 @@ async def test_calls_nest_however_little_room_there_is(hosting: Hosting, limits:
     tasks = await asyncio.gather(*(sent(host.default, saying("go"), caller) for caller in (ALICE, BOB, ALICE)))
     assert [text(task) for task in tasks] == ["<a1><a2> <b1><b2>"] * 3
     assert host.engine._runs == {}
-    assert not host.engine._calling
+    assert not host.engine.slots.waiting
 
 
 async def test_an_agent_may_call_itself_however_few_of_it_may_run(hosting: Hosting) -> None:

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from accord.engine.child_tasks import CHILD_TASK
-from accord.engine.log_writer import PARKED_SHARE, SNAPSHOT_EVENTS, TaskLog, UnreadMessages, last_state
+from accord.engine.log_writer import SNAPSHOT_EVENTS, SUSPENDED_SHARE, TaskLog, UnreadMessages, last_state
+from accord.engine.messages import CHILD_TASK
 from accord.model import (
     Artifact,
     ArtifactUpdate,
@@ -71,7 +71,7 @@ def test_the_task_has_what_is_committed_and_what_is_not(*, ends: bool) -> None:
     log.caught_up([Event(seq=3, body=heard("c"))])
     assert log.seq == 3
     assert ids(log.after([status(S.WORKING), heard("d")]).history) == ["m-first", "m-a", "m-c", "m-b", "m-d"]
-    assert [log.said(at).message_id for at in range(3)] == ["m-first", "m-a", "m-c"]
+    assert [log.message_at(at).message_id for at in range(3)] == ["m-first", "m-a", "m-c"]
 
 
 def test_what_was_not_committed_leaves_the_log_as_it_was() -> None:
@@ -91,11 +91,11 @@ def test_the_last_state_is_that_of_the_last_status() -> None:
 # --- when it is written down --------------------------------------------------------------------------------------
 
 
-def written(log: TaskLog, batches: Sequence[Sequence[EventBody]], *, parks: bool = False) -> list[int]:
+def written(log: TaskLog, batches: Sequence[Sequence[EventBody]], *, suspends: bool = False) -> list[int]:
     """Commit batches and return the numbers of the events after which the task was written down."""
     found = []
     for bodies in batches:
-        fresh = log.snapshot(bodies, parks=parks)
+        fresh = log.snapshot(bodies, suspends=suspends)
         log.committed(bodies)
         if fresh is not None:
             assert fresh == log.after([])
@@ -115,24 +115,24 @@ def test_a_task_that_ends_is_written_down() -> None:
 
 def test_a_short_talk_is_written_down_with_every_turn() -> None:
     turns = [turn(number) for number in range(10)]
-    assert written(new(), turns, parks=True) == [3 * number for number in range(1, 11)]
+    assert written(new(), turns, suspends=True) == [3 * number for number in range(1, 11)]
 
 
-def test_a_task_that_parks_unchanged_is_not_written_down_again() -> None:
-    assert new(seq=5, kept=5).snapshot([], parks=True) is None
-    assert new(seq=5, kept=4).snapshot([], parks=True) is not None
+def test_a_task_that_suspends_unchanged_is_not_written_down_again() -> None:
+    assert new(seq=5, kept=5).snapshot([], suspends=True) is None
+    assert new(seq=5, kept=4).snapshot([], suspends=True) is not None
 
 
 def test_a_long_talk_is_written_down_whenever_there_is_a_sixteenth_more() -> None:
-    seqs = written(new(), [turn(number) for number in range(2000)], parks=True)
+    seqs = written(new(), [turn(number) for number in range(2000)], suspends=True)
     for before, after in pairwise(seqs):
-        assert before / PARKED_SHARE - 1 <= after - before <= before / PARKED_SHARE + 3
-    assert sum(seqs) <= 2 * PARKED_SHARE * 6000, "what is written is linear in what is said"
+        assert before / SUSPENDED_SHARE - 1 <= after - before <= before / SUSPENDED_SHARE + 3
+    assert sum(seqs) <= 2 * SUSPENDED_SHARE * 6000, "what is written is linear in what is said"
 
 
 def test_what_earlier_runs_did_not_write_down_counts() -> None:
-    assert new(seq=169, kept=160).snapshot([status(S.INPUT_REQUIRED)], parks=True) is not None
-    assert new(seq=168, kept=160).snapshot([status(S.INPUT_REQUIRED)], parks=True) is None
+    assert new(seq=169, kept=160).snapshot([status(S.INPUT_REQUIRED)], suspends=True) is not None
+    assert new(seq=168, kept=160).snapshot([status(S.INPUT_REQUIRED)], suspends=True) is None
     assert new(seq=199, kept=100).snapshot([chunk("x")]) is not None
     assert new(seq=198, kept=100).snapshot([chunk("x")]) is None
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.agents.agent_types import KINDS
+from accord.api.agent_types import KINDS
 from tests.doc_blocks import blocks
 from tests.environments import ROOT
 from tests.guides.showing import Surroundings, play, started

@@ -31,7 +31,7 @@ from accord.model import (
     TaskStatus,
 )
 from accord.model.parts import parts_of
-from accord.outbound import Outbound
+from accord.outbound import HttpSession
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
 from accord.service.host import Host
@@ -226,7 +226,7 @@ async def test_what_agents_made_is_saved_and_never_run(
     assert (later.status, later.headers["retry-after"]) == (503, "1")
     monkeypatch.setattr(TaskStore, "file", lost)
     assert (await fetched(files, path)).status == 500
-    assert [record.message for record in caplog.records if record.exc_info] == ["request failed"]
+    assert [record.message for record in caplog.records if record.exc_info] == ["request.failed"]
     assert path not in caplog.text
 
 
@@ -327,7 +327,7 @@ async def test_webhooks_are_told_addresses_in_vault_and_bytes_in_others(receiver
     task = Task(id="t-1", context_id="c-1", status=TaskStatus(state=TaskState.COMPLETED), artifacts=(artifact,))
     event = Event(seq=7, body=ArtifactUpdate(task_id="t-1", context_id="c-1", artifact=artifact))
     config = PushConfig(url=receiver.url, payload_format=form)
-    async with Outbound(DEVELOPMENT, total_seconds=10) as outbound:
+    async with HttpSession.strict(DEVELOPMENT, total_seconds=10) as outbound:
         sender = HttpWebhookSender(outbound, links=links())
         for dialect in ("vault", "v1"):
             await sender.send(

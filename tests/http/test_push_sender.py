@@ -31,7 +31,7 @@ from accord.model import (
     TaskState,
     TaskStatus,
 )
-from accord.outbound import Outbound, Policy
+from accord.outbound import HttpSession, Policy
 from accord.protocol import http_headers
 from accord.protocol.dialects import DIALECTS, decode_webhook
 from accord.protocol.operations import DialectName
@@ -120,7 +120,7 @@ async def receiver(receiving: Receiving) -> Receiver:
 @pytest.fixture
 async def sender() -> AsyncIterator[HttpWebhookSender]:
     """A sender that may reach this machine, and whose clock stands still."""
-    async with Outbound(DEVELOPMENT, total_seconds=10) as outbound:
+    async with HttpSession.strict(DEVELOPMENT, total_seconds=10) as outbound:
         yield HttpWebhookSender(outbound, keys=["server-key"], clock=lambda: AT + 0.9)
 
 
@@ -220,7 +220,7 @@ async def test_a_webhook_is_signed_with_every_key_that_its_receiver_may_know(
 
 @bounded
 async def test_without_any_key_nothing_is_signed(receiver: Receiver) -> None:
-    async with Outbound(DEVELOPMENT) as outbound:
+    async with HttpSession.strict(DEVELOPMENT) as outbound:
         await HttpWebhookSender(outbound).send(delivery(receiver.url))
     assert receiver.headers("X-A2A-Signature") == [None]
 
@@ -261,26 +261,26 @@ async def test_everything_else_is_none_and_only_gone_is_final(
 @pytest.mark.parametrize(
     ("stated", "seconds"),
     [
-        ("120", 120.0),
-        ("0", 0.0),
-        ("Tue, 14 Nov 2023 22:15:00 GMT", 99.1),
-        ("Tue, 14 Nov 2023 22:00:00 GMT", -800.9),
+        ("120", 120),
+        ("0", 0),
+        ("Tue, 14 Nov 2023 22:15:00 GMT", 99),
+        ("Tue, 14 Nov 2023 22:00:00 GMT", 0),
         ("soon", None),
         ("-5", None),
         ("1.5", None),
         ("", None),
-        ("9" * 400, float("inf")),
+        ("9" * 400, 24 * 3600),
         ("Tue, 99 Nov 2023 22:15:00 GMT", None),
     ],
 )
 @bounded
 async def test_a_receiver_may_say_when_to_come_again(
-    stated: str, seconds: float | None, sender: HttpWebhookSender, receiver: Receiver
+    stated: str, seconds: int | None, sender: HttpWebhookSender, receiver: Receiver
 ) -> None:
     receiver.answers = lambda _: web.Response(status=429, headers={"Retry-After": stated})
     with pytest.raises(NotDelivered) as failure:
         await sender.send(delivery(receiver.url))
-    assert failure.value.retry_after == (seconds if seconds is None else pytest.approx(seconds))
+    assert failure.value.retry_after == seconds
 
 
 @pytest.mark.proves("B-18")
@@ -306,7 +306,7 @@ async def test_nobody_waits_for_what_a_receiver_adds_to_its_status(
 @bounded
 async def test_a_receiver_that_hangs_is_given_up_and_tried_again(receiver: Receiver) -> None:
     receiver.gate.clear()
-    async with Outbound(DEVELOPMENT, total_seconds=0.2) as outbound:
+    async with HttpSession.strict(DEVELOPMENT, total_seconds=0.2) as outbound:
         with pytest.raises(NotDelivered, match="in time") as failure:
             await HttpWebhookSender(outbound).send(delivery(receiver.url))
     assert not failure.value.is_final
@@ -326,7 +326,7 @@ async def test_a_name_of_a_private_address_looks_like_one_that_does_not_exist(ad
 
     seen = []
     for resolve in (Names([address]), nowhere):
-        async with Outbound(resolve=resolve) as outbound:
+        async with HttpSession.strict(resolve=resolve) as outbound:
             with pytest.raises(NotDelivered) as failure:
                 await HttpWebhookSender(outbound).send(delivery("https://hooks.example.com/"))
         seen.append((str(failure.value), failure.value.is_final, failure.value.sent.status))
@@ -340,7 +340,7 @@ async def test_a_name_of_a_private_address_looks_like_one_that_does_not_exist(ad
 )
 @bounded
 async def test_a_hostile_address_is_refused_when_set_and_when_sent(url: str) -> None:
-    async with Outbound() as outbound:
+    async with HttpSession.strict() as outbound:
         sender = HttpWebhookSender(outbound)
         with pytest.raises(InvalidParams) as refused:
             sender.check(PushConfig(url=url))
@@ -445,7 +445,7 @@ async def test_a_webhook_that_hangs_holds_up_no_stream_and_no_other_webhook(
 @pytest.mark.proves("B-18")
 @bounded
 async def test_a_hostile_webhook_is_refused_by_the_service(hosting: Hosting) -> None:
-    async with Outbound() as outbound:
+    async with HttpSession.strict() as outbound:
         host = await hosting(tells, sender=HttpWebhookSender(outbound))
         task = await sent(host.default, saying("x"), ALICE)
         with pytest.raises(InvalidParams, match="loopback"):

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from accord import Context, agent
-from accord.engine.context import Failed
+from accord.engine.outcome import Failed
 from accord.model import AgentSkill, Part
 
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.outbound.policy import MAX_LENGTH, Policy, TargetRefused
+from accord.outbound import TargetRefused
+from accord.outbound.policy import MAX_LENGTH, Policy
 
 STRICT = Policy()
 

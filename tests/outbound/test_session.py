@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from accord import outbound
-from accord.outbound import NO_ADDRESS, HostUnreachable, Outbound, Policy, TargetRefused, connector
+from accord.outbound import HttpSession, Policy, TargetRefused, Unreachable, connector, messages, session
 from accord.outbound.policy import check_address
+from accord.outbound.session import NO_ADDRESS, SystemResolver
 from tests.outbound.conftest import Listening
 
 DEVELOPMENT = Policy(allow_private=True)
@@ -39,7 +39,7 @@ class Dialled(list[str]):
 
 async def asked(url: str, policy: Policy | None = None, **options: Any) -> Any:
     """The answer of one request."""
-    async with Outbound(policy, **options) as outbound:
+    async with HttpSession.strict(policy, **options) as outbound:
         return await outbound.request("GET", url)
 
 
@@ -67,7 +67,7 @@ async def test_a_name_of_a_private_address_is_refused_before_anything_is_opened(
     addresses: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     dialled = Dialled()
-    with pytest.raises(HostUnreachable, match=f"^{NO_ADDRESS}$"):
+    with pytest.raises(Unreachable, match=f"^{NO_ADDRESS}$"):
         await asked("https://inside.example/", resolve=Names(addresses), opens=dialled)
     assert dialled == []
     assert "inside.example" in vars(caplog.records[0])["reason"]
@@ -78,11 +78,11 @@ async def test_the_address_that_was_checked_is_the_one_that_is_used(listening: L
     listener = await listening()
     names, dialled = Names([PUBLIC], ["127.0.0.1"]), Dialled()
     url = f"https://rebinding.example:{listener.port}/"
-    async with Outbound(resolve=names, opens=dialled) as outbound:
-        with pytest.raises(HostUnreachable):
+    async with HttpSession.strict(resolve=names, opens=dialled) as outbound:
+        with pytest.raises(Unreachable):
             await outbound.request("POST", url, body=b"x")
         assert (names.asked, dialled) == (["rebinding.example"], [PUBLIC])
-        with pytest.raises(HostUnreachable, match=NO_ADDRESS):
+        with pytest.raises(Unreachable, match=NO_ADDRESS):
             await outbound.request("POST", url, body=b"x")
     assert dialled == [PUBLIC]
     assert listener.connections == 0
@@ -90,7 +90,7 @@ async def test_the_address_that_was_checked_is_the_one_that_is_used(listening: L
 
 async def test_every_address_of_a_name_may_be_tried() -> None:
     dialled, addresses = Dialled(), [PUBLIC, "2606:4700:4700::1111", "1.1.1.1"]
-    with pytest.raises(HostUnreachable):
+    with pytest.raises(Unreachable):
         await asked("https://many.example/", resolve=Names(addresses), opens=dialled)
     assert set(dialled) == set(addresses)
 
@@ -110,7 +110,7 @@ async def test_even_an_address_that_slipped_through_is_not_connected_to(
     assert check_address("127.0.0.1")
     answers = iter([None])  # the resolver's check passes it, the socket's does not
     monkeypatch.setattr(connector, "check_address", lambda *_, **__: next(answers, "loopback"))
-    with pytest.raises(HostUnreachable):
+    with pytest.raises(Unreachable):
         await asked(f"https://a.example:{listener.port}/", resolve=Names(["127.0.0.1"]))
     assert listener.connections == 0
 
@@ -118,9 +118,9 @@ async def test_even_an_address_that_slipped_through_is_not_connected_to(
 async def test_a_trusted_host_lends_its_address_to_nobody(listening: Listening) -> None:
     listener = await listening()
     policy = Policy(allow_hosts=frozenset({"hooks.internal"}))
-    async with Outbound(policy, resolve=Names(["127.0.0.1"])) as outbound:
+    async with HttpSession.strict(policy, resolve=Names(["127.0.0.1"])) as outbound:
         assert (await outbound.request("GET", f"http://hooks.internal:{listener.port}/")).status == 200
-        with pytest.raises(HostUnreachable, match=NO_ADDRESS):
+        with pytest.raises(Unreachable, match=NO_ADDRESS):
             await outbound.request("GET", f"https://other.internal:{listener.port}/")
     assert listener.connections == 1
 
@@ -156,16 +156,16 @@ async def test_a_certificate_is_verified_against_the_name_not_the_address(
 ) -> None:
     server, believes = certified
     listener = await listening(tls=server)
-    async with Outbound(TRUSTING, resolve=Names(["127.0.0.1"]), tls=believes) as outbound:
+    async with HttpSession.strict(TRUSTING, resolve=Names(["127.0.0.1"]), tls=believes) as outbound:
         assert (await outbound.request("GET", f"https://hooks.test:{listener.port}/")).body == b"ok"
-        with pytest.raises(HostUnreachable, match="certificate"):
+        with pytest.raises(Unreachable, match="certificate"):
             await outbound.request("GET", f"https://other.test:{listener.port}/")
     assert len(listener.heads) == 1
 
 
 async def test_an_unknown_certificate_is_not_accepted(listening: Listening, certified: Certified) -> None:
     listener = await listening(tls=certified[0])
-    with pytest.raises(HostUnreachable, match="certificate"):
+    with pytest.raises(Unreachable, match="certificate"):
         await asked(f"https://hooks.test:{listener.port}/", TRUSTING, resolve=Names(["127.0.0.1"]))
     assert listener.heads == []
 
@@ -176,7 +176,7 @@ async def test_what_does_not_speak_tls_is_unreachable(listening: Listening) -> N
         writer.write(OTHER_PROTOCOL)
 
     listener = await listening(gibberish)
-    with pytest.raises(HostUnreachable, match="TLS"):
+    with pytest.raises(Unreachable, match="TLS"):
         await asked(f"https://127.0.0.1:{listener.port}/", DEVELOPMENT)
 
 
@@ -190,7 +190,7 @@ async def test_a_request_says_who_sends_it_and_brings_nothing_along(listening: L
         b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b; Path=/\r\nX-Thing: 1\r\nContent-Length: 2\r\n\r\nok"
     )
     url = f"http://127.0.0.1:{listener.port}/p%20q?r=s"
-    async with Outbound(DEVELOPMENT) as outbound:
+    async with HttpSession.strict(DEVELOPMENT) as outbound:
         await outbound.request("POST", url, headers={"X-Mine": "1"}, body=b"")
         answer = await outbound.request("POST", url, headers={"X-Mine": "1"}, body=b"")
     assert (answer.status, answer.body, answer.is_whole, answer.headers["x-thing"]) == (200, b"ok", True, "1")
@@ -241,14 +241,14 @@ async def dripping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 async def test_of_a_long_body_only_the_beginning_is_read(listening: Listening) -> None:
     listener = await listening(endless)
-    async with Outbound(DEVELOPMENT) as outbound:
+    async with HttpSession.strict(DEVELOPMENT) as outbound:
         answer = await outbound.request("GET", f"http://127.0.0.1:{listener.port}/", max_bytes=1000)
     assert (answer.status, answer.body, answer.is_whole) == (200, b"x" * 1000, False)
 
 
 async def test_a_body_as_long_as_allowed_is_whole(listening: Listening) -> None:
     listener = await listening()
-    async with Outbound(DEVELOPMENT) as outbound:
+    async with HttpSession.strict(DEVELOPMENT) as outbound:
         for limit, body, is_whole in ((1, b"o", False), (2, b"ok", True), (3, b"ok", True)):
             answer = await outbound.request("GET", f"http://127.0.0.1:{listener.port}/", max_bytes=limit)
             assert (answer.body, answer.is_whole) == (body, is_whole)
@@ -256,7 +256,7 @@ async def test_a_body_as_long_as_allowed_is_whole(listening: Listening) -> None:
 
 async def test_nobody_waits_for_a_body_that_is_not_wanted(listening: Listening) -> None:
     listener = await listening(begun)
-    async with Outbound(DEVELOPMENT, total_seconds=3600) as outbound:
+    async with HttpSession.strict(DEVELOPMENT, total_seconds=3600) as outbound:
         answer = await outbound.request("GET", f"http://127.0.0.1:{listener.port}/", max_bytes=0)
     assert (answer.status, answer.body, answer.is_whole) == (200, b"", False)
 
@@ -264,7 +264,7 @@ async def test_nobody_waits_for_a_body_that_is_not_wanted(listening: Listening) 
 @pytest.mark.parametrize("speaks", [silent, begun])
 async def test_an_answer_that_does_not_come_is_given_up(speaks: Any, listening: Listening) -> None:
     listener = await listening(speaks)
-    with pytest.raises(HostUnreachable, match="in time"):
+    with pytest.raises(Unreachable, match="in time"):
         await asked(f"http://127.0.0.1:{listener.port}/", DEVELOPMENT, total_seconds=0.1)
     assert listener.connections == 1
 
@@ -274,7 +274,7 @@ async def test_a_name_that_is_never_answered_is_given_up() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    with pytest.raises(HostUnreachable, match="in time"):
+    with pytest.raises(Unreachable, match="in time"):
         await asked("https://slow.example/", resolve=never, total_seconds=0.1)
 
 
@@ -290,7 +290,7 @@ async def test_a_name_that_is_never_answered_is_given_up() -> None:
 )
 async def test_what_is_no_answer_is_unreachable(speaks: Any, listening: Listening) -> None:
     listener = await listening(speaks)
-    with pytest.raises(HostUnreachable, match="not HTTP"):
+    with pytest.raises(Unreachable, match="not HTTP"):
         await asked(f"http://127.0.0.1:{listener.port}/", DEVELOPMENT)
 
 
@@ -299,8 +299,8 @@ async def test_a_server_that_hangs_up_is_unreachable(listening: Listening) -> No
         await reader.readuntil(b"\r\n\r\n")
 
     listener = await listening(hangs_up)
-    async with Outbound(DEVELOPMENT) as outbound:
-        with pytest.raises(HostUnreachable, match="broke off"):
+    async with HttpSession.strict(DEVELOPMENT) as outbound:
+        with pytest.raises(Unreachable, match="broke off"):
             await outbound.request("POST", f"http://127.0.0.1:{listener.port}/", body=b"x")
     assert listener.connections == 1
 
@@ -308,7 +308,7 @@ async def test_a_server_that_hangs_up_is_unreachable(listening: Listening) -> No
 async def test_nobody_there_is_unreachable_and_the_reason_names_no_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(HostUnreachable) as found:
+    with pytest.raises(Unreachable) as found:
         await asked(f"http://localhost:{port}/", DEVELOPMENT, resolve=Names(["127.0.0.1"]))
     assert "127.0.0.1" not in str(found.value)
     assert "No connection" in str(found.value)
@@ -319,7 +319,7 @@ async def test_a_name_without_address_is_unreachable(error: OSError) -> None:
     async def fails(_: str) -> list[str]:
         raise error
 
-    with pytest.raises(HostUnreachable, match=f"^{NO_ADDRESS}$"):  # as for one with an address inside
+    with pytest.raises(Unreachable, match=f"^{NO_ADDRESS}$"):  # as for one with an address inside
         await asked("https://missing.example/", resolve=fails)
 
 
@@ -327,26 +327,26 @@ async def test_a_name_without_address_is_unreachable(error: OSError) -> None:
 
 
 @pytest.fixture
-async def system() -> AsyncIterator[outbound.SystemResolver]:
-    found = outbound.SystemResolver()
+async def system() -> AsyncIterator[SystemResolver]:
+    found = SystemResolver()
     yield found
     found.close()
 
 
-async def test_the_system_is_asked_for_names(system: outbound.SystemResolver) -> None:
+async def test_the_system_is_asked_for_names(system: SystemResolver) -> None:
     found = await system("localhost")
     assert set(found) <= {"127.0.0.1", "::1"}
     assert len(found) == len(set(found)) >= 1
 
 
-async def test_what_the_system_reads_as_a_number_is_checked_as_well(system: outbound.SystemResolver) -> None:
+async def test_what_the_system_reads_as_a_number_is_checked_as_well(system: SystemResolver) -> None:
     assert await system("0x7f.1") == ["127.0.0.1"]
     with pytest.raises(TargetRefused):
         await connector.CheckedResolver(system, is_trusted=False).resolve("0x7f.1", 443)
 
 
 async def test_slow_names_take_no_thread_that_agents_need(
-    system: outbound.SystemResolver, monkeypatch: pytest.MonkeyPatch
+    system: SystemResolver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop, hangs, begun_looking = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
     released = asyncio.run_coroutine_threadsafe
@@ -366,4 +366,4 @@ async def test_slow_names_take_no_thread_that_agents_need(
 
 
 def test_nobody_is_waited_for_longer_than_webhooks_may_take() -> None:
-    assert 10 <= outbound.CONNECT_SECONDS <= outbound.TOTAL_SECONDS <= 30
+    assert 10 <= messages.CONNECT_SECONDS <= session.TOTAL_SECONDS <= 30

@@ -5,25 +5,26 @@ from typing import Any
 
 import pytest
 
-from accord import plugins
-from accord.agents.agent_types import KINDS
+from accord import entries
+from accord.api.agent_types import KINDS
 from accord.auth.schemes import SCHEMES
 from accord.entries import Group, NotRegistered, Unusable
-from accord.plugins import StepKind
 from accord.storage.address import CARRIERS, open_store
 from accord.storage.blobs import open_blobs
 from accord.storage.blobs.blob_store import BLOBS
 from accord.storage.sqlite.driver import SqliteStore
 from accord.storage.store import StoreRefused
+from accord.workflows import StepKind
 from accord.workflows.attempts import EXECUTORS
+from accord.workflows.executors import STEPS, step_types
 from accord.workflows.findings import BadDocument
 from accord.workflows.source import read_document
-from accord.workflows.steps import STEPS, step_types
 from tests.plugins.conftest import Install
 
 FAMILIES: list[Group[Any]] = [KINDS, STEPS, SCHEMES, CARRIERS, BLOBS]
 GOOD = (
-    "from accord.plugins import Result, StepKind\nasync def do(scene): return Result(ok=True)\nSTEP = StepKind(do=do)\n"
+    "from accord.workflows import Result, StepKind\n"
+    "async def do(scene): return Result(ok=True)\nSTEP = StepKind(do=do)\n"
 )
 
 
@@ -36,7 +37,7 @@ def test_what_is_ours_is_in_the_table_and_loads(family: Group[Any]) -> None:
 
 
 def test_every_family_is_listed() -> None:
-    assert list(plugins.FAMILIES) == [family.name for family in FAMILIES]
+    assert list(entries.FAMILIES) == [family.name for family in FAMILIES]
 
 
 def test_a_thing_of_another_package_goes_by_its_name(install: Install) -> None:
@@ -45,7 +46,7 @@ def test_a_thing_of_another_package_goes_by_its_name(install: Install) -> None:
     assert isinstance(STEPS.load("polish"), StepKind)
     assert step_types()[-1] == "polish"
     assert "polish" in EXECUTORS
-    (found,) = plugins.listed(check=True)
+    (found,) = entries.installed_plugins(check=True)
     assert found[:5] == ("accord.steps", "polish", "acme_steps:STEP", "acme-steps", "1.0")
     assert found.problem is None
 
@@ -66,14 +67,14 @@ def test_a_broken_one_is_named_with_its_package(install: Install, source: str, e
         STEPS.load("polish")
     assert str(refused.value).startswith(f"the package acme-steps 1.0 cannot be used (accord.steps: {entry}): ")
     assert reason in str(refused.value)
-    (found,) = plugins.listed(check=True)
+    (found,) = entries.installed_plugins(check=True)
     assert found.problem == str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["deterministic", "agent", "map"])
 def test_a_name_of_ours_is_not_given_away(install: Install, name: str) -> None:
     install("acme-steps", GOOD, "accord.steps", f"{name} = acme_steps:STEP")
-    (found,) = plugins.listed(check=True)
+    (found,) = entries.installed_plugins(check=True)
     assert found.problem is not None
     assert "accord has a type of step of that name itself" in found.problem
     assert (name in EXECUTORS) is (name in STEPS.ours)
@@ -86,7 +87,7 @@ def test_two_packages_with_one_name_are_both_refused(install: Install) -> None:
     install("other-steps", GOOD, "accord.steps", "polish = other_steps:STEP")
     with pytest.raises(Unusable, match=r"acme-steps 1\.0 .*: other-steps has a type of step of that name as well"):
         STEPS.load("polish")
-    assert [one.problem is None for one in plugins.listed(check=True)] == [False, False]
+    assert [one.problem is None for one in entries.installed_plugins(check=True)] == [False, False]
 
 
 def test_a_name_that_nobody_has_is_answered_with_the_nearest() -> None:
@@ -104,7 +105,7 @@ def test_a_step_of_an_unknown_type_is_refused_where_it_stands() -> None:
 
 
 async def test_carriers_are_not_mixed(install: Install) -> None:
-    source = "from accord.plugins import SignalsKind\nSIGNALS = SignalsKind(make=lambda where, heard: None)\n"
+    source = "from accord.api import SignalsKind\nSIGNALS = SignalsKind(make=lambda where, heard: None)\n"
     install("acme-hints", source, "accord.signals", "drums = acme_hints:SIGNALS", "bells = acme_hints:NONE")
     with pytest.raises(StoreRefused, match="by one kind of carrier, not by drums and nats and tls"):
         async with open_store("postgresql://localhost/x?signals=nats://a:1,tls://b:2,drums://c"):

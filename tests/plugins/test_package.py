@@ -201,17 +201,17 @@ def test_nothing_of_a_package_is_imported_before_its_name_is_used(installed: Pat
         installed,
         """
 import json, sys
-from accord import plugins
-from accord.workflows.steps import STEPS, step_types
+from accord import entries
+from accord.workflows.executors import STEPS, step_types
 from accord.auth.schemes import SCHEMES
 
-names = [one[:2] for one in plugins.listed()]
+names = [one[:2] for one in entries.installed_plugins()]
 types = step_types()
 SCHEMES.load("header")
 before = [name for name in sys.modules if name.startswith("accord_example_plugin")]
 STEPS.load("digest")
 after = [name for name in sys.modules if name.startswith("accord_example_plugin")]
-problems = [one.problem for one in plugins.listed(check=True)]
+problems = [one.problem for one in entries.installed_plugins(check=True)]
 print(json.dumps([names, types, before, after, problems]))
 """,
     )

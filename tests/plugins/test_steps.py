@@ -14,7 +14,8 @@ from tests.plugins.conftest import Install
 
 POLISH = """
 import asyncio
-from accord.plugins import NoOptions, Result, StepKind
+from accord.api import NoOptions
+from accord.workflows import Result, StepKind
 
 tried = []
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from accord.a2a import Caller
-from accord.outbound import Outbound, Policy
+from accord.outbound import HttpSession, Policy
 from accord.protocol.cards import decode_card
 from accord.registry import availability
 from accord.registry.availability import (
@@ -102,10 +102,10 @@ async def test_a_look_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_the_network_behind_the_server_is_not_asked(listening: Listening) -> None:
     inside = await listening()
     card = decode_card(document(FAR, url=f"http://127.0.0.1:{inside.port}/"))
-    async with Outbound() as outbound:
+    async with HttpSession.strict() as outbound:
         assert (await check_agent(card, registry_requester(outbound))).state is Availability.UNCHECKED
     assert inside.connections == 0
-    async with Outbound(Policy(allow_hosts=frozenset({"127.0.0.1"}))) as outbound:
+    async with HttpSession.strict(Policy(allow_hosts=frozenset({"127.0.0.1"}))) as outbound:
         assert (await check_agent(card, registry_requester(outbound))).state is Availability.UP
     assert inside.connections > 0
 
@@ -261,7 +261,7 @@ async def test_a_store_that_is_away_is_waited_for(
     monkeypatch.setattr(node, "once", again)
     await looked.wait()
     await node.stop()
-    assert "looking for published agents failed" in caplog.text
+    assert "registry.loop_failed" in caplog.text
 
 
 def test_the_states_are_those_that_the_documentation_names() -> None:

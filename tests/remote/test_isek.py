@@ -14,10 +14,10 @@ import httpx
 import msgspec
 import pytest
 
-from accord.agents.agent_types import Given
 from accord.agents.remote.isek import KIND, BridgeTransport, IsekOptions, bridge_card, check_bridge
-from accord.client.transports import HttpRequest, Unreachable
+from accord.api.agent_types import Given
 from accord.errors import UnsupportedOperation
+from accord.outbound import HttpRequest, Unreachable
 from tests.remote.test_gateway import SHOP
 from tests.serve.running import BOUND_SECONDS, ROOT, Server, running, text_of
 
@@ -209,5 +209,5 @@ async def test_how_a_bridge_stands_is_in_the_log(status: int, count: int, caplog
     asked = Asked(status, b'{"peer_id": "12D3KooWBridge", "peers": ["x"]}')
     await check_bridge(cast(Any, asked), "http://localhost:9001/")
     assert asked.urls == ["http://localhost:9001/p2p_context"]
-    lines = [vars(record) for record in caplog.records if record.msg == "bridge is ready"]
+    lines = [vars(record) for record in caplog.records if record.msg == "isek.ready"]
     assert [line["context"] for line in lines] == [{"peer_id": "12D3KooWBridge"}] * count

@@ -21,10 +21,10 @@ from accord.client.auth.choice import NoCredentials
 from accord.client.credentials import KeyManagementError
 from accord.client.discovery import CardNotFound, NoSuchAgent
 from accord.client.interfaces import NoWay
-from accord.client.transports import Unreachable
 from accord.errors import InternalError, MethodNotFound
 from accord.http import cards
 from accord.model import AgentInterface, Message, Part, Role, SendRequest, TaskState
+from accord.outbound import Unreachable
 from accord.storage.store import StoreUnavailable
 from accord.testing import call, lifespan
 from tests.engine.conftest import ALICE, BOUND_SECONDS, said, saying
@@ -139,7 +139,7 @@ async def test_nothing_in_the_way_stops_a_server_that_starts(
     agent = RemoteAgent("https://there.example", name="there", connect=failing(error, then=Scripted()))
     await agent.prepare()
     assert agent.profile.description == "The agent at https://there.example"
-    (line,) = (vars(record) for record in caplog.records if record.msg.startswith("remote agent is not there"))
+    (line,) = (vars(record) for record in caplog.records if record.msg == "remote.not_there")
     assert line["reason"] == str(error)
     await agent.prepare()
     assert agent.profile.description == "An agent elsewhere"
@@ -239,6 +239,6 @@ def test_a_server_starts_although_no_way_leads_to_its_agents(tmp_path: Path) -> 
         failed = near.send("hello", path="/agents/new/")
         assert failed["status"]["state"] == "TASK_STATE_FAILED"
         assert "7.0" in failed["status"]["message"]["parts"][0]["text"]
-        assert near.says("remote agent is not there yet: ", 2)
-        assert any("7.0" in line for line in near.shown if "not there yet" in line)
+        assert near.says("remote.not_there", 2)
+        assert any("7.0" in line for line in near.shown if "remote.not_there" in line)
         assert "Traceback" not in near.all_shown

@@ -191,10 +191,10 @@ async def test_webhooks_are_logged_without_their_secrets(joining: Joining, caplo
     await posted(here, done(), bearer=here.peer.token)
     await posted(here, done(), bearer="guessed-by-somebody")
     lines = {record.msg: vars(record) for record in caplog.records if record.name.startswith("accord.re")}
-    accepted = lines["webhook accepted"]
+    accepted = lines["report.accepted"]
     assert (accepted["task_id"], accepted["agent"], accepted["state"]) == (task.id, "there", "COMPLETED")
     assert accepted["levelname"] == "INFO", "the end of a task"
-    assert lines["webhook refused"]["status"] == 401
+    assert lines["report.refused"]["status"] == 401
     shown = " ".join(str(vars(record)) for record in caplog.records)
     assert here.peer.token not in shown
     assert "guessed-by-somebody" not in shown

@@ -10,7 +10,6 @@ import pytest
 from msgspec.structs import replace
 
 from accord.agents.remote import RemoteTerms, ReportMode
-from accord.client.transports import TimedOut, Unreachable
 from accord.errors import (
     AccordError,
     AgentUnavailable,
@@ -24,6 +23,7 @@ from accord.errors import (
     UnsupportedOperation,
 )
 from accord.model import CancelRequest, GetRequest, Message, Part, Role, SendRequest, Task, TaskState
+from accord.outbound import TimedOut, Unreachable
 from accord.remote.reports import Report
 from accord.storage.commands import task_lists
 from tests.engine.conftest import ALICE, AT_ONCE, BOB, said, saying, text
@@ -365,7 +365,7 @@ async def test_an_agent_that_has_a_name_of_its_own_for_it_is_told_that_one(
     await here.service.send(saying("again", context_id="chat"), ALICE)
     assert here.peer.sent[0].message.context_id != "own"
     assert here.peer.sent[1].message.context_id == "own"
-    assert [record.msg for record in caplog.records].count("remote agent uses another context") == 1
+    assert [record.msg for record in caplog.records].count("remote.other_context") == 1
     assert "contextIdMismatch" in str(await rows(here.store, "event", "data"))
 
 
@@ -376,8 +376,8 @@ async def test_acknowledgement_and_end_are_logged(joining: Joining, caplog: pyte
     here.peer.answer = lambda _: there(S.COMPLETED)
     done = await sent(here.service, saying("hello"), ALICE)
     lines = {record.msg: vars(record) for record in caplog.records if record.name == "accord.remote"}
-    assert lines["remote agent acknowledged"]["task_id"] == done.id
-    assert (lines["remote task ended"]["remote_task_id"], lines["remote task ended"]["state"]) == ("r-1", "COMPLETED")
+    assert lines["remote.acknowledged"]["task_id"] == done.id
+    assert (lines["remote.ended"]["remote_task_id"], lines["remote.ended"]["state"]) == ("r-1", "COMPLETED")
 
 
 @pytest.mark.parametrize("asks", [S.INPUT_REQUIRED, S.AUTH_REQUIRED])

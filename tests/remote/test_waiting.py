@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from accord.agents.remote import CardOffer, RemoteTerms, ReportMode
-from accord.client.transports import Unreachable
 from accord.errors import InternalError, MethodNotFound, TaskNotFound
 from accord.model import (
     Artifact,
@@ -24,6 +23,7 @@ from accord.model import (
     TaskState,
     TaskStatus,
 )
+from accord.outbound import Unreachable
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
 from accord.remote.tasks import ReportCredentials

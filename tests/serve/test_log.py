@@ -89,7 +89,7 @@ def test_a_failure_is_written_down_with_its_task(tmp_path: Path, processes: int)
     with running(tmp_path, "mine.py:broken", "--workers", str(processes)) as server:
         task = server.send("ab")
         server.says("RuntimeError: abab")
-    assert f"agent failed task_id={task['id']}\nTraceback" in server.all_shown
+    assert f"run.agent_failed task_id={task['id']}\nTraceback" in server.all_shown
 
 
 @pytest.mark.proves("0-60")
@@ -97,9 +97,9 @@ def test_a_failure_is_written_down_with_its_task(tmp_path: Path, processes: int)
 def test_a_server_writes_how_tasks_end(tmp_path: Path, processes: str) -> None:
     with running(tmp_path, "--workers", processes) as server:
         task = server.send("ab")
-        line = server.says("task ended")
-    assert line.endswith(f" INFO accord.tasks: task ended task_id={task['id']} agent=Echo state=COMPLETED\n")
-    assert "server started" not in server.all_shown, "people see the panel"
+        line = server.says("task.ended")
+    assert line.endswith(f" INFO accord.tasks: task.ended task_id={task['id']} agent=Echo state=COMPLETED\n")
+    assert "server.started" not in server.all_shown, "people see the panel"
 
 
 @pytest.mark.proves("0-58")
@@ -107,7 +107,7 @@ def test_a_server_writes_what_its_remote_agents_acknowledge(tmp_path: Path) -> N
     (tmp_path / "there").mkdir()
     with running(tmp_path / "there") as there, running(tmp_path, "--remote", f"far={there.url}") as server:
         task = server.send("ab")
-        for event in ("remote agent acknowledged", "remote task ended", "task ended"):
+        for event in ("remote.acknowledged", "remote.ended", "task.ended"):
             line = server.says(f" {event} ")
             assert " INFO accord." in line
             assert f"task_id={task['id']}" in line
@@ -118,7 +118,7 @@ def test_a_level_leaves_out_what_is_less_severe(tmp_path: Path) -> None:
     with running(tmp_path, "mine.py:broken", "--log-level", "warning") as server:
         server.send("ab")
         server.says("RuntimeError: abab")
-    assert "task ended" not in server.all_shown
+    assert "task.ended" not in server.all_shown
     refused = accord(tmp_path, "serve", "--log-level", "loud")
     assert (refused.returncode, "telemetry.log_level" in refused.stderr) == (2, True), refused.stderr
 
@@ -128,7 +128,7 @@ def test_records_are_the_agents_if_it_says_so(tmp_path: Path) -> None:
     with running(tmp_path, "mine.py:broken") as server:
         server.send("ab")
         server.says("RuntimeError: abab")
-    assert "mine: agent failed\nTraceback" in server.all_shown
+    assert "mine: run.agent_failed\nTraceback" in server.all_shown
     assert server.all_shown.count("RuntimeError: abab") == 1
 
 
@@ -144,5 +144,5 @@ def test_a_failure_of_a_tool_is_written_down_with_its_task(tmp_path: Path) -> No
         cwd=tmp_path,
         env=environment(tmp_path),
     )
-    assert f"agent failed task_id={done.stdout.strip()}\nTraceback" in done.stderr
+    assert f"run.agent_failed task_id={done.stdout.strip()}\nTraceback" in done.stderr
     assert "RuntimeError: abab" in done.stderr

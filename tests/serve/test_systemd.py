@@ -27,5 +27,5 @@ def test_it_says_that_it_is_ready(tmp_path: Path, more: list[str], kind: str) ->
 
 def test_one_that_is_not_there_is_written_down(tmp_path: Path) -> None:
     with running(tmp_path, NOTIFY_SOCKET=f"{tmp_path}/nobody") as server:
-        server.says("systemd was not told")
+        server.says("server.systemd_not_told")
         assert httpx.get(f"{server.url}/readyz", timeout=BOUND_SECONDS).status_code == 200

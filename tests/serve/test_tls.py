@@ -144,7 +144,7 @@ async def test_grpc_demands_a_certificate_where_http_takes_other_credentials_and
     tls = ["--tls-cert", str(own.certificate), "--tls-key", str(own.key), "--tls-client-ca", str(authority.certificate)]
     port = free_port()
     with running(tmp_path, *tls, "--grpc-port", str(port), scheme="https") as server:
-        server.says("gRPC takes nobody without a client certificate")
+        server.says("grpc.demands_certificates")
         with client(authority) as http:
             known = http.get(f"{server.url}/tasks", headers={"X-Key": "0123456789abcdef"})
             assert known.status_code == 200

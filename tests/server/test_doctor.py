@@ -19,8 +19,8 @@ from joserfc.jwk import ECKey
 from accord.auth.api_keys import new_key
 from accord.client.credentials import Credential
 from accord.client.credentials.sealed import CredentialSealer, SealedCredentials
+from accord.entries import Plugin
 from accord.model import PushConfig
-from accord.plugins import Plugin
 from accord.server import doctor, doctor_checks
 from accord.server.credentials import TENANT, rotate_keys
 from accord.server.doctor_checks import CheckFinding, CheckStatus, ExaminedServer
@@ -469,7 +469,7 @@ async def test_what_is_asked_for_has_to_be_installed(monkeypatch: pytest.MonkeyP
 async def test_a_package_beside_us_that_cannot_be_used_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = Plugin("accord.agents", "odd", "odd:KIND", "odd-package", "1.0", "the package odd-package cannot be used")
     for found, status in (([broken], WARNING), ([broken._replace(problem=None)], OK)):
-        monkeypatch.setattr("accord.plugins.listed", lambda *, check, found=found: found)
+        monkeypatch.setattr("accord.entries.installed_plugins", lambda *, check, found=found: found)
         assert (await examined()).one("plugins")[0] is status
 
 

@@ -117,8 +117,8 @@ async def test_the_host_s_lifespan_starts_and_stops_it(host: Host, mounted: Appl
         async with lifespan(app):
             engine = mounted.host.engine
             seen.add((await send(app, "once", "/services/a2a/"))["id"])
-            assert engine.room("Echo") > 0
-        assert engine.room("Echo") == 0
+            assert engine.slots.room("Echo") > 0
+        assert engine.slots.room("Echo") == 0
         with pytest.raises(RuntimeError, match="not been started"):
             _ = mounted.host
     assert len(seen) == 1, "the same message, and so the same task of the same store"
@@ -145,7 +145,7 @@ async def test_a_start_that_fails_is_503_and_is_tried_again(tmp_path: Path, capl
     folder = tmp_path / "later"
     app = to_a2a(echo, store=f"sqlite:///{folder}/tasks.db")
     assert (await get(app, "/readyz")).status == 503
-    assert [record.message for record in caplog.records] == ["cannot start"]
+    assert [record.message for record in caplog.records] == ["server.not_started"]
     folder.mkdir()
     assert (await get(app, "/readyz")).status == 200
     await app.stop()

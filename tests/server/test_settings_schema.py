@@ -11,7 +11,7 @@ import jsonschema_rs
 import pytest
 from msgspec import Struct, inspect
 
-from accord.agents.agent_types import Options
+from accord.api.agent_types import Options
 from accord.model.schemas import field_descriptions, struct_description
 from accord.server.settings import Settings
 from accord.server.settings_loader import settings_of

@@ -160,8 +160,8 @@ async def test_a_server_that_died_is_found_again(tmp_path: Path, caplog: pytest.
             await node.signals.close()
         await asyncio.to_thread(server.kill)
     said = [record.message for record in caplog.records]
-    assert said.count("hints are not carried, followers poll") == 2, "once for each of both, however often they try"
-    assert said.count("hints are carried again") == 2
+    assert said.count("signals.down") == 2, "once for each of both, however often they try"
+    assert said.count("signals.up") == 2
 
 
 def watch_for_warnings(monkeypatch: pytest.MonkeyPatch) -> "asyncio.Queue[str]":

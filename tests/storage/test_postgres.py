@@ -95,7 +95,7 @@ async def test_a_server_that_was_stopped_is_an_error_and_then_used_again(
     await ear.until("back")
     await other.close()
     said = [record.message for record in caplog.records if record.name == "accord.signals"]
-    assert said.count("hints are not carried, followers poll") == 1, "once, however often it tries"
+    assert said.count("signals.down") == 1, "once, however often it tries"
 
 
 async def test_a_server_that_fell_silent_is_given_up(

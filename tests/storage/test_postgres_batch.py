@@ -45,8 +45,8 @@ NODE = "n-1"
 BEYOND = 2**63
 """A number that no engine keeps."""
 
-REFUSED = "a batch was refused, its commands run alone"
-LOST = "command lost a race"
+REFUSED = "store.batch_refused"
+LOST = "store.race_lost"
 
 S = TaskState
 Call = tuple[Callable[..., Coroutine[Any, Any, Any]], tuple[Any, ...]]

@@ -195,7 +195,7 @@ async def test_a_disk_that_refuses_is_asked_again(
     monkeypatch.setattr(driver, "AGAIN_SECONDS", 0.01)
     monkeypatch.setattr(write_ahead_log, "_fsync", refuse)
     await store.do_early(put_early)
-    await until(lambda: caplog.messages.count("log was not synced") > 1)
+    await until(lambda: caplog.messages.count("store.log_not_synced") > 1)
     with pytest.raises(StoreUnavailable, match="cannot be synced"):
         await store.do(count)
     assert heard == []

@@ -11,8 +11,8 @@ import yaml  # type: ignore[import-untyped]  # it ships no types
 
 from accord.telemetry import exposition, metrics
 from accord.telemetry.exposition import Exposition
-from accord.telemetry.logs import EVENTS
 from accord.telemetry.metrics import Metric, MetricKind, Tally
+from docs.reference.events import MEANINGS
 from tests.telemetry.promql import Query
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
@@ -123,7 +123,7 @@ def test_alarms_say_what_to_do_and_name_events_that_there_are() -> None:
         assert rule["labels"]["severity"] in ("warning", "critical")
         assert rule["annotations"].keys() == {"summary", "description"}
         named = set(re.findall(r"\b(?:request|store|run|node)\.[a-z_]+", rule["annotations"]["description"]))
-        assert named <= set(EVENTS.values()), rule["alert"]
+        assert named <= set(MEANINGS), rule["alert"]
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
-"""Every record that the package writes has a stable name, and every name is written by something."""
+"""The message of every record that the package writes is an event, and the reference has them all."""
 
 import ast
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import accord
-from accord.telemetry.logs import EVENTS, FOREIGN_EVENT
+from accord.telemetry.logs import EVENT, FOREIGN_EVENT
+from docs.reference.events import MEANINGS
 
 PACKAGE = Path(accord.__file__).parent
 LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
@@ -23,25 +23,27 @@ def said() -> Iterator[tuple[str, ast.expr]]:
                         yield f"{path.relative_to(PACKAGE)}:{node.lineno}", what
 
 
-def test_every_record_has_a_name() -> None:
+def test_every_record_is_an_event_without_arguments() -> None:
     found = dict(said())
     assert len(found) > 100
-    unnamed = {
-        place: ast.unparse(what)
-        for place, what in found.items()
-        if not (isinstance(what, ast.Constant) and what.value in EVENTS)
-    }
-    assert not unnamed, "write the sentence as it stands, and its name in accord.telemetry.logs"
+    unnamed = {place: ast.unparse(what) for place, what in found.items() if event_of(what) is None}
+    assert not unnamed, "write a code such as task.ended, and what it is about in `extra`"
 
 
-def test_every_name_is_written_by_something() -> None:
-    written = {what.value for _, what in said() if isinstance(what, ast.Constant)}
-    assert EVENTS.keys() - written == set()
+def event_of(what: ast.expr) -> str | None:
+    match what:
+        case ast.Constant(value=str(event)) if EVENT.fullmatch(event):
+            return event
+    return None
 
 
-def test_names_look_like_names() -> None:
-    assert all(re.fullmatch(r"[a-z0-9_]+\.[a-z_]+", name) for name in EVENTS.values())
-    assert FOREIGN_EVENT not in EVENTS.values()
+def test_the_reference_has_every_event_and_no_other() -> None:
+    assert {event_of(what) for _, what in said()} == MEANINGS.keys()
+
+
+def test_events_look_like_events() -> None:
+    assert all(EVENT.fullmatch(event) for event in MEANINGS)
+    assert not EVENT.fullmatch(FOREIGN_EVENT)
 
 
 def test_nothing_else_is_said_under_the_name_of_the_event() -> None:

@@ -24,9 +24,9 @@ def line(message: str, *values: object, **about: object) -> str:
 
 
 def test_a_line_says_when_how_bad_of_whom_and_about_what() -> None:
-    written = line("flow %s", "refused", task_id="0198-ab", status=404, body=b"no\nsuch hook", reason="it's late")
+    written = line("http.%s", "refused", task_id="0198-ab", status=404, body=b"no\nsuch hook", reason="it's late")
     assert re.fullmatch(
-        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z WARNING accord\.http: flow refused"
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z WARNING accord\.http: http\.refused"
         r' task_id=0198-ab status=404 body="no\\nsuch hook" reason="it\'s late"',
         written,
     )
@@ -43,9 +43,9 @@ def test_a_traceback_is_kept_in_lines_and_obeyed_by_nobody() -> None:
     try:
         raise RuntimeError("red \x1b[31m")
     except RuntimeError:
-        record = logging.LogRecord("accord", logging.ERROR, __file__, 1, "agent failed", (), sys.exc_info())
+        record = logging.LogRecord("accord", logging.ERROR, __file__, 1, "run.agent_failed", (), sys.exc_info())
     first, *rest = LineFormatter().format(record).splitlines()
-    assert first.endswith("ERROR accord: agent failed")
+    assert first.endswith("ERROR accord: run.agent_failed")
     assert rest[0].startswith("Traceback")
     assert rest[-1] == r"RuntimeError: red \x1b[31m"
 
@@ -78,15 +78,14 @@ def object_of(message: str, *values: object, logger: str = "accord.http", **abou
 
 
 def test_an_object_has_a_name_that_stays_and_all_that_is_said() -> None:
-    found = object_of(
-        "remote agent is not there yet: %s: %s", "a", "no\nanswer\x7f\x1b[2J", tries=2, body=b"\xff", at=Path("/x")
-    )
+    found = object_of("remote.not_there", reason="no\nanswer\x7f\x1b[2J", tries=2, body=b"\xff", at=Path("/x"))
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", found.pop("ts"))
     assert found == {
         "level": "warning",
         "event": "remote.not_there",
         "logger": "accord.http",
-        "message": "remote agent is not there yet: a: no\nanswer\x7f\x1b[2J",
+        "message": "remote.not_there",
+        "reason": "no\nanswer\x7f\x1b[2J",
         "tries": 2,
         "body": "\ufffd",
         "at": "/x",
@@ -94,9 +93,10 @@ def test_an_object_has_a_name_that_stays_and_all_that_is_said() -> None:
 
 
 def test_what_somebody_else_writes_is_told_apart() -> None:
-    assert object_of("store unavailable", logger="somebody")["event"] == "log"
-    assert object_of("store unavailable", logger="accordion")["event"] == "log"
-    assert object_of("store unavailable")["event"] == "store.unavailable"
+    assert object_of("store.unavailable", logger="somebody")["event"] == "log"
+    assert object_of("store.unavailable", logger="accordion")["event"] == "log"
+    assert object_of("store.unavailable")["event"] == "store.unavailable"
+    assert object_of("store unavailable")["event"] == "log"
     found = object_of("x", logger="somebody", event="mine", level=3)
     assert (found["event"], found["event_"], found["level"], found["level_"]) == ("log", "mine", "warning", 3)
 
@@ -105,7 +105,7 @@ def test_a_traceback_is_part_of_the_object() -> None:
     try:
         raise RuntimeError("red \x1b[31m")
     except RuntimeError:
-        record = logging.LogRecord("accord", logging.ERROR, __file__, 1, "agent failed", (), sys.exc_info())
+        record = logging.LogRecord("accord", logging.ERROR, __file__, 1, "run.agent_failed", (), sys.exc_info())
     (written,) = JsonFormatter().format(record).splitlines()
     found = json.loads(written)
     assert found["event"] == "run.agent_failed"

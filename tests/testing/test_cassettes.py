@@ -11,8 +11,8 @@ from accord import Client, RemoteAgent
 from accord.agents.remote import RemoteTerms, ReportMode
 from accord.client.auth import Bearer
 from accord.client.remote_task import message_of
-from accord.client.transports import HttpRequest
 from accord.model import GetRequest, PushConfig, SendRequest, Task
+from accord.outbound import HttpRequest
 from accord.testing import AsgiTransport, UnknownRequest, assert_task, cassette, running, scripted, serving
 from accord.testing.cassettes import PlaybackTransport, _without_secrets, recorded_request
 from accord.testing.scripts import artifact, ask, stream

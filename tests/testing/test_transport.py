@@ -8,10 +8,10 @@ import pytest
 from accord.client import TimedOut
 from accord.client.auth import ApiKey
 from accord.client.remote_task import message_of
-from accord.client.transports import HttpRequest
 from accord.errors import AuthenticationFailed
 from accord.http.asgi import Receive, Scope, Send
 from accord.model import SendRequest, Task
+from accord.outbound import HttpRequest
 from accord.testing import AsgiTransport, assert_task, running, scripted
 from accord.testing.scripts import artifact, ask, hang, say, stream
 

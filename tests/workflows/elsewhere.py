@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from accord import Context, agent
-from accord.engine.context import Failed
+from accord.engine.outcome import Failed
 from accord.model import Part
 from tests.workflows.scenes import appears
 

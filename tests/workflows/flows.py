@@ -11,7 +11,8 @@ import msgspec
 
 from accord.client.credentials import KeyManager
 from accord.engine.agent import Agent, Crash, Profile
-from accord.engine.context import Context, Failed
+from accord.engine.context import Context
+from accord.engine.outcome import Failed
 from accord.model import Event, Part, SendRequest, StatusUpdate, Task
 from accord.service.host import Host
 from accord.workflows import members
@@ -19,9 +20,9 @@ from accord.workflows.attempts import RunSetup, SharedValues
 from accord.workflows.channel import METADATA
 from accord.workflows.decide import RunOutcome
 from accord.workflows.document import AgentDef, Step
+from accord.workflows.executors import Executor, Result, Scene
 from accord.workflows.plan import Plan
 from accord.workflows.runner import Runner
-from accord.workflows.steps import Executor, Result, Scene
 from tests.engine.conftest import ALICE, AT_ONCE, saying
 
 

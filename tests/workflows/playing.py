@@ -6,10 +6,10 @@ from typing import Any
 
 from accord.workflows.decide import RunDecision, RunOutcome, cancelled, decide, ended
 from accord.workflows.document import Barrier, Step
+from accord.workflows.executors import Result
 from accord.workflows.plan import Plan
 from accord.workflows.records import Record, StepEnded, StepStarted
 from accord.workflows.state import PlanNode, RunState
-from accord.workflows.steps import Result
 
 START = 1_000_000
 

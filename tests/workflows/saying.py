@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from msgspec import Struct, inspect
 
 from accord.workflows import decoder
-from accord.workflows.document import STEP_TYPES, CustomStep, Document, Step
+from accord.workflows.document import CustomStep, Document, Step
+from accord.workflows.step_types import STEP_TYPES
 
 DOCUMENTS = Path(__file__).parent / "documents"
 
@@ -47,7 +48,7 @@ def _of(kind: inspect.Type, depth: int) -> st.SearchStrategy[Any]:
             return st.dictionaries(texts, _of(value, depth), max_size=2)
         case inspect.Metadata(type=inner):
             is_type = decoder.written_as(kind) == "step type"
-            return st.sampled_from(STEP_TYPES) if is_type else _of(inner, depth)
+            return st.sampled_from(list(STEP_TYPES)) if is_type else _of(inner, depth)
         case inspect.LiteralType(values=words):
             return st.sampled_from(words)
         case inspect.FloatType(ge=ge, gt=gt, le=high):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from accord.workflows.document import Step
-from accord.workflows.steps import Scene
+from accord.workflows.executors import Scene
 from accord.workflows.values import Values
 
 BOUND_SECONDS = 30

@@ -24,9 +24,10 @@ from accord.workflows import (
     workflow,
 )
 from accord.workflows.decoder import camel_case
-from accord.workflows.document import STEP_TYPES, Document, IdleNudge, Permissions, Step, Swarm, Verification
+from accord.workflows.document import Document, IdleNudge, Permissions, Step, Swarm, Verification
 from accord.workflows.findings import BadDocument
 from accord.workflows.source import load_document, read_document, tree_of
+from accord.workflows.step_types import STEP_TYPES
 from tests.workflows.saying import DOCUMENTS, documents
 
 

@@ -1,7 +1,6 @@
 """What `accord workflow validate` knows without running anything: each code has a file that it is found in."""
 
 import re
-from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,12 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from accord.workflows import validation
+from accord.workflows.attempts import StepBehavior, behavior_of
 from accord.workflows.decoder import fields_of
-from accord.workflows.document import STEP_TYPES, AgentDef, Document, Step, Swarm, Workflow
+from accord.workflows.document import AgentDef, Document, Step, Swarm, Workflow
 from accord.workflows.findings import CODES, BadDocument, DocumentFinding, TextPosition
 from accord.workflows.source import load_source, read_document, read_source
+from accord.workflows.step_types import STEP_TYPES
 from accord.workflows.triggers import BadCron, read_cron
-from accord.workflows.validation import agents, check, check_source, steps
+from accord.workflows.validation import agents, check, check_source
 from tests.workflows.saying import DOCUMENTS, documents
 
 ENV = {"PATH": "/nowhere", "SHOP_DIR": "/", "WRITER_URL": "http://writer", "MAIL_TOKEN": "t"}
@@ -109,11 +110,19 @@ def test_a_document_without_a_text_is_checked_as_well(tmp_path: Path) -> None:
 
 def test_every_member_of_a_step_is_used_by_some_type() -> None:
     known = {field.encode_name for field in fields_of(Step)}
-    used = Counter(name for row in steps.ROWS.values() for name in (*row.needs, *row.uses))
-    assert set(steps.ROWS) == set(STEP_TYPES)
-    assert known - set(used) - set(steps.ALWAYS) == {"use", "with"}
-    assert set(used) | set(steps.ALWAYS) <= known
-    assert set(steps.INSTEAD) <= known
+    used = {name for row in STEP_TYPES.values() for name in row.members}
+    assert known - used == {"use", "with"}
+    assert used <= known
+    fields = {field.name for field in fields_of(Step)}
+    assert {name for row in STEP_TYPES.values() for name in row.shows} <= fields
+
+
+def test_every_type_has_code_and_an_icon_in_the_console() -> None:
+    look = (Path(__file__).parents[2] / "web/src/features/runs/look.tsx").read_text()
+    for name, row in STEP_TYPES.items():
+        assert isinstance(behavior_of(name), StepBehavior)
+        assert re.search(rf'  {name}: {{ word: "[^"]+", icon: {row.icon} }},', look), name
+        assert (re.search(rf'  {name}: {{ word: "Waits[^"]*", tone: "amber"', look) is not None) == row.is_waiting
 
 
 def test_every_member_of_an_agent_is_used_by_some_kind() -> None:

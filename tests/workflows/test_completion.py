@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from accord.workflows.steps import Reason, Result
+from accord.workflows.executors import Reason, Result
 from accord.workflows.verification import (
     DONE,
     CompletionEvidence,

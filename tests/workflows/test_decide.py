@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from accord.workflows.decide import LONGEST_DELAY, cancelled, decide, ended
 from accord.workflows.document import Barrier, Step
+from accord.workflows.executors import Result
 from accord.workflows.records import Record, StepEnded, StepStarted
 from accord.workflows.state import FINAL, RunState
-from accord.workflows.steps import Result
 from accord.workflows.values import Unresolved
 from tests.workflows.playing import START, Play, answer, mapping, plan_of, step
 from tests.workflows.scripts import scripts

@@ -3,13 +3,15 @@
 import asyncio
 from typing import Any
 
-from accord.engine.context import Context, Failed
+from accord.engine.context import Context
+from accord.engine.outcome import Failed
 from accord.model import CancelRequest, GetRequest, SubscribeRequest, Task, TaskFilter, TaskState
 from accord.service.host import Host
+from accord.workflows.attempts import signal_key
 from accord.workflows.channel import LOGGED, Printed
+from accord.workflows.commands import LineSplitter
 from accord.workflows.document import Step
-from accord.workflows.runner import signal_key
-from accord.workflows.steps.deterministic import LineSplitter, run_step
+from accord.workflows.steps.deterministic import run_step
 from tests.crash.conftest import until
 from tests.engine.conftest import ALICE, Hosting, all_of, said, saying, state
 from tests.workflows.flows import FlowAgent, Member, Noting, abouts, agents, begun, ended, outputs, plan_of, step

@@ -19,10 +19,10 @@ from accord.model import Artifact, Message, Part, Role, Task, TaskState, TaskSta
 from accord.testing.inprocess import running
 from accord.workflows.agent_access import card_of, fill_secrets, find_missing_agents, introduction_line
 from accord.workflows.document import AgentDef, Constraints, Files, IdleNudge, Permissions, Step
+from accord.workflows.executors import Result
 from accord.workflows.members import Member, define_members, make_member_agent, member_for, member_of, mode_of
 from accord.workflows.plan import Plan
 from accord.workflows.prompts import child_message, child_result, has_exited, member_prompt, require_output
-from accord.workflows.steps import Result
 from accord.workflows.verification import CompletionEvidence, judge_completion
 from tests.agents.chat.server import serving
 from tests.serve.running import Server

@@ -12,6 +12,7 @@ from accord.workflows import functions
 from accord.workflows.attempts import step_values
 from accord.workflows.decide import ended
 from accord.workflows.document import Step
+from accord.workflows.executors import Result
 from accord.workflows.expressions import references
 from accord.workflows.findings import BadDocument
 from accord.workflows.patterns import PATTERNS
@@ -20,7 +21,6 @@ from accord.workflows.planner import make_plan
 from accord.workflows.records import StepEnded
 from accord.workflows.source import read_document
 from accord.workflows.state import PlanNode
-from accord.workflows.steps import Result
 from accord.workflows.validation import check
 from tests.workflows.expansions import lines_of
 from tests.workflows.playing import Play

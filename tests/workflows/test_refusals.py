@@ -88,7 +88,7 @@ def test_required_variables_are_warned_of_and_given(tmp_path: Path) -> None:
     assert set(verdicts(tmp_path, text).values()) == {True}
     refused = CliRunner().invoke(app, ["run", "flow.yaml", "--dry-run"], env=ENV)
     assert refused.exit_code == Exit.MISUSED
-    assert "give a run the variable topic" in refused.stderr
+    assert "run it with --var topic" in refused.stderr
 
 
 def test_an_address_needs_its_variable_before_a_run(tmp_path: Path) -> None:

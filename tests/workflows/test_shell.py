@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from accord.workflows.steps import Result, Scene
-from accord.workflows.steps.deterministic import KEPT_BYTES, VALUE_BYTES, run_step
+from accord.workflows.commands import KEPT_BYTES, VALUE_BYTES
+from accord.workflows.executors import Result, Scene
+from accord.workflows.steps.deterministic import run_step
 from accord.workflows.values import StepValue, UnsafeCommand, Values
 from tests.workflows.scenes import BOUND_SECONDS, appears, environment, gone, repository, scene
 
@@ -205,7 +206,7 @@ async def test_cancelled_nothing_of_a_command_is_left(tmp_path: Path) -> None:
 
 async def test_killed_ourselves_nothing_of_a_command_is_left(tmp_path: Path) -> None:
     script = (
-        "import asyncio, sys\nfrom pathlib import Path\nfrom accord.workflows.steps.deterministic import run_shell\n"
+        "import asyncio, sys\nfrom pathlib import Path\nfrom accord.workflows.commands import run_shell\n"
         "asyncio.run(run_shell(sys.argv[1], directory=Path(sys.argv[2]), env={'PATH': sys.argv[3]}))"
     )
     arguments = [sys.executable, "-c", script, STUBBORN, str(tmp_path), os.environ["PATH"]]

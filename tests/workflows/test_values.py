@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from accord.agents.command_safety import PROGRAMS
+from accord.workflows.commands import run_shell
 from accord.workflows.expressions import ROOTS, references
 from accord.workflows.functions import FILTERS, FUNCTIONS
-from accord.workflows.steps.deterministic import run_shell
 from accord.workflows.values import BadExpression, StepValue, Unresolved, UnsafeCommand, Values, check_command
 
 SHELLS = [shell for shell in ("sh", "bash") if shutil.which(shell)]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from accord.workflows.commands import VALUE_BYTES
 from accord.workflows.document import Verification
-from accord.workflows.steps import Result
-from accord.workflows.steps.deterministic import VALUE_BYTES
+from accord.workflows.executors import Result
 from accord.workflows.values import UnsafeCommand, Values
 from accord.workflows.verification import diagnostic_prompt, verify
 from tests.workflows.scenes import BOUND_SECONDS, scene

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from accord.workflows.steps import Result
+from accord.workflows.executors import Result
 from accord.workflows.steps.worktree import worktree
 from accord.workflows.values import StepValue, Values
 from tests.workflows.scenes import BOUND_SECONDS, environment, git, repository, scene

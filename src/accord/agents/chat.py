@@ -16,15 +16,22 @@ from contextlib import aclosing
 
 import msgspec
 
-from accord.agents.agent_types import JSON, Given, Kind, profile
 from accord.agents.chat_apis import APIS, AnswerPiece, ChatOptions, MalformedAnswer
 from accord.agents.messages import conversation_history, finish_answer, say
-from accord.client.retries import Retries, read_retry_after
-from accord.client.transports import HttpRequest, HttpTransport, OpenReply, TimedOut, Unreachable, choose
-from accord.engine.agent import TEXT, Node
-from accord.engine.context import Context, Failed, Rejected
+from accord.api import TEXT, Context, Failed, Node, Rejected
+from accord.api.agent_types import JSON, Given, Kind, profile
+from accord.client.retries import Retries
 from accord.errors import AgentUnavailable
 from accord.model import Message
+from accord.outbound import (
+    HttpRequest,
+    HttpTransport,
+    OpenReply,
+    TimedOut,
+    Unreachable,
+    open_transport,
+    read_retry_after,
+)
 
 __all__ = ["KIND", "ChatAgent", "ChatOptions"]
 
@@ -181,8 +188,8 @@ class ModelCall:
         return text[:MAX_SENTENCE]
 
     def _note(self, event: str, reason: str) -> None:
-        extra = {**self._about, "model": self._options.model, "reason": self._shown(reason)}
-        log.warning("model call: %s", event, extra=extra)
+        extra = {**self._about, "model": self._options.model, "failure": event, "reason": self._shown(reason)}
+        log.warning("model.call_failed", extra=extra)
 
 
 INPUT_MODES = {"openai": (TEXT, JSON, "*/*"), "ollama": (TEXT, JSON, "text/*", "image/*")}
@@ -198,7 +205,6 @@ class ChatAgent:
     """A model server and one of its models."""
 
     def __init__(self, given: Given, *, sleep: Sleep = asyncio.sleep) -> None:
-        """Make an agent of the model in the options; the first task opens the connection."""
         options: ChatOptions = given.options
         self.profile = profile(
             given,
@@ -208,7 +214,7 @@ class ChatAgent:
             output_modes=(TEXT, "image/*"),
         )
         self._options = options
-        self._transport = choose("aiohttp", silent_seconds=options.silent_seconds)
+        self._transport = open_transport("aiohttp", silent_seconds=options.silent_seconds)
         self._sleep = sleep
 
     async def start(self, node: Node) -> None:

@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar
 import msgspec
 from msgspec import Meta, Struct, field
 
-from accord.agents.agent_types import Options, Seconds
 from accord.agents.messages import base64_of, media_kind, openai_content, prompt, readable_text
-from accord.engine.context import Rejected
+from accord.api import Rejected
+from accord.api.agent_types import Options, Seconds
 from accord.model import Message, Part, Role
 from accord.protocol.sse import Decoder, FrameTooLarge
 
@@ -141,7 +141,7 @@ class ChatStreamReader:
             yield piece
 
 
-# --- OpenAI ---------------------------------------------------------------------------------------------------------
+# --- OpenAI -----------------------------------------------------------------------------------------------------------
 
 
 class _Function(Struct):
@@ -231,7 +231,7 @@ def _content(said: Message) -> str | list[dict[str, Any]]:
     return openai_content(said.parts) if said.role is Role.USER else prompt(said.parts)
 
 
-# --- Ollama ---------------------------------------------------------------------------------------------------------
+# --- Ollama -----------------------------------------------------------------------------------------------------------
 
 
 class _Line(Struct):
@@ -282,7 +282,6 @@ class LineSplitter:
     """Splits bytes into lines. A line without its newline at the end of the stream is incomplete, and dropped."""
 
     def __init__(self) -> None:
-        """Start with an empty buffer."""
         self._rest = bytearray()
 
     def __call__(self, chunk: bytes) -> list[bytes]:
@@ -310,7 +309,7 @@ APIS: dict[str, ModelApi] = {"openai": OpenAI(), "ollama": Ollama()}
 """Name in settings -> API."""
 
 
-# --- both -----------------------------------------------------------------------------------------------------------
+# --- both -------------------------------------------------------------------------------------------------------------
 
 
 def _decoded(value: bytes, kind: type[T]) -> T:

@@ -49,7 +49,7 @@ def command_variables(env: Mapping[str, str], more: Collection[str] = ()) -> dic
     }
 
 
-# --- the server's own process ----------------------------------------------------------------------------------------
+# --- the server's own process -----------------------------------------------------------------------------------------
 
 _dropped: dict[str, str] = {}
 """Variables removed from this process's environment, with their values."""

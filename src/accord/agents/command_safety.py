@@ -19,7 +19,6 @@ class UnsafeCommand(ValueError):
     """A value from outside would be code or an option; `fix` is the remedy."""
 
     def __init__(self, problem: str, fix: str = USE_ARGV) -> None:
-        """Store both."""
         super().__init__(problem)
         self.fix = fix
 

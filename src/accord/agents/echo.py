@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator
 
 from accord.agents.function import agent
-from accord.engine.context import Context
+from accord.api import Context
 from accord.model import Part
 
 MAX_CHUNKS = 1000

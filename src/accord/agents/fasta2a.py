@@ -13,10 +13,9 @@ from typing import Any, TypeVar, get_args
 import msgspec
 from msgspec.structs import replace
 
-from accord.agents.agent_types import Given, Kind, is_instance_of, profile
 from accord.agents.turns import EventRecord, external_context, run_cancelable, take_turns, with_context_id
-from accord.engine.agent import Profile
-from accord.engine.context import Context, Failed
+from accord.api import Context, Failed, Profile
+from accord.api.agent_types import ANY_MEDIA, Given, Kind, is_instance_of, needs, profile
 from accord.model import Artifact, ArtifactUpdate, EventBody, Message, Role, StatusUpdate, Task, TaskState, TaskStatus
 from accord.protocol import codec
 from accord.protocol.dialects.v1 import V1
@@ -26,8 +25,6 @@ from accord.protocol.states import LOWER
 
 KEY = "fasta2a/context"
 """Key of a worker's state of a conversation."""
-
-ANY_MEDIA = ("text/plain", "application/json", "*/*")
 
 _DIALECT = V1()
 _STATES = {name: state for state, name in LOWER.items()}
@@ -193,7 +190,7 @@ class _Broker:
         """Do nothing; streams end when the task does."""
 
 
-# --- its types ------------------------------------------------------------------------------------------------------
+# --- its types --------------------------------------------------------------------------------------------------------
 
 
 def _conversation(worker: type) -> Any:
@@ -248,16 +245,14 @@ def _body(event: Any) -> EventBody:
 
 def make(given: Given) -> WorkerAgent:
     """Make an agent from a worker."""
-    try:
+    with needs("fasta2a 2", "fasta2a"):
         import fasta2a.jsonrpc_v1  # noqa: F401  # the types of A2A 1.0
-    except ImportError as error:
-        raise ImportError("Workers of fasta2a need fasta2a 2: pip install 'accord[fasta2a]'") from error
     worker = given.target
     described = (type(worker).__doc__ or "").strip().partition("\n")[0]
     if described.startswith(f"{type(worker).__name__}("):
         described = ""  # which is a dataclass's default docstring
-    name, media = type(worker).__name__, ANY_MEDIA
-    who = profile(given, name=name, description=described, input_modes=media, output_modes=media)
+    name = type(worker).__name__
+    who = profile(given, name=name, description=described, input_modes=ANY_MEDIA, output_modes=ANY_MEDIA)
     return WorkerAgent(worker, who)
 
 

@@ -13,11 +13,9 @@ from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, overload
 
-from accord.agents.agent_types import JSON, Given, Kind, skills_of, with_options
 from accord.agents.messages import answer_id
-from accord.engine.agent import TEXT, Crash, Profile
-from accord.engine.context import Context
-from accord.engine.threads import in_thread
+from accord.api import TEXT, Context, Crash, Profile, in_thread
+from accord.api.agent_types import JSON, Given, Kind, skills_of, with_options
 from accord.model import AgentSkill, Artifact, Message
 from accord.protocol.budgets import Budget
 
@@ -165,7 +163,7 @@ def _signature(do: Function) -> inspect.Signature:
         return inspect.signature(do)
 
 
-# --- as an agent type -----------------------------------------------------------------------------------------------
+# --- as an agent type -------------------------------------------------------------------------------------------------
 
 
 def _is_function(thing: Any) -> bool:

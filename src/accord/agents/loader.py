@@ -17,9 +17,8 @@ from typing import Any, NoReturn, TypeGuard
 
 import msgspec
 
-from accord.agents import agent_types
-from accord.agents.agent_types import KINDS, Given, Kind
-from accord.engine.agent import Agent, Profile
+from accord.api import Agent, Context, Profile, agent_types
+from accord.api.agent_types import KINDS, Given, Kind
 
 HIDDEN_FRAMES = str(Path(__file__).parents[1]), str(Path(importlib.__file__).parent), "<frozen importlib"
 """Path prefixes of stack frames that are hidden in errors: Accord's own and the import system's."""
@@ -37,7 +36,6 @@ class BrokenModule(ObjectNotFound):
     """A module that cannot be imported because of its content; `lines` is its traceback."""
 
     def __init__(self, where: str, error: BaseException) -> None:
-        """Describe the error of `where` in one line."""
         super().__init__(f"{where} cannot be imported: {_reason(error)}")
         self.lines = _traceback_lines(error)
 
@@ -77,6 +75,12 @@ def import_function(spec: str, option: str) -> Callable[..., Any]:
         raise ObjectNotFound(f"{option}: {spec} is no function but {type(found).__name__}")
     function: Callable[..., Any] = found
     return function
+
+
+async def call_function(function: Callable[..., Any], ctx: Context) -> Any:
+    """Return the result of an option's function, which may be async, and may take the context."""
+    result = function(ctx) if inspect.signature(function).parameters else function()
+    return await result if inspect.isawaitable(result) else result
 
 
 def _import_source(where: str) -> ModuleType:

@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from accord.engine.context import Context
-from accord.engine.messages import parts_of, text_of
+from accord.api import Context, parts_of, text_of
 from accord.model import Message, Part, Role, Task, TaskState
 
 CONVERSATION_MESSAGES = 100
@@ -28,7 +27,7 @@ OCTETS = "application/octet-stream"
 MediaKind = Literal["image", "audio", "text", "other"]
 
 
-# --- output of an agent ---------------------------------------------------------------------------------------------
+# --- output of an agent -----------------------------------------------------------------------------------------------
 
 
 def answer_id(ctx: Context) -> str:
@@ -109,7 +108,7 @@ def _merge_texts(parts: Sequence[Part]) -> list[Part]:
     return found
 
 
-# --- input from a caller --------------------------------------------------------------------------------------------
+# --- input from a caller ----------------------------------------------------------------------------------------------
 
 
 def prompt(parts: Iterable[Part]) -> str:
@@ -211,7 +210,7 @@ def _openai_piece(part: Part) -> dict[str, Any]:
     return {"type": "text", "text": part.text if part.text is not None else describe_part(part)}
 
 
-# --- history --------------------------------------------------------------------------------------------------------
+# --- history ----------------------------------------------------------------------------------------------------------
 
 
 async def conversation_history(ctx: Context, limit: int = CONVERSATION_MESSAGES) -> list[Message]:

@@ -6,7 +6,6 @@ execution that was lost or suspended resumes from there. The SDK is imported whe
 
 import asyncio
 import base64
-import inspect
 import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing, asynccontextmanager
@@ -15,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw, Struct
 
-from accord.agents.agent_types import JSON, Count, Given, Kind, Options, is_instance_of, profile
-from accord.agents.loader import import_function
+from accord.agents.loader import call_function, import_function
 from accord.agents.messages import (
     StreamedAnswer,
     data_url,
@@ -27,9 +25,8 @@ from accord.agents.messages import (
     readable_text,
 )
 from accord.agents.turns import TurnMemory
-from accord.engine.agent import TEXT, Crash, Node
-from accord.engine.context import Context, Failed, Rejected
-from accord.engine.messages import parts_of
+from accord.api import TEXT, Context, Crash, Failed, Node, Rejected, parts_of
+from accord.api.agent_types import ANY_MEDIA, JSON, Count, Given, Kind, Options, is_instance_of, needs, profile
 from accord.model import Part
 
 if TYPE_CHECKING:
@@ -72,8 +69,6 @@ def picture_part(item: Any) -> Part | None:
     return Part(raw=base64.b64decode(item.result), media_type=f"image/{kind}")
 
 
-NEEDED = "Agents of the OpenAI Agents SDK need openai-agents: pip install 'accord[openai-agents]'"
-
 AGENT = "agents.agent:AgentBase"
 """Base class of agents; other packages called `agents` also have an `Agent`, but hardly this one."""
 
@@ -108,11 +103,8 @@ class OpenAIAgent:
     """A hosted agent of the OpenAI Agents SDK."""
 
     def __init__(self, given: Given) -> None:
-        """Wrap the agent in `given`."""
-        try:
+        with needs("openai-agents", "openai-agents"):
             from agents import Agent, RunState  # noqa: F401  # another package may be called agents
-        except ImportError as error:
-            raise ImportError(NEEDED) from error
         self._options: OpenAIAgentsOptions = given.options
         self._agent: Agent[Any] = given.target
         self._servers: MCPServerManager | None = None
@@ -123,7 +115,7 @@ class OpenAIAgent:
             crash=Crash.RESUME,
             name=self._agent.name,
             description=self._agent.handoff_description,
-            input_modes=(TEXT, JSON, "*/*"),
+            input_modes=ANY_MEDIA,
             output_modes=(TEXT, JSON, "image/*"),
         )
 
@@ -222,8 +214,7 @@ class OpenAIAgent:
         """Make the context of tools and guardrails, by default Accord's own."""
         if self._make_context is None:
             return ctx
-        made = self._make_context(ctx) if inspect.signature(self._make_context).parameters else self._make_context()
-        return await made if inspect.isawaitable(made) else made
+        return await call_function(self._make_context, ctx)
 
 
 def _mcp_servers(agent: Any) -> list[Any]:
@@ -313,13 +304,13 @@ async def _translate_errors(answer: StreamedAnswer, max_turns: int | None) -> As
     except errors.ToolTimeoutError as error:
         raise Failed(f"{error.tool_name} was not done in time") from error
     except errors.ModelBehaviorError as error:
-        log.warning("model of no use", exc_info=error)
+        log.warning("model.unusable", exc_info=error)
         raise Failed(f"The model gave no answer of use: {error.message}") from error
     except APIStatusError as error:
-        log.warning("model refused", exc_info=error, extra={"status": error.status_code})
+        log.warning("model.refused", exc_info=error, extra={"status": error.status_code})
         raise Failed(f"The model answered with HTTP {error.status_code}") from error
     except APIConnectionError as error:
-        log.warning("model unreachable", exc_info=error)
+        log.warning("model.unreachable", exc_info=error)
         raise Failed("The model cannot be reached") from error
 
 

@@ -5,7 +5,6 @@ execution that was lost or suspended resumes from there on any node. The framewo
 """
 
 import dataclasses
-import inspect
 import logging
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -13,13 +12,11 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
-from accord.agents.agent_types import JSON, Count, Given, Kind, Options, is_instance_of, profile
-from accord.agents.loader import import_function
+from accord.agents.loader import call_function, import_function
 from accord.agents.messages import OCTETS, StreamedAnswer, describe_part, finish_answer, is_linked, readable_text
 from accord.agents.turns import StoredTurn, TurnMemory
-from accord.engine.agent import TEXT, Crash
-from accord.engine.context import Context, Failed
-from accord.engine.messages import parts_of
+from accord.api import Context, Crash, Failed, parts_of
+from accord.api.agent_types import ANY_MEDIA, JSON, Count, Given, Kind, Options, is_instance_of, needs, profile
 from accord.model import Part
 
 __all__ = ["KIND", "PydanticAIAgent", "PydanticAIOptions"]
@@ -170,8 +167,6 @@ def _encoded(messages: Sequence[Any]) -> Raw:
     return Raw(ModelMessagesTypeAdapter.dump_json(list(messages)))
 
 
-NEEDED = "Pydantic AI agents need pydantic-ai: pip install 'accord[pydantic-ai]'"
-
 RETRIES = frozenset({"retry-feedback", "retry-prompt"})
 """Parts that ask the model to try again."""
 
@@ -202,11 +197,8 @@ class PydanticAIAgent:
     """A hosted Pydantic AI agent."""
 
     def __init__(self, given: Given) -> None:
-        """Wrap the agent in `given`."""
-        try:
+        with needs("pydantic-ai", "pydantic-ai"):
             import pydantic_ai
-        except ImportError as error:
-            raise ImportError(NEEDED) from error
         self._options: PydanticAIOptions = given.options
         self._agent: pydantic_ai.Agent[Any, Any] = given.target
         self._make_deps = None if self._options.deps is None else import_function(self._options.deps, "deps")
@@ -217,8 +209,8 @@ class PydanticAIAgent:
             crash=Crash.RESUME,
             name=self._agent.name,
             description=description if isinstance(description, str) else None,
-            input_modes=(TEXT, JSON, "*/*"),
-            output_modes=(TEXT, JSON, "*/*"),
+            input_modes=ANY_MEDIA,
+            output_modes=ANY_MEDIA,
         )
 
     async def run(self, ctx: Context) -> None:
@@ -295,8 +287,7 @@ class PydanticAIAgent:
         """Make the dependencies of a run, or return the context if the agent's dependencies are Accord's context."""
         if self._make_deps is None:
             return ctx if self._agent.deps_type is Context else None
-        made = self._make_deps(ctx) if inspect.signature(self._make_deps).parameters else self._make_deps()
-        return await made if inspect.isawaitable(made) else made
+        return await call_function(self._make_deps, ctx)
 
     def _limits(self) -> Any:
         from pydantic_ai import UsageLimits
@@ -309,7 +300,7 @@ class PydanticAIAgent:
         )
 
 
-# --- deferred tool calls --------------------------------------------------------------------------------------------
+# --- deferred tool calls ----------------------------------------------------------------------------------------------
 
 
 def _deferred_calls(output: Any) -> list[DeferredCall] | None:
@@ -356,7 +347,7 @@ def _question(call: DeferredCall) -> tuple[Part, ...]:
     return Part(text=str(text)), Part(data=about, media_type=JSON)
 
 
-# --- progress -------------------------------------------------------------------------------------------------------
+# --- progress ---------------------------------------------------------------------------------------------------------
 
 
 def _text(event: Any) -> str:
@@ -395,19 +386,19 @@ async def _translate_errors() -> AsyncIterator[None]:
     try:
         yield
     except ModelHTTPError as error:
-        log.warning("model refused", exc_info=error, extra={"model": error.model_name, "status": error.status_code})
+        log.warning("model.refused", exc_info=error, extra={"model": error.model_name, "status": error.status_code})
         raise Failed(f"The model answered with HTTP {error.status_code}") from error
     except ModelAPIError as error:
-        log.warning("model unreachable", exc_info=error, extra={"model": error.model_name})
+        log.warning("model.unreachable", exc_info=error, extra={"model": error.model_name})
         raise Failed("The model cannot be reached") from error
     except UsageLimitExceeded as error:
         raise Failed(f"The agent may not use more: {str(error).partition('. ')[0]}") from error
     except UnexpectedModelBehavior as error:
-        log.warning("model of no use", exc_info=error)
+        log.warning("model.unusable", exc_info=error)
         raise Failed(f"The model gave no answer of use: {error.message}") from error
 
 
-# --- inspection of an agent -----------------------------------------------------------------------------------------
+# --- inspection of an agent -------------------------------------------------------------------------------------------
 
 
 def _gives_text(output_type: Any) -> bool:

@@ -22,7 +22,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from accord.agents import command_supervisor
-from accord.engine import tracing
+from accord.api import tracing
 from accord.protocol.http_headers import trace_variables
 
 COLUMNS, ROWS = 200, 50
@@ -212,7 +212,7 @@ class Subprocess:
             async with asyncio.timeout(self._command.grace + LATE_SECONDS):
                 await self._supervisor.wait()
         except TimeoutError:
-            log.error("process did not end and is killed with its supervisor", extra={"pid": self.pid})
+            log.error("process.killed", extra={"pid": self.pid})
             self._supervisor.kill()
             await self._supervisor.wait()
         await self._leave()
@@ -243,7 +243,7 @@ class Subprocess:
                     status = int(value)
                     break
             else:
-                log.error("supervisor of a process is gone", extra={"pid": self.pid})
+                log.error("process.keeper_gone", extra={"pid": self.pid})
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.pid, signal.SIGKILL)
         if not self._exit.done():

@@ -15,8 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from accord.engine.context import Context, Failed
-from accord.engine.messages import IncomingMessage
+from accord.api import Context, Failed, IncomingMessage
 from accord.model import Artifact, ArtifactUpdate, EventBody, Message, Role, StatusUpdate, Task, TaskState, TaskStatus
 from accord.protocol.lifecycle import INTERRUPTED, TERMINAL
 
@@ -172,7 +171,7 @@ class EventRecord:
     async def put(self, body: EventBody) -> None:
         """Write an event."""
         if self._has_ended:
-            log.warning("reported after the end", extra={"task_id": self._ctx.task_id, "said": type(body).__name__})
+            log.warning("agent.said_too_late", extra={"task_id": self._ctx.task_id, "said": type(body).__name__})
             return
         body = with_context_id(body, self._ctx.context_id)  # the agent may have another id for it
         match body:
@@ -319,10 +318,10 @@ async def _stop(ctx: Context, work: asyncio.Task[None], cancel: Callable[[], Awa
     work.cancel()
     done, left = await asyncio.wait(waited, timeout=STOP_SECONDS)
     for one in left:
-        log.warning("agent does not stop", extra={"task_id": ctx.task_id, "doing": one.get_name()})
+        log.warning("agent.does_not_stop", extra={"task_id": ctx.task_id, "doing": one.get_name()})
         one.cancel()
     if work in done and not work.cancelled() and (error := work.exception()) is not None:
-        log.info("agent ended with an error", extra={"task_id": ctx.task_id}, exc_info=error)
+        log.info("agent.late_error", extra={"task_id": ctx.task_id}, exc_info=error)
 
 
 async def _has_ended(ctx: Context) -> bool:
@@ -338,7 +337,7 @@ async def _run_cancel(ctx: Context, cancel: Callable[[], Awaitable[None]]) -> No
     try:
         await cancel()
     except Exception:  # the task has ended, so there is no client to report to
-        log.exception("agent could not cancel", extra={"task_id": ctx.task_id})
+        log.exception("agent.cancel_failed", extra={"task_id": ctx.task_id})
 
 
 def _earlier_artifacts(task: Task, before: QuestionTurn | None) -> dict[str, Artifact]:

@@ -136,10 +136,10 @@ class ApiKeyAccess:
         try:
             await self._store.do(authentication.touch_api_key, id, USED_MS)
         except StoreUnavailable as error:
-            log.warning("the use of a key was not noted", extra={"key": id, "reason": str(error)})
+            log.warning("access.use_not_noted", extra={"key": id, "reason": str(error)})
 
     def _refused(self, reason: str, id: str | None = None) -> AuthenticationFailed:
-        log.info("refused", extra={"scheme": self.name, "reason": reason, "key": id})
+        log.info("access.refused", extra={"scheme": self.name, "reason": reason, "key": id})
         failure = AuthenticationFailed()
         failure.challenges = (challenge("Bearer", error="invalid_token"),)
         return failure

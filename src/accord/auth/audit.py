@@ -158,10 +158,10 @@ class Audit:
             try:
                 await self._store.do(monitoring.append_audit, batch)
             except StoreUnavailable as error:
-                log.warning("audit waits for the store", extra={"reason": str(error), "waiting": len(self._waiting)})
+                log.warning("audit.waits", extra={"reason": str(error), "waiting": len(self._waiting)})
                 return False
             except Exception:  # entries that cannot be written must not block the others
-                log.exception("audit entries cannot be written", extra={"entries": len(batch)})
+                log.exception("audit.not_written", extra={"entries": len(batch)})
                 self._lose(len(batch))
             for _ in batch:
                 self._waiting.popleft()
@@ -176,12 +176,12 @@ class Audit:
 
     def _lose(self, count: int) -> None:
         if count and self.lost == self._said_lost:
-            log.error("audit entries are being lost")
+            log.error("audit.losing")
         self.lost += count
 
     def _say_lost(self) -> None:
         if self.lost > self._said_lost:
-            log.error("audit entries were lost", extra={"entries": self.lost - self._said_lost, "total": self.lost})
+            log.error("audit.lost", extra={"entries": self.lost - self._said_lost, "total": self.lost})
             self._said_lost = self.lost
 
 

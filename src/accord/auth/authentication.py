@@ -291,5 +291,5 @@ class OpenStreams:
         except AgentUnavailable:  # unknown at the moment: check again later
             return True
         except Exception:
-            log.exception("a credential could not be looked up again", extra={"scheme": ticket.kind})
+            log.exception("access.not_looked_up", extra={"scheme": ticket.kind})
             return True

@@ -100,7 +100,7 @@ class Attempts:
             if wait := bucket.take(key):
                 for before, its_key in limits[:position]:
                     before.give_back(its_key)
-                log.info("refused", extra={"scheme": BasicAccess.name, "reason": "too many wrong passwords"})
+                log.info("access.refused", extra={"scheme": BasicAccess.name, "reason": "too many wrong passwords"})
                 again = max(1, math.ceil(wait))
                 raise RateLimited("Too many wrong passwords", retry_after=again, metadata={"limit": "passwords"})
 
@@ -159,7 +159,7 @@ class BasicAccess:
             self._checking[digest] = checking
             checking.add_done_callback(lambda _: self._checking.pop(digest, None))
         if not await asyncio.shield(checking) or identity is None:
-            log.info("refused", extra={"scheme": self.name, "reason": "no such user with this password"})
+            log.info("access.refused", extra={"scheme": self.name, "reason": "no such user with this password"})
             raise AuthenticationFailed
         self._right.put(digest, identity)
         return identity

@@ -45,7 +45,7 @@ class HeaderAccess:
         # Compare with every secret, as digests of one length, so that the time reveals nothing about them.
         found = [identity for digest, identity in self._secrets if hmac.compare_digest(digest, given)]
         if not found:
-            log.info("refused", extra={"scheme": self.name, "reason": "no such secret"})
+            log.info("access.refused", extra={"scheme": self.name, "reason": "no such secret"})
             raise AuthenticationFailed
         return found[0]
 

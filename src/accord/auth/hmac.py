@@ -125,7 +125,7 @@ class HmacAccess:
             raise AgentUnavailable("Signatures cannot be checked at the moment", retry_after=RETRY_SECONDS) from error
 
     def _refused(self, reason: str) -> AuthenticationFailed:
-        log.info("refused", extra={"scheme": self.name, "reason": reason})
+        log.info("access.refused", extra={"scheme": self.name, "reason": reason})
         return AuthenticationFailed()
 
 

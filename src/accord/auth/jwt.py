@@ -110,7 +110,7 @@ class Jwks:
         try:
             self._keys, self._loaded_at = await self.read(), self._clock()
         except (FetchError, OSError, jose.BadSignature) as error:
-            log.warning("an issuer's keys could not be read", extra={"issuer": self._issuer, "reason": str(error)})
+            log.warning("access.issuer_unreadable", extra={"issuer": self._issuer, "reason": str(error)})
         finally:
             self._asking = None
 
@@ -284,7 +284,7 @@ class JwtAccess:
         return Identity(owner=settings.owner_prefix + owner, tenant=tenant, roles=roles, ticket=ticket)
 
     def _refused(self, reason: str) -> AuthenticationFailed:
-        log.info("refused", extra={"scheme": self.name, "issuer": self._settings.issuer, "reason": reason})
+        log.info("access.refused", extra={"scheme": self.name, "issuer": self._settings.issuer, "reason": reason})
         failure = AuthenticationFailed()
         failure.challenges = (challenge("Bearer", error="invalid_token"),)
         return failure

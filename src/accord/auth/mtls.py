@@ -53,7 +53,7 @@ class MtlsAccess:
             certificate = self._certificate(presented)
             return None if certificate is None else self._identity(certificate)
         except (ValueError, x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType) as error:
-            log.info("refused", extra={"scheme": self.name, "reason": str(error)[:200]})
+            log.info("access.refused", extra={"scheme": self.name, "reason": str(error)[:200]})
             raise AuthenticationFailed from None
 
     def _certificate(self, presented: Presented) -> x509.Certificate | None:

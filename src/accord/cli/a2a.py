@@ -73,9 +73,9 @@ def serve(
     config: Annotated[Path | None, typer.Option(envvar="ACCORD_CONFIG", help="A file of settings.")] = None,
 ) -> None:
     """Serve an agent of a channel. Tasks are posted to the channel, and the agent's DONE message is the result."""
+    from accord.api.administration import BadAddress
     from accord.server.settings_loader import BadSettings
     from accord.server.startup import application_of
-    from accord.storage.address import BadAddress
 
     if relay_url is not None:
         served = _remote_relay(relay_url, channel, agent, poll_interval, timeout)

@@ -18,7 +18,7 @@ from accord.cli.tables import OutputFormat, cell_text, echo_json, print_rows, pr
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from accord.registry.remote import RemoteRegistry
+    from accord.api.directory import RemoteRegistry
 
 
 NAME = "accord agents"
@@ -144,7 +144,7 @@ def check(
     store: StoreOption = None,
 ) -> None:
     """Check an agent's availability, or validate a card for publishing; exit with 0 on success."""
-    from accord.registry.names import is_name
+    from accord.api.directory import is_name
 
     async def look() -> int:
         async with _open_registry(store, registry, owner, tenant, writes=True) as found:
@@ -176,7 +176,7 @@ async def _read_card(target: str) -> bytes:
     """Read a card as written: signatures cover all of it."""
     from asyncio import to_thread
 
-    from accord.registry.cards import CardObjection, InvalidCard
+    from accord.api.directory import CardObjection, InvalidCard
 
     if target == "-":
         return await to_thread(sys.stdin.buffer.read)
@@ -190,13 +190,13 @@ async def _read_card(target: str) -> bytes:
 
 async def _fetch_card(url: str) -> bytes:
     """Fetch a card from its own URL, or from the well-known paths below an agent's."""
-    from accord.outbound import Outbound, Policy
-    from accord.registry.availability import UnreachableServer
+    from accord.api.directory import UnreachableServer
+    from accord.outbound import HttpSession, Policy
     from accord.server.optional_services import registry_requester
 
     base = url.rstrip("/")
     places = [url] if base.endswith(".json") else [base + path for path in CARD_PATHS]
-    async with Outbound(Policy(allow_private=True)) as outbound:
+    async with HttpSession.strict(Policy(allow_private=True)) as outbound:
         ask = registry_requester(outbound)
         for place in places:
             answer = await ask("GET", place)
@@ -206,7 +206,7 @@ async def _fetch_card(url: str) -> bytes:
 
 
 def _check_card(document: bytes, output: OutputFormat) -> int:
-    from accord.registry import cards
+    from accord.api.directory import cards
     from accord.server.optional_services import trusted_signers
     from accord.server.settings_loader import registry_of
 
@@ -274,12 +274,10 @@ def _exit_with(work: Callable[[], Coroutine[Any, Any, int]]) -> None:
 
     from msgspec import MsgspecError
 
-    from accord.registry.availability import UnreachableServer
-    from accord.registry.cards import InvalidCard
-    from accord.registry.remote import RegistryRefused
+    from accord.api import StoreRefused, StoreUnavailable
+    from accord.api.administration import BadAddress
+    from accord.api.directory import InvalidCard, RegistryRefused, UnreachableServer
     from accord.server.settings_loader import BadSettings
-    from accord.storage.address import BadAddress
-    from accord.storage.store import StoreRefused, StoreUnavailable
 
     try:
         code = asyncio.run(work())

@@ -11,7 +11,8 @@ from accord.cli.tables import OutputFormat, cell_text, echo_json, print_rows, pr
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
-    from accord.storage.commands.authentication import NewApiKey, StoredApiKey
+    from accord.api.administration import NewApiKey
+    from accord.api.queries import StoredApiKey
 
 
 DONE, FAILED = 0, 1
@@ -40,9 +41,9 @@ def create(
     store: StoreOption = None,
 ) -> None:
     """Create a key and print it once: only its hash is stored."""
-    from accord.auth.api_keys import new_key
-    from accord.auth.scheme_settings import Grant
-    from accord.storage.commands.authentication import NewApiKey
+    from accord.api import Grant
+    from accord.api.access import new_key
+    from accord.api.administration import NewApiKey
 
     made = new_key()
     try:
@@ -93,7 +94,7 @@ def _known_roles(store: str | None) -> "tuple[AbstractSet[str], bool]":
     """Return the known roles, and whether these are all: whether these settings are those of the store's server."""
     import os
 
-    from accord.auth.roles import BUILT_IN
+    from accord.api.access import BUILT_IN
     from accord.server.settings_loader import CONFIG_VARIABLE, BadSettings, find_file, load
 
     built_in = {role.name for role in BUILT_IN}
@@ -108,17 +109,16 @@ def _known_roles(store: str | None) -> "tuple[AbstractSet[str], bool]":
 
 
 async def _create(url: str | None, key: str, new: "NewApiKey", output: OutputFormat) -> int:
-    from accord.storage import schema
-    from accord.storage.address import SqliteAddress, open_store
-    from accord.storage.commands import authentication
+    from accord.api import administration
+    from accord.api.administration import SqliteAddress, open_store
 
     address = store_address(url)
     async with open_store(address) as store:
         if isinstance(address, SqliteAddress):  # keys may be created before the first server starts
-            await schema.upgrade_schema(store)
+            await administration.upgrade_schema(store)
         else:
-            await schema.check_schema(store)
-        made = await store.do(authentication.create_api_key, new)
+            await administration.check_schema(store)
+        made = await administration.create_api_key(store, new)
     shown = {"key": key, **_shown(made)}
     if output is OutputFormat.JSON:
         echo_json(shown)
@@ -130,10 +130,10 @@ async def _create(url: str | None, key: str, new: "NewApiKey", output: OutputFor
 
 
 async def _list(url: str | None, output: OutputFormat) -> int:
-    from accord.storage.commands import authentication
+    from accord.api import queries
 
     async with open_existing_store(url, read_only=True) as store:
-        found = await store.read(authentication.list_api_keys)
+        found = await queries.list_api_keys(store)
     print_rows(
         [_shown(key) for key in found], ("id", "state", "name", "owner", "tenant", "roles", "expires", "used"), output
     )
@@ -141,10 +141,10 @@ async def _list(url: str | None, output: OutputFormat) -> int:
 
 
 async def _revoke(url: str | None, id: str) -> int:
-    from accord.storage.commands import authentication
+    from accord.api import administration
 
     async with open_existing_store(url) as store:
-        is_known = await store.do(authentication.revoke_api_key, id)
+        is_known = await administration.revoke_api_key(store, id)
     if not is_known:
         typer.echo(f"{NAME}: there is no key {printable(id)}", err=True)
         return FAILED

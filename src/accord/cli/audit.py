@@ -11,7 +11,7 @@ from accord.cli.database import StoreOption, open_existing_store, run_and_exit
 from accord.cli.tables import OutputFormat, print_rows, time_of
 
 if TYPE_CHECKING:
-    from accord.storage.commands.monitoring import AuditLogQuery, StoredAuditEntry
+    from accord.api.queries import AuditLogQuery, StoredAuditEntry
 
 
 DONE = 0
@@ -49,7 +49,7 @@ def list_(
     store: StoreOption = None,
 ) -> None:
     """List audit entries, newest first."""
-    from accord.storage.commands.monitoring import AuditLogQuery
+    from accord.api.queries import AuditLogQuery
 
     if all_tenants and tenant is not None:
         raise typer.BadParameter("Give a tenant or all of them, not both", param_hint="--all-tenants")
@@ -65,10 +65,10 @@ def list_(
 
 
 async def _list(url: str | None, tenant: str | None, query: "AuditLogQuery", output: OutputFormat) -> int:
-    from accord.storage.commands import monitoring
+    from accord.api import queries
 
     async with open_existing_store(url, read_only=True) as store:
-        found = await store.read(monitoring.find_audit, tenant, query)
+        found = await queries.find_audit(store, tenant, query)
     limit = query.limit - 1
     columns = COLUMNS if tenant is not None else ("at", "tenant", *COLUMNS[1:])
     print_rows([_shown(entry) for entry in found[:limit]], columns, output)
@@ -94,7 +94,7 @@ def _shown(entry: "StoredAuditEntry") -> dict[str, Any]:
 
 
 def _operation(text: str) -> str:
-    from accord.auth.audit import AUTHENTICATE, REGISTRY
+    from accord.api.access import AUTHENTICATE, REGISTRY
     from accord.protocol.operations import Operation
 
     known = [*(operation.value for operation in Operation), AUTHENTICATE, *REGISTRY]

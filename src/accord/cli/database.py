@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from accord.storage.address import Address
-    from accord.storage.schema import Migration
-    from accord.storage.store import Store
+    from accord.api import Store
+    from accord.api.administration import Address, Migration
 
 
 UP_TO_DATE, NOT_UP_TO_DATE, MISUSED = 0, 1, 2
@@ -52,30 +51,30 @@ def backup(
 
 
 async def _status(url: str | None) -> int:
-    from accord.storage import schema
-    from accord.storage.address import SqliteAddress, open_store
+    from accord.api import administration
+    from accord.api.administration import SqliteAddress, open_store
 
-    address, newest = store_address(url), schema.known_migrations()[-1].number
+    address, newest = store_address(url), administration.known_migrations()[-1].number
     _show("store", address)
     if isinstance(address, SqliteAddress) and not (address.path and address.path.exists()):
         _show("schema", f"no database yet, {newest} is the newest: run `accord db upgrade`")
         return NOT_UP_TO_DATE
     async with open_store(address, read_only=True) as store:
-        _show("engine", await store.read(schema.database_version))
-        found = await store.read(schema.schema_version)
+        _show("engine", await administration.database_version(store))
+        found = await administration.schema_version(store)
         _show("schema", f"{found}, {newest} is the newest that this version of accord knows")
-        for migration in schema.known_migrations():
+        for migration in administration.known_migrations():
             if migration.number > found:
                 _show("pending", migration)
         if found > newest:
-            await schema.check_schema(store)  # raises with a remedy, if this version cannot be used with it
+            await administration.check_schema(store)  # raises with a remedy, if this version cannot be used with it
             _show("overlap", "this version may still be used with it; install the newer one soon")
     return UP_TO_DATE if found >= newest else NOT_UP_TO_DATE
 
 
 async def _upgrade(url: str | None) -> int:
-    from accord.storage import schema
-    from accord.storage.address import open_store
+    from accord.api import administration
+    from accord.api.administration import open_store
 
     address = store_address(url)
     _show("store", address)
@@ -84,7 +83,7 @@ async def _upgrade(url: str | None) -> int:
         _show("applied", migration)
 
     async with open_store(address) as store:
-        if not await schema.upgrade_schema(store, tell):
+        if not await administration.upgrade_schema(store, tell):
             _show("schema", "up to date, nothing to do")
     return UP_TO_DATE
 
@@ -92,9 +91,8 @@ async def _upgrade(url: str | None) -> int:
 async def _backup(url: str | None, target: Path) -> int:
     import asyncio
 
-    from accord.storage.address import SqliteAddress
-    from accord.storage.sqlite.driver import back_up
-    from accord.storage.store import StoreRefused
+    from accord.api import StoreRefused
+    from accord.api.administration import SqliteAddress, back_up
 
     address = store_address(url)
     if not isinstance(address, SqliteAddress):
@@ -111,8 +109,8 @@ def store_address(url: str | None) -> "Address":
     """Return the store's address without notifications: commands do not subscribe to tasks."""
     from dataclasses import replace
 
+    from accord.api.administration import PostgresAddress, default_address, parse_address
     from accord.server.settings_loader import store_of
-    from accord.storage.address import PostgresAddress, default_address, parse_address
 
     url = url or store_of(os.environ)
     found = parse_address(url) if url else default_address(os.environ)
@@ -122,9 +120,8 @@ def store_address(url: str | None) -> "Address":
 @asynccontextmanager
 async def open_existing_store(url: str | None, *, read_only: bool = False) -> AsyncIterator["Store"]:
     """Open an existing store with this version's schema. A read must not create one."""
-    from accord.storage import schema
-    from accord.storage.address import SqliteAddress, open_store
-    from accord.storage.store import StoreRefused
+    from accord.api import StoreRefused, administration
+    from accord.api.administration import SqliteAddress, open_store
 
     address = store_address(url)
     if isinstance(address, SqliteAddress) and not (address.path and address.path.exists()):
@@ -132,7 +129,7 @@ async def open_existing_store(url: str | None, *, read_only: bool = False) -> As
             f"There is no database at {address}: name another with --store, or make it with `accord db upgrade`"
         )
     async with open_store(address, read_only=read_only) as store:
-        await schema.check_schema(store)
+        await administration.check_schema(store)
         yield store
 
 
@@ -144,9 +141,9 @@ def run_and_exit(command: str, work: Coroutine[Any, Any, int]) -> None:
     """Run the work, and exit with its code. An operator's error is one line, not a traceback."""
     import asyncio
 
+    from accord.api import StoreRefused, StoreUnavailable
+    from accord.api.administration import BadAddress
     from accord.server.settings_loader import BadSettings
-    from accord.storage.address import BadAddress
-    from accord.storage.store import StoreRefused, StoreUnavailable
 
     try:
         code = asyncio.run(work)

@@ -15,8 +15,8 @@ from accord.cli.database import MISUSED, StoreOption, open_existing_store, run_a
 from accord.cli.tables import OutputFormat, print_rows, printable, time_of
 
 if TYPE_CHECKING:
-    from accord.storage.commands.remote_tasks import RemoteTaskStatus as RemoteStanding
-    from accord.storage.commands.webhooks import WebhookStatus as WebhookStanding
+    from accord.api.queries import RemoteTaskStatus as RemoteStanding
+    from accord.api.queries import WebhookStatus as WebhookStanding
 
 
 DONE, FAILED = 0, 1
@@ -92,10 +92,10 @@ async def _key(url: str, tenant: str) -> int:
 async def _list_webhooks(
     url: str | None, task: str | None, state: WebhookFilter, limit: int, output: OutputFormat
 ) -> int:
-    from accord.storage.commands import webhooks
+    from accord.api import queries
 
     async with open_existing_store(url, read_only=True) as store:
-        found = await store.read(webhooks.list_statuses, state.value, task, limit + 1)
+        found = await queries.list_webhook_statuses(store, state.value, task, limit + 1)
     columns = ("state", "tenant", "task", "config", "delivered", "attempts", "next", "url", "error")
     print_rows([_webhook_row(webhook) for webhook in found[:limit]], columns, output)
     if len(found) > limit:
@@ -104,13 +104,13 @@ async def _list_webhooks(
 
 
 async def _redeliver(url: str | None, task: str, config: str) -> int:
-    from accord.storage.commands import webhooks
+    from accord.api import administration, queries
 
     async with open_existing_store(url) as store:
-        known = await store.read(webhooks.list_statuses, WebhookFilter.ALL.value, task, sys.maxsize)
+        known = await queries.list_webhook_statuses(store, WebhookFilter.ALL.value, task, sys.maxsize)
         found = [webhook for webhook in known if webhook.id == config]
         for webhook in found:
-            await store.do(webhooks.redeliver, webhook.tenant, task, config)
+            await administration.redeliver(store, webhook.tenant, task, config)
     if not found:
         typer.echo(f"{PUSH}: task {printable(task)} has no webhook {printable(config)}", err=True)
         return FAILED
@@ -119,10 +119,10 @@ async def _redeliver(url: str | None, task: str, config: str) -> int:
 
 
 async def _redeliver_dead(url: str | None) -> int:
-    from accord.storage.commands import webhooks
+    from accord.api import administration
 
     async with open_existing_store(url) as store:
-        count = await store.do(webhooks.redeliver_dead)
+        count = await administration.redeliver_dead(store)
     typer.echo(f"{count} tried again")
     return DONE
 
@@ -170,12 +170,12 @@ def retry(
 
 
 async def _list_remote_tasks(url: str | None, task: str | None, unknown: bool, limit: int, output: OutputFormat) -> int:
+    from accord.api import queries
     from accord.model import TaskState
-    from accord.storage.commands import remote_tasks
 
     async with open_existing_store(url, read_only=True) as store:
         state = TaskState.UNKNOWN if unknown else None
-        found = await store.read(remote_tasks.list_remote_tasks, task, state, limit + 1)
+        found = await queries.list_remote_tasks(store, task, state, limit + 1)
     columns = ("state", "agent", "tenant", "task", "remote_task", "remote_state", "by", "heard")
     print_rows([_remote_task_row(standing) for standing in found[:limit]], columns, output)
     if len(found) > limit:
@@ -184,12 +184,11 @@ async def _list_remote_tasks(url: str | None, task: str | None, unknown: bool, l
 
 
 async def _retry(url: str | None, task: str) -> int:
-    from accord.engine.task_store import TaskStore
-    from accord.remote.tasks import RemoteTasks
-    from accord.storage.commands import remote_tasks
+    from accord.api import TaskStore, queries
+    from accord.api.remote import RemoteTasks
 
     async with open_existing_store(url) as store:
-        found = await store.read(remote_tasks.list_remote_tasks, task, None, 2)
+        found = await queries.list_remote_tasks(store, task, None, 2)
         links = RemoteTasks(TaskStore(store))
         tried = [await links.retry(standing.tenant, task) for standing in found]
     if not any(tried):

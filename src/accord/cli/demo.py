@@ -73,7 +73,7 @@ def _show(url: str) -> None:
 
 def _folder() -> Path:
     """Return the directory of demo stores, beside the default store."""
-    from accord.storage.address import default_path
+    from accord.api.administration import default_path
 
     folder = default_path(os.environ).parent / "demo"
     try:

@@ -23,7 +23,7 @@ from accord.cli.agent_output import Progress
 from accord.cli.connection_options import ConnectionOptions
 from accord.cli.failures import command_error
 from accord.model import AgentCard, Artifact, Part, Task
-from accord.outbound import HostUnreachable, Outbound, Policy, TargetRefused
+from accord.outbound import HttpRequest, HttpSession, Policy, Unreachable
 from accord.protocol.urls import host_of, is_loopback, split_url
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ async def download(
     policy = Policy(allow_hosts=_own_hosts(client.card, [found.url for found, _ in places if found.url]) | {*hosts})
     saved: list[dict[str, Any]] = []
     unfetched: list[str] = []
-    async with Outbound(policy) as outbound:
+    async with HttpSession.strict(policy) as outbound:
         for found, path in places:
             try:
                 with open_for_saving(path, force=force) as file:
@@ -196,11 +196,12 @@ def _file_report(reach: ConnectionOptions, found: ArtifactFile, path: Path, size
     return {"path": str(path), "artifactId": found.artifact, "mediaType": found.media_type, "bytes": size}
 
 
-async def _fetch(outbound: Outbound, url: str, file: BinaryIO) -> int:
+async def _fetch(outbound: HttpSession, url: str, file: BinaryIO) -> int:
     """Download a URL to a file, and return its size."""
     size = 0
     try:
-        async with outbound.open("GET", url) as answer, asyncio.timeout(SILENT_SECONDS) as silence:
+        request = HttpRequest(method="GET", url=url, seconds=None, streams=True)
+        async with await outbound.open(request) as answer, asyncio.timeout(SILENT_SECONDS) as silence:
             if answer.status != 200:
                 raise NotFetched(f"{url} cannot be fetched: it answers {answer.status}")
             async for piece in answer.pieces():
@@ -208,7 +209,7 @@ async def _fetch(outbound: Outbound, url: str, file: BinaryIO) -> int:
                 if size > MAX_BYTES:
                     raise NotFetched(f"{url} cannot be fetched: it is larger than {MAX_BYTES} bytes")
                 silence.reschedule(asyncio.get_running_loop().time() + SILENT_SECONDS)
-    except (TargetRefused, HostUnreachable) as error:
+    except Unreachable as error:
         raise NotFetched(f"{url} cannot be fetched: {error}") from None
     except TimeoutError:
         raise NotFetched(f"{url} cannot be fetched: nothing came for {SILENT_SECONDS:g} seconds") from None

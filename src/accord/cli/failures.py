@@ -118,7 +118,7 @@ def _own_failures() -> list[tuple[type[Exception], Exit, str]]:
     from accord.client.credentials import KeyManagementError
     from accord.client.discovery import BadCard, CardNotFound
     from accord.client.interfaces import NoWay
-    from accord.client.transports import TimedOut, Unreachable
+    from accord.outbound import TimedOut, Unreachable
 
     return [
         (NoCredentials, Exit.UNAUTHENTICATED, "A2ACLI_ERR_CREDENTIALS_MISSING"),

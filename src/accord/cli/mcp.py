@@ -170,8 +170,8 @@ async def _local_agents(application: "Application") -> AsyncIterator[list["Expos
 async def _remote_agents(reach: ConnectionOptions) -> AsyncIterator[list["ExposedAgent"]]:
     """Connect to an agent, or to all agents of a server."""
     from accord.cli.connection import connect_client
-    from accord.client.transports import Unreachable
     from accord.http.mcp import ExposedAgent
+    from accord.outbound import Unreachable
 
     async with AsyncExitStack() as stack:
         found = []
@@ -192,15 +192,15 @@ async def _remote_agents(reach: ConnectionOptions) -> AsyncIterator[list["Expose
 
 async def _agent_addresses(target: str) -> tuple[str, ...]:
     """Return the agents at a URL: for a server, all in its catalog."""
-    from accord.client import transports
     from accord.client.discovery import CardCache, Discovery
     from accord.client.exchange import HttpExchange
+    from accord.outbound import open_transport
     from accord.protocol import urls
 
     parts = urls.split_url(target)
     if parts.scheme not in ("http", "https") or parts.path.strip("/"):
         return (target,)
-    transport = transports.choose("aiohttp")
+    transport = open_transport("aiohttp")
     try:
         return await Discovery(HttpExchange(transport), cache=CardCache()).listed(target.rstrip("/")) or (target,)
     finally:

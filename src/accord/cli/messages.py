@@ -96,8 +96,8 @@ def _request(
     message_id: str | None,
     metadata: str | None,
 ) -> "SendRequest":
+    from accord.api import new_id
     from accord.cli import message_parts
-    from accord.engine.ids import new_id
     from accord.model import Message, Role, SendRequest
 
     message = Message(
@@ -247,8 +247,8 @@ class ChatSession:
     # --- commands of a line ---------------------------------------------------------------------------------------
 
     async def _say(self, client: "Client", line: str) -> None:
+        from accord.api import new_id
         from accord.cli import message_parts
-        from accord.engine.ids import new_id
         from accord.model import Message, Role, SendRequest
 
         files, self._files = self._files, []  # cleared even if one of them cannot be read

@@ -17,6 +17,7 @@ from accord.model import Event, StatusUpdate
 from accord.protocol.lifecycle import INTERRUPTED
 from accord.workflows.channel import METADATA
 from accord.workflows.state import FINAL
+from accord.workflows.step_types import step_type
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -274,7 +275,7 @@ class StepTree:
     def _mark(self, row: StepRow) -> "Text":
         from rich.text import Text
 
-        status = "asked" if row.status == "running" and row.type in ("approval", "wait") else row.status
+        status = "asked" if row.status == "running" and step_type(row.type).is_waiting else row.status
         if status not in MARKS:
             drawn = self._spinner.render(self._console.get_time())
             return drawn if isinstance(drawn, Text) else Text("*")

@@ -21,10 +21,10 @@ from accord.cli.tables import OutputFormat
 from accord.cli.workflow_files import WorkflowFile, plan_run, report_findings
 
 if TYPE_CHECKING:
+    from accord.api import Host
     from accord.model import Task
     from accord.server.settings import Settings
     from accord.server.settings_loader import LoadedSettings
-    from accord.service.host import Host
     from accord.workflows.agent import WorkflowAgent
     from accord.workflows.run_request import RunRequest
     from accord.workflows.stored_run import RunWait, StoredRun
@@ -74,10 +74,10 @@ def resume_run(
 
 def _execute(going: RunCommand, work: Callable[[], Coroutine[Any, Any, Exit]]) -> None:
     """Run the work, and exit. A user error is one line. An interrupt prints how to resume the run."""
+    from accord.api import StoreRefused, StoreUnavailable
+    from accord.api.administration import BadAddress
     from accord.errors import AccordError
     from accord.server.settings_loader import BadSettings
-    from accord.storage.address import BadAddress
-    from accord.storage.store import StoreRefused, StoreUnavailable
     from accord.telemetry.logs import LineFormatter
     from accord.workflows.findings import BadDocument
 
@@ -142,9 +142,9 @@ async def _host_new_run(going: RunCommand, flow: WorkflowFile, wish: "RunRequest
 
 async def _check_earlier(going: RunCommand, flow: WorkflowFile, wish: "RunRequest", run_id: str) -> None:
     """Refuse an earlier run that cannot be continued, before any run is started or stored."""
+    from accord.api import StoreRefused
     from accord.cli.database import open_existing_store
     from accord.server.workflow_runs import LOCAL_CALLER
-    from accord.storage.store import StoreRefused
     from accord.workflows import stored_run
     from accord.workflows.run_request import carry_over_records
 
@@ -225,7 +225,7 @@ def _how_to_signal(going: RunCommand, event: str) -> None:
 
 def _how_to_answer(going: RunCommand, task: "Task", waits: "list[RunWait]") -> None:
     """Print how to answer the pending question of a run, and its other approvals and signals."""
-    from accord.engine.context import APPROVAL
+    from accord.api import APPROVAL
     from accord.workflows.channel import METADATA
 
     asked = task.status.message

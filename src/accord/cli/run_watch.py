@@ -14,19 +14,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from accord.a2a import Caller
+from accord.api import APPROVAL, YES, at_end, new_id, queries
 from accord.cli import agent_output
 from accord.cli.run_display import RunDisplay, RunEvent, run_events
 from accord.client.text import StreamedText
-from accord.engine.context import APPROVAL
-from accord.engine.ids import new_id
-from accord.engine.messages import YES
-from accord.engine.subscriptions import at_end
 from accord.errors import TaskNotFound
 from accord.model import Event, Message, Part, Role, SendConfiguration, SendRequest, StatusUpdate, Task, TaskState
 from accord.model.base import timestamp_ms
 from accord.protocol.lifecycle import ENDED, INTERRUPTED
 from accord.protocol.states import LOWER
-from accord.storage.commands import steps, tasks, workflow_runs
 from accord.workflows import stored_run
 from accord.workflows.attempts import child_key
 from accord.workflows.channel import METADATA
@@ -34,7 +30,7 @@ from accord.workflows.prompts import RESULT, workflow_failure
 from accord.workflows.signals import NotWaiting, RunSignals
 
 if TYPE_CHECKING:
-    from accord.service.host import Host
+    from accord.api import Host
     from accord.workflows.stored_run import StoredRun
 
 
@@ -202,11 +198,11 @@ class RunWatch:
     async def _hear(self, step: str, key: str, *, is_old: bool) -> None:
         """Show the streamed text of a step's agent. A child task that ended earlier is skipped."""
         engine = self._host.engine
-        noted = await engine.store.read(steps.find_step, self._tenant, self._id, key)
+        noted = await queries.find_step(engine.store, self._tenant, self._id, key)
         if noted is None:
             return
         child = msgspec.json.decode(noted, type=str)
-        head = await engine.store.read(tasks.read_head, self._tenant, child)
+        head = await queries.read_task_head(engine.store, self._tenant, child)
         if head is None or (is_old and head.task_state in ENDED):
             return
         growing, said = StreamedText(), ""
@@ -235,7 +231,7 @@ class RunWatch:
         if (await self._task()).status.message != self._question:
             return False  # an earlier question
         if self._keyboard is None:
-            found = await self._host.engine.store.read(workflow_runs.job_status, self._tenant, self._id)
+            found = await queries.job_status(self._host.engine.store, self._tenant, self._id)
             return found is not None and found.rests
         self._open = asked
         self._shown.pause()
@@ -247,7 +243,7 @@ class RunWatch:
         if self._knows_holder:
             return
         engine = self._host.engine
-        holder = await engine.store.read(workflow_runs.job_status, self._tenant, self._id)
+        holder = await queries.job_status(engine.store, self._tenant, self._id)
         if holder is None or not (holder.is_parked or holder.is_held):
             return  # it is claimed within a moment
         self._knows_holder = True

@@ -17,9 +17,9 @@ from accord.cli.tables import OutputFormat, printable
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from accord.api import Store
     from accord.cli.stored_runs import RunControl
     from accord.model import TaskState
-    from accord.storage.store import Store
     from accord.workflows.dry_run import DryRun
     from accord.workflows.stored_run import StoredRun
 
@@ -248,13 +248,13 @@ def resume(run: RunArgument, output: OutputOption = OutputFormat.TEXT, store: St
 
 
 async def _list(url: str | None, which: RunFilter, inner: bool, limit: int, output: OutputFormat) -> int:
+    from accord.api import queries
+    from accord.api.queries import RunListQuery
     from accord.cli import stored_runs
-    from accord.storage.commands import workflow_runs
-    from accord.storage.commands.workflow_runs import RunListQuery
 
     async with open_existing_store(url, read_only=True) as store:
         wanted = RunListQuery(states=_states(which), inner=inner, limit=limit + 1)
-        found = await store.read(workflow_runs.list_runs, wanted)
+        found = await queries.list_runs(store, wanted)
         rows = [await stored_runs.run_row(store, run) for run in found[:limit]]
     stored_runs.show_list(rows, output)
     if len(found) > limit:

@@ -232,8 +232,8 @@ def _serve_request(given: Mapping[str, Any]) -> ServeRequest:
 def application_of(served: ServeRequest) -> "Application":
     """Create the application. Exits with a message for invalid arguments."""
     from accord.agents.loader import NotAnAgent, traceback_of
+    from accord.api.administration import BadAddress
     from accord.server.settings_loader import BadSettings
-    from accord.storage.address import BadAddress
 
     try:
         return served.application()
@@ -294,7 +294,7 @@ def _exit_unable(application: "Application", error: Exception) -> NoReturn:
     from accord.server.settings import LogFormat
 
     if application.settings.telemetry.log_format is LogFormat.JSON:
-        log.error("cannot start", extra={"reason": str(error)})
+        log.error("server.not_started", extra={"reason": str(error)})
         raise typer.Exit(Exit.FAILED)
     fail(str(error))
 

@@ -14,9 +14,9 @@ from accord.cli.failures import Exit, shell_command
 from accord.cli.tables import OutputFormat, echo_json, print_rows, printable
 
 if TYPE_CHECKING:
+    from accord.api.administration import Address
     from accord.server.doctor_checks import CheckFinding
     from accord.server.settings_loader import LoadedSettings, SettingsFile
-    from accord.storage.address import Address
 
 
 NAME = "accord config"
@@ -67,10 +67,10 @@ def check(arguments: ServeArguments = None) -> None:
     from contextlib import redirect_stdout
 
     from accord.agents.loader import NotAnAgent, traceback_of
+    from accord.api.administration import BadAddress
     from accord.cli.serve import parse_serve_arguments
     from accord.server.settings_loader import BadSettings
     from accord.server.startup import configuration_problem, exposure_problem
-    from accord.storage.address import BadAddress
 
     loaded, file = _load_settings(arguments or [], Exit.FAILED)
     try:
@@ -125,7 +125,7 @@ def _other_mistakes(first: str, file: "SettingsFile | None") -> list[str]:
 
 def _read_tables(loaded: "LoadedSettings") -> None:
     """Read the tables of agents with a `type` as the options of that type."""
-    from accord.agents.agent_types import KINDS
+    from accord.api.agent_types import KINDS
     from accord.entries import NotRegistered, Unusable
 
     for name, said in loaded.settings.agents.items():
@@ -140,7 +140,7 @@ def _read_tables(loaded: "LoadedSettings") -> None:
 def _check_store_address(loaded: "LoadedSettings") -> "Address":
     import os
 
-    from accord.storage.address import default_address, parse_address
+    from accord.api.administration import default_address, parse_address
 
     return parse_address(loaded.settings.store) if loaded.settings.store else default_address(os.environ)
 
@@ -270,7 +270,7 @@ def hash_password() -> None:
     """Print the hash of a password, typed in or piped in as one line."""
     import sys
 
-    from accord.auth import passwords
+    from accord.api import access
 
     if sys.stdin.isatty():
         password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
@@ -278,4 +278,4 @@ def hash_password() -> None:
         password = sys.stdin.readline().rstrip("\r\n")
     if not password:
         raise typer.BadParameter("The password is empty")
-    typer.echo(passwords.hash_password(password))
+    typer.echo(access.hash_password(password))

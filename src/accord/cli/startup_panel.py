@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from accord import __version__
-from accord.auth.scheme_settings import AnyScheme, ApiKeys, Basic, Header, Hmac, Jwt, Mtls, Plugin
+from accord.api import Agent, AgentWithMembers
+from accord.api.access import AnyScheme, ApiKeys, Basic, Header, Hmac, Jwt, Mtls, Plugin
+from accord.api.administration import SqliteAddress
 from accord.console import PAGES
-from accord.engine.agent import Agent, AgentWithMembers
 from accord.protocol import http_headers
 from accord.protocol.operations import DialectName
 from accord.server.settings import LogFormat, Settings
-from accord.storage.address import SqliteAddress
 from accord.telemetry.logs import SERVER_LOGGER
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def announce_server(application: "Application", *, shows: bool = True) -> Iterat
     def say() -> None:
         nonlocal said
         said = True
-        log.info("server started", extra=_startup_record(application))
+        log.info("server.started", extra=_startup_record(application))
         if shows and application.settings.telemetry.log_format is not LogFormat.JSON:
             print_panel(application)
 
@@ -87,7 +87,7 @@ def announce_server(application: "Application", *, shows: bool = True) -> Iterat
         yield say
     finally:
         if said:
-            log.info("server stopped", extra={"url": application.url})
+            log.info("server.stopped", extra={"url": application.url})
 
 
 def _startup_record(application: "Application") -> dict[str, Any]:

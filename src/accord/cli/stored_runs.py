@@ -11,22 +11,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import typer
 
+from accord.api import APPROVAL, SYSTEM, Store, administration, new_id, queries, wait_key
+from accord.api.queries import decode_event
 from accord.cli import agent_output, tables
 from accord.cli.failures import Exit
 from accord.cli.run_display import RunEvent, format_duration, run_events
 from accord.cli.run_host import RunCommand
 from accord.cli.tables import OutputFormat, printable, time_of
-from accord.engine.clock import SYSTEM
-from accord.engine.context import APPROVAL, wait_key
-from accord.engine.ids import new_id
 from accord.errors import TaskNotFound
 from accord.model import Message, Part, Role, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
 from accord.protocol.lifecycle import ENDED, INTERRUPTED
 from accord.protocol.states import LOWER
-from accord.storage.commands import task_endings, task_lifecycle, tasks, workflow_runs
-from accord.storage.encoding import decode_event
-from accord.storage.store import Store
 from accord.workflows import stored_run
 from accord.workflows.channel import METADATA
 from accord.workflows.run_request import origin_of
@@ -34,9 +30,9 @@ from accord.workflows.signals import NotWaiting, RunSignals
 from accord.workflows.stored_run import StoredRun, StoredStep, encode_decision
 
 if TYPE_CHECKING:
+    from accord.api import Store
+    from accord.api.queries import ListedRun
     from accord.model import Event
-    from accord.storage.commands.workflow_runs import ListedRun
-    from accord.storage.store import Store
     from accord.workflows.stored_run import StoredRun
 
 
@@ -55,7 +51,7 @@ async def run_row(store: "Store", run: "ListedRun") -> dict[str, Any]:
     is_over = run.state in ENDED
     return {
         "run": run.task_id,
-        "workflow": origin.name if origin.name == origin.workflow else f"{origin.name}/{origin.workflow}",
+        "workflow": origin.title,
         "state": LOWER[run.state],
         "started": time_of(run.begun_at),
         "duration": format_duration(((run.updated_at if is_over else SYSTEM.now_ms()) - run.begun_at) / 1000),
@@ -68,7 +64,7 @@ async def run_row(store: "Store", run: "ListedRun") -> dict[str, Any]:
 
 async def run_waits(store: "Store", run: "ListedRun") -> list[str]:
     """Return the signals, approvals or answers that an unfinished run waits for."""
-    held = await store.read(workflow_runs.job_status, run.tenant, run.task_id)
+    held = await queries.job_status(store, run.tenant, run.task_id)
     if held is not None and held.is_left:
         return [WAITS_FOR_NODE]
     found = await stored_run.load_stored_run(store, run.task_id)
@@ -90,7 +86,7 @@ async def show_run(store: "Store", found: "StoredRun", form: OutputFormat) -> No
     about = await run_row(store, found.task)
     lines = found.lines()
     if form is OutputFormat.JSON:
-        stored = await store.read(tasks.read_task, found.task.tenant, found.task.task_id)
+        stored = await queries.read_task(store, found.task.tenant, found.task.task_id)
         said = None if stored is None else stored.task().status.message
         message = None if said is None else agent_output.text_of(said.parts)
         agent_output.write(
@@ -161,8 +157,8 @@ async def _events(store: "Store", found: "StoredRun", *, follow: bool) -> "Async
 
     tenant, run_id, after = found.task.tenant, found.task.task_id, 0
     while True:
-        head = await store.read(tasks.read_head, tenant, run_id)  # before its events, so that none is missed
-        rows = await store.read(tasks.events_after, tenant, run_id, after)
+        head = await queries.read_task_head(store, tenant, run_id)  # before its events, so that none is missed
+        rows = await queries.events_after(store, tenant, run_id, after)
         for one in rows:
             event = decode_event(one)
             after = event.seq
@@ -228,10 +224,10 @@ class RunControl:
         said = Message(message_id=new_id(), role=Role.AGENT, parts=(Part(text=reason or ""),), task_id=self._id)
         status = TaskStatus(state=TaskState.CANCELED, message=said if reason else None, timestamp=timestamp_ms(at))
         try:
-            await self._store.do(
-                task_endings.end_task, self._tenant, task_endings.EndRequest(task_id=self._id, status=status, at=at)
+            await administration.end_task(
+                self._store, self._tenant, administration.EndRequest(task_id=self._id, status=status, at=at)
             )
-        except task_endings.TaskHasEnded as error:
+        except administration.TaskHasEnded as error:
             return self._refuse_ended(error.state)
         typer.echo(f"{self._id} is canceled")
         return Exit.DONE
@@ -240,7 +236,7 @@ class RunControl:
 
     async def _asking_for_another(self) -> str | None:
         """Return the step whose agent, or workflow, asks for an approval that the run passes on."""
-        stored = await self._store.read(tasks.read_task, self._tenant, self._id)
+        stored = await queries.read_task(self._store, self._tenant, self._id)
         status = None if stored is None else stored.task().status
         if status is None or status.state not in INTERRUPTED or status.message is None:
             return None
@@ -250,8 +246,8 @@ class RunControl:
 
     async def _wake(self, tenant: str, task_id: str, key: str, value: Any) -> bool:
         output = msgspec.json.encode(value).decode()
-        news = task_lifecycle.TaskSignal(task_id=task_id, key=wait_key(key), output=output, at=SYSTEM.now_ms())
-        return await self._store.do(task_lifecycle.deliver_signal, tenant, news)
+        news = administration.TaskSignal(task_id=task_id, key=wait_key(key), output=output, at=SYSTEM.now_ms())
+        return await administration.deliver_signal(self._store, tenant, news)
 
     async def _hand(self, work: Awaitable[None], what: str) -> Exit:
         """Deliver a signal or decision, if the run waits for it."""
@@ -264,14 +260,14 @@ class RunControl:
     async def _say(self, part: Part, what: str) -> Exit:
         """Send a message to the run, as its owner."""
         message = Message(message_id=new_id(), role=Role.USER, parts=(part,), task_id=self._id)
-        work = task_lifecycle.JobOptions(queue=self._run.task.agent)
+        work = administration.JobOptions(queue=self._run.task.agent)
         try:
-            await self._store.do(
-                task_lifecycle.add_message,
+            await administration.add_message(
+                self._store,
                 self._tenant,
-                task_lifecycle.MessageRequest(task_id=self._id, message=message, work=work, at=SYSTEM.now_ms()),
+                administration.MessageRequest(task_id=self._id, message=message, work=work, at=SYSTEM.now_ms()),
             )
-        except task_endings.TaskHasEnded as error:
+        except administration.TaskHasEnded as error:
             return self._refuse_ended(error.state)
         return await self._tell(what)
 
@@ -294,7 +290,7 @@ class RunControl:
         try:
             async with asyncio.timeout(TAKEN_SECONDS):
                 while True:
-                    held = await self._store.read(workflow_runs.job_status, self._tenant, self._id)
+                    held = await queries.job_status(self._store, self._tenant, self._id)
                     if held is None or not held.is_left:
                         return True
                     await asyncio.sleep(LOOK_SECONDS)

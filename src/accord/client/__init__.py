@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from accord.client.remote_task import RemoteTask, Speech
     from accord.client.retries import Retries
     from accord.client.text import Said
-    from accord.client.transports import TimedOut, Unreachable
+    from accord.outbound import TimedOut, Unreachable
 
 __all__ = [
     "BadCard",
@@ -45,7 +45,7 @@ _HOMES = {
     ".remote_task": ("RemoteTask", "Speech"),
     ".retries": ("Retries",),
     ".text": ("Said",),
-    ".transports": ("TimedOut", "Unreachable"),
+    "accord.outbound": ("TimedOut", "Unreachable"),
 }
 """Module -> the public names that it defines."""
 

@@ -2,33 +2,18 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Generator
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Generator
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 
 from accord.client.client import Client
 from accord.client.remote_task import RemoteTask
-from accord.client.text import Said
-from accord.model import (
-    AgentCard,
-    CancelRequest,
-    CardRequest,
-    Event,
-    GetRequest,
-    Message,
-    PushConfig,
-    PushDeleteRequest,
-    PushGetRequest,
-    PushListRequest,
-    PushPage,
-    SendRequest,
-    SubscribeRequest,
-    Task,
-    TaskFilter,
-    TaskPage,
-)
+from accord.model import AgentCard, Event
 
 T = TypeVar("T")
+P = ParamSpec("P")
+W = TypeVar("W")
+"""The class that is wrapped."""
 
 
 class _Loop:
@@ -41,12 +26,12 @@ class _Loop:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the loop has ended."""
         return self._loop.is_closed()
 
     def _serve(self) -> None:
         self._loop.run_forever()
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -63,74 +48,122 @@ class _Loop:
 
     def each(self, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
         """Yield the items of an async generator, and close it at the end."""
+
+        async def next_item() -> T | None:
+            return await anext(items, None)
+
+        async def close() -> None:
+            await items.aclose()
+
         try:
-            while (item := self.run(_next(items))) is not None:
+            while (item := self.run(next_item())) is not None:
                 yield item
         finally:
             if not self.is_closed:
-                self.run(_close(items))
+                self.run(close())
 
     def stop(self) -> None:
-        """End the loop and its thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
 
-async def _close(items: AsyncGenerator[Any, None]) -> None:
-    await items.aclose()
+class _Facade(Generic[W]):
+    """An object whose coroutines run in the thread of a loop."""
+
+    def __init__(self, loop: _Loop, wrapped: W) -> None:
+        self._loop = loop
+        self._wrapped = wrapped
 
 
-async def _next(items: AsyncGenerator[T, None]) -> T | None:
-    return await anext(items, None)
+class _Blocking(Generic[W, P, T]):
+    """A method that runs a coroutine method of the wrapped object, with the same arguments."""
+
+    def __init__(self, method: Callable[Concatenate[W, P], Coroutine[Any, Any, T]]) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, facade: _Facade[W] | None, owner: type | None = None) -> Callable[P, T]:
+        if facade is None:  # the class is asked, for a signature or documentation
+            return cast("Callable[P, T]", self._method)
+
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            return facade._loop.run(self._method(facade._wrapped, *args, **kwargs))
+
+        return call
 
 
-class BlockingTask:
+class _Iterating(Generic[W, P, T]):
+    """A method that iterates over what a method of the wrapped object yields, with the same arguments."""
+
+    def __init__(self, method: Callable[Concatenate[W, P], AsyncIterable[T]]) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, facade: _Facade[W] | None, owner: type | None = None) -> Callable[P, Generator[T, None, None]]:
+        if facade is None:
+            return cast("Callable[P, Generator[T, None, None]]", self._method)
+
+        def iterate(*args: P.args, **kwargs: P.kwargs) -> Generator[T, None, None]:
+            items: Any = self._method(facade._wrapped, *args, **kwargs).__aiter__()  # a generator in every method
+            return facade._loop.each(items)
+
+        return iterate
+
+
+class BlockingTask(_Facade[RemoteTask]):
     """One task at an agent; see `RemoteTask`."""
 
-    def __init__(self, loop: _Loop, task: RemoteTask) -> None:
-        """Wrap a handle."""
-        self._loop = loop
-        self._task = task
+    result = _Blocking(RemoteTask.settled)
+    refresh = _Blocking(RemoteTask.refresh)
+    cancel = _Blocking(RemoteTask.cancel)
 
     @property
     def id(self) -> str:
         """The task's id, by which another process can find it."""
-        return self._task.id
-
-    def result(self) -> Said:
-        """Wait until the task ends or waits for its caller."""
-        return self._loop.run(self._task.settled())
+        return self._wrapped.id
 
     def __iter__(self) -> Generator[Event, None, None]:
         """Yield events until the task ends or waits for its caller."""
-        return self._loop.each(self._task.__aiter__())
-
-    def refresh(self) -> Task:
-        """Read the task's current state."""
-        return self._loop.run(self._task.refresh())
-
-    def cancel(self, reason: str | None = None) -> Task:
-        """Cancel the task."""
-        return self._loop.run(self._task.cancel(reason))
+        return self._loop.each(self._wrapped.__aiter__())
 
     def reply(self, content: Any) -> "BlockingTask":
         """Send a message to the task and return its handle."""
-        return BlockingTask(self._loop, self._loop.run(self._task.reply(content)))
+        return BlockingTask(self._loop, self._loop.run(self._wrapped.reply(content)))
 
 
-class BlockingClient:
+class BlockingClient(_Facade[Client]):
     """A blocking client of one agent, with the arguments of `Client.connect`.
 
     Closing it closes its connections.
     """
 
-    def __init__(self, target: str | AgentCard, **wishes: Any) -> None:
+    send_text = _Blocking(Client.send_text)
+    stream_text = _Iterating(Client.stream_text)
+
+    # The interface of A2A.
+    send = _Blocking(Client.send)
+    stream = _Iterating(Client.stream)
+    get = _Blocking(Client.get)
+    list = _Blocking(Client.list)
+    cancel = _Blocking(Client.cancel)
+    subscribe = _Iterating(Client.subscribe)
+    push_set = _Blocking(Client.push_set)
+    push_get = _Blocking(Client.push_get)
+    push_list = _Blocking(Client.push_list)
+    push_delete = _Blocking(Client.push_delete)
+    extended_card = _Blocking(Client.extended_card)
+
+    def __init__(self, target: str | AgentCard, **options: Any) -> None:
         """Connect to the agent."""
-        self._loop = _Loop()
+
+        async def connect() -> Client:
+            return await Client.connect(target, **options)
+
+        loop = _Loop()
         try:
-            self._client = self._loop.run(_made(target, wishes))
+            super().__init__(loop, loop.run(connect()))
         except BaseException:
-            self._loop.stop()
+            loop.stop()
             raise
 
     def __enter__(self) -> Self:
@@ -144,79 +177,18 @@ class BlockingClient:
     def close(self) -> None:
         """Close all connections. Started tasks continue at the agent."""
         if not self._loop.is_closed:
-            self._loop.run(self._client.close())
+            self._loop.run(self._wrapped.close())
             self._loop.stop()
 
     @property
     def card(self) -> AgentCard:
         """The agent's card."""
-        return self._client.card
+        return self._wrapped.card
 
-    def send_text(self, text: str, **more: Any) -> Said:
-        """Send a text and wait for the answer."""
-        return self._loop.run(self._client.send_text(text, **more))
+    def start(self, content: Any, **options: Any) -> BlockingTask:
+        """Send content without waiting, and return a handle of the task. The options are those of `Client.start`."""
+        return BlockingTask(self._loop, self._loop.run(self._wrapped.start(content, **options)))
 
-    def stream_text(self, text: str, **more: Any) -> Generator[str, None, None]:
-        """Send a text and yield the answer as it arrives."""
-        return self._loop.each(self._client.stream_text(text, **more).__aiter__())
-
-    def start(self, content: Any, **more: Any) -> BlockingTask:
-        """Send content without waiting, and return a handle of the task."""
-        return BlockingTask(self._loop, self._loop.run(self._client.start(content, **more)))
-
-    def task(self, task_id: str, **more: Any) -> BlockingTask:
-        """Return a handle for a task by its id."""
-        return BlockingTask(self._loop, self._client.task(task_id, **more))
-
-    # --- the interface --------------------------------------------------------------------------------------------
-
-    def send(self, request: SendRequest, *, seconds: float | None = None) -> Task | Message:
-        """Send a message and return the task or the message that answers it.
-
-        Waits until the task ends or waits for its caller, unless the request asks to return immediately.
-        """
-        return self._loop.run(self._client.send(request, seconds=seconds))
-
-    def stream(self, request: SendRequest, after: int | None = None) -> Generator[Event, None, None]:
-        """Send a message and yield the task's events, reconnecting as needed. The first event is the task."""
-        return self._loop.each(self._client.stream(request, after=after))
-
-    def get(self, request: GetRequest) -> Task:
-        """Read one task."""
-        return self._loop.run(self._client.get(request))
-
-    def list(self, request: TaskFilter) -> TaskPage:
-        """List tasks, newest status first."""
-        return self._loop.run(self._client.list(request))
-
-    def cancel(self, request: CancelRequest) -> Task:
-        """Cancel one task."""
-        return self._loop.run(self._client.cancel(request))
-
-    def subscribe(self, request: SubscribeRequest, after: int | None = None) -> Generator[Event, None, None]:
-        """Yield a task's events until it ends, reconnecting as needed."""
-        return self._loop.each(self._client.subscribe(request, after=after))
-
-    def push_set(self, request: PushConfig) -> PushConfig:
-        """Create or replace a webhook."""
-        return self._loop.run(self._client.push_set(request))
-
-    def push_get(self, request: PushGetRequest) -> PushConfig:
-        """Read a webhook."""
-        return self._loop.run(self._client.push_get(request))
-
-    def push_list(self, request: PushListRequest) -> PushPage:
-        """List a task's webhooks."""
-        return self._loop.run(self._client.push_list(request))
-
-    def push_delete(self, request: PushDeleteRequest) -> int:
-        """Remove webhooks and return their number."""
-        return self._loop.run(self._client.push_delete(request))
-
-    def extended_card(self, request: CardRequest) -> AgentCard:
-        """Read the card for authenticated callers."""
-        return self._loop.run(self._client.extended_card(request))
-
-
-async def _made(target: str | AgentCard, wishes: dict[str, Any]) -> Client:
-    return await Client.connect(target, **wishes)
+    def task(self, task_id: str, **options: Any) -> BlockingTask:
+        """Return a handle for a task by its id. The options are those of `Client.task`."""
+        return BlockingTask(self._loop, self._wrapped.task(task_id, **options))

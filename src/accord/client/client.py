@@ -28,7 +28,6 @@ from accord.client.resolver import ResolveAgent
 from accord.client.retries import Retries
 from accord.client.subscription import AT_ANSWER, AT_REST, TaskSubscription
 from accord.client.text import Said
-from accord.client.transports import TIMEOUT_SECONDS, HttpTransport, TimedOut
 from accord.errors import PushNotSupported
 from accord.model import (
     AgentCapabilities,
@@ -54,7 +53,7 @@ from accord.model import (
     TaskPage,
 )
 from accord.model.base import Metadata
-from accord.outbound import Policy
+from accord.outbound import TIMEOUT_SECONDS, HttpTransport, Policy, TimedOut
 from accord.protocol.extensions import IDEMPOTENT_SEND, NUMBERED_EVENTS
 from accord.protocol.operations import DialectName, Operation
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from accord.client import transports
 from accord.client.auth import AuthDriver, ClientAuth, choose_auth, tls_of
 from accord.client.discovery import (
     CardCache,
@@ -28,9 +27,8 @@ from accord.client.interfaces import GRPC, JSONRPC, AgentEndpoint, usable_endpoi
 from accord.client.peer import AgentLink, AgentPeer
 from accord.client.resolver import DEFAULT_RESOLVER, ResolveAgent
 from accord.client.retries import Retries
-from accord.client.transports import TIMEOUT_SECONDS, HttpTransport
 from accord.model import AgentCard
-from accord.outbound import Policy
+from accord.outbound import TIMEOUT_SECONDS, HttpTransport, Policy, open_transport
 from accord.protocol import urls
 from accord.protocol.operations import DialectName
 from accord.registry.names import NotAsked, UnknownName, is_name
@@ -90,7 +88,7 @@ def _open_transport(wishes: ConnectOptions, tls: ssl.SSLContext | None, stack: A
     if not isinstance(wishes.transport, str):
         return wishes.transport  # its creator closes it
     policy = {} if wishes.policy is None else {"policy": wishes.policy}
-    made = transports.choose(wishes.transport, tls=tls, **policy)
+    made = open_transport(wishes.transport, tls=tls, **policy)
     stack.push_async_callback(made.close)
     return made
 

@@ -26,9 +26,9 @@ from accord.client.interfaces import (
     with_home_interface,
 )
 from accord.client.retries import Retries
-from accord.client.transports import TIMEOUT_SECONDS, HttpReply, HttpRequest, Unreachable
 from accord.errors import AccordError, AgentUnavailable, AuthenticationFailed, PermissionDenied, RateLimited
 from accord.model import AgentCard, CardProfile
+from accord.outbound import TIMEOUT_SECONDS, HttpReply, HttpRequest, Unreachable, read_retry_after
 from accord.protocol.cards import CARD_TYPE, CATALOG_TYPE, decode_card, encode_card
 from accord.protocol.operations import DialectName
 
@@ -383,10 +383,8 @@ def _confirmed(headers: Mapping[str, str], etag: str | None, modified: str | Non
 
 
 def _transient_error(reply: HttpReply) -> AccordError:
-    stated = reply.headers.get("Retry-After", "")
-    after = int(stated) if stated.isascii() and stated.isdigit() else None
     kind = RateLimited if reply.status == 429 else AgentUnavailable
-    return kind(f"The agent's card cannot be had: HTTP {reply.status}", retry_after=after)
+    return kind(f"The agent's card cannot be had: HTTP {reply.status}", retry_after=read_retry_after(reply.headers))
 
 
 def _refuse(url: str, reply: HttpReply) -> NoReturn:

@@ -13,8 +13,8 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from msgspec.structs import replace
 
-from accord.client.transports import HttpReply, HttpRequest, HttpTransport, OpenReply, TimedOut, Unreachable
 from accord.engine import tracing
+from accord.outbound import HttpReply, HttpRequest, HttpTransport, OpenReply, TimedOut, Unreachable
 
 AuthFlow = Generator[HttpRequest, HttpReply, HttpRequest]
 

@@ -19,18 +19,6 @@ from google.rpc import error_details_pb2, status_pb2
 from accord.client.auth.schemes import certificates_of
 from accord.client.exchange import AuthDriver, ClientAuth
 from accord.client.http_link import EventStream, Headers, missing_operation, version_headers
-from accord.client.retries import read_retry_after
-from accord.client.transports import (
-    MAX_BYTES,
-    TIMEOUT_SECONDS,
-    HttpReply,
-    HttpRequest,
-    HttpTransport,
-    StreamBroken,
-    TimedOut,
-    Unreachable,
-    too_large,
-)
 from accord.engine import tracing
 from accord.errors import (
     AccordError,
@@ -49,8 +37,22 @@ from accord.errors import (
     UnsupportedOperation,
 )
 from accord.model import Event, Request, Result
-from accord.outbound import Policy, SystemResolver, TargetRefused
+from accord.outbound import (
+    MAX_BYTES,
+    TIMEOUT_SECONDS,
+    HttpReply,
+    HttpRequest,
+    HttpTransport,
+    Policy,
+    StreamBroken,
+    TargetRefused,
+    TimedOut,
+    Unreachable,
+    read_retry_after,
+    too_large,
+)
 from accord.outbound.connector import CheckedResolver
+from accord.outbound.session import SystemResolver
 from accord.protocol import urls
 from accord.protocol.dialects.v03.rest import named_error
 from accord.protocol.dialects.v1 import read_error

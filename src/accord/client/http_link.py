@@ -17,16 +17,6 @@ from msgspec.structs import replace
 
 from accord.client.exchange import AuthDriver, ClientAuth, HttpExchange
 from accord.client.retries import error_of_reply
-from accord.client.transports import (
-    TIMEOUT_SECONDS,
-    HttpReply,
-    HttpRequest,
-    HttpTransport,
-    OpenReply,
-    StreamBroken,
-    StreamEndedEarly,
-    Unreachable,
-)
 from accord.engine.ids import new_id
 from accord.errors import (
     AccordError,
@@ -52,6 +42,16 @@ from accord.model import (
     Task,
     TaskFilter,
     TaskState,
+)
+from accord.outbound import (
+    TIMEOUT_SECONDS,
+    HttpReply,
+    HttpRequest,
+    HttpTransport,
+    OpenReply,
+    StreamBroken,
+    StreamEndedEarly,
+    Unreachable,
 )
 from accord.protocol import jsonrpc
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS, Dialect

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from accord.client.interfaces import AgentEndpoint
 from accord.client.retries import MESSAGE_ID_DIALECTS, Retries, may_retry
-from accord.client.transports import TimedOut, Unreachable
 from accord.engine import tracing
 from accord.engine.tracing import UNTRACED, RemoteCallSpan, Tracer
 from accord.errors import (
@@ -40,6 +39,7 @@ from accord.model import (
     TaskState,
 )
 from accord.model.requests import MAX_PAGE_SIZE
+from accord.outbound import TimedOut, Unreachable
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.extensions import IDEMPOTENT_SEND, NUMBERED_EVENTS
 from accord.protocol.operations import DialectName, Operation

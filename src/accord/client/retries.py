@@ -7,14 +7,11 @@ operations are retried whenever that could help. Nothing waits or sends here.
 
 import random
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from accord.client.transports import HttpReply, TimedOut, Unreachable
 from accord.errors import (
     AccordError,
     AgentUnavailable,
@@ -32,7 +29,9 @@ from accord.errors import (
     UnsupportedOperation,
 )
 from accord.model import PushConfig, Request
+from accord.outbound import HttpReply, TimedOut, Unreachable, read_retry_after
 from accord.protocol.operations import DialectName, Operation
+from accord.retries import RetryPolicy
 
 HTTP_ERRORS: Mapping[int, type[AccordError]] = {
     400: InvalidRequest,
@@ -58,9 +57,6 @@ DECISIVE_STATUSES = frozenset({401, 403, 429, 503})
 
 STATUS_KEY = "status"
 """The error's metadata key for the HTTP status of the answer."""
-
-MAX_RETRY_SECONDS = 24 * 60 * 60
-"""Maximum accepted `Retry-After`, in seconds."""
 
 MAX_SENTENCE = 300
 """Maximum characters of a message from a body of unknown form."""
@@ -105,25 +101,6 @@ def _sentence(body: bytes) -> str:
             members = found
             found = next((members[name] for name in ("message", "detail", "error", "title") if name in members), "")
     return found[:MAX_SENTENCE] if isinstance(found, str) else ""
-
-
-def read_retry_after(headers: Mapping[str, str]) -> int | None:
-    """Return the seconds of a `Retry-After`, which is a number or a date (RFC 9110, 10.2.3)."""
-    stated = (headers.get("retry-after") or "").strip()
-    if stated.isascii() and stated.isdigit():
-        return min(int(stated[:10]), MAX_RETRY_SECONDS)
-    until, now = _date(stated), _date(headers.get("date") or "") or datetime.now(UTC)
-    if until is None:
-        return None
-    return min(max(int((until - now).total_seconds()), 0), MAX_RETRY_SECONDS)
-
-
-def _date(text: str) -> datetime | None:
-    try:
-        found = parsedate_to_datetime(text)
-    except (ValueError, OverflowError, TypeError):
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 IDEMPOTENT_OPERATIONS: Final = frozenset(
@@ -171,12 +148,11 @@ class Retries(Struct, frozen=True, kw_only=True):
 
     def delay(self, attempt: int, error: Exception, *, draw: Callable[[], float] = random.random) -> float | None:
         """Return the delay before a retry, counted from 0, or None if the agent requests too long a delay."""
-        grown = min(self.most_seconds, self.first_seconds * 2.0 ** min(attempt, 32))
         wanted = error.retry_after if isinstance(error, AccordError) else None
         if wanted is not None and wanted > self.patience_seconds:
             return None
-        # Half of it is random: clients that were cut off together must not return together.
-        return max(grown * (0.5 + draw() / 2), float(wanted or 0))
+        policy = RetryPolicy(first_seconds=self.first_seconds, max_seconds=self.most_seconds)
+        return max(policy.delay(attempt + 1, draw=draw), float(wanted or 0))
 
 
 def was_not_accepted(error: Exception) -> bool:

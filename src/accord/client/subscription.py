@@ -12,7 +12,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from accord.client.peer import AgentPeer, Unconfirmed, recover_task, returning_immediately, send_once
-from accord.client.transports import StreamBroken, StreamEndedEarly, TimedOut, Unreachable
 from accord.errors import (
     AccordError,
     AgentUnavailable,
@@ -37,6 +36,7 @@ from accord.model import (
     TaskState,
     TaskStatus,
 )
+from accord.outbound import StreamBroken, StreamEndedEarly, TimedOut, Unreachable
 from accord.protocol.lifecycle import ENDED, INTERRUPTED
 from accord.protocol.operations import Operation
 

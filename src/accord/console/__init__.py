@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from accord.auth.scheme_settings import Settings
+from accord.api import Settings
 
 
 class ConsoleSettings(Settings, frozen=True, kw_only=True):

@@ -1,32 +1,159 @@
-"""The audit log, settings and storage use of a server.
+"""Webhook deliveries, the audit log, settings and storage use of a server.
 
-A caller who sees all tasks of all agents reads the tenant's audit log. Such a caller of the server's own tenant also
-reads the settings, without secrets. Every caller reads its own storage use.
+A caller who sees a task sees its webhooks, without secrets and the query of their addresses. A caller who may cancel a
+task may redeliver its webhooks. A caller who sees all tasks of all agents reads the tenant's audit log. Such a caller
+of the server's own tenant also reads the settings, without secrets. Every caller reads its own storage use.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
+import msgspec
 from msgspec import Meta, Struct
 
 from accord.a2a import Caller
-from accord.console.routing import ApiReply, ApiRequest, ApiRoute, PageToken, time_of
-from accord.console.server_context import ServerContext
-from accord.console.views import AuditPage, AuditRow, Limit, OwnerStorage, StorageUse, UsageView
-from accord.errors import PermissionDenied
+from accord.api import administration, queries
+from accord.api.queries import (
+    IDLE_FACTOR,
+    MAX_ATTEMPTS,
+    AuditLogQuery,
+    DeliveryListQuery,
+    ExchangeSide,
+    ListedDelivery,
+    StoredAttempt,
+    StoredTotal,
+)
+from accord.console.routing import ApiRequest, read_page, route, split_page, time_of
+from accord.console.server_context import ServerContext, ServerSection
+from accord.console.views import (
+    AttemptView,
+    AuditPage,
+    AuditRow,
+    DeliveryPage,
+    DeliveryRow,
+    DeliveryView,
+    HttpMessage,
+    Limit,
+    OwnerStorage,
+    StorageUse,
+    UsageView,
+    View,
+    view_of,
+)
+from accord.errors import PermissionDenied, TaskNotFound
 from accord.protocol.operations import Operation
-from accord.service.storage_quotas import IDLE_FACTOR
-from accord.storage.commands import monitoring
-from accord.storage.commands.monitoring import AuditLogQuery, StoredAuditEntry, StoredTotal
 
 T = TypeVar("T")
+
+MAX_AT_ONCE = 500
+"""Maximum number of webhooks that one request redelivers."""
 
 MAX_OWNERS = 20
 """Maximum number of owners in a storage view, largest first."""
 
+DELIVERIES = "/api/deliveries"
+
 ShortText = Annotated[str, Meta(max_length=256)]
+
+
+# --- webhooks ---------------------------------------------------------------------------------------------------------
+
+
+class DeliveryQuery(Struct, frozen=True):
+    """Filters of the list of webhooks."""
+
+    state: Literal["delivered", "pending", "retrying", "dead"] | None = None
+    task: str | None = None
+    url: Annotated[str, Meta(max_length=200)] = ""
+    page: str | None = None
+    limit: Limit = 50
+
+
+class Redelivery(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Webhooks to redeliver: the given ids, or all dead letters."""
+
+    ids: Annotated[list[str], Meta(max_length=MAX_AT_ONCE)] = []
+    all_dead: bool = False
+
+
+class RedeliveryCount(View, frozen=True, kw_only=True):
+    """The number of webhooks that are redelivered."""
+
+    count: int
+
+
+_detail = msgspec.json.Decoder(tuple[ExchangeSide, ExchangeSide])
+
+
+class DeliveriesApi(ServerSection):
+    """Webhooks and their deliveries."""
+
+    @route("GET", DELIVERIES)
+    async def page(self, request: ApiRequest, query: DeliveryQuery) -> DeliveryPage:
+        """List webhooks, those of the newest tasks first."""
+        caller, feed = request.caller, self._server.feed.seq
+        wanted = DeliveryListQuery(
+            state=query.state,
+            task_id=query.task or None,
+            url=query.url or None,
+            before=read_page(query.page, tuple[str, str]),
+            limit=query.limit + 1,
+        )
+        visible = self._server.visibility.visible_tasks(caller, Operation.GET)
+        found = await queries.list_deliveries(self._server.store, caller.tenant, visible, wanted)
+        rows, more = split_page(found, query.limit, lambda row: (row.task_id, row.id))
+        return DeliveryPage(items=[_delivery_row(one) for one in rows], next=more, feed=feed)
+
+    @route("POST", f"{DELIVERIES}/redeliver", noted="Redeliver")
+    async def redeliver(self, request: ApiRequest, body: Redelivery) -> RedeliveryCount:
+        """Redeliver webhooks now, each from the first event that it has not received."""
+        caller, store = request.caller, self._server.store
+        visible = self._server.visibility.visible_tasks(caller, Operation.CANCEL)
+        if body.all_dead:
+            count = await administration.redeliver_visible(store, caller.tenant, visible, MAX_AT_ONCE)
+            return RedeliveryCount(count=count)
+        count = 0
+        for task_id, _, id in (key.partition("/") for key in body.ids):
+            wanted = DeliveryListQuery(task_id=task_id, id=id, limit=1)
+            if await queries.list_deliveries(store, caller.tenant, visible, wanted):
+                count += await administration.redeliver(store, caller.tenant, task_id, id)
+        return RedeliveryCount(count=count)
+
+    @route("GET", f"{DELIVERIES}/(?P<task>[^/]+)/(?P<push>.+)")
+    async def show(self, request: ApiRequest) -> DeliveryView:
+        """Show a webhook and its latest delivery attempts."""
+        caller, task_id, id = request.caller, request.parts["task"], request.parts["push"]
+        visible = self._server.visibility.visible_tasks(caller, Operation.GET)
+        wanted = DeliveryListQuery(task_id=task_id, id=id, limit=1)
+        # Attempts are read first, so the state of the webhook includes their outcome.
+        attempts = await queries.list_delivery_attempts(self._server.store, caller.tenant, task_id, id)
+        found = await queries.list_deliveries(self._server.store, caller.tenant, visible, wanted)
+        if not found:
+            raise TaskNotFound("There is no such webhook")
+        return view_of(DeliveryView, _delivery_row(found[0]), history=[_attempt(attempt) for _, attempt in attempts])
+
+
+def _delivery_row(delivery: ListedDelivery) -> DeliveryRow:
+    return view_of(
+        DeliveryRow,
+        delivery,
+        id=f"{delivery.task_id}/{delivery.id}",
+        push_id=delivery.id,
+        url=delivery.address,
+        max_attempts=MAX_ATTEMPTS,
+        next_at=time_of(delivery.due_at),
+        last_at=time_of(delivery.last_at),
+    )
+
+
+def _attempt(attempt: StoredAttempt) -> AttemptView:
+    request, response = (view_of(HttpMessage, side) for side in _detail.decode(attempt.detail))
+    return view_of(AttemptView, attempt, at=time_of(attempt.at), request=request, response=response)
+
+
+# --- audit log, settings and storage use ------------------------------------------------------------------------------
 
 
 class AuditQuery(Struct, frozen=True):
@@ -43,102 +170,81 @@ class AuditQuery(Struct, frozen=True):
 class CachedSums:
     """Sums over tasks, read one at a time and cached, so that reloading a page costs the store little."""
 
-    def __init__(self, house: ServerContext) -> None:
-        """Read from the store of `house`."""
-        self._house = house
-        self._known: dict[tuple[Any, ...], tuple[float, Any]] = {}
+    def __init__(self, server: ServerContext) -> None:
+        """Read from the store of `server`."""
+        self._server = server
+        self._cached: dict[tuple[Any, ...], tuple[float, Any]] = {}
         self._lock = asyncio.Lock()
 
-    async def read(self, command: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
-        """Return the result of a store command, from the cache if it is fresh."""
-        key = (command, *arguments)
+    async def read(self, query: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
+        """Return the result of a query, from the cache if it is fresh."""
+        key = (query, *arguments)
         async with self._lock:
-            begun = time.monotonic()
-            until, found = self._known.get(key, (begun, None))
-            if begun < until:
-                return cast(T, found)
-            fresh = await self._house.store.read(command, *arguments)
+            begin = time.monotonic()
+            until, value = self._cached.get(key, (begin, None))
+            if begin < until:
+                return cast(T, value)
+            fresh = await query(self._server.store, *arguments)
             now = time.monotonic()
-            self._known = {one: kept for one, kept in self._known.items() if kept[0] > now}
-            self._known[key] = (now + IDLE_FACTOR * (now - begun), fresh)
+            self._cached = {key: entry for key, entry in self._cached.items() if entry[0] > now}
+            self._cached[key] = (now + IDLE_FACTOR * (now - begin), fresh)
             return fresh
 
 
-class RecordsApi:
+class RecordsApi(ServerSection):
     """The audit log, settings and storage use."""
 
-    def __init__(self, house: ServerContext) -> None:
-        """Create the handlers for `house`."""
-        self._house = house
-        self._sums = CachedSums(house)
+    def __init__(self, server: ServerContext) -> None:
+        """Create the handlers for `server`."""
+        super().__init__(server)
+        self._sums = CachedSums(server)
 
-    def routes(self) -> tuple[ApiRoute, ...]:
-        """Return the routes."""
-        return (
-            ApiRoute("GET", "/api/audit", self.log, finds=AuditQuery, gives=AuditPage),
-            ApiRoute("GET", "/api/settings", self.settings, gives=dict[str, Any]),
-            ApiRoute("GET", "/api/usage", self.usage, gives=UsageView),
-        )
-
-    async def log(self, asked: ApiRequest) -> ApiReply:
+    @route("GET", "/api/audit")
+    async def log(self, request: ApiRequest, query: AuditQuery) -> AuditPage:
         """List audit entries, newest first."""
-        caller, search = self._trusted(asked), asked.found(AuditQuery)
-        query = AuditLogQuery(
-            owner=search.owner,
-            operation=search.operation,
-            task_id=search.task,
-            outcome=search.outcome,
-            before=PageToken.read(search.page, tuple[int, int]),
-            limit=search.limit + 1,
+        caller = self._supervisor(request)
+        wanted = AuditLogQuery(
+            owner=query.owner,
+            operation=query.operation,
+            task_id=query.task,
+            outcome=query.outcome,
+            before=read_page(query.page, tuple[int, int]),
+            limit=query.limit + 1,
         )
-        found = await self._house.store.read(monitoring.find_audit, caller.tenant, query)
-        shown = found[: search.limit]
-        more = PageToken.write((shown[-1].at, shown[-1].id)) if len(found) > search.limit else None
-        return ApiReply(body=AuditPage(items=[_audit_row(one) for one in shown], next=more))
+        found = await queries.find_audit(self._server.store, caller.tenant, wanted)
+        rows, more = split_page(found, query.limit, lambda entry: (entry.at, entry.id))
+        return AuditPage(items=[view_of(AuditRow, entry, at=time_of(entry.at)) for entry in rows], next=more)
 
-    async def settings(self, asked: ApiRequest) -> ApiReply:
+    @route("GET", "/api/settings")
+    async def settings(self, request: ApiRequest) -> dict[str, Any]:
         """Show the settings in effect."""
-        if not self._trusted(asked).is_of_server:
-            raise PermissionDenied("This is for those who look after the whole server, not after one tenant of it")
-        return ApiReply(body=self._house.settings())
+        if not self._supervisor(request).is_of_server:
+            raise PermissionDenied("Only operators of the whole server may read its settings")
+        return self._server.settings()
 
-    async def usage(self, asked: ApiRequest) -> ApiReply:
+    @route("GET", "/api/usage")
+    async def usage(self, request: ApiRequest) -> UsageView:
         """Show storage use and quotas."""
-        caller, quotas, sums = asked.known, self._house.quotas, self._sums
-        own = await sums.read(monitoring.stored_total, *caller.account)
+        caller, quotas, sums = request.caller, self._server.quotas, self._sums
+        own = await sums.read(queries.stored_total, *caller.account)
         owner = _storage_use(own, quotas.owner_tasks, quotas.owner_bytes)
-        if not self._sees_everybody(caller):
-            return ApiReply(body=UsageView(owner=owner, tenant=None, owners=None))
-        everybody = await sums.read(monitoring.stored_total, caller.tenant, None)
-        owners = await sums.read(monitoring.stored_by_owner, caller.tenant, MAX_OWNERS)
-        tenant = _storage_use(everybody, quotas.tenant_tasks, quotas.tenant_bytes)
-        rows = [OwnerStorage(tenant=one.tenant, owner=one.owner, tasks=one.tasks, bytes=one.bytes) for one in owners]
-        return ApiReply(body=UsageView(owner=owner, tenant=tenant, owners=rows))
+        if not self._sees_all_tasks(caller):
+            return UsageView(owner=owner, tenant=None, owners=None)
+        total = await sums.read(queries.stored_total, caller.tenant, None)
+        owners = await sums.read(queries.stored_by_owner, caller.tenant, MAX_OWNERS)
+        tenant = _storage_use(total, quotas.tenant_tasks, quotas.tenant_bytes)
+        return UsageView(owner=owner, tenant=tenant, owners=[view_of(OwnerStorage, row) for row in owners])
 
-    def _trusted(self, asked: ApiRequest) -> Caller:
-        if not self._sees_everybody(asked.known):
-            raise PermissionDenied("This is for those who see the tasks of everybody")
-        return asked.known
+    def _supervisor(self, request: ApiRequest) -> Caller:
+        """Return a caller who sees all tasks. Raises PermissionDenied for any other."""
+        if not self._sees_all_tasks(request.caller):
+            raise PermissionDenied("Only callers who see all tasks may read this")
+        return request.caller
 
-    def _sees_everybody(self, caller: Caller) -> bool:
-        seen = self._house.sight.seen(caller, Operation.LIST)
-        return caller.roles is None or (seen.sees_all and not seen.others and not seen.hidden)
+    def _sees_all_tasks(self, caller: Caller) -> bool:
+        visible = self._server.visibility.visible_tasks(caller, Operation.LIST)
+        return caller.roles is None or (visible.sees_all and not visible.others and not visible.hidden)
 
 
 def _storage_use(stored: StoredTotal, max_tasks: int, max_bytes: int) -> StorageUse:
     return StorageUse(tasks=stored.tasks, bytes=stored.bytes, max_tasks=max_tasks or None, max_bytes=max_bytes or None)
-
-
-def _audit_row(found: StoredAuditEntry) -> AuditRow:
-    return AuditRow(
-        id=found.id,
-        at=time_of(found.at) or "",
-        owner=found.owner,
-        scheme=found.scheme,
-        peer=found.peer,
-        dialect=found.dialect,
-        agent=found.agent,
-        operation=found.operation,
-        task_id=found.task_id,
-        outcome=found.outcome,
-    )

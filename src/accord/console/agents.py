@@ -11,24 +11,20 @@ import msgspec
 from msgspec import Struct
 
 from accord.a2a import Caller
-from accord.client.interfaces import CardHostTrust as Naming
-from accord.client.interfaces import keep_usable_interfaces
+from accord.api import RANDOM_BYTES, Agent, Offers, queries, uuid7
+from accord.api.directory import SignedBy, TrustedKeys
+from accord.api.directory import cards as publishing
+from accord.api.remote import ContactPort, RemoteContact
+from accord.client.interfaces import CardHostTrust, keep_usable_interfaces
 from accord.console.exchanges import fetch_in_process
-from accord.console.routing import ApiReply, ApiRequest, ApiRoute, time_of
-from accord.console.server_context import ServerContext
-from accord.console.views import AgentList, AgentRow, AgentView, Finding, HealthView, SkillView
-from accord.engine.agent import Agent
-from accord.engine.ids import RANDOM_BYTES, uuid7
+from accord.console.routing import ApiRequest, route, time_of
+from accord.console.server_context import ServerSection
+from accord.console.views import AgentList, AgentRow, AgentView, FindingView, HealthView, SkillView, view_of
 from accord.errors import AccordError, InvalidParams, TaskNotFound
 from accord.http.cards import card_at_origin, request_origin
 from accord.model import AgentCard, AgentSkill
 from accord.protocol.cards import decode_card, encode_card
-from accord.protocol.operations import DialectName, Operation
-from accord.registry import cards as publishing
-from accord.registry.trust import SignedBy, TrustedKeys
-from accord.remote.tasks import ContactPort, RemoteContact
-from accord.service.service import Offers
-from accord.storage.commands import monitoring
+from accord.protocol.operations import DialectName
 
 
 class ServedAs(Struct, frozen=True, kw_only=True):
@@ -55,42 +51,41 @@ class ReadCard(Struct, frozen=True, kw_only=True):
     card: AgentCard
 
 
-def card_findings(document: bytes, url: str, doing: ServedAs) -> list[Finding]:
+def card_findings(document: bytes, url: str, server: ServedAs) -> list[FindingView]:
     """Return the findings about the card served at `url`, most severe first."""
     try:
         card = decode_card(document)
     except AccordError as error:
-        stated = [_error(field, problem) for field, problem in error.violations]
-        return stated or [_error("", f"The card cannot be read: {error.message}")]
+        violations = [_error(field, problem) for field, problem in error.violations]
+        return violations or [_error("", f"The card cannot be read: {error.message}")]
     read = ReadCard(document=document, url=url, card=card)
-    every = [finding for look in CARD_CHECKS for finding in look(read, doing)]
-    once = dict.fromkeys((one.severity, one.where, one.text) for one in every)
-    found = [Finding(severity=severity, where=where, text=text) for severity, where, text in once]
-    return sorted(found, key=lambda one: _ORDER.index(one.severity))
+    findings = dict.fromkeys(finding for check in CARD_CHECKS for finding in check(read, server))
+    return sorted(findings, key=lambda finding: _ORDER.index(finding.severity))
 
 
 # --- findings of card readers -----------------------------------------------------------------------------------------
 
 
-def _as_clients(read: ReadCard, _doing: ServedAs) -> Iterator[Finding]:
+def _as_clients(read: ReadCard, _server: ServedAs) -> Iterator[FindingView]:
     """Yield findings of clients. Addresses that a client would not use count as missing."""
-    kept, found = keep_usable_interfaces(read.card, read.url, Naming())
+    kept, findings = keep_usable_interfaces(read.card, read.url, CardHostTrust())
     lost = len(read.card.supported_interfaces) - len(kept.supported_interfaces)
-    for one in found:
-        yield _error(one.where, one.what) if one.what.endswith("it is not used") else _warning(one.where, one.what)
+    for finding in findings:
+        is_lost = finding.what.endswith("it is not used")
+        yield (_error if is_lost else _warning)(finding.where, finding.what)
     if lost and not kept.supported_interfaces:
-        yield _error("supportedInterfaces", "Clients that read the card at this address find no way to the agent")
+        yield _error("supportedInterfaces", "Clients that read the card at this address find no usable interface")
 
 
-def _as_asked(read: ReadCard, doing: ServedAs) -> Iterator[Finding]:
+def _as_asked(read: ReadCard, server: ServedAs) -> Iterator[FindingView]:
     """Yield a finding if the caller's host is not the card's: clients do not follow a card to other hosts."""
-    here, there = urlsplit(doing.asked).hostname, urlsplit(read.url).hostname
+    here, there = urlsplit(server.asked).hostname, urlsplit(read.url).hostname
     if here and here != there:
         text = f"You reach the server as {here}, but the card leads to {there}: clients that read it here refuse that"
-        yield _warning("supportedInterfaces", f"{text}, and everybody should be given the address at {there}")
+        yield _warning("supportedInterfaces", f"{text}, so publish the address at {there}")
 
 
-def _as_registries(read: ReadCard, _doing: ServedAs) -> Iterator[Finding]:
+def _as_registries(read: ReadCard, _server: ServedAs) -> Iterator[FindingView]:
     try:
         publishing.read(read.document)
     except publishing.InvalidCard as error:
@@ -98,11 +93,11 @@ def _as_registries(read: ReadCard, _doing: ServedAs) -> Iterator[Finding]:
             yield _info(field, f"Not to be published in a registry as it is: {problem}")
 
 
-def _as_people(read: ReadCard, _doing: ServedAs) -> Iterator[Finding]:
+def _as_people(read: ReadCard, _server: ServedAs) -> Iterator[FindingView]:
     """Yield what people and models need to choose the agent and the card lacks."""
     card = read.card
     if not card.description.strip():
-        yield _warning("description", "There is no description: nobody can tell what the agent is for")
+        yield _warning("description", "The card has no description: readers cannot choose the agent by its purpose")
     for at, skill in enumerate(card.skills):
         where = f"skills[{at}]"
         if not skill.description.strip():
@@ -112,15 +107,15 @@ def _as_people(read: ReadCard, _doing: ServedAs) -> Iterator[Finding]:
         if not skill.tags:
             yield _info(f"{where}.tags", f"The skill {skill.name!r} has no tags: searches by topic do not find it")
         if not skill.examples:
-            yield _info(f"{where}.examples", f"The skill {skill.name!r} has no examples: people have to guess")
+            yield _info(f"{where}.examples", f"The skill {skill.name!r} has no examples of its input")
     if card.provider is None:
-        yield _info("provider", "The card does not say who offers the agent")
+        yield _info("provider", "The card does not name the provider of the agent")
 
 
-def _signed(read: ReadCard, doing: ServedAs) -> Iterator[Finding]:
-    verdict = doing.trust.judge(read.document)
+def _signed(read: ReadCard, server: ServedAs) -> Iterator[FindingView]:
+    verdict = server.trust.judge(read.document)
     if verdict.state is SignedBy.UNSIGNED:
-        yield _info("signatures", "The card is not signed: readers cannot tell whether somebody changed it")
+        yield _info("signatures", "The card is not signed: readers cannot detect changes")
     else:
         yield _info("signatures", verdict.detail)
 
@@ -128,8 +123,8 @@ def _signed(read: ReadCard, doing: ServedAs) -> Iterator[Finding]:
 # --- differences between card and server ------------------------------------------------------------------------------
 
 
-def _capabilities(read: ReadCard, doing: ServedAs) -> Iterator[Finding]:
-    stated, offers = read.card.capabilities, doing.offers
+def _capabilities(read: ReadCard, server: ServedAs) -> Iterator[FindingView]:
+    stated, offers = read.card.capabilities, server.offers
     for member, says, does in (
         ("streaming", stated.streaming, offers.streaming),
         ("pushNotifications", stated.push_notifications, offers.push),
@@ -138,43 +133,46 @@ def _capabilities(read: ReadCard, doing: ServedAs) -> Iterator[Finding]:
         if says and not does:
             yield _error(f"capabilities.{member}", "The card offers it, and the server refuses it")
         elif does and not says:
-            yield _warning(f"capabilities.{member}", "The server does it, but the card does not say so: few will ask")
-    if offers.extended_card and not doing.has_extended:
-        yield _info("capabilities.extendedAgentCard", "The extended card has nothing that the public one has not")
+            yield _warning(
+                f"capabilities.{member}",
+                "The server supports it, but the card does not state it",
+            )
+    if offers.extended_card and not server.has_extended:
+        yield _info("capabilities.extendedAgentCard", "The extended card has no more than the public one")
 
 
-def _security(read: ReadCard, doing: ServedAs) -> Iterator[Finding]:
+def _security(read: ReadCard, server: ServedAs) -> Iterator[FindingView]:
     stated = frozenset(read.card.security_schemes)
-    for name in sorted(stated - doing.schemes):
-        yield _error(f"securitySchemes.{name}", "The card names it, but the server does not take it")
-    for name in sorted(doing.schemes - stated):
-        yield _warning(f"securitySchemes.{name}", "The server takes it, but the card does not name it")
-    if doing.is_open:
-        yield _info("securityRequirements", "Whoever reaches the server may use the agent: it asks nobody who they are")
+    for name in sorted(stated - server.schemes):
+        yield _error(f"securitySchemes.{name}", "The card names it, but the server does not accept it")
+    for name in sorted(server.schemes - stated):
+        yield _warning(f"securitySchemes.{name}", "The server accepts it, but the card does not name it")
+    if server.is_open:
+        yield _info("securityRequirements", "The server has no authentication: any client may use the agent")
 
 
-def _unreachable(_read: ReadCard, doing: ServedAs) -> Iterator[Finding]:
-    contact = doing.contact
+def _unreachable(_read: ReadCard, server: ServedAs) -> Iterator[FindingView]:
+    contact = server.contact
     if contact is not None:
         if not contact.is_up:
-            yield _error("", f"The card describes an agent elsewhere that is not there: {contact.detail}")
+            yield _error("", f"The card describes a remote agent that cannot be reached: {contact.detail}")
         for finding in contact.findings:
             yield _warning("", f"Its own card: {finding}")
 
 
-def _error(where: str, text: str) -> Finding:
-    return Finding(severity="error", where=where, text=text)
+def _error(where: str, text: str) -> FindingView:
+    return FindingView(severity="error", where=where, text=text)
 
 
-def _warning(where: str, text: str) -> Finding:
-    return Finding(severity="warning", where=where, text=text)
+def _warning(where: str, text: str) -> FindingView:
+    return FindingView(severity="warning", where=where, text=text)
 
 
-def _info(where: str, text: str) -> Finding:
-    return Finding(severity="info", where=where, text=text)
+def _info(where: str, text: str) -> FindingView:
+    return FindingView(severity="info", where=where, text=text)
 
 
-CARD_CHECKS: tuple[Callable[[ReadCard, ServedAs], Iterator[Finding]], ...] = (
+CARD_CHECKS: tuple[Callable[[ReadCard, ServedAs], Iterator[FindingView]], ...] = (
     _unreachable,
     _capabilities,
     _security,
@@ -191,6 +189,7 @@ _ORDER = ("error", "warning", "info")
 MINUTES = 5
 """Minutes of tasks that count as activity: long enough to be steady, short enough to be current."""
 
+AGENT = "/api/agents/(?P<slug>[^/]+)"
 CARD = "/.well-known/agent-card.json"
 
 PUBLIC = "public"
@@ -200,114 +199,100 @@ UP = HealthView(state="up", detail=None, checked_at=None)
 """An agent of this process is available as long as the process runs."""
 
 
-class AgentsApi:
+class AgentsApi(ServerSection):
     """Agents, their cards and health."""
 
-    def __init__(self, house: ServerContext) -> None:
-        """Create the handlers for `house`."""
-        self._house = house
-
-    def routes(self) -> tuple[ApiRoute, ...]:
-        """Return the routes."""
-        one = "/api/agents/(?P<slug>[^/]+)"
-        return (
-            ApiRoute("GET", "/api/agents/?", self._list, gives=AgentList),
-            ApiRoute("GET", one, self._get, gives=AgentView),
-            ApiRoute("POST", f"{one}/check", self._check, gives=HealthView),
-        )
-
-    async def _list(self, asked: ApiRequest) -> ApiReply:
+    @route("GET", "/api/agents/?")
+    async def agents(self, request: ApiRequest) -> AgentList:
         """List the agents that the caller may use."""
-        feed, caller = self._house.feed.seq, asked.known
-        busy = await self._busy(caller)
-        items = [self._row(slug, busy) for slug in self._house.agents if self._shows(caller, slug)]
-        return ApiReply(body=AgentList(items=items, feed=feed))
+        feed, caller = self._server.feed.seq, request.caller
+        activity = await self._activity(caller)
+        items = [self._row(slug, activity) for slug in self._server.agents if self._is_visible(caller, slug)]
+        return AgentList(items=items, feed=feed)
 
-    async def _get(self, asked: ApiRequest) -> ApiReply:
+    @route("GET", AGENT)
+    async def agent(self, request: ApiRequest) -> AgentView:
         """Show an agent: its card in every dialect, and the findings about it."""
-        caller, slug = asked.known, self._named(asked)
-        origin = request_origin(asked.scope) or self._house.url
-        card = card_at_origin(self._house.card_of(slug), origin)
-        served = await fetch_in_process(self._house.served.site_as(slug, caller), "GET", CARD, asked.scope)
-        cards = {PUBLIC: msgspec.json.decode(served.body)} | self._dialects(card)
-        about = card_findings(
-            served.body, f"{card.supported_interfaces[0].url.rstrip('/')}{CARD}", self._doing(slug, origin)
-        )
-        row = self._row(slug, await self._busy(caller))
+        caller, slug, served = request.caller, self._slug(request), self._server.served
+        origin = request_origin(request.scope) or self._server.url
+        card = card_at_origin(self._server.card_of(slug), origin)
         url = card.supported_interfaces[0].url
-        return ApiReply(body=AgentView(**msgspec.structs.asdict(row), url=url, cards=cards, findings=about))
+        public = (await fetch_in_process(served.site_as(slug, caller), "GET", CARD, request.scope)).body
+        cards = {dialect.value: encode_card(card, served.dialects, dialect) for dialect in self._dialects()}
+        return view_of(
+            AgentView,
+            self._row(slug, await self._activity(caller)),
+            url=url,
+            cards={name: msgspec.json.decode(document) for name, document in ({PUBLIC: public} | cards).items()},
+            findings=card_findings(public, f"{url.rstrip('/')}{CARD}", self._served_as(slug, origin)),
+        )
 
-    async def _check(self, asked: ApiRequest) -> ApiReply:
+    @route("POST", f"{AGENT}/check")
+    async def check(self, request: ApiRequest) -> HealthView:
         """Check whether a remote agent is reachable."""
-        slug = self._named(asked)
-        agent = self._house.agents[slug]
+        slug = self._slug(request)
+        agent = self._server.agents[slug]
         if not isinstance(agent, ContactPort):
-            raise InvalidParams("This agent is not elsewhere: it is there as long as the server is")
+            raise InvalidParams("Only remote agents can be checked: this one is available while the server runs")
         health = _health(await agent.check())
-        told = {"slug": slug, "health": msgspec.to_builtins(health)}
-        self._house.feed.tell("agent", told, tenant=None, owner=None, agent=agent.profile.name)
-        return ApiReply(body=health)
+        body = {"slug": slug, "health": msgspec.to_builtins(health)}
+        self._server.feed.send("agent", body, tenant=None, owner=None, agent=agent.profile.name)
+        return health
 
     # --- visibility -----------------------------------------------------------------------------------------------
 
-    def _shows(self, caller: Caller, slug: str) -> bool:
-        name, sight = self._house.agents[slug].profile.name, self._house.sight
-        return any(sight.may(caller, name, operation) for operation in (Operation.SEND, Operation.LIST))
+    def _is_visible(self, caller: Caller, slug: str) -> bool:
+        return self._server.visibility.shows_agent(caller, self._server.agents[slug].profile.name)
 
-    def _named(self, asked: ApiRequest) -> str:
-        slug = asked.parts["slug"]
-        if slug not in self._house.agents or not self._shows(asked.known, slug):
+    def _slug(self, request: ApiRequest) -> str:
+        slug = request.parts["slug"]
+        if slug not in self._server.agents or not self._is_visible(request.caller, slug):
             raise TaskNotFound("There is no such agent")
         return slug
 
     # --- views ----------------------------------------------------------------------------------------------------
 
-    def _row(self, slug: str, busy: "AgentActivity") -> AgentRow:
-        agent, card = self._house.agents[slug], self._house.card_of(slug)
-        profile = agent.profile
-        spoken = {interface.protocol_binding: None for interface in card.supported_interfaces}
-        return AgentRow(
+    def _row(self, slug: str, activity: "AgentActivity") -> AgentRow:
+        agent, card = self._server.agents[slug], self._server.card_of(slug)
+        profile, remote = agent.profile, agent if isinstance(agent, ContactPort) else None
+        return view_of(
+            AgentRow,
+            profile,
             slug=slug,
-            name=profile.name,
-            description=profile.description,
-            version=profile.version,
             kind=agent_type_of(agent),
-            is_default=slug == next(iter(self._house.agents)),
-            remote=agent.url if isinstance(agent, ContactPort) else None,
-            health=_health(agent.contact()) if isinstance(agent, ContactPort) else UP,
-            bindings=list(spoken),
-            dialects=[dialect.value for dialect in DialectName if dialect in self._house.served.dialects],
+            is_default=slug == next(iter(self._server.agents)),
+            remote=None if remote is None else remote.url,
+            health=UP if remote is None else _health(remote.contact()),
+            bindings=list(dict.fromkeys(interface.protocol_binding for interface in card.supported_interfaces)),
+            dialects=[dialect.value for dialect in self._dialects()],
             skills=[_skill(skill) for skill in profile.skills],
-            rate=busy.rate(profile.name),
-            open=busy.open.get(profile.name, 0),
+            rate=activity.rate(profile.name),
+            open=activity.open.get(profile.name, 0),
         )
 
-    def _dialects(self, card: AgentCard) -> dict[str, dict[str, object]]:
-        enabled = self._house.served.dialects
-        written = {one.value: encode_card(card, enabled, one) for one in DialectName if one in enabled}
-        return {name: msgspec.json.decode(document) for name, document in written.items()}
+    def _dialects(self) -> list[DialectName]:
+        return [dialect for dialect in DialectName if dialect in self._server.served.dialects]
 
-    def _doing(self, slug: str, origin: str) -> ServedAs:
-        agent, served = self._house.agents[slug], self._house.served
-        contact = agent.contact() if isinstance(agent, ContactPort) else None
+    def _served_as(self, slug: str, origin: str) -> ServedAs:
+        agent, served = self._server.agents[slug], self._server.served
         return ServedAs(
-            offers=self._house.host.services[agent.profile.name].offers,
+            offers=self._server.host.services[agent.profile.name].offers,
             asked=origin,
             has_extended=bool(agent.profile.extended_skills),
             schemes=served.schemes,
             is_open=served.is_open,
             trust=served.trust,
-            contact=contact,
+            contact=agent.contact() if isinstance(agent, ContactPort) else None,
         )
 
-    async def _busy(self, caller: Caller) -> "AgentActivity":
-        now, seen = self._house.now_ms(), self._house.sight.seen(caller)
+    async def _activity(self, caller: Caller) -> "AgentActivity":
+        now, visible = self._server.now_ms(), self._server.visibility.visible_tasks(caller)
         span = MINUTES * 60_000
         since, until = uuid7(now - span, bytes(RANDOM_BYTES)), uuid7(now + span, bytes(RANDOM_BYTES))
-        found = await self._house.store.read(monitoring.activity_by_agent, caller.tenant, seen, since, until)
-        if found.first is not None:
-            span = max(1, now - _created_at(found.first))
-        return AgentActivity(begun=found.begun, open=found.open, minutes=span / 60_000)
+        counts = await queries.activity_by_agent(self._server.store, caller.tenant, visible, since, until)
+        if counts.first is not None:
+            span = max(1, now - _created_at(counts.first))
+        return AgentActivity(begun=counts.begun, open=counts.open, minutes=span / 60_000)
 
 
 class AgentActivity(msgspec.Struct, frozen=True, kw_only=True):
@@ -338,19 +323,12 @@ _OWN_PACKAGE = __name__.partition(".")[0]
 
 
 def _skill(skill: AgentSkill) -> SkillView:
-    return SkillView(
-        id=skill.id,
-        name=skill.name,
-        description=skill.description,
-        tags=list(skill.tags),
-        examples=list(skill.examples),
-        schema=skill.input_schema,
-    )
+    return view_of(SkillView, skill, tags=list(skill.tags), examples=list(skill.examples), schema=skill.input_schema)
 
 
 def _health(contact: RemoteContact | None) -> HealthView:
     if contact is None:
-        return HealthView(state="unknown", detail="Nobody has talked to it yet", checked_at=None)
+        return HealthView(state="unknown", detail="It has not been contacted yet", checked_at=None)
     return HealthView(
         state="up" if contact.is_up else "down", detail=contact.detail or None, checked_at=time_of(contact.at)
     )

@@ -11,19 +11,17 @@ from contextlib import aclosing
 import msgspec
 from msgspec.structs import replace
 
+from accord.api import Agent, StoreUnavailable, chats, queries
+from accord.api.chats import ASSISTANT, Chat, ChatMessage
 from accord.console import ui_messages, ui_stream
 from accord.console.server_context import ServerContext
 from accord.console.ui_stream import AnswerInfo, Chunk, UiStreamEncoder
-from accord.engine.agent import Agent
 from accord.errors import TaskNotFound
 from accord.http.sse import KEEP_ALIVE_SECONDS, STREAM_HEADERS
 from accord.model import Event
 from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
 from accord.protocol.sse import KEEP_ALIVE
-from accord.storage.commands import chats, tasks
-from accord.storage.commands.chats import ASSISTANT, Chat, ChatMessage
-from accord.storage.store import StoreUnavailable
 
 STREAM = [*STREAM_HEADERS, (b"x-vercel-ai-ui-message-stream", b"v1")]
 """Headers of a UI message stream."""
@@ -31,7 +29,7 @@ STREAM = [*STREAM_HEADERS, (b"x-vercel-ai-ui-message-stream", b"v1")]
 UNSURE_MS = 60_000
 """Milliseconds that a message may take to reach an agent, before an answer without a task counts as lost."""
 
-LOOKED_AT = 20
+SEARCHED_TASKS = 20
 """Tasks of a context that are searched for one whose id was not stored in time."""
 
 NOT_SENT = "The server was stopped before the agent got the message. Send it again."
@@ -53,7 +51,7 @@ class ChatAnswer:
         self.is_done = False
         self.begins = asyncio.Event()
         self._chunks: list[Chunk] = []
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     @property
     def chunks(self) -> Sequence[Chunk]:
@@ -63,23 +61,23 @@ class ChatAnswer:
     def add(self, chunks: Sequence[Chunk]) -> None:
         """Append chunks and wake the readers."""
         self._chunks += chunks
-        self._tell()
+        self._wake()
 
     def end(self) -> None:
         """Mark the answer as complete and wake the readers."""
         self.is_done = True
-        self._tell()
+        self._wake()
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
         self.begins.set()
-        self._news.set()
-        self._news = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def frames(self, version: int) -> AsyncIterator[bytes]:
         """Yield the answer from its start as frames, with keep-alive comments while it waits."""
         read = 0
         while True:
-            news = self._news
+            changed = self._changed
             if read < len(self._chunks):
                 new, read = self._chunks[read:], len(self._chunks)
                 yield b"".join(ui_stream.frame(chunk, version) for chunk in new)
@@ -89,7 +87,7 @@ class ChatAnswer:
             else:
                 try:
                     async with asyncio.timeout(KEEP_ALIVE_SECONDS):
-                        await news.wait()
+                        await changed.wait()
                 except TimeoutError:
                     yield KEEP_ALIVE
 
@@ -97,18 +95,18 @@ class ChatAnswer:
 class ChatAnswers:
     """The answers of a server's chats."""
 
-    def __init__(self, house: ServerContext) -> None:
-        """Create the answers of `house`."""
-        self._house = house
-        self._coming: dict[Key, ChatAnswer] = {}
-        self._following: set[asyncio.Task[None]] = set()
+    def __init__(self, server: ServerContext) -> None:
+        """Create the answers of `server`."""
+        self._server = server
+        self._answers: dict[Key, ChatAnswer] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
         """Stop subscriptions. An unfinished answer is read again on the next request."""
-        for work in self._following:
-            work.cancel()
-        await asyncio.gather(*self._following, return_exceptions=True)
-        for answer in list(self._coming.values()):
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for answer in list(self._answers.values()):
             self._fail(answer, STOPPED)
 
     # --- new answers ----------------------------------------------------------------------------------------------
@@ -116,32 +114,32 @@ class ChatAnswers:
     def expect(self, tenant: str, chat_id: str, answer_id: str) -> ChatAnswer:
         """Return an answer whose message is on its way to the agent."""
         key = (tenant, chat_id, answer_id)
-        return self._coming.setdefault(key, ChatAnswer(key))
+        return self._answers.setdefault(key, ChatAnswer(key))
 
     def forget(self, answer: ChatAnswer) -> None:
         """End an answer and remove it from memory."""
-        self._coming.pop(answer.key, None)
+        self._answers.pop(answer.key, None)
         answer.end()
 
-    def follow(self, tenant: str, chat: Chat, said: ChatMessage) -> ChatAnswer:
+    def follow(self, tenant: str, chat: Chat, message: ChatMessage) -> ChatAnswer:
         """Return an answer with a task, and subscribe to the task unless already subscribed."""
-        answer = self.expect(tenant, chat.id, said.id)
+        answer = self.expect(tenant, chat.id, message.id)
         if not answer.begins.is_set():
             answer.begins.set()
-            work = asyncio.create_task(self._followed(tenant, chat, said, answer), name=f"answer {said.id}")
-            self._following.add(work)
-            work.add_done_callback(self._following.discard)
+            task = asyncio.create_task(self._read(tenant, chat, message, answer), name=f"answer {message.id}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         return answer
 
-    async def _followed(self, tenant: str, chat: Chat, said: ChatMessage, answer: ChatAnswer) -> None:
+    async def _read(self, tenant: str, chat: Chat, message: ChatMessage, answer: ChatAnswer) -> None:
         try:
-            await self._heard(tenant, chat, said, answer)
-            await self.keep(tenant, chat, said.id, answer.chunks)
+            await self._encode(tenant, chat, message, answer)
+            await self.keep(tenant, chat, message.id, answer.chunks)
         except StoreUnavailable as error:
-            log.warning("an answer is followed again later", extra={"chat": chat.id, "reason": str(error)})
+            log.warning("chat.followed_later", extra={"chat": chat.id, "reason": str(error)})
             self._fail(answer, UNREADABLE)
         except Exception:  # readers must not wait forever
-            log.exception("an answer could not be followed", extra={"chat": chat.id, "task_id": said.task_id})
+            log.exception("chat.not_followed", extra={"chat": chat.id, "task_id": message.task_id})
             self._fail(answer, UNREADABLE)
         else:
             self.forget(answer)
@@ -151,10 +149,10 @@ class ChatAnswers:
         answer.add([{"type": "error", "errorText": reason}])
         self.forget(answer)
 
-    async def _heard(self, tenant: str, chat: Chat, said: ChatMessage, answer: ChatAnswer) -> None:
+    async def _encode(self, tenant: str, chat: Chat, message: ChatMessage, answer: ChatAnswer) -> None:
         """Feed an answer from its task's events, until the task ends or waits for a person."""
-        about = await self.about(tenant, chat, said)
-        encoder, hub = UiStreamEncoder(about), self._house.host.engine.hub
+        about = await self.about(tenant, chat, message)
+        encoder, hub = UiStreamEncoder(about), self._server.host.engine.hub
         answer.add(encoder.begin())
         try:
             async with hub.follow(tenant, about.task_id, 0) as follower:
@@ -177,22 +175,22 @@ class ChatAnswers:
     async def keep(self, tenant: str, chat: Chat, answer_id: str, chunks: Sequence[Chunk]) -> None:
         """Store an answer that has ended."""
         doc = msgspec.json.encode(ui_messages.fold_chunks(chunks)).decode()
-        await self._house.store.do(chats.finish_answer, tenant, chat.id, answer_id, doc)
+        await chats.finish_answer(self._server.store, tenant, chat.id, answer_id, doc)
 
-    async def about(self, tenant: str, chat: Chat, said: ChatMessage) -> AnswerInfo:
+    async def about(self, tenant: str, chat: Chat, message: ChatMessage) -> AnswerInfo:
         """Return the task, agent and title of an answer."""
-        before = await self._house.store.read(chats.read_message_pair, tenant, chat.id, said.id)
+        before = await chats.read_message_pair(self._server.store, tenant, chat.id, message.id)
         question = next((one.doc for one in before if one.role != ASSISTANT and one.doc), None)
-        agent: Agent | None = self._house.agents.get(said.agent or "")
+        agent: Agent | None = self._server.agents.get(message.agent or "")
         return AnswerInfo(
-            message_id=said.id,
-            task_id=said.task_id or "",
+            message_id=message.id,
+            task_id=message.task_id or "",
             context_id=chat.context_id,
-            agent=agent.profile.name if agent else said.agent or "",
-            slug=said.agent or "",
-            created_at=timestamp_ms(said.created_at),
+            agent=agent.profile.name if agent else message.agent or "",
+            slug=message.agent or "",
+            created_at=timestamp_ms(message.created_at),
             title=ui_messages.title_from(msgspec.json.decode(question)) if question else "",
-            asked=said.asked,
+            asked=message.asked,
         )
 
     # --- answers of an earlier process ----------------------------------------------------------------------------
@@ -200,46 +198,48 @@ class ChatAnswers:
     async def active(self, tenant: str, chat: Chat) -> list[ChatAnswer]:
         """Return the pending answers of a chat. Those that have ended meanwhile are stored first."""
         found = []
-        for said in await self._house.store.read(chats.list_pending_answers, tenant, chat.id):
-            known = self._coming.get((tenant, chat.id, said.id))
+        for message in await chats.list_pending_answers(self._server.store, tenant, chat.id):
+            known = self._answers.get((tenant, chat.id, message.id))
             if known is not None:
                 found.append(known)
                 continue
-            linked = said if said.task_id else await self._looked_for(tenant, chat, said)
+            linked = message if message.task_id else await self._find_task(tenant, chat, message)
             if linked is None:
                 continue
             answer = self.follow(tenant, chat, linked)
-            if await self._rests(tenant, linked):
+            if await self._is_over(tenant, linked):
                 async for _ in answer.frames(5):
                     pass
             else:
                 found.append(answer)
         return found
 
-    async def _rests(self, tenant: str, said: ChatMessage) -> bool:
-        head = await self._house.store.read(tasks.read_head, tenant, said.task_id or "")
+    async def _is_over(self, tenant: str, message: ChatMessage) -> bool:
+        head = await queries.read_task_head(self._server.store, tenant, message.task_id or "")
         return head is None or head.task_state in lifecycle.ENDED | lifecycle.INTERRUPTED
 
-    async def _looked_for(self, tenant: str, chat: Chat, said: ChatMessage) -> ChatMessage | None:
+    async def _find_task(self, tenant: str, chat: Chat, message: ChatMessage) -> ChatMessage | None:
         """Return an answer with the task that its message created, or None without such a task.
 
         The task is found by the message id, which is unique. After `UNSURE_MS` without a task the answer is stored as
         not sent.
         """
-        house = self._house
-        message_id = attempt_message_id(await house.store.read(chats.read_message_pair, tenant, chat.id, said.id), said)
-        query = tasks.TaskListQuery(owner=chat.owner, context_id=chat.context_id, limit=LOOKED_AT)
-        for stored in (await house.store.read(tasks.list_tasks, tenant, query))[0]:
-            task = await house.host.engine.archive.unpack(tenant, stored)
+        server = self._server
+        message_id = attempt_message_id(
+            await chats.read_message_pair(server.store, tenant, chat.id, message.id), message
+        )
+        query = queries.TaskListQuery(owner=chat.owner, context_id=chat.context_id, limit=SEARCHED_TASKS)
+        for stored in (await queries.list_tasks(server.store, tenant, query))[0]:
+            task = await server.host.engine.archive.unpack(tenant, stored)
             places = [at for at, one in enumerate(task.history) if one.message_id == message_id]
             if places:
                 asked = message_id if places[0] else None
                 data = task_data_id(task.id)
-                await house.store.do(chats.link_task, tenant, chat.id, said.id, task.id, asked, data)
-                return replace(said, task_id=task.id, asked=asked, data=data)
-        if house.now_ms() - said.created_at > UNSURE_MS:
-            encoder = UiStreamEncoder(await self.about(tenant, chat, said))
-            await self.keep(tenant, chat, said.id, [*encoder.begin(), *encoder.broken(NOT_SENT)])
+                await chats.link_task(server.store, tenant, chat.id, message.id, task.id, asked, data)
+                return replace(message, task_id=task.id, asked=asked, data=data)
+        if server.now_ms() - message.created_at > UNSURE_MS:
+            encoder = UiStreamEncoder(await self.about(tenant, chat, message))
+            await self.keep(tenant, chat, message.id, [*encoder.begin(), *encoder.broken(NOT_SENT)])
         return None
 
 

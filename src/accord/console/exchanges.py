@@ -5,14 +5,14 @@ They carry requests and time the pieces of responses. Callers decide which reque
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from accord.api.directory import AskPort, ServerAnswer
 from accord.http.asgi import App, Receive, Scope
-from accord.outbound import HostUnreachable, Outbound, TargetRefused
-from accord.registry.availability import AskPort, ServerAnswer
+from accord.outbound import HttpRequest, HttpSession, Unreachable
 
 AHEAD = 16
 """Response pieces that may wait for the reader before the sender blocks."""
@@ -48,12 +48,12 @@ RunExchange = Callable[[SendPiece], Awaitable[None]]
 def exchange_in_process(app: App, scope: Scope, body: bytes) -> RunExchange:
     """Return an exchange with an application of this process."""
 
-    async def run(tell: SendPiece) -> None:
+    async def run(send_piece: SendPiece) -> None:
         async def send(message: Mapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                await tell(ResponseHead(message["status"], _texts(message.get("headers", ()))))
+                await send_piece(ResponseHead(message["status"], _texts(message.get("headers", ()))))
             elif piece := message.get("body", b""):
-                await tell(bytes(piece))
+                await send_piece(bytes(piece))
 
         await app(scope, _receiving(body), send)
 
@@ -61,16 +61,20 @@ def exchange_in_process(app: App, scope: Scope, body: bytes) -> RunExchange:
 
 
 def exchange_with_server(
-    outbound: Outbound, method: str, url: str, headers: Mapping[str, str], body: bytes | None
+    outbound: HttpSession, method: str, url: str, headers: Mapping[str, str], body: bytes | None
 ) -> RunExchange:
     """Return an exchange with another server."""
 
-    async def run(tell: SendPiece) -> None:
-        async with outbound.open(method, url, headers=headers, body=body) as answer:
-            await tell(ResponseHead(answer.status, [(name.lower(), value) for name, value in answer.headers.items()]))
+    async def run(send_piece: SendPiece) -> None:
+        request = HttpRequest(
+            method=method, url=url, headers=tuple(headers.items()), body=body, seconds=None, streams=True
+        )
+        async with await outbound.open(request) as answer:
+            received = [(name.lower(), value) for name, value in answer.headers.items()]
+            await send_piece(ResponseHead(answer.status, received))
             async with aclosing(answer.pieces()) as pieces:
                 async for piece in pieces:
-                    await tell(piece)
+                    await send_piece(piece)
 
     return run
 
@@ -79,63 +83,65 @@ def exchange_with_server(
 async def run_exchange(exchange: RunExchange) -> AsyncIterator["asyncio.Queue[TimedPiece]"]:
     """Run an exchange during the block, and yield a queue of its pieces. The last is an `ExchangeEnd`."""
     loop = asyncio.get_running_loop()
-    said: asyncio.Queue[TimedPiece] = asyncio.Queue(AHEAD)
+    pieces: asyncio.Queue[TimedPiece] = asyncio.Queue(AHEAD)
 
-    async def tell(what: ResponseHead | bytes | ExchangeEnd) -> None:
-        await said.put(TimedPiece(loop.time(), what))
+    async def put(what: ResponseHead | bytes | ExchangeEnd) -> None:
+        await pieces.put(TimedPiece(loop.time(), what))
 
     async def run() -> None:
         problem = None
         try:
-            await exchange(tell)
-        except (TargetRefused, HostUnreachable) as error:
+            await exchange(put)
+        except Unreachable as error:
             problem = str(error)
         except Exception:  # the reader gets the end, and the log the exception
-            log.exception("an inspected request failed")
+            log.exception("console.inspection_failed")
             problem = "The server failed to answer; its log says why"
-        await tell(ExchangeEnd(problem))
+        await put(ExchangeEnd(problem))
 
     task = asyncio.create_task(run(), name="inspected request")
     try:
-        yield said
+        yield pieces
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 
-def scope_of(method: str, target: str, headers: Iterable[tuple[str, str]], asked: Scope) -> Scope:
-    """Return the ASGI scope of a request to `target`, a path with its query, from the client of `asked`."""
+def scope_of(method: str, target: str, headers: Iterable[tuple[str, str]], origin: Scope) -> Scope:
+    """Return the ASGI scope of a request to `target`, a path with its query, from the client of `origin`."""
     path, _, query = target.partition("?")
-    own = [(name, value) for name, value in asked["headers"] if name == b"host"]
+    own = [(name, value) for name, value in origin["headers"] if name == b"host"]
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.4"},
         "http_version": "1.1",
         "method": method,
-        "scheme": asked.get("scheme", "http"),
+        "scheme": origin.get("scheme", "http"),
         "path": unquote(path),
         "raw_path": path.encode(),
         "query_string": query.encode(),
         "root_path": "",
         "headers": [*own, *((name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers)],
-        "client": asked.get("client"),
-        "server": asked.get("server"),
-        "accord.mount": asked.get("accord.mount", ""),
+        "client": origin.get("client"),
+        "server": origin.get("server"),
+        "accord.mount": origin.get("accord.mount", ""),
     }
 
 
-async def fetch_in_process(app: App, method: str, target: str, asked: Scope) -> ServerAnswer:
-    """Return the whole response of an application to a request without a body."""
+async def fetch_in_process(
+    app: App, method: str, target: str, origin: Scope, headers: Iterable[tuple[str, str]] = (), body: bytes = b""
+) -> ServerAnswer:
+    """Return the whole response of an application to a request from the client of `origin`."""
     heads: list[ResponseHead] = []
     pieces: list[bytes] = []
 
-    async def tell(what: ResponseHead | bytes) -> None:
-        if isinstance(what, ResponseHead):
-            heads.append(what)
+    async def send(piece: ResponseHead | bytes) -> None:
+        if isinstance(piece, ResponseHead):
+            heads.append(piece)
         else:
-            pieces.append(what)
+            pieces.append(piece)
 
-    await exchange_in_process(app, scope_of(method, target, (), asked), b"")(tell)
+    await exchange_in_process(app, scope_of(method, target, headers, origin), body)(send)
     return ServerAnswer(status=heads[0].status, body=b"".join(pieces))
 
 
@@ -162,24 +168,8 @@ def ask_in_process(app: App) -> AskPort:
 
     async def ask(method: str, url: str, body: bytes | None = None) -> ServerAnswer:
         parts = urlsplit(url)
-        scope: dict[str, Any] = {
-            "type": "http",
-            "method": method,
-            "path": unquote(parts.path),
-            "raw_path": parts.path.encode(),
-            "query_string": parts.query.encode(),
-            "headers": [] if body is None else [(b"content-type", b"application/json")],
-        }
-        said: list[MutableMapping[str, Any]] = []
-
-        async def receive() -> MutableMapping[str, Any]:
-            return {"type": "http.request", "body": body or b"", "more_body": False}
-
-        async def send(message: MutableMapping[str, Any]) -> None:
-            said.append(message)
-
-        await app(scope, receive, send)
-        whole = b"".join(message.get("body", b"") for message in said[1:])
-        return ServerAnswer(status=said[0]["status"], body=whole)
+        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        headers = [] if body is None else [("content-type", "application/json")]
+        return await fetch_in_process(app, method, target, {"headers": []}, headers, body or b"")
 
     return ask

@@ -1,4 +1,4 @@
-"""The live feed: changes of tasks, deliveries and chats, sent to open pages.
+"""`GET /api/events`: changes of tasks, deliveries and chats, sent to open pages.
 
 It sends rows, not content. A notification names the task that changed, and the change is read from the store. A page
 that reconnects with the number of its last event receives the events it missed. Without subscribers it does nothing.
@@ -14,16 +14,18 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from accord.a2a import Caller
+from accord.api import Host, StoreUnavailable, chats, queries
+from accord.api.queries import TaskChanges, VisibleTasks
+from accord.console import EVENTS
 from accord.console.feed_subscribers import FeedEvent, FeedSubscriber, FeedSubscribers, frame
+from accord.console.routing import ApiReply, ApiRequest, ApiSection, route
 from accord.console.task_rows import TaskVisibility, chat_row, task_row, updated_row
 from accord.console.views import TaskRow
-from accord.http.sse import KEEP_ALIVE_SECONDS
+from accord.errors import InvalidParams
+from accord.http.asgi import Headers
+from accord.http.sse import KEEP_ALIVE_SECONDS, STREAM_HEADERS, last_event_id
 from accord.model.base import timestamp_ms
 from accord.protocol.sse import KEEP_ALIVE
-from accord.service.host import Host
-from accord.storage.commands import chats, task_lists
-from accord.storage.commands.task_lists import TaskChanges, VisibleTasks
-from accord.storage.store import StoreUnavailable
 
 FLUSH_SECONDS = 0.1
 """Seconds during which changes are batched: too short for a person to notice, and one write for all."""
@@ -55,20 +57,18 @@ LIFE_SECONDS = 15 * 60.0
 STEP = 64
 """Step between the numbers of one process, so that it recognizes its own: other processes have other clocks."""
 
-TOPIC, TOLD = "task:", "task"
-TRIED, DELIVERY = "tried:", "delivery"
-CHAT = "chat"
+TOPIC, TRIED = "task:", "tried:"
+"""Prefixes of notifications about a task and about a delivery attempt."""
+
+MAX_TOPICS = 50
+"""Tasks whose log growth one page may subscribe to."""
+
+HEADERS: Headers = [(name, value) for name, value in STREAM_HEADERS if name != b"cache-control"]
+"""Stream headers, without the one that every console response has."""
 
 SEES_ALL = VisibleTasks(owner="", sees_all=True)
 
 log = logging.getLogger("accord.feed")
-
-
-class FeedNotice(NamedTuple):
-    """An event that is not about a task, for one tenant, or for all with a null `tenant`."""
-
-    tenant: str | None
-    told: FeedEvent
 
 
 class StoredChanges(NamedTuple):
@@ -81,16 +81,16 @@ class StoredChanges(NamedTuple):
 class Feed:
     """The numbered events of a server, for all tenants."""
 
-    def __init__(self, host: Host, sight: TaskVisibility, now_ms: Callable[[], int]) -> None:
+    def __init__(self, host: Host, visibility: TaskVisibility, now_ms: Callable[[], int]) -> None:
         """Create a feed of the tasks of `host`."""
-        self._host = host
-        self._sight = sight
+        self._hub, self._store = host.engine.hub, host.engine.store
+        self._visibility = visibility
         self._now_ms = now_ms
         self._mark = random.randrange(STEP)
         self._last = 0
         self._begun = self.seq
-        self._audiences: dict[str, FeedSubscribers] = {}
-        self._others: deque[FeedNotice] = deque()
+        self._tenants: dict[str, FeedSubscribers] = {}
+        self._others: deque[tuple[str | None, FeedEvent]] = deque()
         self._others_from = self._begun
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -107,121 +107,125 @@ class Feed:
         self._last = max(self._last + STEP, (self._now_ms() << 10) + self._mark)
         return self._last
 
-    def tell(self, kind: str, body: Any, *, tenant: str | None, owner: str | None, agent: str = "") -> None:
+    def send(self, kind: str, body: Any, *, tenant: str | None, owner: str | None, agent: str = "") -> None:
         """Send an event that is not about a task to subscribers who may see the owner's data or the agent.
 
         Without an owner it is for all callers who may see the agent. Without a tenant it is for all tenants.
         """
         number = self._next()
-        told = FeedEvent(number, agent, owner, frame(number, kind, body))
-        self._others.append(FeedNotice(tenant, told))
+        event = FeedEvent(number, agent, owner, frame(number, kind, body))
+        self._others.append((tenant, event))
         while len(self._others) > MISSED:
-            self._others_from = self._others.popleft().told.number
-        for audience in self._audiences.values():
-            if tenant in (None, audience.tenant):
-                audience.tell([told], is_kept=False)
+            self._others_from = self._others.popleft()[1].number
+        for subscribers in self._tenants.values():
+            if tenant in (None, subscribers.tenant):
+                subscribers.send([event], is_kept=False)
 
     def start(self) -> None:
         """Start observing notifications."""
-        self._host.engine.hub.observe(self.heard)
+        self._hub.observe(self.notify)
         self._task = asyncio.create_task(self._run(), name="feed")
 
     async def stop(self) -> None:
         """Stop observing, and end all streams."""
-        self._host.engine.hub.unobserve(self.heard)
-        for audience in self._audiences.values():
-            audience.end()
+        self._hub.unobserve(self.notify)
+        for subscribers in self._tenants.values():
+            subscribers.end()
         tasks = [*self._rereading.values(), *([] if self._task is None else [self._task])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def heard(self, topics: Sequence[str]) -> None:
+    def notify(self, topics: Sequence[str]) -> None:
         """Mark tasks, webhooks and chats named by notifications as changed."""
-        if not self._audiences:
+        if not self._tenants:
             return
         for topic in topics:
             if topic.startswith(TOPIC):
                 tenant, _, task_id = topic[len(TOPIC) :].rpartition(":")
-                if audience := self._audiences.get(tenant):
-                    audience.dirty[task_id] = None
-                    self._wake.set()
+                self._mark_changed(tenant, lambda subscribers: subscribers.dirty, task_id)
             elif topic.startswith(TRIED):
                 task_id, _, tenant = topic[len(TRIED) :].partition(":")
-                if audience := self._audiences.get(tenant):
-                    audience.tried[task_id] = None
-                    self._wake.set()
+                self._mark_changed(tenant, lambda subscribers: subscribers.tried, task_id)
             elif topic.startswith(chats.TOPIC):
                 tenant, chat_id = chats.chat_of_topic(topic)
-                if audience := self._audiences.get(tenant):
-                    audience.chats[chat_id] = None
-                    self._wake.set()
+                self._mark_changed(tenant, lambda subscribers: subscribers.chats, chat_id)
+
+    def _mark_changed(self, tenant: str, changes: Callable[[FeedSubscribers], dict[str, None]], id: str) -> None:
+        if subscribers := self._tenants.get(tenant):
+            changes(subscribers)[id] = None
+            self._wake.set()
 
     # --- subscribing ----------------------------------------------------------------------------------------------
 
     async def stream(self, caller: Caller, after: int | None, topics: frozenset[str]) -> AsyncIterator[bytes]:
         """Yield the events that a caller may see after a number, for up to `LIFE_SECONDS`."""
-        audience = self._audience(caller.tenant)
-        listener = FeedSubscriber(self._sight.seen(caller), topics)
-        audience.join(listener)
+        subscribers = self._of_tenant(caller.tenant)
+        subscriber = FeedSubscriber(self._visibility.visible_tasks(caller), topics)
+        subscribers.join(subscriber)
         # From here on nothing is missed: earlier events are remembered or in the store.
         begin = self.seq
         seen_to = begin if after is None else after
-        remembered = [] if after is None else self._remembered(audience, after)
+        remembered = [] if after is None else self._remembered(subscribers, after)
         loop = asyncio.get_running_loop()
         until = loop.time() + LIFE_SECONDS
         try:
             hello = {"seq": begin, "now": timestamp_ms(self._now_ms())}
             yield frame(seen_to, "hello", hello)
             if after is not None:
-                yield await self._missed(audience, listener.seen, after, remembered, begin)
+                yield await self._missed(subscribers, subscriber.seen, after, remembered, begin)
             if topics:
-                yield await self._logs(caller.tenant, listener, begin)
-            while (piece := await listener.take(KEEP_ALIVE_SECONDS)) is not None:
+                yield await self._log_frames(caller.tenant, subscriber, begin)
+            while (piece := await subscriber.take(KEEP_ALIVE_SECONDS)) is not None:
                 yield piece or KEEP_ALIVE
                 if loop.time() > until:
                     return
         except StoreUnavailable as error:  # a client that reconnects continues from here
-            log.warning("a page was sent away", extra={"reason": str(error)})
+            log.warning("console.sent_away", extra={"reason": str(error)})
         finally:
-            audience.leave(listener)
-            audience.left_at = loop.time()
+            subscribers.leave(subscriber)
+            subscribers.left_at = loop.time()
 
-    def _audience(self, tenant: str) -> FeedSubscribers:
-        found = self._audiences.get(tenant)
+    def _of_tenant(self, tenant: str) -> FeedSubscribers:
+        found = self._tenants.get(tenant)
         if found is None:
-            found = self._audiences[tenant] = FeedSubscribers(tenant, self.seq, self._now_ms())
+            found = self._tenants[tenant] = FeedSubscribers(tenant, self.seq, self._now_ms())
             self._wake.set()
         return found
 
-    def _remembered(self, audience: FeedSubscribers, after: int) -> list[FeedEvent] | None:
+    def _remembered(self, subscribers: FeedSubscribers, after: int) -> list[FeedEvent] | None:
         """Return the task events after a number, or None if they are no longer remembered."""
         is_own = after % STEP == self._mark and self._begun <= after <= self._last
         begin = after if is_own else after - (SLACK_MS << 10)
-        return audience.told_after(begin) if begin >= audience.covered else None
+        return subscribers.events_after(begin) if begin >= subscribers.covered else None
 
     async def _missed(
-        self, audience: FeedSubscribers, seen: VisibleTasks, after: int, remembered: list[FeedEvent] | None, begin: int
+        self,
+        subscribers: FeedSubscribers,
+        seen: VisibleTasks,
+        after: int,
+        remembered: list[FeedEvent] | None,
+        begin: int,
     ) -> bytes:
         """Return the events that a subscriber missed, or a reset if there were too many."""
-        others = [one.told for one in self._others if one.tenant in (None, audience.tenant)]
-        told = await self._reread(audience, seen, after) if remembered is None else remembered
-        told = None if told is None else [one for one in told if one.is_for(seen)]
-        if told is None or len(told) > MISSED:
+        others = [event for tenant, event in self._others if tenant in (None, subscribers.tenant)]
+        read = await self._reread(subscribers, seen, after) if remembered is None else remembered
+        events = None if read is None else [event for event in read if event.is_for(seen)]
+        if events is None or len(events) > MISSED:
             return frame(begin, "reset", {})
-        told += [one for one in others if after < one.number <= begin and one.is_for(seen)]
-        told.sort(key=attrgetter("number"))
-        frames = b"".join(one.frame for one in told) + b"id: %d\n\n" % begin
+        events += [event for event in others if after < event.number <= begin and event.is_for(seen)]
+        events.sort(key=attrgetter("number"))
+        frames = b"".join(event.frame for event in events) + b"id: %d\n\n" % begin
         # Events that are not about tasks are not in the store.
         return frames if after >= self._others_from else frames + frame(begin, "reset", {})
 
-    async def _reread(self, audience: FeedSubscribers, seen: VisibleTasks, after: int) -> list[FeedEvent] | None:
+    async def _reread(self, subscribers: FeedSubscribers, seen: VisibleTasks, after: int) -> list[FeedEvent] | None:
         """Return the task events since about a number, or None if there were too many.
 
         Events from the store all have that number: a client that receives only some of them requests all of them again.
         """
         since = (after >> 10) - SLACK_MS
-        key = (audience.tenant, seen, since - since % 1000)
+        key = (subscribers.tenant, seen, since - since % 1000)
         reading = self._rereading.get(key)
         if reading is None:
             reading = self._rereading[key] = asyncio.create_task(self._read(*key), name="feed reads again")
@@ -230,21 +234,21 @@ class Feed:
         number, rows = await asyncio.shield(reading)
         if rows is None:
             return None
-        found = [FeedEvent(after, row.agent, row.owner, frame(after, TOLD, row)) for row in rows]
-        return found + audience.told_after(number)
+        events = [FeedEvent(after, row.agent, row.owner, frame(after, "task", row)) for row in rows]
+        return events + subscribers.events_after(number)
 
     async def _read(self, tenant: str, seen: VisibleTasks, since: int) -> StoredChanges:
-        number, store = self.seq, self._host.engine.store
-        ids = await store.read(task_lists.recently_changed, tenant, seen, since, MISSED + 1)
+        number, store = self.seq, self._store
+        ids = await queries.recently_changed_tasks(store, tenant, seen, since, MISSED + 1)
         if len(ids) > MISSED:
             return StoredChanges(number, None)
-        found = await store.read(task_lists.changes_since, tenant, {}, list(ids), since)
-        return StoredChanges(number, sorted(self._rows({}, found, since), key=attrgetter("updated_at")))
+        changes = await queries.task_changes_since(store, tenant, {}, list(ids), since)
+        return StoredChanges(number, sorted(self._rows({}, changes, since), key=attrgetter("updated_at")))
 
-    async def _logs(self, tenant: str, listener: FeedSubscriber, begin: int) -> bytes:
+    async def _log_frames(self, tenant: str, subscriber: FeedSubscriber, begin: int) -> bytes:
         """Return the last sequence numbers of the tasks in a subscriber's topics."""
-        rows = await self._host.engine.store.read(task_lists.rows, tenant, sorted(listener.topics))
-        seen = [row for row in rows if listener.seen.sees(row.agent, row.owner)]
+        rows = await queries.task_rows(self._store, tenant, sorted(subscriber.topics))
+        seen = [row for row in rows if subscriber.seen.sees(row.agent, row.owner)]
         return b"".join(frame(begin, "log", {"taskId": row.id, "seq": row.seq}) for row in seen)
 
     # --- sending --------------------------------------------------------------------------------------------------
@@ -253,105 +257,123 @@ class Feed:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                async with asyncio.timeout(POLL_SECONDS if self._audiences else None):
+                async with asyncio.timeout(POLL_SECONDS if self._tenants else None):
                     await self._wake.wait()
             except TimeoutError:
                 pass
             await asyncio.sleep(FLUSH_SECONDS)
             self._wake.clear()
             is_due = loop.time() >= self._polled_at + POLL_SECONDS
-            for audience in list(self._audiences.values()):
-                await self._see_to(audience, looks=is_due)
+            for subscribers in list(self._tenants.values()):
+                await self._update(subscribers, polls=is_due)
             if is_due:
                 self._polled_at = loop.time()
-                self._forget(loop.time())
+                self._drop_idle(loop.time())
 
-    async def _see_to(self, audience: FeedSubscribers, *, looks: bool) -> None:
+    async def _update(self, subscribers: FeedSubscribers, *, polls: bool) -> None:
         """Send the changes of one tenant. Changes that cannot be read now are read later."""
         dirty: list[str] = []
         try:
-            if looks:
-                await self._look(audience)
-            while audience.dirty:
-                dirty = list(audience.dirty)[:AT_ONCE]
+            if polls:
+                await self._poll(subscribers)
+            while subscribers.dirty:
+                dirty = list(subscribers.dirty)[:AT_ONCE]
                 for task_id in dirty:
-                    del audience.dirty[task_id]
-                await self._flush(audience, dirty)
-            await self._tell_tried(audience)
-            await self._tell_chats(audience)
+                    del subscribers.dirty[task_id]
+                await self._flush(subscribers, dirty)
+            await self._send_tried(subscribers)
+            await self._send_chats(subscribers)
         except Exception as error:
-            audience.dirty.update(dict.fromkeys(dirty))
+            subscribers.dirty.update(dict.fromkeys(dirty))
             if isinstance(error, StoreUnavailable):
-                log.warning("news cannot be read at the moment", extra={"reason": str(error)})
+                log.warning("console.news_unreadable", extra={"reason": str(error)})
             else:
-                log.exception("news were not told")
+                log.exception("console.news_not_told")
 
-    async def _look(self, audience: FeedSubscribers) -> None:
+    async def _poll(self, subscribers: FeedSubscribers) -> None:
         """Poll for changes whose notifications were lost."""
         now = self._now_ms()
-        found = await self._host.engine.store.read(
-            task_lists.recently_changed, audience.tenant, SEES_ALL, audience.looked - SLACK_MS, POLLED
+        found = await queries.recently_changed_tasks(
+            self._store, subscribers.tenant, SEES_ALL, subscribers.polled_to - SLACK_MS, POLLED
         )
-        audience.looked = now
+        subscribers.polled_to = now
         if len(found) == POLLED:
             number = self._next()
-            audience.tell([FeedEvent(number, "", None, frame(number, "reset", {}))])
-        known = audience.known(found)
-        audience.dirty.update({id: None for id, seq in found.items() if seq > known.get(id, -1)})
+            subscribers.send([FeedEvent(number, "", None, frame(number, "reset", {}))])
+        known = subscribers.known(found)
+        subscribers.dirty.update({id: None for id, seq in found.items() if seq > known.get(id, -1)})
 
-    async def _flush(self, audience: FeedSubscribers, dirty: Sequence[str]) -> None:
+    async def _flush(self, subscribers: FeedSubscribers, dirty: Sequence[str]) -> None:
         """Read the changes of tasks, and send them."""
-        known, since = audience.known(dirty), audience.since - SLACK_MS
+        known, since = subscribers.known(dirty), subscribers.since - SLACK_MS
         unknown = [task_id for task_id in dirty if task_id not in known]
-        news = await self._host.engine.store.read(task_lists.changes_since, audience.tenant, known, unknown, since)
-        rows = {id: row for id in known if (row := audience.row(id)) is not None}
-        told = self._rows(rows, news, since)
-        audience.tell([self._numbered(row) for row in told])
-        for task_id, seq in news.last.items():
+        changes = await queries.task_changes_since(self._store, subscribers.tenant, known, unknown, since)
+        rows = {id: row for id in known if (row := subscribers.row(id)) is not None}
+        subscribers.send([self._task_event(row) for row in self._rows(rows, changes, since)])
+        for task_id, seq in changes.last.items():
             row = rows[task_id]
             if seq > known.get(task_id, -1):
-                audience.grown(row, partial(self._log, task_id, seq))
-            audience.learn(row, seq)
+                subscribers.send_growth(row, partial(self._log_frame, task_id, seq))
+            subscribers.remember(row, seq)
 
-    async def _tell_tried(self, audience: FeedSubscribers) -> None:
+    async def _send_tried(self, subscribers: FeedSubscribers) -> None:
         """Send events for called webhooks. A call during the read sends another event."""
-        tried = list(audience.tried)[:AT_ONCE]
-        for task in await self._host.engine.store.read(task_lists.rows, audience.tenant, tried):
-            self.tell(DELIVERY, {"taskId": task.id}, tenant=audience.tenant, owner=task.owner, agent=task.agent)
+        tried = list(subscribers.tried)[:AT_ONCE]
+        for task in await queries.task_rows(self._store, subscribers.tenant, tried):
+            self.send("delivery", {"taskId": task.id}, tenant=subscribers.tenant, owner=task.owner, agent=task.agent)
         for task_id in tried:
-            del audience.tried[task_id]
+            del subscribers.tried[task_id]
 
-    async def _tell_chats(self, audience: FeedSubscribers) -> None:
+    async def _send_chats(self, subscribers: FeedSubscribers) -> None:
         """Send events for changed chats."""
-        changed = list(audience.chats)[:AT_ONCE]
-        for chat in await self._host.engine.store.read(chats.rows, audience.tenant, changed):
-            self.tell(CHAT, chat_row(chat), tenant=audience.tenant, owner=chat.owner)
+        changed = list(subscribers.chats)[:AT_ONCE]
+        for chat in await chats.rows(self._store, subscribers.tenant, changed):
+            self.send("chat", chat_row(chat), tenant=subscribers.tenant, owner=chat.owner)
         for chat_id in changed:
-            del audience.chats[chat_id]
+            del subscribers.chats[chat_id]
 
-    def _rows(self, rows: dict[str, TaskRow], news: TaskChanges, since: int) -> list[TaskRow]:
+    def _rows(self, rows: dict[str, TaskRow], changes: TaskChanges, since: int) -> list[TaskRow]:
         """Return a row for each new status of tasks, in order, and update `rows`.
 
         A task that was unknown and has only been created yields its current row.
         """
-        rows |= {found.id: task_row(found, self._sight) for found in news.fresh}
-        told: dict[str, None] = {}
-        found: list[TaskRow] = []
-        for change in news.changes:
+        rows |= {task.id: task_row(task, self._visibility) for task in changes.fresh}
+        updated: list[TaskRow] = []
+        for change in changes.changes:
             row = rows[change.task_id] = updated_row(rows[change.task_id], change)
-            found.append(row)
-            told[row.id] = None
-        return found + [rows[one.id] for one in news.fresh if one.id not in told and one.updated_at >= since]
+            updated.append(row)
+        ids = {row.id for row in updated}
+        return updated + [rows[task.id] for task in changes.fresh if task.id not in ids and task.updated_at >= since]
 
-    def _numbered(self, row: TaskRow) -> FeedEvent:
+    def _task_event(self, row: TaskRow) -> FeedEvent:
         number = self._next()
-        return FeedEvent(number, row.agent, row.owner, frame(number, TOLD, row))
+        return FeedEvent(number, row.agent, row.owner, frame(number, "task", row))
 
-    def _log(self, task_id: str, seq: int) -> bytes:
+    def _log_frame(self, task_id: str, seq: int) -> bytes:
         return frame(self._next(), "log", {"taskId": task_id, "seq": seq})
 
-    def _forget(self, now: float) -> None:
+    def _drop_idle(self, now: float) -> None:
         """Drop tenants that have had no subscribers for `IDLE_SECONDS`."""
-        for tenant, audience in list(self._audiences.items()):
-            if not audience and now > audience.left_at + IDLE_SECONDS:
-                del self._audiences[tenant]
+        for tenant, subscribers in list(self._tenants.items()):
+            if not subscribers and now > subscribers.left_at + IDLE_SECONDS:
+                del self._tenants[tenant]
+
+
+class EventsApi(ApiSection):
+    """The live feed over HTTP."""
+
+    def __init__(self, feed: Feed) -> None:
+        """Stream the events of `feed`."""
+        self._feed = feed
+
+    @route("GET", EVENTS)
+    async def subscribe(self, request: ApiRequest) -> ApiReply:
+        """Stream the live feed, after the event in `Last-Event-ID` or `after`, with log growth of the tasks in
+        `topics`.
+        """
+        topics = [topic for value in request.query.get("topics", []) for topic in value.split(",") if topic]
+        if len(topics) > MAX_TOPICS or not all(topic.startswith(TOPIC) and topic.isprintable() for topic in topics):
+            raise InvalidParams(f"Topics are up to {MAX_TOPICS} tasks, as task:ID,task:ID")
+        task_ids = frozenset(topic.removeprefix(TOPIC) for topic in topics)
+        stream = self._feed.stream(request.caller, last_event_id(request.scope), task_ids)
+        return ApiReply(stream=stream, headers=HEADERS)

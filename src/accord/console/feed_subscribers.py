@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from accord.api.queries import VisibleTasks
 from accord.console.views import TaskRow
-from accord.storage.commands.task_lists import VisibleTasks
 
 MAX_UNREAD_BYTES = 4 * 1024 * 1024
 """Maximum unread bytes of a subscriber. A slower one is disconnected and starts over."""
@@ -91,21 +91,21 @@ class FeedSubscriber:
 class FeedSubscribers:
     """The subscribers of one tenant.
 
-    Events after the number `covered` are remembered, from the time `since`. Changes up to the time `looked` have been
+    Events after the number `covered` are remembered, from the time `since`. Changes up to the time `polled_to` were
     polled, so lost notifications do not matter for them.
     """
 
     def __init__(self, tenant: str, covered: int, since: int) -> None:
         self.tenant = tenant
         self.covered = covered
-        self.since = self.looked = since
+        self.since = self.polled_to = since
         self.left_at = 0.0
         self.dirty: dict[str, None] = {}
         self.tried: dict[str, None] = {}
         self.chats: dict[str, None] = {}
         self._views: dict[VisibleTasks, set[FeedSubscriber]] = {}
         self._topics: dict[str, set[FeedSubscriber]] = {}
-        self._told: deque[FeedEvent] = deque()
+        self._sent: deque[FeedEvent] = deque()
         self._known: dict[str, tuple[TaskRow, int]] = {}
 
     # --- subscribers ----------------------------------------------------------------------------------------------
@@ -113,50 +113,50 @@ class FeedSubscribers:
     def __bool__(self) -> bool:
         return bool(self._views)
 
-    def join(self, listener: FeedSubscriber) -> None:
+    def join(self, subscriber: FeedSubscriber) -> None:
         """Add a subscriber."""
-        self._views.setdefault(listener.seen, set()).add(listener)
-        for topic in listener.topics:
-            self._topics.setdefault(topic, set()).add(listener)
+        self._views.setdefault(subscriber.seen, set()).add(subscriber)
+        for topic in subscriber.topics:
+            self._topics.setdefault(topic, set()).add(subscriber)
 
-    def leave(self, listener: FeedSubscriber) -> None:
+    def leave(self, subscriber: FeedSubscriber) -> None:
         """Remove a subscriber."""
-        groups: list[tuple[dict[Any, set[FeedSubscriber]], Any]] = [(self._views, listener.seen)]
-        groups += [(self._topics, topic) for topic in listener.topics]
+        groups: list[tuple[dict[Any, set[FeedSubscriber]], Any]] = [(self._views, subscriber.seen)]
+        groups += [(self._topics, topic) for topic in subscriber.topics]
         for group, key in groups:
-            group[key].discard(listener)
+            group[key].discard(subscriber)
             if not group[key]:
                 del group[key]
 
     def end(self) -> None:
         """End all subscriptions."""
-        for listener in [one for group in self._views.values() for one in group]:
-            listener.end()
+        for subscriber in [member for group in self._views.values() for member in group]:
+            subscriber.end()
 
     # --- events ---------------------------------------------------------------------------------------------------
 
-    def tell(self, told: Sequence[FeedEvent], *, is_kept: bool = True) -> None:
+    def send(self, events: Sequence[FeedEvent], *, is_kept: bool = True) -> None:
         """Send each subscriber the events it may see, in one piece."""
-        for seen, listeners in self._views.items():
-            if piece := b"".join(one.frame for one in told if one.is_for(seen)):
-                for listener in listeners:
-                    listener.put(piece)
+        for seen, subscribers in self._views.items():
+            if piece := b"".join(event.frame for event in events if event.is_for(seen)):
+                for subscriber in subscribers:
+                    subscriber.put(piece)
         if is_kept:
-            self._told.extend(told)
-            while len(self._told) > MAX_EVENTS:
-                self.covered = self._told.popleft().number
+            self._sent.extend(events)
+            while len(self._sent) > MAX_EVENTS:
+                self.covered = self._sent.popleft().number
 
-    def told_after(self, number: int) -> list[FeedEvent]:
+    def events_after(self, number: int) -> list[FeedEvent]:
         """Return the remembered events after a number."""
-        return [one for one in self._told if one.number > number]
+        return [event for event in self._sent if event.number > number]
 
-    def grown(self, row: TaskRow, make: Callable[[], bytes]) -> None:
+    def send_growth(self, row: TaskRow, make: Callable[[], bytes]) -> None:
         """Notify the subscribers of a task that its log has grown."""
-        if listeners := self._topics.get(row.id):
+        if subscribers := self._topics.get(row.id):
             piece = make()
-            for listener in listeners:
-                if listener.seen.sees(row.agent, row.owner):
-                    listener.put(piece)
+            for subscriber in subscribers:
+                if subscriber.seen.sees(row.agent, row.owner):
+                    subscriber.put(piece)
 
     # --- known tasks ----------------------------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ class FeedSubscribers:
         found = self._known.get(task_id)
         return None if found is None else found[0]
 
-    def learn(self, row: TaskRow, seq: int) -> None:
+    def remember(self, row: TaskRow, seq: int) -> None:
         """Store the row of a task and its sequence number. The least recently changed rows are dropped."""
         self._known.pop(row.id, None)
         self._known[row.id] = row, seq

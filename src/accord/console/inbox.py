@@ -3,16 +3,15 @@
 These are questions of tasks, approvals of workflow steps, and held tasks. They are answered through tasks and runs.
 """
 
-from accord.console.routing import ApiReply, ApiRequest, ApiRoute
-from accord.console.server_context import ServerContext
+from typing import Any
+
+from accord.api import APPROVAL, child_of, queries, text_of
+from accord.api.queries import ListedTask
+from accord.console.routing import ApiRequest, route
+from accord.console.server_context import ServerSection
 from accord.console.task_rows import schema_of, task_row
 from accord.console.views import Inbox, Question, TaskRow
-from accord.engine.child_tasks import child_of
-from accord.engine.context import APPROVAL
-from accord.engine.messages import text_of
 from accord.model import Message, TaskState
-from accord.storage.commands import task_lists
-from accord.storage.commands.task_lists import ListedTask
 from accord.workflows.channel import METADATA
 from accord.workflows.stored_run import RunWait, load_stored_run
 
@@ -21,91 +20,62 @@ LIMIT = 200
 
 ASKING = (TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)
 
-PATH = "/api/inbox"
 
-
-class InboxApi:
+class InboxApi(ServerSection):
     """The inbox."""
 
-    def __init__(self, house: ServerContext) -> None:
-        """Create the handlers for `house`."""
-        self._house = house
-
-    def routes(self) -> tuple[ApiRoute, ...]:
-        """Return the routes."""
-        return (ApiRoute("GET", PATH, self.inbox, gives=Inbox),)
-
-    async def inbox(self, asked: ApiRequest) -> ApiReply:
+    @route("GET", "/api/inbox")
+    async def inbox(self, request: ApiRequest) -> Inbox:
         """List everything that waits for a person, oldest first."""
-        caller = asked.known
-        feed = self._house.feed.seq
-        seen = self._house.sight.seen(caller)
-        found = await self._house.store.read(task_lists.list_waiting, caller.tenant, seen, ASKING, LIMIT)
-        passed_on = {_passed_on(one.message) for one in found}
+        caller, feed = request.caller, self._server.feed.seq
+        visible = self._server.visibility.visible_tasks(caller)
+        waiting = await queries.list_waiting_tasks(self._server.store, caller.tenant, visible, ASKING, LIMIT)
+        passed_on = {_passed_on(task.message) for task in waiting}
         items: list[Question] = []
-        for one in found:
-            if one.id not in passed_on:  # the question is answered at the task it was passed to
-                items += await self._questions(one)
-        return ApiReply(body=Inbox(items=sorted(items, key=lambda item: (item.since, item.id)), feed=feed))
+        for task in waiting:
+            if task.id not in passed_on:  # the question is answered at the task it was passed to
+                items += await self._questions(task)
+        return Inbox(items=sorted(items, key=lambda item: (item.since, item.id)), feed=feed)
 
-    async def _questions(self, found: ListedTask) -> list[Question]:
+    async def _questions(self, task: ListedTask) -> list[Question]:
         """Return the questions of a task: usually one, but each step of a run may wait for approval."""
-        row = task_row(found, self._house.sight)
-        step = _step(found.message)
-        standing = await load_stored_run(self._house.store, found.id) if found.is_run else None
-        waits = [] if standing is None else [wait for wait in standing.waits() if wait.is_approval]
-        asking = next((wait for wait in waits if wait.step == step), None)
-        return [_question(row, found.message, step, asking)] + [
-            _approval(row, wait) for wait in waits if wait != asking
-        ]
+        row, step = task_row(task, self._server.visibility), _step(task.message)
+        run = await load_stored_run(self._server.store, task.id) if task.is_run else None
+        waits = [] if run is None else [wait for wait in run.waits() if wait.is_approval]
+        current = next((wait for wait in waits if wait.step == step), None)
+        later = [_question(row, wait, text=f"Approve {wait.step}?") for wait in waits if wait != current]
+        message = task.message
+        asked = {} if message is None else {"message": message.message_id, "text": text_of(message.parts)}
+        kind = row.waiting or "input"
+        return [_question(row, current, kind=kind, step=step, schema=schema_of(message), **asked), *later]
 
 
-def _question(row: TaskRow, message: Message | None, step: str | None, asking: RunWait | None) -> Question:
-    return Question(
-        id=f"{row.id}/{'' if message is None else message.message_id}" if asking is None else _id(row, asking),
-        message=None if message is None else message.message_id,
-        kind=row.waiting or "input",
-        text="" if message is None else text_of(message.parts),
-        since=row.updated_at,
-        task=row,
-        run=row.id if step is not None else None,
-        step=step,
-        schema=schema_of(message),
-    )
-
-
-def _approval(row: TaskRow, wait: RunWait) -> Question:
-    """Return an approval that a run asks for after its other question is answered."""
-    return Question(
-        id=_id(row, wait),
-        message=None,
-        kind="approval",
-        text=f"Approve {wait.step}?",
-        since=row.updated_at,
-        task=row,
-        run=row.id,
-        step=wait.step,
-        schema=None,
-    )
-
-
-def _id(row: TaskRow, wait: RunWait) -> str:
-    return f"{row.id}/{wait.step}/{wait.attempt}"
+def _question(row: TaskRow, wait: RunWait | None, **fields: Any) -> Question:
+    """Return a question of a task, or about an approval that its run waits for."""
+    step = None if wait is None else wait.step
+    members = {"message": None, "kind": "approval", "text": "", "step": step, "schema": None} | fields
+    key = members["message"] or "" if wait is None else f"{wait.step}/{wait.attempt}"
+    run = None if members["step"] is None else row.id
+    return Question(id=f"{row.id}/{key}", since=row.updated_at, task=row, run=run, **members)
 
 
 def _passed_on(message: Message | None) -> str | None:
     """Return the task that a message passes a question on from: a child task or a step's task."""
     if message is None:
         return None
-    workflow = (message.metadata or {}).get(METADATA)
-    task = workflow.get("task") if isinstance(workflow, dict) else None
+    task = _workflow_metadata(message).get("task")
     return task if isinstance(task, str) else child_of(message)
 
 
 def _step(message: Message | None) -> str | None:
     """Return the workflow step that a question asks to approve."""
-    said = {} if message is None else message.metadata or {}
-    workflow = said.get(METADATA)
-    is_own = isinstance(workflow, dict) and "task" not in workflow and said.get(APPROVAL) is True
-    step = workflow.get("step") if is_own and isinstance(workflow, dict) else None
+    if message is None or (message.metadata or {}).get(APPROVAL) is not True:
+        return None
+    workflow = _workflow_metadata(message)
+    step = None if "task" in workflow else workflow.get("step")
     return step if isinstance(step, str) else None
+
+
+def _workflow_metadata(message: Message) -> dict[str, Any]:
+    members = (message.metadata or {}).get(METADATA)
+    return members if isinstance(members, dict) else {}

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from accord.a2a import Caller
+from accord.api import new_id
 from accord.console.exchanges import (
     ExchangeEnd,
     ResponseHead,
@@ -24,10 +25,9 @@ from accord.console.exchanges import (
     run_exchange,
     scope_of,
 )
-from accord.console.routing import ApiReply, ApiRequest, ApiRoute, time_of
-from accord.console.server_context import ServerContext
+from accord.console.routing import ApiReply, ApiRequest, route, time_of
+from accord.console.server_context import ServerSection
 from accord.console.views import Template, TemplateList, View
-from accord.engine.ids import new_id
 from accord.errors import AccordError, InvalidParams, PermissionDenied, TaskNotFound
 from accord.http.sse import KEEP_ALIVE_SECONDS, STREAM_HEADERS
 from accord.model import (
@@ -91,15 +91,16 @@ _SAMPLES: Mapping[Operation, Callable[[], Request]] = {
 }
 
 
-def templates(dialects: Set[DialectName]) -> list[Template]:
+def request_templates(dialects: Set[DialectName]) -> list[Template]:
     """Return a request for each operation of these dialects, in each binding that has it."""
-    found: list[Template] = []
-    for dialect in (one for one in DialectName if one in dialects):
-        found += (made for row in TABLE if (made := _rpc(row, dialect)) is not None)
+    templates: list[Template | None] = []
+    for dialect in DialectName:
+        if dialect not in dialects:
+            continue
+        templates += [_rpc(row, dialect) for row in TABLE]
         if dialect in REST_DIALECTS:
-            found += (made for row in TABLE if (made := _rest(row, dialect)) is not None)
-            found.append(_card(dialect))
-    return found
+            templates += [*(_rest(row, dialect) for row in TABLE), _card(dialect)]
+    return [template for template in templates if template is not None]
 
 
 def _rpc(row: Row, dialect: DialectName) -> Template | None:
@@ -252,82 +253,70 @@ class InspectedEnd(View, frozen=True, kw_only=True):
 
 _EVENT_NAMES = {InspectedHead: "head", InspectedFrame: "frame", InspectedBody: "body", InspectedEnd: "end"}
 
-_inspection = msgspec.json.Decoder(Inspection)
 
-
-class InspectorApi:
+class InspectorApi(ServerSection):
     """The inspector."""
 
-    def __init__(self, house: ServerContext) -> None:
-        """Create the handlers for `house`."""
-        self._house = house
-
-    def routes(self) -> tuple[ApiRoute, ...]:
-        """Return the routes."""
-        return (
-            ApiRoute("GET", "/api/inspect/templates", self._templates, finds=TemplateQuery, gives=TemplateList),
-            ApiRoute("POST", "/api/inspect", self._inspect, noted="Inspect", takes=Inspection),
-        )
-
-    async def _templates(self, asked: ApiRequest) -> ApiReply:
+    @route("GET", "/api/inspect/templates")
+    async def templates(self, request: ApiRequest, query: TemplateQuery) -> TemplateList:
         """List request templates."""
-        wanted, spoken = asked.found(TemplateQuery), self._house.served.dialects
-        if wanted.agent is not None:
-            self._check_agent(wanted.agent, asked.known)
-        dialects = spoken if wanted.dialect is None else spoken & {wanted.dialect}
-        return ApiReply(body=TemplateList(items=templates(dialects), task_id=TASK_ID))
+        dialects = self._server.served.dialects
+        if query.agent is not None:
+            self._check_agent(query.agent, request.caller)
+        wanted = dialects if query.dialect is None else dialects & {query.dialect}
+        return TemplateList(items=request_templates(wanted), task_id=TASK_ID)
 
-    async def _inspect(self, asked: ApiRequest) -> ApiReply:
+    @route("POST", "/api/inspect", noted="Inspect")
+    async def inspect(self, request: ApiRequest, body: Inspection) -> ApiReply:
         """Send a request, and stream its response as server-sent events: head, frame or body, end."""
-        wish = codec.decode(asked.body, _inspection)
-        _check_inspection(wish)
-        exchange = self._here(wish, asked) if wish.agent is not None else self._elsewhere(wish, asked.known)
-        about = wish.agent or "/".join(re.split("[/?]", wish.url or "")[:3])  # only scheme and host of a URL
-        return ApiReply(stream=self._told(exchange), headers=STREAM_HEADERS, about=about[:MAX_ABOUT])
+        _check_inspection(body)
+        exchange = (
+            self._external(body, request.caller) if body.agent is None else self._local(body, body.agent, request)
+        )
+        about = body.agent or "/".join(re.split("[/?]", body.url or "")[:3])  # only scheme and host of a URL
+        return ApiReply(stream=self._events(exchange), headers=STREAM_HEADERS, about=about[:MAX_ABOUT])
 
     # --- targets --------------------------------------------------------------------------------------------------
 
-    def _here(self, wish: Inspection, asked: ApiRequest) -> RunExchange:
-        assert wish.agent is not None
-        self._check_agent(wish.agent, asked.known)
-        body = (wish.body or "").encode()
-        sent = [*_allowed_headers(wish).items(), ("content-length", str(len(body)))]
-        site = self._house.served.site_as(wish.agent, asked.known)
-        return exchange_in_process(site, scope_of(wish.method, wish.path, sent, asked.scope), body)
+    def _local(self, inspection: Inspection, agent: str, request: ApiRequest) -> RunExchange:
+        self._check_agent(agent, request.caller)
+        body = (inspection.body or "").encode()
+        headers = [*_allowed_headers(inspection).items(), ("content-length", str(len(body)))]
+        site = self._server.served.site_as(agent, request.caller)
+        return exchange_in_process(site, scope_of(inspection.method, inspection.path, headers, request.scope), body)
 
-    def _elsewhere(self, wish: Inspection, caller: Caller) -> RunExchange:
+    def _external(self, inspection: Inspection, caller: Caller) -> RunExchange:
         if caller.roles is not None and not (ADMIN in caller.roles and caller.is_of_server):
-            raise PermissionDenied("Only those who run this server may look into others through it")
-        url = wish.url or ""
-        body = None if wish.body is None else wish.body.encode()
-        return exchange_with_server(self._house.served.outbound(url), wish.method, url, _allowed_headers(wish), body)
+            raise PermissionDenied("Only operators may inspect external servers")
+        url, headers = inspection.url or "", _allowed_headers(inspection)
+        body = None if inspection.body is None else inspection.body.encode()
+        return exchange_with_server(self._server.served.outbound(url), inspection.method, url, headers, body)
 
     def _check_agent(self, slug: str, caller: Caller) -> None:
-        agent, sight = self._house.agents.get(slug), self._house.sight
-        shown = (Operation.SEND, Operation.LIST)
-        if agent is None or not any(sight.may(caller, agent.profile.name, operation) for operation in shown):
+        agent = self._server.agents.get(slug)
+        if agent is None or not self._server.visibility.shows_agent(caller, agent.profile.name):
             raise TaskNotFound("There is no such agent")
 
     # --- responses ------------------------------------------------------------------------------------------------
 
-    async def _told(self, exchange: RunExchange) -> AsyncIterator[bytes]:
+    async def _events(self, exchange: RunExchange) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
-        answer = InspectedResponse(began=loop.time(), began_ms=self._house.now_ms())
-        until = answer.began + MAX_SECONDS
-        async with run_exchange(exchange) as said:
-            while not answer.is_over:
+        response = InspectedResponse(began=loop.time(), began_ms=self._server.now_ms())
+        until = response.began + MAX_SECONDS
+        async with run_exchange(exchange) as pieces:
+            while not response.is_over:
                 wait = min(KEEP_ALIVE_SECONDS, until - loop.time())
                 try:
                     async with asyncio.timeout(max(0.0, wait)):
-                        news = await said.get()
+                        piece = await pieces.get()
                 except TimeoutError:
                     if loop.time() < until:
                         yield KEEP_ALIVE
                         continue
-                    answer.cut("time")
-                    news = TimedPiece(loop.time(), ExchangeEnd())
-                for told in answer.hear(news):
-                    yield sse.encode(Frame(event=_EVENT_NAMES[type(told)], data=codec.encode(told)))
+                    response.cut("time")
+                    piece = TimedPiece(loop.time(), ExchangeEnd())
+                for event in response.add(piece):
+                    yield sse.encode(Frame(event=_EVENT_NAMES[type(event)], data=codec.encode(event)))
 
 
 InspectionEvent = InspectedHead | InspectedFrame | InspectedBody | InspectedEnd
@@ -351,22 +340,21 @@ class InspectedResponse:
         """Ignore further pieces because of a limit."""
         self._truncated = by
 
-    def hear(self, said: TimedPiece) -> Iterator[InspectionEvent]:
+    def add(self, piece: TimedPiece) -> Iterator[InspectionEvent]:
         """Yield the events of a response piece."""
-        match said.what:
+        match piece.what:
             case ResponseHead() as head:
-                is_stream = ("content-type", "text/event-stream") in (
-                    (name, value.partition(";")[0].strip().lower()) for name, value in head.headers
-                )
-                self._frames = Decoder(max_bytes=MAX_BYTES) if is_stream else None
-                yield InspectedHead(
-                    status=head.status, headers=redact_headers(head.headers), elapsed_ms=self._ms(said.at)
-                )
-            case bytes() as piece:
+                types = {
+                    value.partition(";")[0].strip().lower() for name, value in head.headers if name == "content-type"
+                }
+                self._frames = Decoder(max_bytes=MAX_BYTES) if "text/event-stream" in types else None
+                headers = redact_headers(head.headers)
+                yield InspectedHead(status=head.status, headers=headers, elapsed_ms=self._ms(piece.at))
+            case bytes() as data:
                 room = MAX_BYTES - self._bytes
-                self._bytes += min(len(piece), room)
-                yield from self._take(piece[:room], said.at)
-                if len(piece) > room:
+                self._bytes += min(len(data), room)
+                yield from self._take(data[:room], piece.at)
+                if len(data) > room:
                     self.cut("size")
             case ExchangeEnd(problem):
                 self._problem = problem
@@ -374,7 +362,7 @@ class InspectedResponse:
         if self._truncated is not None:
             self.is_over = True
         if self.is_over:
-            yield from self._end(said.at)
+            yield from self._end(piece.at)
 
     def _take(self, piece: bytes, at: float) -> Iterator[InspectionEvent]:
         if self._frames is None:
@@ -423,19 +411,22 @@ def redact_headers(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(name, NOT_SHOWN if name.lower() in CREDENTIALS else value) for name, value in headers]
 
 
-def _allowed_headers(wish: Inspection) -> dict[str, str]:
+def _allowed_headers(inspection: Inspection) -> dict[str, str]:
     """Return the headers that a caller may set."""
-    return {name: value for name, value in wish.headers.items() if name.lower() not in _FRAMING}
+    return {name: value for name, value in inspection.headers.items() if name.lower() not in _FRAMING}
 
 
-def _check_inspection(wish: Inspection) -> None:
-    if (wish.agent is None) == (wish.url is None):
-        raise InvalidParams("A request goes to an agent here or to a URL elsewhere: name one of them")
-    if wish.agent is not None and not _TARGET.fullmatch(wish.path):
-        raise codec.invalid_field("path", "It begins with a slash, and what is no letter, digit or sign is encoded")
-    for name, value in wish.headers.items():
+def _check_inspection(inspection: Inspection) -> None:
+    if (inspection.agent is None) == (inspection.url is None):
+        raise InvalidParams("Name either an `agent` of this server or an external `url`")
+    if inspection.agent is not None and not _TARGET.fullmatch(inspection.path):
+        raise codec.invalid_field(
+            "path",
+            "It must begin with a slash, and have only printable ASCII characters",
+        )
+    for name, value in inspection.headers.items():
         if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise codec.invalid_field(f"headers.{name[:40]}", "It is no header that HTTP could carry")
-        if wish.agent is not None and name.lower() in CREDENTIALS:
-            text = "What is sent to an agent here is sent by you, as you are signed in: leave out other credentials"
+            raise codec.invalid_field(f"headers.{name[:40]}", "It is not a valid HTTP header")
+        if inspection.agent is not None and name.lower() in CREDENTIALS:
+            text = "Requests to agents of this server use your own sign-in: remove other credentials"
             raise codec.invalid_field(f"headers.{name}", text)

@@ -17,13 +17,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.auth.authentication import Identity
-from accord.auth.jwt import MAX_TOKEN, JwtAccess, discovery_url
-from accord.auth.scheme_settings import Jwt, SignIn
-from accord.auth.schemes import Fetch, FetchError
+from accord.api import Identity
+from accord.api.access import MAX_TOKEN, Fetch, FetchError, Jwt, JwtAccess, SignIn, discovery_url
+from accord.api.directory import ServerAnswer
 from accord.console.sessions import PendingSignIn
 from accord.errors import AuthenticationFailed
-from accord.registry.availability import ServerAnswer
 
 FRESH_SECONDS = 600.0
 """Seconds for which an issuer's discovery document is cached."""
@@ -162,5 +160,5 @@ class Issuer:
         return found
 
     def _refused(self, reason: str) -> AuthenticationFailed:
-        log.info("not signed in", extra={"issuer": self._settings.issuer, "reason": reason})
+        log.info("console.not_signed_in", extra={"issuer": self._settings.issuer, "reason": reason})
         return AuthenticationFailed()

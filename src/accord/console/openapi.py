@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from accord.console import CONSOLE
-from accord.console.routing import UNPROCESSABLE, ApiReply, ApiRequest, ApiRoute
+from accord.console.routing import UNPROCESSABLE, ApiReply, ApiRequest, ApiRoute, ApiSection, route
 from accord.model.schemas import components as components_of
 
 
@@ -38,16 +38,16 @@ _PART = re.compile(r"\(\?P<(\w+)>([^()]*)\)")
 
 def describe(title: str, version: str, base: str, routes: Sequence[ApiRoute]) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of the routes below `base`."""
-    kinds = [kind for route in routes for kind in (route.takes, route.finds, route.gives) if kind is not None]
+    kinds = [kind for stated in routes for kind in (stated.body, stated.query, stated.result) if kind is not None]
     schemas, components = components_of([*kinds, Refused], _REF)
     _open(schemas)
     _open(components)
     schema_of = dict(zip(map(str, [*kinds, Refused]), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
-    for route in routes:
-        path = path_of(route).removeprefix(base)
-        paths.setdefault(path, {})[route.method.lower()] = _operation(route, path, schema_of, components)
-    for found in [route.finds for route in routes if route.finds is not None]:
+    for stated in routes:
+        path = path_of(stated).removeprefix(base)
+        paths.setdefault(path, {})[stated.method.lower()] = _operation(stated, path, schema_of, components)
+    for found in [stated.query for stated in routes if stated.query is not None]:
         components.pop(_named(schema_of[str(found)]), None)  # they are parameters
     return {
         "openapi": "3.1.0",
@@ -70,40 +70,40 @@ def _open(schema: Any) -> None:
         _open(inner)
 
 
-def path_of(route: ApiRoute) -> str:
+def path_of(stated: ApiRoute) -> str:
     """Return the path of a route in OpenAPI notation, with an optional slash included."""
-    return _PART.sub(r"{\1}", route.pattern.replace("/?", "/"))
+    return _PART.sub(r"{\1}", stated.pattern.replace("/?", "/"))
 
 
-def _operation(route: ApiRoute, path: str, schema_of: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
-    summary = (route.handler.__doc__ or "").partition("\n")[0]
+def _operation(stated: ApiRoute, path: str, schema_of: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
+    summary = (stated.handler.__doc__ or "").partition("\n")[0]
     told: dict[str, Any] = {"description": summary}
-    if route.gives is not None:
-        told["content"] = _json(schema_of[str(route.gives)])
-    refusals = [(UNPROCESSABLE, "What is wrong with the request.")] if route.takes or route.finds else []
-    refusals += [] if route.is_open else [(401, "Who asks did not say who they are.")]
+    if stated.result is not None:
+        told["content"] = _json(schema_of[str(stated.result)])
+    refusals = [(UNPROCESSABLE, "What is wrong with the request.")] if stated.body or stated.query else []
+    refusals += [] if stated.is_open else [(401, "Who asks did not say who they are.")]
     why_not = _json(schema_of[str(Refused)])
     operation: dict[str, Any] = {
-        "operationId": _identifier(route, path),
+        "operationId": _identifier(stated, path),
         "summary": summary,
-        "parameters": [*_in_path(route), *_in_query(route, schema_of, components)],
-        "responses": {str(route.status): told}
+        "parameters": [*_in_path(stated), *_in_query(stated, schema_of, components)],
+        "responses": {str(stated.status): told}
         | {str(status): {"description": reason, "content": why_not} for status, reason in refusals}
         | {"default": {"description": "Why not.", "content": why_not}},
     }
-    if route.takes is not None:
-        operation["requestBody"] = {"required": True, "content": _json(schema_of[str(route.takes)])}
+    if stated.body is not None:
+        operation["requestBody"] = {"required": True, "content": _json(schema_of[str(stated.body)])}
     return operation
 
 
-def _identifier(route: ApiRoute, path: str) -> str:
+def _identifier(stated: ApiRoute, path: str) -> str:
     """Return a unique id for each route, although one handler may serve several."""
     words = re.findall(r"[a-z]+", path.replace("{", " by ").lower())
-    return "_".join([route.method.lower(), *words])
+    return "_".join([stated.method.lower(), *words])
 
 
-def _in_path(route: ApiRoute) -> Iterator[dict[str, Any]]:
-    for name, pattern in _PART.findall(route.pattern):
+def _in_path(stated: ApiRoute) -> Iterator[dict[str, Any]]:
+    for name, pattern in _PART.findall(stated.pattern):
         yield {
             "name": name,
             "in": "path",
@@ -112,12 +112,12 @@ def _in_path(route: ApiRoute) -> Iterator[dict[str, Any]]:
         }
 
 
-def _in_query(route: ApiRoute, schema_of: dict[str, Any], components: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    if route.finds is None:
+def _in_query(stated: ApiRoute, schema_of: dict[str, Any], components: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if stated.query is None:
         return
-    schema = components[_named(schema_of[str(route.finds)])]
-    for name, stated in schema["properties"].items():
-        yield {"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": stated}
+    schema = components[_named(schema_of[str(stated.query)])]
+    for name, property in schema["properties"].items():
+        yield {"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": property}
 
 
 def _named(schema: dict[str, Any]) -> str:
@@ -133,24 +133,21 @@ def _json(schema: Any) -> dict[str, Any]:
 TITLE = "Accord console"
 
 
-class OpenApiEndpoint:
+class OpenApiEndpoint(ApiSection):
     """The endpoint of the OpenAPI document."""
 
     def __init__(self, routes: Sequence[ApiRoute], version: str) -> None:
         """Describe `routes`, and this one."""
-        self._routes = routes
+        self._documented = routes
         self._version = version
 
-    def routes(self) -> tuple[ApiRoute, ...]:
-        """Return the routes."""
-        return (ApiRoute("GET", f"{CONSOLE}openapi.json", self.described, is_open=True, gives=dict[str, Any]),)
-
-    async def described(self, _asked: ApiRequest) -> ApiReply:
+    @route("GET", f"{CONSOLE}openapi.json", is_open=True, result=dict[str, Any])
+    async def described(self, _request: ApiRequest) -> ApiReply:
         """Describe this API."""
         return ApiReply(200, document=self.document)
 
     @cached_property
     def document(self) -> bytes:
         """The document, as OpenAPI 3.1."""
-        found = describe(TITLE, self._version, CONSOLE.rstrip("/"), [*self._routes, *self.routes()])
+        found = describe(TITLE, self._version, CONSOLE.rstrip("/"), [*self._documented, *self.routes()])
         return msgspec.json.encode(found)

@@ -8,31 +8,33 @@ from hashlib import sha256
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
-from msgspec.json import Decoder
 
-from accord.a2a import Caller
-from accord.auth.api_keys import PREFIX
-from accord.console import openapi
-from accord.console.openapi import Problem
-from accord.console.routing import UNPROCESSABLE, ApiReply, ApiRequest, ApiRoute, Refusal, time_of
-from accord.errors import AuthenticationFailed, PermissionDenied
-from accord.protocol import codec
-from accord.registry.availability import AvailabilityChecks
-from accord.registry.cards import MAX_TAGS, InvalidCard
-from accord.registry.directory import (
+from accord.api.access import PREFIX
+from accord.api.directory import (
+    API,
     MAX_DESCRIPTION,
     MAX_PAGE,
+    MAX_TAGS,
+    PUBLIC,
     AgentDirectory,
+    AgentQuery,
+    AvailabilityChecks,
     Change,
     DeveloperKeys,
+    FoundListing,
+    InvalidCard,
+    Listing,
     NameTaken,
     NotListed,
+    SignatureVerdict,
     Visibility,
 )
-from accord.registry.remote import API
-from accord.registry.trust import SignatureVerdict
-from accord.storage.commands.authentication import StoredApiKey
-from accord.storage.commands.published_agents import PUBLIC, AgentQuery, FoundListing, LastCheck, Listing
+from accord.api.queries import StoredApiKey
+from accord.console import openapi
+from accord.console.openapi import Problem
+from accord.console.routing import UNPROCESSABLE, ApiReply, ApiRequest, ApiSection, Refusal, route, time_of
+from accord.console.views import view_of
+from accord.errors import AuthenticationFailed, PermissionDenied
 
 Days = Annotated[float, Meta(gt=0, le=3650)]
 Offset = Annotated[int, Meta(ge=0, le=10**9)]
@@ -85,7 +87,7 @@ class AgentSearch(Struct, frozen=True):
     owned_only: bool = False
 
 
-class ByName(Struct, frozen=True):
+class NameQuery(Struct, frozen=True):
     """The parameter of a lookup by name."""
 
     hri: str
@@ -94,7 +96,7 @@ class ByName(Struct, frozen=True):
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
-class Health(Struct, frozen=True, kw_only=True):
+class AgentHealth(Struct, frozen=True, kw_only=True):
     """The result of an agent's last check. `state` is null before the first."""
 
     state: str | None
@@ -104,7 +106,7 @@ class Health(Struct, frozen=True, kw_only=True):
     up_at: str | None
 
 
-class Shown(Struct, frozen=True, kw_only=True):
+class PublishedAgent(Struct, frozen=True, kw_only=True):
     """A published agent with all details."""
 
     id: str
@@ -120,10 +122,10 @@ class Shown(Struct, frozen=True, kw_only=True):
     created_at: str | None
     updated_at: str | None
     signature: SignatureVerdict
-    health: Health
+    health: AgentHealth
 
 
-class Summary(Struct, frozen=True, kw_only=True):
+class AgentSummary(Struct, frozen=True, kw_only=True):
     """An agent in a list."""
 
     id: str
@@ -136,7 +138,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     updated_at: str | None
 
 
-class Pages(Struct, frozen=True, kw_only=True):
+class Pagination(Struct, frozen=True, kw_only=True):
     """The position of a page among all results."""
 
     total_items: int
@@ -146,14 +148,14 @@ class Pages(Struct, frozen=True, kw_only=True):
     current_page: int
 
 
-class Page(Struct, frozen=True, kw_only=True):
+class AgentPage(Struct, frozen=True, kw_only=True):
     """A page of agents."""
 
-    items: list[Summary]
-    pagination: Pages
+    items: list[AgentSummary]
+    pagination: Pagination
 
 
-class Validated(Struct, frozen=True, kw_only=True):
+class CardValidation(Struct, frozen=True, kw_only=True):
     """Whether a card could be published, and its name."""
 
     is_valid: bool
@@ -195,21 +197,19 @@ class NewKey(Struct, frozen=True, kw_only=True):
 
 
 CARDS = f"{API}/agent-cards"
-_ID = "[0-9a-fA-F-]{36}"
+AGENT = f"{CARDS}/(?P<id>[0-9a-fA-F-]{{36}})"
+KEYS = f"{API}/developers/me/apikeys"
 
 REFUSALS = {
     InvalidCard: Refusal(
-        UNPROCESSABLE, "INVALID_CARD", lambda error: {"findings": [one._asdict() for one in error.findings]}
+        UNPROCESSABLE, "INVALID_CARD", lambda error: {"findings": [finding._asdict() for finding in error.findings]}
     ),
     NotListed: Refusal(404, "NOT_FOUND"),
     NameTaken: Refusal(409, "NAME_TAKEN", lambda error: {"human_readable_id": error.handle}),
 }
 
-_publish, _change = Decoder(PublishBody), Decoder(ChangeBody)
-_check, _key = Decoder(CheckBody), Decoder(KeyBody)
 
-
-class RegistryApi:
+class RegistryApi(ApiSection):
     """The registry endpoints."""
 
     def __init__(self, registry: AgentDirectory, developers: DeveloperKeys, checks: AvailabilityChecks) -> None:
@@ -218,206 +218,169 @@ class RegistryApi:
         self._developers = developers
         self._checks = checks
 
-    def routes(self) -> tuple[ApiRoute, ...]:
-        """Return the routes."""
-        by_id = f"{CARDS}/(?P<id>{_ID})"
-        keys = f"{API}/developers/me/apikeys"
-        return (
-            ApiRoute(
-                "POST", f"{CARDS}/?", self.publish, noted="PublishAgent", takes=PublishBody, status=201, gives=Shown
-            ),
-            ApiRoute("GET", f"{CARDS}/?", self.search, is_open=True, finds=AgentSearch, gives=Page),
-            ApiRoute("GET", f"{CARDS}/by-hri/?", self.by_name, is_open=True, finds=ByName, gives=Shown),
-            ApiRoute("GET", f"{CARDS}/id/(?P<name>.+)", self.by_name, is_open=True, gives=Shown),
-            ApiRoute("GET", by_id, self.find, is_open=True, gives=Shown),
-            ApiRoute("GET", f"{by_id}/card", self.document, is_open=True, gives=dict[str, Any]),
-            ApiRoute("PUT", by_id, self.change, noted="ChangeAgent", takes=ChangeBody, gives=Shown),
-            ApiRoute("DELETE", by_id, self.remove, noted="RemoveAgent", status=204),
-            ApiRoute("POST", f"{by_id}/check", self.look, gives=Shown),
-            ApiRoute(
-                "POST", f"{API}/utils/validate-card", self.validate, is_open=True, takes=CheckBody, gives=Validated
-            ),
-            ApiRoute("GET", f"{API}/developers/me", self.me, gives=Developer),
-            ApiRoute("GET", keys, self.keys, gives=list[KeyInfo]),
-            ApiRoute("POST", keys, self.make_key, noted="MakeKey", takes=KeyBody, status=201, gives=NewKey),
-            ApiRoute("DELETE", f"{keys}/(?P<id>[0-9a-f]{{16,64}})", self.end_key, noted="EndKey", status=204),
-            ApiRoute("GET", f"{API}/openapi.json", self.described, is_open=True, gives=dict[str, Any]),
-        )
-
-    async def described(self, asked: ApiRequest) -> ApiReply:
+    @route("GET", f"{API}/openapi.json", is_open=True)
+    async def described(self, _request: ApiRequest) -> dict[str, Any]:
         """Describe this API."""
-        return ApiReply(body=openapi.describe("The registry", "1", API, self.routes()))
+        return openapi.describe("The registry", "1", API, self.routes())
 
     # --- cards ----------------------------------------------------------------------------------------------------
 
-    async def publish(self, asked: ApiRequest) -> ApiReply:
+    @route("POST", f"{CARDS}/?", noted="PublishAgent", status=201)
+    async def publish(self, request: ApiRequest, body: PublishBody) -> PublishedAgent:
         """Publish an agent."""
-        body = codec.decode(asked.body, _publish)
         listing = await self._registry.publish(
-            asked.known, bytes(body.card_data), name=body.human_readable_id, visibility=body.visibility
+            request.caller, bytes(body.card_data), name=body.human_readable_id, visibility=body.visibility
         )
-        return ApiReply(201, await self._shown(listing, asked.caller))
+        return await self._view(listing, request)
 
-    async def search(self, asked: ApiRequest) -> ApiReply:
+    @route("GET", f"{CARDS}/?", is_open=True)
+    async def search(self, request: ApiRequest, query: AgentSearch) -> AgentPage:
         """List agents."""
-        search = asked.found(AgentSearch, "tags")
-        if search.owned_only and asked.caller is None:
-            raise AuthenticationFailed("Say who you are to list your own agents")
-        skip = search.offset if search.skip is None else search.skip
-        query = AgentQuery(
-            words=tuple(dict.fromkeys(search.search.lower().split())),
-            tags=tuple(dict.fromkeys(tag.strip().lower() for tag in search.tags)),
-            has_tee=search.has_tee,
-            tee=None if search.tee_type is None else search.tee_type.lower(),
-            is_owned=search.owned_only,
-            is_active=search.active_only,
+        if query.owned_only and request.visitor is None:
+            raise AuthenticationFailed("Authenticate to list your own agents")
+        skip = query.offset if query.skip is None else query.skip
+        wanted = AgentQuery(
+            words=tuple(dict.fromkeys(query.search.lower().split())),
+            tags=tuple(dict.fromkeys(tag.strip().lower() for tag in query.tags)),
+            has_tee=query.has_tee,
+            tee=None if query.tee_type is None else query.tee_type.lower(),
+            is_owned=query.owned_only,
+            is_active=query.active_only,
             skip=skip,
-            limit=search.limit,
+            limit=query.limit,
         )
-        found, total = await self._registry.search(asked.caller, query)
-        pages = Pages(
+        listings, total = await self._registry.search(request.visitor, wanted)
+        pagination = Pagination(
             total_items=total,
-            limit=search.limit,
+            limit=query.limit,
             offset=skip,
-            total_pages=-(-total // search.limit),
-            current_page=skip // search.limit + 1,
+            total_pages=-(-total // query.limit),
+            current_page=skip // query.limit + 1,
         )
-        return ApiReply(body=Page(items=[_summary(one) for one in found], pagination=pages))
+        return AgentPage(items=[_summary(listing) for listing in listings], pagination=pagination)
 
-    async def by_name(self, asked: ApiRequest) -> ApiReply:
+    @route("GET", f"{CARDS}/by-hri/?", is_open=True)
+    async def find_by_parameter(self, request: ApiRequest, query: NameQuery) -> PublishedAgent:
         """Show the agent with a name, in the path or as a parameter."""
-        name = asked.parts.get("name") or asked.query.get("hri", [""])[0]
-        if not name:
-            raise codec.invalid_field("hri", "Required field is missing")
-        return ApiReply(body=await self._shown(await self._registry.named(asked.caller, name), asked.caller))
+        return await self._view(await self._registry.named(request.visitor, query.hri), request)
 
-    async def find(self, asked: ApiRequest) -> ApiReply:
+    @route("GET", f"{CARDS}/id/(?P<name>.+)", is_open=True)
+    async def find_by_path(self, request: ApiRequest) -> PublishedAgent:
+        """Show the agent with a name, in the path or as a parameter."""
+        return await self._view(await self._registry.named(request.visitor, request.parts["name"]), request)
+
+    @route("GET", AGENT, is_open=True)
+    async def find(self, request: ApiRequest) -> PublishedAgent:
         """Show an agent."""
-        return ApiReply(body=await self._shown(await self._found(asked), asked.caller))
+        return await self._view(await self._listing(request), request)
 
-    async def document(self, asked: ApiRequest) -> ApiReply:
+    @route("GET", f"{AGENT}/card", is_open=True, result=dict[str, Any])
+    async def document(self, request: ApiRequest) -> ApiReply:
         """Return an agent's card alone, like any card. The catalog links here."""
-        listing = await self._found(asked)
+        listing = await self._listing(request)
         if listing.visibility == PUBLIC:
             return ApiReply(document=listing.card.encode(), changed_ms=listing.updated_at)
         return ApiReply(body=Raw(listing.card.encode()))
 
-    async def change(self, asked: ApiRequest) -> ApiReply:
+    @route("PUT", AGENT, noted="ChangeAgent")
+    async def change(self, request: ApiRequest, body: ChangeBody) -> PublishedAgent:
         """Change an agent."""
-        body = codec.decode(asked.body, _change)
         change = Change(
             card=body.card_data, is_active=body.is_active, visibility=body.visibility, name=body.human_readable_id
         )
-        listing = await self._registry.change(asked.known, asked.parts["id"].lower(), change)
-        return ApiReply(body=await self._shown(listing, asked.caller))
+        return await self._view(await self._registry.change(request.caller, _id(request), change), request)
 
-    async def remove(self, asked: ApiRequest) -> ApiReply:
+    @route("DELETE", AGENT, noted="RemoveAgent", status=204)
+    async def remove(self, request: ApiRequest) -> None:
         """Remove an agent from the listings."""
-        await self._registry.remove(asked.known, asked.parts["id"].lower())
-        return ApiReply(204)
+        await self._registry.remove(request.caller, _id(request))
 
-    async def look(self, asked: ApiRequest) -> ApiReply:
+    @route("POST", f"{AGENT}/check")
+    async def check(self, request: ApiRequest) -> PublishedAgent:
         """Check whether an agent is available."""
-        listing = await self._registry.own(asked.known, asked.parts["id"].lower())
+        listing = await self._registry.own(request.caller, _id(request))
         await self._checks.now(listing.tenant, listing.id)
-        return ApiReply(body=await self._shown(listing, asked.caller))
+        return await self._view(listing, request)
 
-    async def validate(self, asked: ApiRequest) -> ApiReply:
+    @route("POST", f"{API}/utils/validate-card", is_open=True)
+    async def validate(self, request: ApiRequest, body: CheckBody) -> CardValidation:
         """Validate a card for publishing."""
-        document = bytes(codec.decode(asked.body, _check).card_data)
         try:
-            found, verdict = self._registry.check(document)
+            card, verdict = self._registry.check(bytes(body.card_data))
         except InvalidCard as error:
             findings = [Problem(field=field, problem=problem) for field, problem in error.findings]
-            return ApiReply(body=Validated(is_valid=False, detail=str(error), findings=findings))
-        return ApiReply(
-            body=Validated(
-                is_valid=True,
-                human_readable_id=found.facts.handle,
-                signature=verdict,
-                validated_card_data=Raw(found.facts.card.encode()),
-            )
+            return CardValidation(is_valid=False, detail=str(error), findings=findings)
+        return CardValidation(
+            is_valid=True,
+            human_readable_id=card.facts.handle,
+            signature=verdict,
+            validated_card_data=Raw(card.facts.card.encode()),
         )
 
-    async def _found(self, asked: ApiRequest) -> Listing:
-        return await self._registry.find(asked.caller, asked.parts["id"].lower())
+    async def _listing(self, request: ApiRequest) -> Listing:
+        return await self._registry.find(request.visitor, _id(request))
 
-    async def _shown(self, listing: Listing, caller: Caller | None) -> Shown:
-        verdict, counted = self._registry.sift(listing.card.encode())
-        is_own = caller is not None and (caller.tenant, caller.owner) == (listing.tenant, listing.owner)
-        return Shown(
-            id=listing.id,
+    async def _view(self, listing: Listing, request: ApiRequest) -> PublishedAgent:
+        caller = request.visitor
+        verdict, card = self._registry.sift(listing.card.encode())
+        check = await self._registry.health(listing)
+        return view_of(
+            PublishedAgent,
+            listing,
             human_readable_id=listing.handle,
-            name=listing.name,
-            description=listing.description,
-            is_active=listing.is_active,
-            visibility=listing.visibility,
             developer_id=_developer(listing.tenant, listing.owner),
             developer_is_verified=bool(listing.owner),
-            is_own=is_own,
-            card_data=Raw(counted),
+            is_own=caller is not None and (caller.tenant, caller.owner) == (listing.tenant, listing.owner),
+            card_data=Raw(card),
             created_at=time_of(listing.created_at),
             updated_at=time_of(listing.updated_at),
             signature=verdict,
-            health=_health(await self._registry.health(listing)),
+            health=view_of(AgentHealth, check, checked_at=time_of(check.checked_at), up_at=time_of(check.up_at)),
         )
 
     # --- developers -----------------------------------------------------------------------------------------------
 
-    async def me(self, asked: ApiRequest) -> ApiReply:
+    @route("GET", f"{API}/developers/me")
+    async def me(self, request: ApiRequest) -> Developer:
         """Show the caller's developer profile."""
-        caller = asked.known
+        caller = request.caller
         if not caller.owner:
-            raise PermissionDenied("This server asks nobody who they are, so there are no developers")
-        return ApiReply(
-            body=Developer(
-                id=_developer(caller.tenant, caller.owner),
-                name=caller.owner,
-                email=None,
-                tenant=None if caller.roams else caller.tenant,
-                roles=sorted(caller.roles or ()),
-                is_verified=True,
-            )
+            raise PermissionDenied("This server has no authentication, so it has no developers")
+        return Developer(
+            id=_developer(caller.tenant, caller.owner),
+            name=caller.owner,
+            email=None,
+            tenant=None if caller.roams else caller.tenant,
+            roles=sorted(caller.roles or ()),
+            is_verified=True,
         )
 
-    async def keys(self, asked: ApiRequest) -> ApiReply:
+    @route("GET", KEYS)
+    async def keys(self, request: ApiRequest) -> list[KeyInfo]:
         """List the caller's API keys."""
-        return ApiReply(body=[_key_info(key) for key in await self._developers.held(asked.known)])
+        return [_key_info(key) for key in await self._developers.held(request.caller)]
 
-    async def make_key(self, asked: ApiRequest) -> ApiReply:
+    @route("POST", KEYS, noted="MakeKey", status=201)
+    async def create_key(self, request: ApiRequest, body: KeyBody | None) -> NewKey:
         """Create an API key. Its secret is shown only now."""
-        body = codec.decode(asked.body or b"{}", _key)
-        key, kept = await self._developers.create(asked.known, body.description or "", body.expires_days)
-        return ApiReply(201, NewKey(plain_api_key=key, api_key_info=_key_info(kept)))
+        wanted = body or KeyBody()
+        key, stored = await self._developers.create(request.caller, wanted.description or "", wanted.expires_days)
+        return NewKey(plain_api_key=key, api_key_info=_key_info(stored))
 
-    async def end_key(self, asked: ApiRequest) -> ApiReply:
+    @route("DELETE", f"{KEYS}/(?P<id>[0-9a-f]{{16,64}})", noted="EndKey", status=204)
+    async def revoke_key(self, request: ApiRequest) -> None:
         """Revoke an API key of the caller."""
-        if not await self._developers.revoke(asked.known, asked.parts["id"]):
+        if not await self._developers.revoke(request.caller, request.parts["id"]):
             raise NotListed("There is no such key of yours")
-        return ApiReply(204)
 
 
-def _summary(found: FoundListing) -> Summary:
-    return Summary(
-        id=found.id,
-        human_readable_id=found.handle,
-        name=found.name,
-        description=found.description,
-        is_active=found.is_active,
-        visibility=found.visibility,
-        health=found.state,
-        updated_at=time_of(found.updated_at),
-    )
+def _id(request: ApiRequest) -> str:
+    return request.parts["id"].lower()
 
 
-def _health(checked: LastCheck) -> Health:
-    return Health(
-        state=checked.state,
-        detail=checked.detail,
-        failures=checked.failures,
-        checked_at=time_of(checked.checked_at),
-        up_at=time_of(checked.up_at),
-    )
+def _summary(listing: FoundListing) -> AgentSummary:
+    changed = time_of(listing.updated_at)
+    return view_of(AgentSummary, listing, human_readable_id=listing.handle, health=listing.state, updated_at=changed)
 
 
 def _key_info(key: StoredApiKey) -> KeyInfo:

@@ -6,18 +6,17 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from accord.console.administration import RecordsApi
+from accord.console.administration import DeliveriesApi, RecordsApi
 from accord.console.agents import AgentsApi
 from accord.console.chat_answers import ChatAnswers
 from accord.console.chats import ChatApi
-from accord.console.deliveries import DeliveriesApi
-from accord.console.event_stream import EventsApi
+from accord.console.feed import EventsApi
 from accord.console.inbox import InboxApi
 from accord.console.inspector import InspectorApi
 from accord.console.openapi import OpenApiEndpoint
-from accord.console.routing import ApiRoute, Refusals
+from accord.console.routing import ApiRoute, ApiSection, Refusals
 from accord.console.run_signals import REFUSALS as RUN_REFUSALS
 from accord.console.run_signals import RunSignalsApi
 from accord.console.runs import REFUSALS as FLOW_REFUSALS
@@ -30,37 +29,30 @@ from accord.workflows.agent import WorkflowAgent
 REFUSALS: Refusals = {**RUN_REFUSALS, **FLOW_REFUSALS}
 
 
-class RouteProvider(Protocol):
-    """A group of routes."""
-
-    def routes(self) -> Sequence[ApiRoute]:
-        """Return the routes."""
-
-
 def routes_of(  # one argument per service
-    house: ServerContext,
-    door: SignInSessions,
+    server: ServerContext,
+    sign_in: SignInSessions,
     answers: ChatAnswers,
     flows: Mapping[str, WorkflowAgent],
     runs: RunSignalsApi,
     features: Mapping[str, bool],
 ) -> list[ApiRoute]:
     """Return the console routes of a server with these workflows and sign-in sessions."""
-    parts: list[RouteProvider] = [
-        SessionApi(door, version=house.version, url=house.url, features=features),
-        IssuersApi(door, house.url),
-        TasksApi(house),
-        InboxApi(house),
-        EventsApi(house),
-        ChatApi(house, answers),
-        WorkflowsApi(house, flows, runs),
-        AgentsApi(house),
-        InspectorApi(house),
-        DeliveriesApi(house),
-        RecordsApi(house),
+    sections: list[ApiSection] = [
+        SessionApi(sign_in, version=server.version, url=server.url, features=features),
+        IssuersApi(sign_in, server.url),
+        TasksApi(server),
+        InboxApi(server),
+        EventsApi(server.feed),
+        ChatApi(server, answers),
+        WorkflowsApi(server, flows, runs),
+        AgentsApi(server),
+        InspectorApi(server),
+        DeliveriesApi(server),
+        RecordsApi(server),
     ]
-    routes = [route for part in parts for route in part.routes()]
-    return [*routes, *OpenApiEndpoint(routes, house.version).routes()]
+    routes = [route for section in sections for route in section.routes()]
+    return [*routes, *OpenApiEndpoint(routes, server.version).routes()]
 
 
 VERSION = "0"

@@ -4,24 +4,21 @@ They are built from the run that `workflows.stored_run` reads. This module reads
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-import msgspec
-
+from accord.api.queries import ListedRun as Noted
 from accord.console.routing import time_of
 from accord.console.views import Lane, Segment, StateName, Timeline, View
 from accord.model.base import timestamp_ms
 from accord.protocol.states import LOWER
-from accord.storage.commands.workflow_runs import ListedRun as Noted
-from accord.workflows.attempts import WITH_ADVICE, step_values
+from accord.workflows.attempts import WITH_ADVICE
 from accord.workflows.document import Step
-from accord.workflows.records import Record, StepEnded, StepStarted
 from accord.workflows.run_request import RunOrigin
 from accord.workflows.source import StepPositions
-from accord.workflows.state import FINAL, PlanNode, RunState
-from accord.workflows.stored_run import CANCELLED, RunWait, StoredRun, StoredStep
-from accord.workflows.values import Unresolved
+from accord.workflows.state import FINAL, PlanNode
+from accord.workflows.step_types import StepType, step_type
+from accord.workflows.stored_run import CANCELLED, RunWait, StoredRun, StoredStep, is_reused
 
 StepStatus = Literal["pending", "running", "waiting", "completed", "failed", "skipped", "cancelled"]
 """Status of a step. `waiting` is between two attempts. `cancelled` had started when its run ended."""
@@ -199,14 +196,12 @@ PASSED = "completed_verified"
 MISSED = frozenset({"failed_verification", WITH_ADVICE})
 """Reasons of a failed verification (`workflows.verification`)."""
 
-_records = msgspec.json.Decoder(Record)
-
 
 def run_row(noted: Noted, origin: RunOrigin, slug: str, lines: list[StoredStep], waits: list[RunWait]) -> RunRow:
     """Return a run as a list row."""
     return RunRow(
         id=noted.task_id,
-        workflow=origin.name if origin.name == origin.workflow else f"{origin.name}/{origin.workflow}",
+        workflow=origin.title,
         agent=noted.agent,
         slug=slug,
         status=LOWER[noted.state],  # type: ignore[arg-type]  # all of them are states
@@ -234,7 +229,7 @@ class RunStepViews:
     def __init__(self, found: StoredRun) -> None:
         """Read the records of a run once."""
         self.found, self.state = found, found.state()
-        self.lines = found.lines(self.state)
+        self.lines = found.lines()
         self._places = StepPositions(found.text, self.state.plan.workflow)
 
     def views(self) -> list[StepView]:
@@ -252,9 +247,9 @@ class RunStepViews:
             **{**self._shown(line), "error": line.error, "output": line.output},
             description=step.description,
             condition=step.if_,
-            input=_step_input(self.state, node, step, self.found.task.task_id),
+            input=self.found.input_of(name),
             item=node.item,
-            tries=[self._try(number, *both) for number, both in sorted(self._tries(name).items())],
+            tries=self.attempts(name),
         )
 
     def _known(self, line: StoredStep) -> tuple[PlanNode, Step]:
@@ -287,57 +282,21 @@ class RunStepViews:
             "last_line": None if place is None else place.last,
         }
 
-    # --- attempts -------------------------------------------------------------------------------------------------
-
-    def tries(self) -> Iterator[tuple[StoredStep, dict[int, TryView]]]:
-        """Yield every step with its attempts by number."""
-        found: dict[str, dict[int, tuple[StepStarted | None, StepEnded | None]]] = {}
-        for record in self._written():
-            _add_record(found.setdefault(record.step, {}), record)
-        for line in self.lines:
-            tries = found.get(line.name, {})
-            yield line, {number: self._try(number, *tries[number], line.name) for number in sorted(tries)}
-
-    def _written(self) -> Iterator[Record]:
-        for key, entry in self.found.records.items():
-            if key.endswith((":begun", ":ended")):
-                yield _records.decode(entry)
-
-    def _tries(self, name: str) -> dict[int, tuple[StepStarted | None, StepEnded | None, str]]:
-        found: dict[int, tuple[StepStarted | None, StepEnded | None]] = {}
-        for record in self._written():
-            if record.step == name:
-                _add_record(found, record)
-        return {number: (*both, name) for number, both in found.items()}
-
-    def _try(self, number: int, begun: StepStarted | None, ended: StepEnded | None, name: str) -> TryView:
-        is_cut = ended is None and self.found.is_over
-        status = ended.status if ended is not None else CANCELLED if is_cut else "running"
-        end = ended.at if ended is not None else self.found.task.updated_at if is_cut else None
-        return TryView(
-            attempt=number,
-            status=status,  # type: ignore[arg-type]  # all of them are statuses
-            begin=None if begun is None else timestamp_ms(begun.at),
-            end=time_of(end),
-            exit_code=None if ended is None else ended.exit_code,
-            error=None if ended is None else ended.error,
-            output="" if ended is None else ended.output,
-            child=self.found.child(name, number),
-        )
-
-
-def _add_record(tries: dict[int, tuple[StepStarted | None, StepEnded | None]], record: Record) -> None:
-    begun, ended = tries.get(record.attempt, (None, None))
-    tries[record.attempt] = (record, ended) if isinstance(record, StepStarted) else (begun, record)
-
-
-def is_reused(node: PlanNode) -> bool:
-    """Whether an earlier run did the step: it completed without a start in this run (`workflows.run_request`)."""
-    if node.standing != "completed" or node.step is None:
-        return False
-    if node.is_map:
-        return bool(node.items) and all(is_reused(item) for item in node.items or ())
-    return node.begun is None
+    def attempts(self, name: str) -> list[TryView]:
+        """Return the attempts at a step by number."""
+        return [
+            TryView(
+                attempt=one.number,
+                status=one.status,  # type: ignore[arg-type]  # all of them are statuses
+                begin=time_of(one.begun_at),
+                end=time_of(one.ended_at),
+                exit_code=one.exit_code,
+                error=one.error,
+                output=one.output,
+                child=one.child,
+            )
+            for one in self.found.attempts(name)
+        ]
 
 
 def _barrier(node: PlanNode) -> StepView:
@@ -374,42 +333,6 @@ def _check_view(step: Step, line: StoredStep) -> CheckView | None:
     return CheckView(type=wanted.type, value=wanted.value, description=wanted.description, passed=passed)
 
 
-# --- inputs of steps --------------------------------------------------------------------------------------------------
-
-_STEP_INPUTS: Mapping[str, Callable[[Step], Any]] = {
-    "agent": lambda step: step.task,
-    "a2a": lambda step: step.task,
-    "approval": lambda step: step.task,
-    "deterministic": lambda step: step.command,
-    "worktree": lambda step: step.branch,
-    "workflow": lambda step: step.input,
-    "wait": lambda step: step.event or step.until,
-    "map": lambda step: step.over,
-}
-"""Step type -> its prompt, command or other input."""
-
-
-def _custom_step_input(step: Step) -> Any:
-    """Return the input of a step of a custom type."""
-    return step.with_ or None
-
-
-def _step_input(state: RunState, node: PlanNode, step: Step, run_id: str) -> str:
-    """Return a step's input with its expressions resolved.
-
-    Environment variables stay names: more people may see pages than the environment.
-    """
-    said = _STEP_INPUTS.get(step.kind, _custom_step_input)(step)
-    if said is None:
-        return ""
-    if not isinstance(said, str):
-        return msgspec.json.encode(said).decode()
-    try:
-        return step_values(state, node, run={"id": run_id}).text(said)
-    except Unresolved:
-        return said
-
-
 def is_open(line: StoredStep) -> bool:
     """Whether a step may still change."""
     return line.status not in FINAL and line.status != CANCELLED
@@ -424,26 +347,23 @@ _STATES: Mapping[str, str] = {
 }
 """Status of an attempt -> state in the timeline."""
 
-_WAITING_STATES: Mapping[str, str] = {"approval": "input-required", "wait": "submitted"}
-"""Type of a step without an executor -> its state in the timeline."""
-
 BETWEEN = "submitted"
 """State of the time between two attempts."""
 
 
 def run_timeline(steps: RunStepViews, now_ms: int) -> Timeline:
     """Return the waterfall of a run."""
-    return Timeline(lanes=[_lane(line, tries) for line, tries in steps.tries()], now=timestamp_ms(now_ms))
+    return Timeline(lanes=[_lane(line, steps.attempts(line.name)) for line in steps.lines], now=timestamp_ms(now_ms))
 
 
-def _lane(line: StoredStep, tries: Mapping[int, TryView]) -> Lane:
+def _lane(line: StoredStep, tries: list[TryView]) -> Lane:
     return Lane(
         id=line.name,
         label=line.name,
         kind="step",
         parent=line.name.rpartition("[")[0] if line.depth else None,
         task_id=line.child,
-        segments=list(_segments(line, list(tries.values()))),
+        segments=list(_segments(line, tries)),
     )
 
 
@@ -456,9 +376,13 @@ def _segments(line: StoredStep, tries: list[TryView]) -> Iterator[Segment]:
             continue
         if before is not None:
             yield Segment(begin=before, end=begin, state=BETWEEN, label=f"waits for attempt {one.attempt}")
-        state = _WAITING_STATES.get(line.type, "working") if one.status == "running" else _STATES[one.status]
+        state = _running_state(step_type(line.type)) if one.status == "running" else _STATES[one.status]
         label = one.status if len(tries) == 1 else f"attempt {one.attempt}, {one.status}"
         yield Segment(begin=begin, end=one.end, state=state, label=label)
         before = one.end
     if before is not None and line.status == "waiting" and is_open(line):
         yield Segment(begin=before, end=None, state=BETWEEN, label="waits for the next attempt")
+
+
+def _running_state(row: StepType) -> str:
+    return "input-required" if row.has_decision else BETWEEN if row.is_waiting else "working"

@@ -1,6 +1,6 @@
 """The server as the console sees it: agents, services, visibility, feed and settings.
 
-`server.console` creates it, and passes it to each part of the API.
+`server.console` creates it, and passes it to each section of the API.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,18 +9,17 @@ from typing import Any
 from msgspec import Struct
 
 from accord.a2a import Caller, HostedAgent
-from accord.auth.rate_limits import Quotas
+from accord.api import Agent, Host, Store
+from accord.api.access import Quotas
+from accord.api.directory import TrustedKeys
 from accord.console import ConsoleSettings
 from accord.console.feed import Feed
+from accord.console.routing import ApiSection
 from accord.console.task_rows import TaskVisibility
-from accord.engine.agent import Agent
 from accord.http.asgi import App
 from accord.model import AgentCard
-from accord.outbound import Outbound
+from accord.outbound import HttpSession
 from accord.protocol.operations import DialectName
-from accord.registry.trust import TrustedKeys
-from accord.service.host import Host
-from accord.storage.store import Store
 
 
 class EndpointInfo(Struct, frozen=True, kw_only=True):
@@ -37,7 +36,7 @@ class EndpointInfo(Struct, frozen=True, kw_only=True):
     schemes: frozenset[str]
     is_open: bool
     trust: TrustedKeys
-    outbound: Callable[[str], Outbound]
+    outbound: Callable[[str], HttpSession]
 
 
 class ServerContext(Struct, frozen=True, kw_only=True):
@@ -52,7 +51,7 @@ class ServerContext(Struct, frozen=True, kw_only=True):
     services: Mapping[str, HostedAgent]
     card_of: Callable[[str], AgentCard]
     served: EndpointInfo
-    sight: TaskVisibility
+    visibility: TaskVisibility
     feed: Feed
     terms: ConsoleSettings
     url: str
@@ -65,3 +64,11 @@ class ServerContext(Struct, frozen=True, kw_only=True):
     def store(self) -> Store:
         """The server's store."""
         return self.host.engine.store
+
+
+class ServerSection(ApiSection):
+    """A section of the API that needs only the server."""
+
+    def __init__(self, server: ServerContext) -> None:
+        """Create the handlers for `server`."""
+        self._server = server

@@ -14,20 +14,16 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
 from msgspec import Struct
 
 from accord.a2a import Admission, Caller
-from accord.auth.api_keys import PREFIX
-from accord.auth.authentication import Access, Presented, challenge
-from accord.auth.recent import ExpiringCache
-from accord.auth.scheme_settings import AnyScheme, ApiKeys, Basic, Grant, Header, Jwt, SignIn
+from accord.api import Grant, Presented, Store, StoreUnavailable, challenge, storage
+from accord.api.access import PREFIX, Access, AnyScheme, ApiKeys, Basic, ExpiringCache, Header, Jwt, SignIn
+from accord.api.storage import NewSession, StoredSession
+from accord.console.routing import read_token
 from accord.errors import AgentUnavailable, AuthenticationFailed, PermissionDenied
 from accord.http.asgi import Admit, Headers
 from accord.http.cross_origin import OWN_SITES, SAFE_METHODS, is_origin_of_host, is_same_origin
-from accord.storage.commands import authentication
-from accord.storage.commands.authentication import NewSession, StoredSession
-from accord.storage.store import Store, StoreUnavailable
 
 COOKIE_PREFIX = "__Host-"
 
@@ -82,16 +78,12 @@ class PendingSignIn(Struct, frozen=True, kw_only=True, array_like=True):
     def __repr__(self) -> str:
         return f"Pending(issuer={self.issuer!r})"
 
-    def written(self) -> str:
-        """Return the value of the cookie."""
-        return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
-
     @classmethod
     def read(cls, text: str) -> "PendingSignIn | None":
         """Return the pending sign-in in a cookie's value, or None if it is invalid."""
         try:
-            return msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=cls)
-        except (ValueError, msgspec.MsgspecError):
+            return read_token(text, cls)
+        except ValueError:
             return None
 
     def fits(self, issuer: str, state: str) -> bool:
@@ -144,17 +136,17 @@ class SignInMethods:
                 self._grounds[KEYS] = {}  # the store has the keys
             case Header():
                 self._headers.append(scheme.name)
-                found = self._grounds.setdefault(SECRETS, {})
-                found |= {one.secret: _ground(one.secret, one) for one in scheme.secrets}
+                grounds = {secret.secret: _ground(secret.secret, secret) for secret in scheme.secrets}
+                self._grounds.setdefault(SECRETS, {}).update(grounds)
             case Basic():
-                found = self._grounds.setdefault(PASSWORDS, {})
-                found |= {name: _ground(user.password, user) for name, user in scheme.users.items()}
+                grounds = {name: _ground(user.password, user) for name, user in scheme.users.items()}
+                self._grounds.setdefault(PASSWORDS, {}).update(grounds)
             case Jwt(sign_in=SignIn() as sign_in):
                 if sign_in.name in self.issuers:
                     raise ValueError("Issuers to sign in with need a `sign_in.name` each: it is in their addresses")
                 self.issuers[sign_in.name] = scheme, sign_in
-                found = self._grounds.setdefault(ISSUERS, {})
-                found[sign_in.name] = json.dumps([scheme.issuer, sign_in.client_id])
+                ground = json.dumps([scheme.issuer, sign_in.client_id])
+                self._grounds.setdefault(ISSUERS, {})[sign_in.name] = ground
 
     @property
     def takes_keys(self) -> bool:
@@ -227,7 +219,7 @@ class BrowserSessions:
         self._store = store
         self._grounds = grounds
         self.seconds = round(hours * 3600)
-        self._known: ExpiringCache[str, StoredSession] = ExpiringCache(MAX_CACHED, CACHE_SECONDS, clock)
+        self._cached: ExpiringCache[str, StoredSession] = ExpiringCache(MAX_CACHED, CACHE_SECONDS, clock)
 
     async def begin(self, caller: Caller, *, key_id: str | None = None, ground: str = "") -> str:
         """Start a session of a caller that was just authenticated, and return the value of its cookie."""
@@ -242,7 +234,7 @@ class BrowserSessions:
             proof=None if key_id else _proof(token, ground),
             lasts_ms=self.seconds * 1000,
         )
-        await self._store.do(authentication.create_session, session)
+        await storage.create_session(self._store, session)
         return token
 
     async def find(self, token: str, peer: str) -> Caller | None:
@@ -250,16 +242,16 @@ class BrowserSessions:
         if not _TOKEN.fullmatch(token):
             return None
         hash = _hash(token)
-        found = await self._stored(hash)
-        if found is None or not self._rests(found, token):
+        session = await self._stored(hash)
+        if session is None or not self._has_ground(session, token):
             return None
         return Caller(
-            owner=found.owner,
-            tenant=found.tenant or "",
-            roams=found.tenant is None,
-            roles=frozenset(found.roles),
-            ticket=Admission(kind=KIND, id=hash, until=found.expires_at, key_id=found.key_id),
-            scheme=found.scheme,
+            owner=session.owner,
+            tenant=session.tenant or "",
+            roams=session.tenant is None,
+            roles=frozenset(session.roles),
+            ticket=Admission(kind=KIND, id=hash, until=session.expires_at, key_id=session.key_id),
+            scheme=session.scheme,
             peer=peer or None,
         )
 
@@ -270,22 +262,22 @@ class BrowserSessions:
     async def end(self, token: str) -> None:
         """End a session on all nodes."""
         hash = _hash(token)
-        await self._store.do(authentication.end_session, hash)
-        self._known.forget(hash)
+        await storage.end_session(self._store, hash)
+        self._cached.forget(hash)
 
     async def _stored(self, hash: str) -> StoredSession | None:
-        found = self._known.get(hash)
+        found = self._cached.get(hash)
         if found is not None:
             return found
         try:
-            found = await self._store.read(authentication.find_session, hash)
+            found = await storage.find_session(self._store, hash)
         except StoreUnavailable as error:
             raise AgentUnavailable("Sessions cannot be looked up at the moment", retry_after=RETRY_SECONDS) from error
         if found is not None:
-            self._known.put(hash, found)
+            self._cached.put(hash, found)
         return found
 
-    def _rests(self, session: StoredSession, token: str) -> bool:
+    def _has_ground(self, session: StoredSession, token: str) -> bool:
         """Whether the key or ground of a session still exists."""
         grounds = self._grounds.get(session.scheme)
         if grounds is None:

@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from msgspec import Struct
-from msgspec.json import Decoder
 
 from accord.a2a import Caller
-from accord.auth.audit import OK, Audit, entry
-from accord.auth.authentication import Access, Identity, Presented
-from accord.auth.rate_limits import Bucket
-from accord.auth.schemes import FetchError
+from accord.api import Presented
+from accord.api.access import OK, Access, Audit, Bucket, FetchError, entry
 from accord.console import PAGES, SESSIONS, SIGNIN
-from accord.console.routing import ApiReply, ApiRequest, ApiRoute
+from accord.console.routing import ApiReply, ApiRequest, ApiSection, route, write_token
 from accord.console.sessions import (
     ISSUERS,
     KEYS,
@@ -32,11 +29,10 @@ from accord.console.sessions import (
     stored_key_id,
     with_password,
 )
-from accord.console.views import SessionView, Way
+from accord.console.views import SessionView, SignInOption
 from accord.errors import AgentUnavailable, AuthenticationFailed, InvalidParams, RateLimited
 from accord.http import cards
 from accord.http.asgi import Admit, Headers, Scope, address_of
-from accord.protocol import codec
 
 if TYPE_CHECKING:
     from accord.console.oidc import Issuer
@@ -54,7 +50,7 @@ class SignInSessions:
         access: Access,
         admit: Admit,
         sessions: BrowserSessions,
-        ways: SignInMethods,
+        methods: SignInMethods,
         issuers: "Mapping[str, Issuer]",
         audit: Audit,
     ) -> None:
@@ -63,7 +59,7 @@ class SignInSessions:
         """
         self.is_open = access.is_open
         self.admit = admit
-        self.ways = ways
+        self.methods = methods
         self.issuers = issuers
         self.audit = audit
         self._sessions = sessions
@@ -126,63 +122,54 @@ class Credentials(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
         return "Credentials()"
 
 
-_credentials = Decoder(Credentials)
-
-
-class SessionApi:
+class SessionApi(ApiSection):
     """The session endpoints."""
 
-    def __init__(self, door: SignInSessions, *, version: str, url: str, features: Mapping[str, bool]) -> None:
-        """Sign people in through `door`, to a server of this version at `url` with these features."""
-        self._door = door
+    def __init__(self, sign_in: SignInSessions, *, version: str, url: str, features: Mapping[str, bool]) -> None:
+        """Sign people in through `sign_in`, to a server of this version at `url` with these features."""
+        self._sign_in = sign_in
         self._version = version
         self._url = url
         self._features = features
 
-    def routes(self) -> tuple[ApiRoute, ...]:
-        """Return the routes."""
-        return (
-            ApiRoute("GET", SESSIONS, self.look, is_open=True, gives=SessionView),
-            ApiRoute("POST", SESSIONS, self.sign_in, is_open=True, takes=Credentials, gives=SessionView),
-            ApiRoute("DELETE", SESSIONS, self.sign_out, is_open=True, status=204),
-        )
-
-    async def look(self, asked: ApiRequest) -> ApiReply:
+    @route("GET", SESSIONS, is_open=True)
+    async def show(self, request: ApiRequest) -> SessionView:
         """Show the current session and the sign-in methods."""
-        return ApiReply(200, self._view(asked.caller, asked.scope))
+        return self._view(request.visitor, request.scope)
 
-    async def sign_in(self, asked: ApiRequest) -> ApiReply:
+    @route("POST", SESSIONS, is_open=True, result=SessionView)
+    async def sign_in(self, request: ApiRequest, body: Credentials) -> ApiReply:
         """Sign in, and set the session cookie."""
-        given = codec.decode(asked.body, _credentials)
-        if self._door.is_open:
-            return ApiReply(200, self._view(asked.caller, asked.scope))
-        self._door.count(asked.scope)
-        caller, ground = await self._tried(given, asked.scope)
-        cookie = await self._door.begin(caller, asked.scope, **ground)
-        return ApiReply(200, self._view(caller, asked.scope), headers=cookie)
+        if self._sign_in.is_open:
+            return ApiReply(200, self._view(request.visitor, request.scope))
+        self._sign_in.count(request.scope)
+        caller, ground = await self._authenticate(body, request.scope)
+        cookie = await self._sign_in.begin(caller, request.scope, **ground)
+        return ApiReply(200, self._view(caller, request.scope), headers=cookie)
 
-    async def sign_out(self, asked: ApiRequest) -> ApiReply:
+    @route("DELETE", SESSIONS, is_open=True, status=204)
+    async def sign_out(self, request: ApiRequest) -> ApiReply:
         """Sign out. All copies of the session's cookie become invalid."""
-        return ApiReply(204, headers=await self._door.end(asked.caller, asked.scope))
+        return ApiReply(204, headers=await self._sign_in.end(request.visitor, request.scope))
 
-    async def _tried(self, given: Credentials, scope: Scope) -> tuple[Caller, dict[str, Any]]:
+    async def _authenticate(self, credentials: Credentials, scope: Scope) -> tuple[Caller, dict[str, Any]]:
         """Return the caller of credentials, and the ground of its session."""
-        ways = self._door.ways
-        if given.api_key is not None and ways.takes_keys:
-            key = given.api_key.strip()
-            caller = await self._admitted(ways.with_key(key), scope)
-            is_kept = caller.scheme == KEYS
-            return caller, {"key_id": stored_key_id(key)} if is_kept else {"ground": ways.ground(SECRETS, key)}
-        if given.username and given.password is not None and ways.takes_passwords:
-            if ":" in given.username:  # a colon would end the name
+        methods = self._sign_in.methods
+        if credentials.api_key is not None and methods.takes_keys:
+            key = credentials.api_key.strip()
+            caller = await self._admit(methods.with_key(key), scope)
+            is_stored = caller.scheme == KEYS
+            return caller, {"key_id": stored_key_id(key)} if is_stored else {"ground": methods.ground(SECRETS, key)}
+        if credentials.username and credentials.password is not None and methods.takes_passwords:
+            if ":" in credentials.username:  # a colon would end the name
                 raise AuthenticationFailed
-            caller = await self._admitted(with_password(given.username, given.password), scope)
-            return caller, {"ground": ways.ground(PASSWORDS, given.username)}
-        raise InvalidParams("One signs in with `apiKey`, or with `username` and `password`, as the server has it")
+            caller = await self._admit(with_password(credentials.username, credentials.password), scope)
+            return caller, {"ground": methods.ground(PASSWORDS, credentials.username)}
+        raise InvalidParams("Sign in with `apiKey`, or with `username` and `password`, as the server offers")
 
-    async def _admitted(self, headers: Headers, scope: Scope) -> Caller:
+    async def _admit(self, headers: Headers, scope: Scope) -> Caller:
         try:
-            return await self._door.admit(presented_by(scope, headers))
+            return await self._sign_in.admit(presented_by(scope, headers))
         except AuthenticationFailed as error:
             error.challenges = ()  # the page asks again, not the browser
             raise
@@ -190,28 +177,28 @@ class SessionApi:
     def _view(self, caller: Caller | None, scope: Scope) -> SessionView:
         return SessionView(
             signed_in=caller is not None,
-            is_open=self._door.is_open,
+            is_open=self._sign_in.is_open,
             name=caller.owner if caller else "",
             tenant=caller.tenant if caller else "",
             roams=caller.roams if caller else False,
             roles=sorted(caller.roles or ()) if caller else [],
-            ways=self._ways(scope.get("accord.mount", "")),
+            ways=self._methods(scope.get("accord.mount", "")),
             version=self._version,
             url=cards.url_at_origin(self._url, cards.request_origin(scope)),
             features=dict(self._features),
         )
 
-    def _ways(self, mount: str) -> list[Way]:
-        door = self._door
-        found = [
-            Way(kind="oidc", label=issuer.label, url=f"{mount}{SESSIONS}/oidc/{name}")
-            for name, issuer in door.issuers.items()
+    def _methods(self, mount: str) -> list[SignInOption]:
+        methods = self._sign_in.methods
+        options = [
+            SignInOption(kind="oidc", label=issuer.label, url=f"{mount}{SESSIONS}/oidc/{name}")
+            for name, issuer in self._sign_in.issuers.items()
         ]
-        if door.ways.takes_passwords:
-            found.append(Way(kind="password", label="Name and password", url=None))
-        if door.ways.takes_keys:
-            found.append(Way(kind="api-key", label="API key", url=None))
-        return found
+        if methods.takes_passwords:
+            options.append(SignInOption(kind="password", label="Name and password", url=None))
+        if methods.takes_keys:
+            options.append(SignInOption(kind="api-key", label="API key", url=None))
+        return options
 
 
 PENDING_SECONDS = 600
@@ -220,92 +207,83 @@ PENDING_SECONDS = 600
 DENIED, EXPIRED, FAILED = "denied", "expired", "failed"
 """Error codes for the sign-in page: the issuer refused, no sign-in is pending, or another failure."""
 
-_ISSUER = f"{SESSIONS}/oidc/(?P<name>[a-z0-9-]{{1,32}})"
+ISSUER = f"{SESSIONS}/oidc/(?P<name>[a-z0-9-]{{1,32}})"
 _PAGE = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*")
 
 log = logging.getLogger("accord.console")
 
 
-class IssuersApi:
+class IssuersApi(ApiSection):
     """Sign-in at OpenID Connect issuers."""
 
-    def __init__(self, door: SignInSessions, url: str) -> None:
-        """Sign people in through `door`. They return to the server at `url`."""
-        self._door = door
+    def __init__(self, sign_in: SignInSessions, url: str) -> None:
+        """Sign people in through `sign_in`. They return to the server at `url`."""
+        self._sign_in = sign_in
         self._url = url
 
-    def routes(self) -> tuple[ApiRoute, ...]:
-        """Return the routes."""
-        return (
-            ApiRoute("GET", _ISSUER, self.leave, is_open=True, status=303),
-            ApiRoute("GET", f"{_ISSUER}/callback", self.come_back, is_open=True, status=303),
-        )
-
-    async def leave(self, asked: ApiRequest) -> ApiReply:
+    @route("GET", ISSUER, is_open=True, status=303)
+    async def leave(self, request: ApiRequest) -> ApiReply:
         """Redirect to an issuer, and later back to the page `next`."""
-        issuer, page = self._issuer(asked), asked.query.get("next", ["/"])[0]
+        issuer, page = self._issuer(request), request.query.get("next", ["/"])[0]
         try:
-            url, pending = await issuer.begin(self._redirect(asked), console_page(page))
+            url, pending = await issuer.begin(self._redirect_url(request), console_page(page))
         except FetchError as error:
-            return self._failed(asked, str(error))
-        cookie = PENDING_COOKIE.set(pending.written(), is_tls(asked.scope), PENDING_SECONDS)
-        return ApiReply(303, headers=[_redirect_header(url), *cookie])
+            return self._failed(request, str(error))
+        cookie = PENDING_COOKIE.set(write_token(pending), is_tls(request.scope), PENDING_SECONDS)
+        return ApiReply(303, headers=[_location(url), *cookie])
 
-    async def come_back(self, asked: ApiRequest) -> ApiReply:
+    @route("GET", f"{ISSUER}/callback", is_open=True, status=303)
+    async def come_back(self, request: ApiRequest) -> ApiReply:
         """Complete a sign-in after the redirect from an issuer."""
-        issuer, name = self._issuer(asked), asked.parts["name"]
-        self._door.count(asked.scope)
-        given = {key: values[0] for key, values in asked.query.items()}
-        pending = PendingSignIn.read(PENDING_COOKIE.read(presented_by(asked.scope)) or "")
-        if pending is None or not pending.fits(name, given.get("state", "")):
-            return self._failed(asked, "nobody has left for there, or too long ago", EXPIRED)
-        if "error" in given:
-            return self._failed(asked, given["error"][:200], DENIED)
+        issuer, name, scope = self._issuer(request), request.parts["name"], request.scope
+        self._sign_in.count(scope)
+        answer = {key: values[0] for key, values in request.query.items()}
+        pending = PendingSignIn.read(PENDING_COOKIE.read(presented_by(scope)) or "")
+        if pending is None or not pending.fits(name, answer.get("state", "")):
+            return self._failed(request, "no sign-in is pending, or it has expired", EXPIRED)
+        if "error" in answer:
+            return self._failed(request, answer["error"][:200], DENIED)
         try:
-            redirect = self._redirect(asked)
-            identity = await issuer.finish(pending, given.get("code", ""), redirect, given.get("iss"))
+            redirect = self._redirect_url(request)
+            identity = await issuer.finish(pending, answer.get("code", ""), redirect, answer.get("iss"))
         except AuthenticationFailed:
-            self._door.audit.refused(presented_by(asked.scope))
-            return self._failed(asked, "what the issuer answered is not good")
+            self._sign_in.audit.refused(presented_by(scope))
+            return self._failed(request, "the issuer's answer is not valid")
         except (FetchError, AgentUnavailable) as error:
-            return self._failed(asked, str(error))
-        ground = self._door.ways.ground(ISSUERS, name)
-        cookie = await self._door.begin(_caller(identity, asked.scope), asked.scope, ground=ground)
-        page = _redirect_header(_pages(asked.scope) + console_page(pending.next))
-        return ApiReply(303, headers=[page, *cookie, *PENDING_COOKIE.clear(is_tls(asked.scope))])
+            return self._failed(request, str(error))
+        caller = Caller(
+            owner=identity.owner,
+            tenant=identity.tenant or "",
+            roams=identity.tenant is None,
+            roles=identity.roles,
+            scheme=ISSUERS,
+            peer=presented_by(scope).peer or None,
+        )
+        cookie = await self._sign_in.begin(caller, scope, ground=self._sign_in.methods.ground(ISSUERS, name))
+        page = _location(_pages(scope) + console_page(pending.next))
+        return ApiReply(303, headers=[page, *cookie, *PENDING_COOKIE.clear(is_tls(scope))])
 
-    def _issuer(self, asked: ApiRequest) -> "Issuer":
-        found = self._door.issuers.get(asked.parts["name"])
-        if found is None:
-            raise InvalidParams("One does not sign in there")
-        return found
+    def _issuer(self, request: ApiRequest) -> "Issuer":
+        issuer = self._sign_in.issuers.get(request.parts["name"])
+        if issuer is None:
+            raise InvalidParams("Unknown identity provider")
+        return issuer
 
-    def _redirect(self, asked: ApiRequest) -> str:
+    def _redirect_url(self, request: ApiRequest) -> str:
         """Return the redirect URL for an issuer, at the requested host if the server's own is local."""
-        url = cards.url_at_origin(self._url, cards.request_origin(asked.scope))
-        return f"{url}{SESSIONS}/oidc/{asked.parts['name']}/callback"
+        url = cards.url_at_origin(self._url, cards.request_origin(request.scope))
+        return f"{url}{SESSIONS}/oidc/{request.parts['name']}/callback"
 
-    def _failed(self, asked: ApiRequest, reason: str, code: str = FAILED) -> ApiReply:
-        log.warning("somebody could not sign in", extra={"issuer": asked.parts["name"], "reason": reason})
-        page = f"{_pages(asked.scope)}{SIGNIN}?{urlencode({'error': code})}"
-        return ApiReply(303, headers=[_redirect_header(page), *PENDING_COOKIE.clear(is_tls(asked.scope))])
+    def _failed(self, request: ApiRequest, reason: str, code: str = FAILED) -> ApiReply:
+        log.warning("console.sign_in_failed", extra={"issuer": request.parts["name"], "reason": reason})
+        page = f"{_pages(request.scope)}{SIGNIN}?{urlencode({'error': code})}"
+        return ApiReply(303, headers=[_location(page), *PENDING_COOKIE.clear(is_tls(request.scope))])
 
 
-def console_page(stated: str) -> str:
+def console_page(path: str) -> str:
     """Return a requested page below `/console`, or the first page if it is invalid."""
-    is_page = _PAGE.fullmatch(stated) and ".." not in stated and "//" not in stated
-    return stated if is_page else "/"
-
-
-def _caller(identity: Identity, scope: Scope) -> Caller:
-    return Caller(
-        owner=identity.owner,
-        tenant=identity.tenant or "",
-        roams=identity.tenant is None,
-        roles=identity.roles,
-        scheme=ISSUERS,
-        peer=presented_by(scope).peer or None,
-    )
+    is_page = _PAGE.fullmatch(path) and ".." not in path and "//" not in path
+    return path if is_page else "/"
 
 
 def _pages(scope: Scope) -> str:
@@ -313,5 +291,5 @@ def _pages(scope: Scope) -> str:
     return mount + PAGES.rstrip("/")
 
 
-def _redirect_header(url: str) -> tuple[bytes, bytes]:
+def _location(url: str) -> tuple[bytes, bytes]:
     return b"location", url.encode("latin-1", "replace")

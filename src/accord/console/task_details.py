@@ -14,6 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.a2a import A2A, Caller
+from accord.api import queries
+from accord.api.queries import ListedTask, StatusChange, StoredAttempt, StoredTask, TaskHead
 from accord.console.server_context import ServerContext
 from accord.console.task_rows import STATES, short_text
 from accord.console.views import Lane, Segment, TaskRow
@@ -22,10 +24,6 @@ from accord.model import Artifact, Message, Part, Task, TaskState
 from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
 from accord.protocol.operations import Operation
-from accord.storage.commands import task_lists, tasks
-from accord.storage.commands.task_lists import ListedTask, StatusChange
-from accord.storage.commands.tasks import StoredTask, TaskHead
-from accord.storage.commands.webhooks import StoredAttempt
 
 
 class VisibleTask(NamedTuple):
@@ -39,40 +37,40 @@ class VisibleTask(NamedTuple):
 class TaskAccess:
     """Finds tasks that a caller may see."""
 
-    def __init__(self, house: ServerContext) -> None:
-        """Read from the store of `house`."""
-        self._house = house
+    def __init__(self, server: ServerContext) -> None:
+        """Read from the store of `server`."""
+        self._server = server
 
     async def head(self, task_id: str, caller: Caller, operation: Operation = Operation.GET) -> TaskHead:
         """Return the head of a task on which the caller may perform an operation. Raises TaskNotFound for any other.
 
         The guarded service checks roles again when the operation is called.
         """
-        found = await self._house.store.read(tasks.read_head, caller.tenant, task_id)
+        found = await queries.read_task_head(self._server.store, caller.tenant, task_id)
         return self._allowed(found, task_id, caller, operation)
 
     async def whole(self, task_id: str, caller: Caller) -> VisibleTask:
         """Return a task with its row."""
-        both = await self._house.store.read(task_lists.read_with_row, caller.tenant, task_id)
+        both = await queries.read_task_with_row(self._server.store, caller.tenant, task_id)
         self._allowed(None if both is None else both[0], task_id, caller, Operation.GET)
         assert both is not None  # otherwise it is not allowed
-        return VisibleTask(*both, await self._house.host.engine.archive.unpack(caller.tenant, both[0]))
+        return VisibleTask(*both, await self._server.host.engine.archive.unpack(caller.tenant, both[0]))
 
     def _allowed(self, found: TaskHead | None, task_id: str, caller: Caller, operation: Operation) -> TaskHead:
-        if found is None or not self._house.sight.seen(caller, operation).sees(found.agent, found.owner):
+        if found is None or not self._server.visibility.visible_tasks(caller, operation).sees(found.agent, found.owner):
             raise TaskNotFound(metadata={"taskId": task_id})
         return found
 
     def is_served(self, agent: str) -> bool:
         """Whether an agent has a path of its own on this server."""
-        slug = self._house.sight.slug(agent)
-        return slug in self._house.agents and self._house.agents[slug].profile.name == agent
+        slug = self._server.visibility.slug(agent)
+        return slug in self._server.agents and self._server.agents[slug].profile.name == agent
 
     def service(self, head: TaskHead, caller: Caller) -> tuple[A2A, Caller]:
         """Return the service of a task's agent, and the caller to use."""
         if self.is_served(head.agent):
-            return self._house.services[self._house.sight.slug(head.agent)], caller
-        inner = self._house.host.services.get(head.agent)
+            return self._server.services[self._server.visibility.slug(head.agent)], caller
+        inner = self._server.host.services.get(head.agent)
         if inner is None:
             raise TaskNotFound("The agent of this task is not served any more")
         return inner, caller if head.owner == caller.owner else replace(caller, sees_all=True)

@@ -10,10 +10,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from accord.a2a import Caller
-from accord.auth.roles import Roles
-from accord.console.views import ChatRow, StateName, TaskQuestion, TaskRow, WaitingReason
-from accord.engine.context import APPROVAL
-from accord.engine.messages import text_of
+from accord.api import APPROVAL, text_of
+from accord.api.access import Roles
+from accord.api.chats import Chat
+from accord.api.queries import ListedTask, StatusChange, VisibleTasks
+from accord.console.views import ChatRow, StateName, TaskQuestion, TaskRow, WaitingReason, view_of
 from accord.errors import UnsupportedOperation
 from accord.model import Message, TaskState
 from accord.model.base import timestamp_ms
@@ -22,8 +23,6 @@ from accord.protocol import lifecycle
 from accord.protocol.operations import Operation
 from accord.protocol.states import LOWER
 from accord.protocol.urls import is_loopback
-from accord.storage.commands.chats import Chat
-from accord.storage.commands.task_lists import ListedTask, StatusChange, VisibleTasks
 
 NO_SLUG = ""
 """Slug of agents that are no longer served. Their tasks remain."""
@@ -41,12 +40,12 @@ class TaskVisibility:
         """Return the name of an agent in paths, empty if it is not served."""
         return self._slugs.get(agent, NO_SLUG)
 
-    def seen(self, caller: Caller, operation: Operation = Operation.LIST) -> VisibleTasks:
+    def visible_tasks(self, caller: Caller, operation: Operation = Operation.LIST) -> VisibleTasks:
         """Return the tasks that a caller may list, or use with another operation."""
         if caller.roles is None:
             return VisibleTasks(owner=caller.owner, sees_all=caller.sees_all)
-        rest = self._roles.rights(caller.roles, NO_SLUG).get(operation)
-        sees_all = rest is not None and rest.sees_all
+        default = self._roles.rights(caller.roles, NO_SLUG).get(operation)
+        sees_all = default is not None and default.sees_all
         hidden, others = [], []
         for agent, slug in self._slugs.items():
             right = self._roles.rights(caller.roles, slug).get(operation)
@@ -56,16 +55,20 @@ class TaskVisibility:
                 others.append(agent)
         return VisibleTasks(owner=caller.owner, sees_all=sees_all, others=tuple(others), hidden=tuple(hidden))
 
-    def may(self, caller: Caller, agent: str, operation: Operation) -> bool:
+    def allows(self, caller: Caller, agent: str, operation: Operation) -> bool:
         """Whether a caller may use an operation of an agent, at least on its own tasks."""
         return caller.roles is None or operation in self._roles.rights(caller.roles, self.slug(agent))
 
-    def operates(self, caller: Caller) -> bool:
+    def shows_agent(self, caller: Caller, agent: str) -> bool:
+        """Whether a caller may send to an agent or list its tasks."""
+        return any(self.allows(caller, agent, operation) for operation in (Operation.SEND, Operation.LIST))
+
+    def is_operator(self, caller: Caller) -> bool:
         """Whether the caller operates the server: by a role, or from the machine of an open server."""
         if caller.roles is None:
             return caller.peer is not None and is_loopback(caller.peer)
-        seen = self.seen(caller)
-        return caller.is_of_server and seen.sees_all and not seen.others and not seen.hidden
+        visible = self.visible_tasks(caller)
+        return caller.is_of_server and visible.sees_all and not visible.others and not visible.hidden
 
 
 STATES: dict[TaskState, StateName] = dict(LOWER)  # type: ignore[arg-type]  # they are the names of A2A 0.3
@@ -78,39 +81,33 @@ QUESTION_LENGTH = 8000
 """Maximum characters of a question in a row: the feed sends it to every page that lists the task."""
 
 
-def task_row(found: ListedTask, sight: TaskVisibility) -> TaskRow:
+def task_row(task: ListedTask, visibility: TaskVisibility) -> TaskRow:
     """Return a task as a row."""
-    at = timestamp_ms(found.updated_at)
-    return TaskRow(
-        id=found.id,
-        context_id=found.context_id,
-        agent=found.agent,
-        slug=sight.slug(found.agent),
-        title=found.title,
-        status=STATES[found.state],
-        status_message=short_text(found.message),
-        created_at=found.created_at or at,
+    at = timestamp_ms(task.updated_at)
+    return view_of(
+        TaskRow,
+        task,
+        slug=visibility.slug(task.agent),
+        status=STATES[task.state],
+        status_message=short_text(task.message),
+        created_at=task.created_at or at,
         updated_at=at,
-        owner=found.owner,
-        parent_id=found.parent_id,
-        is_run=found.is_run,
-        waiting="execute" if found.is_held else waiting_reason_of(found.state, found.message),
-        question=question_in(found.state, found.message),
-        seq=found.seq,
+        waiting="execute" if task.is_held else waiting_reason_of(task.state, task.message),
+        question=question_in(task.state, task.message),
     )
 
 
 def updated_row(row: TaskRow, change: StatusChange) -> TaskRow:
     """Return a row updated with a later status."""
-    status = change.status
+    state, message = change.status.state, change.status.message
     return replace(
         row,
-        status=STATES[status.state],
-        status_message=short_text(status.message),
+        status=STATES[state],
+        status_message=short_text(message),
         updated_at=timestamp_ms(change.at),
         is_run=row.is_run or change.is_run,
-        waiting=waiting_reason_of(status.state, status.message),
-        question=question_in(status.state, status.message),
+        waiting=waiting_reason_of(state, message),
+        question=question_in(state, message),
         seq=change.seq,
     )
 
@@ -135,15 +132,15 @@ def question_in(state: TaskState, message: Message | None) -> TaskQuestion | Non
 def check_question(question: str | None, message: Message | None) -> None:
     """Raise UnsupportedOperation if an answer is to an earlier question. Without `question` it answers any."""
     if question is not None and (message is None or message.message_id != question):
-        raise UnsupportedOperation("The task does not ask this any more. Read what it asks now")
+        raise UnsupportedOperation("The task asks another question by now: read its status again")
 
 
 def schema_of(message: Message | None) -> dict[str, Any] | None:
     """Return the JSON Schema of an answer, from the question or one of its parts."""
     if message is None:
         return None
-    stated = [message.metadata or {}, *(part.metadata or {} for part in message.parts)]
-    return next((found for one in stated if isinstance(found := one.get(SCHEMA), dict)), None)
+    metadata = [message.metadata or {}, *(part.metadata or {} for part in message.parts)]
+    return next((schema for members in metadata if isinstance(schema := members.get(SCHEMA), dict)), None)
 
 
 def short_text(message: Message | None) -> str | None:
@@ -154,12 +151,4 @@ def short_text(message: Message | None) -> str | None:
 
 def chat_row(chat: Chat) -> ChatRow:
     """Return a chat as a row."""
-    return ChatRow(
-        id=chat.id,
-        title=chat.title,
-        agent=chat.agent,
-        context_id=chat.context_id,
-        created_at=timestamp_ms(chat.created_at),
-        updated_at=timestamp_ms(chat.updated_at),
-        is_active=chat.is_active,
-    )
+    return view_of(ChatRow, chat, created_at=timestamp_ms(chat.created_at), updated_at=timestamp_ms(chat.updated_at))

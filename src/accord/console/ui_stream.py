@@ -11,8 +11,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import UNSET, Struct
 
-from accord.engine.context import APPROVAL
-from accord.engine.messages import text_of
+from accord.api import APPROVAL, text_of
 from accord.model import (
     Artifact,
     ArtifactUpdate,

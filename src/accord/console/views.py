@@ -4,7 +4,7 @@ The OpenAPI document is made from them, and the front end takes its types from t
 have the names of A2A 0.3 (`input-required`).
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
@@ -30,6 +30,14 @@ Limit = Annotated[int, Meta(ge=1, le=200)]
 
 class View(Struct, frozen=True, kw_only=True, rename="camel"):
     """Base of all views. Members are in camelCase, and empty ones are included."""
+
+
+V = TypeVar("V", bound=Struct)
+
+
+def view_of(kind: type[V], source: Any, /, **fields: Any) -> V:
+    """Return a view with these fields, and the members of `source` that have the names of the others."""
+    return kind(**fields, **{name: getattr(source, name) for name in kind.__struct_fields__ if name not in fields})
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------------
@@ -176,7 +184,7 @@ class Inbox(View, frozen=True, kw_only=True):
 # --- agents -----------------------------------------------------------------------------------------------------------
 
 
-class Finding(View, frozen=True, kw_only=True):
+class FindingView(View, frozen=True, kw_only=True):
     """A finding about a card. `where` is the member."""
 
     severity: Literal["error", "warning", "info"]
@@ -233,7 +241,7 @@ class AgentView(AgentRow, frozen=True, kw_only=True):
 
     url: str
     cards: dict[str, dict[str, Any]]
-    findings: list[Finding]
+    findings: list[FindingView]
 
 
 class Template(View, frozen=True, kw_only=True):
@@ -301,7 +309,7 @@ class DeliveryPage(View, frozen=True, kw_only=True):
     feed: int
 
 
-class Exchange(View, frozen=True, kw_only=True):
+class HttpMessage(View, frozen=True, kw_only=True):
     """Headers and body of a request or response, shortened and without secrets."""
 
     headers: dict[str, str]
@@ -318,8 +326,8 @@ class AttemptView(View, frozen=True, kw_only=True):
     duration_ms: int
     status: int | None
     error: str | None
-    request: Exchange
-    response: Exchange
+    request: HttpMessage
+    response: HttpMessage
 
 
 class DeliveryView(DeliveryRow, frozen=True, kw_only=True):
@@ -331,7 +339,7 @@ class DeliveryView(DeliveryRow, frozen=True, kw_only=True):
 # --- the server -------------------------------------------------------------------------------------------------------
 
 
-class Way(View, frozen=True, kw_only=True):
+class SignInOption(View, frozen=True, kw_only=True):
     """A sign-in method. `url` is a page for the browser. Methods without one post credentials."""
 
     kind: Literal["api-key", "password", "oidc"]
@@ -348,7 +356,7 @@ class SessionView(View, frozen=True, kw_only=True):
     tenant: str
     roams: bool
     roles: list[str]
-    ways: list[Way]
+    ways: list[SignInOption]
     version: str
     url: str
     features: dict[str, bool]

@@ -11,15 +11,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from accord.a2a import A2A, Caller
-from accord.auth.rate_limits import Bucket, Quotas
+from accord.api import Store, StoreUnavailable, storage
+from accord.api.access import Bucket, Quotas
 from accord.console import HOOKS
 from accord.errors import AccordError, AgentUnavailable, InternalError, PermissionDenied, RateLimited, TaskNotFound
 from accord.http.asgi import JSON, Admit, Receive, Scope, Send, check_head, error_headers, header, presented, respond
 from accord.http.request_bodies import identify_nobody, read_request
 from accord.http.response_bodies import ClientGone
 from accord.model import Message, SendConfiguration, SendRequest, Task
-from accord.storage.commands import authentication
-from accord.storage.store import Store, StoreUnavailable
 from accord.workflows import triggers
 from accord.workflows.document import Document, Hook
 
@@ -90,7 +89,7 @@ class WorkflowWebhooks:
             return
         except Exception as error:
             if not isinstance(error, AccordError):
-                log.error("a webhook failed", exc_info=error, extra={"path": scope["path"]})
+                log.error("trigger.failed", exc_info=error, extra={"path": scope["path"]})
             known = error if isinstance(error, AccordError) else InternalError()
             body = msgspec.json.encode({"detail": known.message})
             await respond(send, known.row.http, body, [*JSON, *error_headers(known)])
@@ -127,10 +126,10 @@ class WorkflowWebhooks:
     async def _once(self, delivery: str, hook: Hook, flow: HookedWorkflow, asked: Message, caller: Caller) -> str:
         """Start the run of a signed delivery, or return the run of its first delivery."""
         try:
-            run = await self._store.do(authentication.claim_signed_delivery, delivery, CLAIM_SECONDS * 1000)
+            run = await storage.claim_signed_delivery(self._store, delivery, CLAIM_SECONDS * 1000)
             if run is None:
                 run = await self._sent(flow, asked, caller)
-                await self._store.do(authentication.put_delivery_run, delivery, run, self._kept_ms[hook.signature])
+                await storage.put_delivery_run(self._store, delivery, run, self._kept_ms[hook.signature])
         except StoreUnavailable as error:
             raise AgentUnavailable("Deliveries cannot be checked at the moment", retry_after=1) from error
         if not run:

@@ -192,12 +192,12 @@ class StoreClock:
             return  # the answer was too slow to measure the clock
         skew = store_ms / 1000 - self._now_ms() / 1000
         if (differs := abs(skew) > SKEW_SECONDS) and not self._differs:
-            log.warning("clock differs from the store's", extra={"seconds": round(-skew)})
+            log.warning("store.clock_differs", extra={"seconds": round(-skew)})
         self._differs = differs
         if known is None or abs(jump := offset - known) < JUMP_SECONDS:
             return
         self.has_jumped = True
-        log.warning("the store's clock jumped", extra={"seconds": round(jump)})
+        log.warning("store.clock_jumped", extra={"seconds": round(jump)})
         await self._store.do(jobs.align_due_times, self._now_ms())
 
 
@@ -248,7 +248,7 @@ class Membership:
         self._hooks.tell_ended(reaped.ended)
         for node in reaped.nodes:
             self._peers.drop(node)
-            log.warning("took over from a node that is gone", extra={"node": node})
+            log.warning("node.reaped", extra={"node": node})
             self._hooks.tell(NodeReaped(tenant="", task_id="", agent="", node=node))
 
     def call_at_expiry(self, callback: Callable[[], None], *, within: float) -> None:

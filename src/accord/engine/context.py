@@ -14,10 +14,11 @@ import msgspec
 
 from accord.a2a import Caller
 from accord.engine import tracing
-from accord.engine.child_tasks import Spawning
-from accord.engine.execution_port import ExecutionPort
-from accord.engine.journal import Journal
-from accord.engine.messages import Approval, ArtifactIds, IncomingMessage, parts_of, text_of
+from accord.engine.child_tasks import ChildTasks, SpawnedTasks
+from accord.engine.execution import Execution
+from accord.engine.journal import ConversationHistory, Journal
+from accord.engine.messages import Approval, ArtifactIds, IncomingMessage, parts_of
+from accord.engine.outcome import CallFailed, OverBudget
 from accord.engine.threads import in_thread
 from accord.engine.tracing import UNTRACED, StepSpan
 from accord.model import Artifact, Message, Part, Role, Task, TaskState
@@ -38,43 +39,17 @@ CONVERSATION_TASKS = 50
 """Default limit of a conversation: longer than most conversations, and as much as most models accept."""
 
 
-class Suspended(BaseException):
-    """The task is suspended. Not an `Exception`, so that an agent's `except Exception` does not catch it."""
-
-
-class Rejected(Exception):
-    """The agent refuses the task. The caller sees the text."""
-
-
-class Failed(Exception):
-    """The agent failed. The caller sees the text, unlike that of any other exception."""
-
-
-class OverBudget(Failed):
-    """The task exceeded its budget and has failed."""
-
-
-class CallFailed(Exception):
-    """A called agent did not complete its task."""
-
-    def __init__(self, task: Task) -> None:
-        """Store the task, whose status contains the reason."""
-        said = text_of(task.status.message.parts) if task.status.message else ""
-        super().__init__(f"The task is {task.status.state.name}{': ' + said if said else ''}")
-        self.task = task
-
-
 class Context:
     """One turn of one task, for its agent."""
 
-    def __init__(self, run: ExecutionPort) -> None:
+    def __init__(self, run: Execution) -> None:
         """Write through `run`."""
         self._run = run
-        self._asked = self._slept = self._called = self._limited = 0
-        self._doing: dict[str, asyncio.Lock] = {}
-        self._said = IncomingMessage(run.message)
+        self._questions = self._sleeps = self._calls = self._time_limits = 0
+        self._step_locks: dict[str, asyncio.Lock] = {}
+        self._incoming = IncomingMessage(run.message)
         self._turn = f"{run.message.message_id}/"
-        self._place: int | None = None
+        self._position: int | None = None
         self._artifact_ids = ArtifactIds()
 
     # --- input ----------------------------------------------------------------------------------------------------
@@ -82,22 +57,22 @@ class Context:
     @property
     def message(self) -> Message:
         """The message that started this turn."""
-        return self._said.message
+        return self._incoming.message
 
     @property
     def text(self) -> str:
         """The text of the message."""
-        return self._said.text
+        return self._incoming.text
 
     @property
     def data(self) -> Any:
         """The value of the first data part of the message, or None."""
-        return self._said.data
+        return self._incoming.data
 
     @property
     def files(self) -> tuple[Part, ...]:
         """The parts of the message that contain or link to a file."""
-        return self._said.files
+        return self._incoming.files
 
     @property
     def task(self) -> Task:
@@ -114,14 +89,14 @@ class Context:
 
         They belong to the same caller and agent. Tasks of other callers under the same context ID are left out.
         """
-        return await self._run.conversation.earlier(limit)
+        return await self._history.earlier(limit)
 
     @property
     def place(self) -> int:
         """The position of this turn's message in the history, from 1. It is the same in every execution of the turn."""
-        if self._place is None:  # not `cached_property`, which takes a lock: every execution reads this
-            self._place = self._run.place
-        return self._place
+        if self._position is None:  # not `cached_property`, which takes a lock: every execution reads this
+            self._position = self._run.turn_position
+        return self._position
 
     @cached_property
     def task_id(self) -> str:
@@ -146,17 +121,17 @@ class Context:
     @property
     def is_child(self) -> bool:
         """Whether another task here called this one for the same caller."""
-        return self._run.is_child
+        return self._run.parent_id is not None
 
     @property
     def attempt(self) -> int:
         """The number of this execution: 1, or more if an earlier one was lost."""
-        return self._run.attempt
+        return self._run.job.attempts
 
     @property
     def epoch(self) -> int:
         """The epoch of this execution's claim. Use it as a fencing token for stores other than the event log."""
-        return self._run.epoch
+        return self._run.job.epoch
 
     @property
     def cancelled(self) -> bool:
@@ -243,7 +218,7 @@ class Context:
         """
         use = TokenUsage(input_tokens=input_tokens, output_tokens=output_tokens, cost=cost)
         name = self._key(f"usage:{key}") if key is not None else f"usage:{self._run.message_id()}"
-        over = await self._run.spending.count(use, model, name)
+        over = await self._run.charge_usage(use, model, name)
         if over is not None:
             raise OverBudget(over)
 
@@ -276,10 +251,10 @@ class Context:
 
     async def sleep(self, seconds: float) -> None:
         """Sleep. Longer sleeps than `IN_MEMORY_SECONDS` suspend the task."""
-        self._slept += 1
-        due = await self._once(f"sleep:{self._slept}", lambda: self._run.now_ms() + round(seconds * 1000))
+        self._sleeps += 1
+        due = await self._once(f"sleep:{self._sleeps}", lambda: self._run.now_ms() + round(seconds * 1000))
         while (left := due - self._run.now_ms()) > IN_MEMORY_SECONDS * 1000:
-            await self._run.park(None, None, delay_ms=left)  # which returns if a message arrived meanwhile
+            await self._run.suspend(delay_ms=left)  # which returns if a message arrived meanwhile
         if left > 0:
             await asyncio.sleep(left / 1000)
 
@@ -296,7 +271,7 @@ class Context:
             left = None if until is None else until - self._run.now_ms()
             if left is not None and left <= 0:
                 raise TimeoutError(f"Nothing arrived for {key!r} in time")
-            await self._run.park(None, None, delay_ms=left, awaited=name)
+            await self._run.suspend(delay_ms=left, awaited=name)
         return msgspec.json.decode(found)
 
     async def pause(self, seconds: float | None = None, *, key: str | None = None) -> None:
@@ -306,7 +281,7 @@ class Context:
         `key`, a signal under it counts as well. Returns if something has already happened.
         """
         delay_ms = None if seconds is None else max(0, round(seconds * 1000))
-        await self._run.park(None, None, delay_ms=delay_ms, awaited=None if key is None else wait_key(key))
+        await self._run.suspend(delay_ms=delay_ms, awaited=None if key is None else wait_key(key))
 
     def handed_in(self, key: str) -> Any:
         """Return the value of the signal under `key`, or None."""
@@ -327,7 +302,7 @@ class Context:
 
     async def recall_context(self, key: str) -> str | None:
         """Return the value that this agent stored under `key` in any task of the caller's conversation."""
-        return await self._run.conversation.recall(key)
+        return await self._history.recall(key)
 
     async def remember_context(self, key: str, value: str | Callable[[str | None], str]) -> None:
         """Store a value under `key` for the caller's conversation, replacing the previous one.
@@ -336,7 +311,7 @@ class Context:
         same time, the later value counts. Pass a function to compute the value from the stored one. It is called again
         after a conflict or an uncertain commit, so it must be able to detect its own earlier result.
         """
-        await self._run.conversation.remember(key, value)
+        await self._history.remember(key, value)
 
     async def sla(self, seconds: float, reason: str, *, key: str | None = None) -> None:
         """Set the task to `unknown` with this reason if it has not ended in time.
@@ -344,10 +319,10 @@ class Context:
         The time starts with the first call and includes suspension: a restarted execution does not reset it. Another
         call, identified by its order or by `key`, replaces it. The latest counts.
         """
-        self._limited += 1
-        name = self._key(f"sla:{key or self._limited}")
+        self._time_limits += 1
+        name = self._key(f"sla:{key or self._time_limits}")
         if self._run.recall(name) is None:
-            await self._run.limit(name, seconds, reason)
+            await self._run.limit_time(name, seconds, reason)
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
@@ -361,7 +336,7 @@ class Context:
         The value must be JSON-like. A crash before the commit repeats the step, so make its side effects idempotent.
         """
         name = self._key(f"step:{key}")
-        async with self._doing.setdefault(name, asyncio.Lock()):
+        async with self._step_locks.setdefault(name, asyncio.Lock()):
             found = self._run.recall(name)
             if found is None:
                 await self._run.flush()
@@ -380,16 +355,16 @@ class Context:
         to this task's caller, and the answers to the child. Like `ask`, that suspends the task. Raises CallFailed if
         the child does not complete. A child ends with this task at the latest.
         """
-        self._called += 1
-        name, noted = (self._key(f"{kind}:{key or self._called}") for kind in ("call", "child"))
+        self._calls += 1
+        name, child_key = (self._key(f"{kind}:{key or self._calls}") for kind in ("call", "child"))
         found = self._run.recall(name)
         if found is None:
-            metadata = budget_metadata(self._run.spending.left)
+            metadata = budget_metadata(self._run.budget_left)
             message_id = f"{self.task_id}/{name}"
-            asked = Message(message_id=message_id, role=Role.USER, parts=parts_of(content), metadata=metadata)
-            ended = await self._run.calls.ended(agent, asked, noted)
-            await self._run.spending.recount()
-            answer = _answer(ended)
+            message = Message(message_id=message_id, role=Role.USER, parts=parts_of(content), metadata=metadata)
+            task = await ChildTasks(self._run).run_to_end(agent, message, child_key)
+            await self._run.recount_usage()
+            answer = _answer(task)
             found = msgspec.json.encode(answer).decode()
             await self._run.remember(name, found)
         return IncomingMessage(msgspec.json.decode(found, type=Message))
@@ -404,23 +379,27 @@ class Context:
         under `key`.
         """
         name = self._key(f"spawn:{key}")
-        asked = Message(
+        message = Message(
             message_id=f"{self.task_id}/{name}",
             role=Role.USER,
             parts=parts_of(content) or (Part(text=""),),
             context_id=self.context_id,
         )
-        return await self._run.spawning.spawn(agent, asked, name, hold=hold, metadata=metadata or {})
+        return await self.spawning.spawn(agent, message, name, hold=hold, metadata=metadata or {})
 
     @cached_property
-    def spawning(self) -> Spawning:
+    def spawning(self) -> SpawnedTasks:
         """Access to the tasks of this conversation and to the agents available for new ones."""
-        return self._run.spawning
+        return SpawnedTasks(self._run)
 
     @cached_property
     def journal(self) -> Journal:
         """The journal, for an agent with many concurrent steps and child tasks."""
-        return self._run.journal
+        return Journal(self._run)
+
+    @cached_property
+    def _history(self) -> ConversationHistory:
+        return ConversationHistory(self._run)
 
     # --- internals ------------------------------------------------------------------------------------------------
 
@@ -437,19 +416,19 @@ class Context:
     async def _interrupt(
         self, state: TaskState, question: Any, key: str | None, metadata: dict[str, Any] | None
     ) -> IncomingMessage:
-        self._asked += 1
-        name = f"{self._turn}ask:{key or self._asked}"
+        self._questions += 1
+        name = f"{self._turn}ask:{key or self._questions}"
         awaited = None if key is None else wait_key(key)
         while (answer := self._run.answered(name)) is None:
             if awaited is not None and (value := self._run.recall(awaited)) is not None:
-                return await self._from_elsewhere(msgspec.json.decode(value), state)
-            if not await self._run.take(name):
-                await self._run.park(state, self._message(question, metadata), awaited=awaited)
+                return await self._signaled_answer(msgspec.json.decode(value), state)
+            if not await self._run.take_answer(name):
+                await self._run.suspend(state, self._message(question, metadata), awaited=awaited)
         return IncomingMessage(answer)
 
-    async def _from_elsewhere(self, value: Any, asked: TaskState) -> IncomingMessage:
+    async def _signaled_answer(self, value: Any, state: TaskState) -> IncomingMessage:
         """Return an answer that a signal delivered. The task is set to working again."""
-        if self.task.status.state is asked:
+        if self.task.status.state is state:
             await self._run.status(TaskState.WORKING, None, None)
         parts = parts_of(value) or (Part(text=""),)
         return IncomingMessage(Message(message_id=self._run.message_id(), role=Role.USER, parts=parts))

@@ -110,4 +110,4 @@ class Hooks:
             try:
                 hook(detail)
             except Exception:  # an observer must not break what it observes
-                log.exception("hook failed", extra={"detail": type(detail).__name__})
+                log.exception("hook.failed", extra={"detail": type(detail).__name__})

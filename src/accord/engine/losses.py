@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from weakref import WeakSet
 
-from accord.engine.agent import Crash
+from accord.engine.agent import Agent, Crash
 from accord.engine.execution import Execution
 from accord.engine.subscriptions import Hub
 from accord.model.base import timestamp_ms
@@ -26,16 +26,18 @@ class Losses:
         store: Store,
         hub: Hub,
         runs: Mapping[tuple[str, str], Execution],
+        agents: Mapping[str, Agent],
         abandon: Callable[[tuple[str, str]], None],
-        told: asyncio.Event,
+        check_due: asyncio.Event,
         now_ms: Callable[[], int],
     ) -> None:
-        """Compare `runs` with the store. `abandon` stops an execution, and `told` schedules a check of the node."""
+        """Compare `runs` with the store. `abandon` stops an execution, and `check_due` schedules a check."""
         self._store = store
         self._hub = hub
         self._runs = runs
         self._abandon = abandon
-        self._told = told
+        self._agents = agents
+        self._check_due = check_due
         self._now_ms = now_ms
         self._is_unsure = False
         self._older_runs: WeakSet[Execution] = WeakSet()
@@ -58,14 +60,14 @@ class Losses:
             return
         self._seconds = max(self._seconds, (count + 1) * heartbeat_seconds)
         self._found_ms = self._now_ms()
-        log.error("store went back in time", extra={"seconds": (count + 1) * heartbeat_seconds})
+        log.error("store.went_back", extra={"seconds": (count + 1) * heartbeat_seconds})
         self._hub.heard([RESTARTED])
 
     def suspect(self) -> None:
         """Schedule a comparison, after a notification that the store may have gone back in time."""
         self._is_unsure = True
         self._older_runs.update(self._runs.values())
-        self._told.set()
+        self._check_due.set()
 
     async def compare(self) -> None:
         """Drop executions whose events the store lost. Their tasks are claimed again."""
@@ -80,17 +82,19 @@ class Losses:
             self._is_unsure = True
             raise
 
-    async def drop_without(self, run: Execution) -> None:
+    async def drop_if_rewound(self, key: tuple[str, str]) -> None:
         """Drop an execution that waits for a missing task, if the store may have gone back to before its creation."""
-        if run in self._older_runs:
-            await self._drop(run, run.seq, run.seq)
+        run = self._runs.get(key)
+        if run is not None and run in self._older_runs:
+            await self._drop(run, run.log.seq, run.log.seq)
             await asyncio.Event().wait()  # until this task is canceled
 
     async def _drop(self, run: Execution, known: int, kept: int) -> None:
         """Stop an execution and release its job. A job that must not be repeated fails."""
         self._tasks.add((run.tenant, run.job.key))
         self._found_ms = self._now_ms()
-        log.error("store lost events", extra={"task_id": run.job.key, "known_seq": known, "kept_seq": kept})
+        log.error("store.lost_events", extra={"task_id": run.job.key, "known_seq": known, "kept_seq": kept})
         self._hub.rewind(run.tenant, run.job.key)
         self._abandon((run.tenant, run.job.key))
-        await self._store.do(jobs.release_id, run.job.id, run.epoch, counts=run.agent.profile.crash is Crash.FAIL)
+        is_unrepeatable = self._agents[run.job.queue].profile.crash is Crash.FAIL
+        await self._store.do(jobs.release_id, run.job.id, run.job.epoch, counts=is_unrepeatable)

@@ -1,7 +1,7 @@
 """The incoming message of a turn, and the conversion of values to parts."""
 
-from collections.abc import Iterable
-from itertools import count
+from collections.abc import Iterable, Sequence
+from itertools import count, pairwise
 from typing import Any
 
 import msgspec
@@ -39,6 +39,24 @@ def as_message(text: str, message_id: str, task_id: str, context_id: str | None 
     return Message(message_id=message_id, role=Role.AGENT, parts=parts, task_id=task_id, context_id=context_id)
 
 
+CHILD_TASK = "childTask"
+"""Metadata key of a question that was passed on: the ID of the child task that asks it."""
+
+
+def child_of(question: Message) -> str | None:
+    """Return the child task whose question a message passes on, or None."""
+    child = (question.metadata or {}).get(CHILD_TASK)
+    return child if question.role is Role.AGENT and isinstance(child, str) else None
+
+
+def answer_to(question: Message, history: Sequence[Message]) -> Message | None:
+    """Return the caller's next message after a question, or None."""
+    for before, message in pairwise(history):
+        if before.message_id == question.message_id and message.role is Role.USER:
+            return message
+    return None
+
+
 class ArtifactIds:
     """The artifact IDs of a turn, including those chosen for artifacts without one.
 
@@ -54,7 +72,7 @@ class ArtifactIds:
         """Return a new ID that starts with `base`, or with `append` the last ID chosen for `base`."""
         if not append or base not in self._last:
             numbered = (base if number == 1 else f"{base}-{number}" for number in count(1))
-            self._last[base] = next(one for one in numbered if one not in self.used)
+            self._last[base] = next(id for id in numbered if id not in self.used)
         return self._last[base]
 
 
@@ -107,14 +125,14 @@ class Approval(Struct, frozen=True):
     is_clear: bool = True
 
     @classmethod
-    def of(cls, said: IncomingMessage) -> "Approval":
+    def of(cls, answer: IncomingMessage) -> "Approval":
         """Parse a decision: `{"approved": true, "comment": "..."}` as data, or a word followed by a comment."""
-        if isinstance(said.data, dict):
-            return cls(said.data.get("approved") is True, str(said.data.get("comment") or ""))
-        text = said.text.strip()
-        word, _, rest = text.partition(" ")
+        if isinstance(answer.data, dict):
+            return cls(answer.data.get("approved") is True, str(answer.data.get("comment") or ""))
+        text = answer.text.strip()
+        word, _, comment = text.partition(" ")
         word = word.strip(".,:;!").lower()
-        return cls(word in YES, rest.strip()) if word in YES | NO else cls(False, text, is_clear=False)
+        return cls(word in YES, comment.strip()) if word in YES | NO else cls(False, text, is_clear=False)
 
     def __bool__(self) -> bool:
         return self.is_approved

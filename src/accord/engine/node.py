@@ -6,9 +6,8 @@ A node keeps no state besides the store. It may be killed at any moment, and ano
 import asyncio
 import logging
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Annotated, Any
 
@@ -16,19 +15,20 @@ from msgspec import Meta, Struct
 
 from accord.a2a import Caller
 from accord.engine import tracing
-from accord.engine.agent import Agent, Crash
-from accord.engine.child_access import ChildAccess, NodeServices, SpawnedAccess
-from accord.engine.child_tasks import ChildCalls, Spawning
+from accord.engine.agent import Agent, AgentWithMembers, Crash
 from accord.engine.clock import SYSTEM
 from accord.engine.cluster import Membership
-from accord.engine.execution import Execution, ExecutionPorts
+from accord.engine.context import Context
+from accord.engine.execution import Execution
 from accord.engine.hooks import ExecutionEnded, ExecutionStarted, Hooks
 from accord.engine.ids import new_id
-from accord.engine.journal import Journal
+from accord.engine.log_writer import ExecutionStart
 from accord.engine.losses import Losses
-from accord.engine.slots import DeferredStarts, ExecutionStart, SlotReservation
+from accord.engine.node_port import AgentService, ServedAgent
+from accord.engine.outcome import Failed
+from accord.engine.slots import Slots
 from accord.engine.subscriptions import Hub, at_turn_end
-from accord.engine.task_store import TaskStore
+from accord.engine.task_store import AT_REST, TaskStore
 from accord.errors import TaskNotFound
 from accord.model import Message, Task, TaskState
 from accord.protocol import lifecycle
@@ -103,56 +103,50 @@ class Engine:
         self.now_ms = now_ms
         self.make_id = make_id
         self.node = make_id()
-        self.services: NodeServices | None = None
+        self.services: Mapping[str, AgentService] = {}
         self._runs: dict[tuple[str, str], Execution] = {}
         self._working: dict[tuple[str, str], asyncio.Task[None]] = {}
-        self._calling: Counter[Execution] = Counter()
-        self._promised: Counter[str] = Counter()
-        self.later = DeferredStarts(self._promised)
         self._turn = 0
-        self.is_dismissing = self._is_draining = False
-        self._has_backlog = False
+        self.is_dismissing = False
         self._claimed: frozenset[int] = frozenset()
         self._orphans: dict[tuple[int, int], float] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self.membership = Membership(self.store, self.node, self.limits.lease_seconds, self.hooks, now_ms)
         self._due = asyncio.Event()
-        self._told = asyncio.Event()
-        self.losses = Losses(self.store, hub, self._runs, self._abandon, self._told, now_ms)
+        self._check_due = asyncio.Event()
+        self.slots = Slots(
+            self.node,
+            agents,
+            self._runs,
+            limit=self.limits.slots,
+            has_tenant_limit=self.limits.tenant_runs is not None,
+            on_release=self._due.set,
+        )
+        self.losses = Losses(self.store, hub, self._runs, agents, self._abandon, self._check_due, now_ms)
         self._beats = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         hub.use(archive)
-        self._tools = ExecutionPorts(
-            archive=archive,
-            hub=hub,
-            hooks=self.hooks,
-            now_ms=now_ms,
-            make_id=make_id,
-            calls=self._calls_of,
-            journal=self._journal_of,
-            spawning=self._spawning_of,
-            alarm=self.alarm,
-        )
 
     # --- startup, loops, shutdown ---------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Join the cluster and start to claim jobs."""
         self.hub.watch(self._due, jobs.queue_topic(TIMERS), *(jobs.queue_topic(name) for name in self.agents))
-        self.hub.watch(self._told, jobs.node_topic(self.node))
+        self.hub.watch(self._check_due, jobs.node_topic(self.node))
         self.hub.observe_restarts(self.losses.suspect)
         await self._beat()
         self._loops = [
             asyncio.create_task(self._keep(self._beat, self._beats, self.limits.heartbeat_seconds), name="heartbeat"),
-            asyncio.create_task(self._keep(self._look, self._told, LOOK_SECONDS), name="look"),
+            asyncio.create_task(self._keep(self._look, self._check_due, LOOK_SECONDS), name="look"),
             asyncio.create_task(self._keep(self._claim, self._due, self.limits.poll_seconds), name="claim"),
         ]
+        self.slots.is_open = True
         self._due.set()
 
     async def stop(self, grace_seconds: float = 10.0) -> None:
         """Drain and leave: executions finish, or are handed over after the grace period."""
-        self.later.begin()
-        self._is_draining = True
+        self.slots.start_deferred()
+        self.slots.is_open = False
         self.hub.unobserve_restarts(self.losses.suspect)
         if self._working:
             await asyncio.wait(list(self._working.values()), timeout=grace_seconds)
@@ -164,7 +158,7 @@ class Engine:
         try:
             await self.store.do(jobs.forget_node, self.node)
         except StoreUnavailable as error:
-            log.warning("left without saying so", extra={"reason": str(error)})
+            log.warning("node.left_silently", extra={"reason": str(error)})
 
     def dismiss(self) -> None:
         """End the waits of callers for tasks that run here. They get the task in its current state."""
@@ -182,10 +176,10 @@ class Engine:
             try:
                 await do()
             except StoreUnavailable as error:
-                log.warning("store unavailable", extra={"doing": do.__name__, "reason": str(error)})
+                log.warning("store.unavailable", extra={"doing": do.__name__, "reason": str(error)})
                 await asyncio.sleep(min(seconds, 1.0))
             except Exception:  # the node must continue; the error is in the log
-                log.exception("node loop failed", extra={"doing": do.__name__})
+                log.exception("node.loop_failed", extra={"doing": do.__name__})
                 await asyncio.sleep(min(seconds, 1.0))
 
     async def _beat(self) -> None:
@@ -212,7 +206,7 @@ class Engine:
         for key, run in before:
             is_held = run.is_settling or held.get(run.job.id) == run.job.epoch
             if not is_held and not run.is_cancelled and self._runs.get(key) is run:
-                log.info("run was taken away", extra={"task_id": run.job.key})
+                log.info("run.taken_away", extra={"task_id": run.job.key})
                 self._abandon(key)
 
     async def _release_orphans(self, held: dict[int, int]) -> None:
@@ -226,47 +220,27 @@ class Engine:
         self._orphans = {found: self._orphans.get(found, now) for found in orphans}
         for (job, epoch), since in self._orphans.items():
             if now - since >= self.limits.heartbeat_seconds:
-                log.warning("work was held by nobody", extra={"job": job})
+                log.warning("job.orphaned", extra={"job": job})
                 await self.store.do(jobs.release_id, job, epoch, counts=False)
 
     # --- claims ---------------------------------------------------------------------------------------------------
 
-    def place(self, agent: str) -> SlotReservation:
-        """Return a slot reservation for an execution whose task is being stored.
-
-        It yields this node, or None with `tenant_runs`, without room or behind an older job. Any node may then claim.
-        """
-        if self.limits.tenant_runs is not None or self._has_backlog or not self.room(agent):
-            self._has_backlog = True
-            return SlotReservation(self._promised, agent, 0, None)
-        return SlotReservation(self._promised, agent, 1, self.node)
-
-    def room(self, agent: str) -> int:
-        """Return how many more executions of an agent fit on this node. Those that wait for others do not count."""
-        if self._is_draining or not self._loops:
-            return 0
-        free = self.limits.slots - len(self._runs) + len(self._calling) - sum(self._promised.values())
-        concurrency = self.agents[agent].profile.concurrency
-        if concurrency is not None:
-            mine = sum(run.job.queue == agent and run not in self._calling for run in self._runs.values())
-            free = min(free, concurrency - mine - self._promised[agent])
-        return max(0, free)
-
     async def _claim(self) -> None:
         """Claim due jobs that fit. The first agent changes with each call."""
         await self._fire_timers()
-        self._has_backlog = False
+        slots = self.slots
+        slots.has_backlog = False
         names = list(self.agents)
         self._turn = (self._turn + 1) % len(names)
         for name in names[self._turn :] + names[: self._turn]:
-            while count := min(self.room(name), CLAIM):
-                with SlotReservation(self._promised, name, count, self.node):
+            while count := min(slots.room(name), CLAIM):
+                with slots.reserve_claims(name, count):
                     found = await self.store.do(jobs.claim, self.node, name, count, self.limits.tenant_runs)
                     await self._with_each(found, self._take_up)
                 if len(found) < count:
                     break
             else:
-                self._has_backlog = True
+                slots.has_backlog = True
 
     async def _fire_timers(self) -> None:
         while found := await self.store.do(jobs.claim, self.node, TIMERS, CLAIM):
@@ -301,7 +275,7 @@ class Engine:
         except StoreUnavailable:
             raise
         except Exception:  # for example a task that cannot be read
-            log.exception("work could not be begun", extra={"task_id": job.key})
+            log.exception("job.not_begun", extra={"task_id": job.key})
             await self.store.do(jobs.release, job, BROKEN_MS)
 
     async def _resume(self, job: ClaimedJob) -> None:
@@ -322,7 +296,7 @@ class Engine:
             job=job,
             task=task,
             seq=stored.last_seq,
-            kept=stored.doc_seq,
+            snapshot_seq=stored.doc_seq,
             message=_turn(task, job.arg),
             caller=Caller(tenant=job.tenant, owner=stored.owner, origin=stored.origin),
             steps=known,
@@ -336,40 +310,40 @@ class Engine:
 
     def run(self, agent: str, start: ExecutionStart) -> Execution:
         """Start an execution."""
-        run = Execution(self.agents[agent], start, self._tools)
+        hosted = self.agents[agent]
+        profile = hosted.profile
+        run = Execution(self, start, limit=profile.budget, reports_start=profile.reports_start)
         key = (run.tenant, run.job.key)
         if key in self._runs:
             self._abandon(key)  # an earlier execution, which this node lost and regained before it noticed
         self._runs[key] = run
-        work = self._working[key] = asyncio.create_task(self._supervise(key, run), name=f"run {run.job.key}")
-        run.on_lost = work.cancel
+        work = self._working[key] = asyncio.create_task(self._supervise(key, run, hosted), name=f"run {run.job.key}")
+        run.on_stop = work.cancel
         return run
 
-    async def _supervise(self, key: tuple[str, str], run: Execution) -> None:
+    async def _supervise(self, key: tuple[str, str], run: Execution, agent: Agent) -> None:
         began = time.monotonic()
-        name = run.agent.profile.name
         tenant, task_id = key
-        tell = self.hooks.tell
-        tell(
-            ExecutionStarted(tenant=tenant, task_id=task_id, agent=name, attempt=run.attempt, context_id=run.context_id)
-        )
+        name, attempt, tell = run.job.queue, run.job.attempts, self.hooks.tell
+        tell(ExecutionStarted(tenant=tenant, task_id=task_id, agent=name, attempt=attempt, context_id=run.context_id))
+        work, tracer = partial(agent.run, Context(run)), tracing.tracer
         try:
-            await (run.execute() if tracing.tracer is None else run.traced(tracing.tracer))
+            await (run.execute(work) if tracer is None else run.execute_traced(tracer, work))
         except asyncio.CancelledError:
             if self._runs.get(key) is run and not run.is_cancelled:
                 raise  # the process ends
         except Exception:  # the store is unavailable, or not even a failure can be committed
-            log.exception("run broke off", extra={"task_id": run.job.key})
+            log.exception("run.broke_off", extra={"task_id": run.job.key})
             with suppress(StoreUnavailable):
                 await self.store.do(jobs.release, run.job, BROKEN_MS)
         finally:
             if self._runs.get(key) is run:
                 del self._runs[key], self._working[key]
-            ended = run.outcome.result() if run.outcome.done() and not run.outcome.cancelled() else None
+            ended = run.result.task if run.result.is_final else None
             seconds = time.monotonic() - began
             state = ended.status.state if ended else None
             tell(ExecutionEnded(tenant=tenant, task_id=task_id, agent=name, state=state, seconds=seconds))
-            if self._has_backlog or self.limits.tenant_runs is not None:
+            if self.slots.has_backlog or self.limits.tenant_runs is not None:
                 self._due.set()
 
     def _abandon(self, key: tuple[str, str]) -> None:
@@ -384,15 +358,15 @@ class Engine:
         run.is_cancelled = True
         work.cancel()
         await asyncio.wait([work], timeout=STOP_SECONDS)
-        if run.outcome.done() and run.outcome.result() is not None:
+        if run.result.is_final and run.result.task is not None:
             return  # it has ended or is suspended
         try:
-            if run.agent.profile.crash is Crash.FAIL:
+            if self.agents[run.job.queue].profile.crash is Crash.FAIL:
                 await run.end(TaskState.FAILED, "The server was stopped")
             else:
                 await self.store.do(jobs.release, run.job, counts=False)
         except Exception as error:  # for any error, the lease expires and another node takes over
-            log.warning("run was not handed over", extra={"task_id": run.job.key, "reason": str(error)})
+            log.warning("run.not_handed_over", extra={"task_id": run.job.key, "reason": str(error)})
 
     # --- interface of the service ---------------------------------------------------------------------------------
 
@@ -404,16 +378,16 @@ class Engine:
         """Wait until nothing more happens to a task without its caller, and return it."""
         run = self._runs.get((tenant, task_id))
         if run is not None:
-            is_news = not run.rest.is_told
-            ended = await run.rest.wait()
-            if ended is not None and _rests(ended) and (is_news or run.outcome.done()):
-                return ended  # else it asked before: the store knows whether it was answered
+            is_new = not run.result.is_settled
+            task = await run.result.wait()
+            if task is not None and task.status.state in AT_REST and (is_new or run.result.is_final):
+                return task  # else it asked before: the store knows whether it was answered
         while True:
             found = await self.archive.read(tenant, task_id)
             if found is None:
                 raise TaskNotFound(metadata={"taskId": task_id})
             stored, task = found
-            if _rests(task):
+            if task.status.state in AT_REST:
                 return task
             async with self.hub.follow(tenant, task_id, stored.last_seq) as follower:
                 async for _ in follower.events(at_turn_end):
@@ -431,67 +405,36 @@ class Engine:
                 self._alarm.cancel()
             self._alarm = loop.call_at(at, self._due.set)
 
-    def _calls_of(self, run: Execution) -> ChildCalls:
-        """Return an execution's access to child tasks."""
-        look = partial(self.archive.read, run.tenant)
-        return ChildCalls(run, partial(self._send, run), partial(self.settled_for, run), look)
+    def service(self, agent: str) -> AgentService:
+        """Return the service of an agent. Raises Failed for an unknown one."""
+        service = self.services.get(agent)
+        if service is None:
+            raise Failed(f"There is no agent called {agent!r} here")
+        return service
 
-    def _journal_of(self, run: Execution) -> Journal:
-        """Return an execution's journal, which is notified of changes to its task."""
-        hint, topic = asyncio.Event(), tasks.task_topic(run.tenant, run.job.key)
-        self.hub.watch(hint, topic)
-        run.outcome.add_done_callback(lambda _: self.hub.unwatch(topic, hint))
-        if self.services is None:
-            raise RuntimeError("This node has no service to call agents through")
-        return Journal(run, ChildAccess(run, self, self.services), hint)
+    def served_agents(self) -> dict[str, ServedAgent]:
+        """Return the agents that callers can reach, by name."""
+        agents = self.agents.values()
+        members = {
+            member.profile.name
+            for agent in agents
+            if isinstance(agent, AgentWithMembers)
+            for member in agent.members.values()
+        }
+        profiles = [agent.profile for agent in agents]
+        return {
+            profile.name: ServedAgent(name=profile.name, description=profile.description, skills=profile.skills)
+            for profile in profiles
+            if profile.name not in members
+        }
 
-    def _spawning_of(self, run: Execution) -> Spawning:
-        """Return an execution's access to spawned tasks."""
-        if self.services is None:
-            raise RuntimeError("This node has no service to begin tasks through")
-        return Spawning(run, SpawnedAccess(run, self.archive, self.services))
-
-    async def _send(self, run: Execution, agent: str, message: Message, step: str) -> str:
-        """Send a message to another agent for an execution and return the task ID."""
-        if self.services is None:
-            raise RuntimeError("This node has no service to call agents through")
-        with self.calls_others(run):
-            return await self.services.call(run, agent, message, step)
-
-    async def settled_for(self, run: Execution, task_id: str) -> Task:
-        """Wait for a child task of an execution. The wait is canceled when the execution ends."""
-        with self.calls_others(run):
-            rest = asyncio.create_task(self.settled(run.tenant, task_id), name=f"wait {task_id}")
-            either: set[asyncio.Future[Any]] = {rest, run.outcome}
-            try:
-                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-                if not rest.done():
-                    raise asyncio.CancelledError
-                return rest.result()
-            except TaskNotFound:
-                await self.losses.drop_without(run)
-                raise
-            finally:
-                rest.cancel()
-
-    @contextmanager
-    def calls_others(self, run: Execution) -> Iterator[None]:
+    def without_slot(self, run: Hashable) -> AbstractContextManager[None]:
         """Release the slot of an execution while it waits, because its child tasks need slots."""
-        self._calling[run] += 1
-        self._due.set()
-        try:
-            yield
-        finally:
-            self._calling[run] -= 1
-            if not self._calling[run]:
-                del self._calling[run]
+        return self.slots.without(run)
 
-
-_AT_REST = lifecycle.ENDED | lifecycle.INTERRUPTED
-
-
-def _rests(task: Task) -> bool:
-    return task.status.state in _AT_REST
+    async def drop_if_rewound(self, tenant: str, task_id: str) -> None:
+        """Drop the execution of a task whose child is missing, if the store may have lost the child."""
+        await self.losses.drop_if_rewound((tenant, task_id))
 
 
 def _turn(task: Task, message_id: str | None) -> Message:

@@ -55,9 +55,9 @@ class RetentionLoop:
             try:
                 await self.once()
             except StoreUnavailable as error:
-                log.warning("store unavailable", extra={"reason": str(error)})
+                log.warning("store.unavailable", extra={"reason": str(error)})
             except Exception:  # the node continues without retention; the error is in the log
-                log.exception("upkeep failed")
+                log.exception("upkeep.failed")
 
     async def once(self) -> None:
         """Compact, purge and sweep once."""

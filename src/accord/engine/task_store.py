@@ -6,7 +6,7 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -30,13 +30,11 @@ from accord.protocol import lifecycle
 from accord.retries import RetryPolicy
 from accord.storage.blobs import LargeParts
 from accord.storage.blobs.blob_store import hexdigest
-from accord.storage.commands import conversation_state, tasks
-from accord.storage.commands.jobs import ClaimedJob
+from accord.storage.commands import tasks
 from accord.storage.commands.tasks import StoredTask
 from accord.storage.encoding import decode_event, decode_task
-from accord.storage.store import Command, Store, StoreInterrupted, StoreUnavailable
+from accord.storage.store import Store, StoreInterrupted, StoreUnavailable
 
-Q = TypeVar("Q")
 T = TypeVar("T")
 
 REMEMBERED = 2_000_000
@@ -109,7 +107,7 @@ class StoreRetries:
         if self._interruptions > INTERRUPTIONS:
             raise error
         self._failures += 1
-        self._log.warning("store unavailable", extra={**self._extra, "reason": str(error)})
+        self._log.warning("store.unavailable", extra={**self._extra, "reason": str(error)})
         await asyncio.sleep(RETRIES.delay(self._failures))
 
 
@@ -285,59 +283,3 @@ async def _whole(raw: bytes) -> AsyncIterator[bytes]:
 
 def _ends_turn(body: EventBody) -> bool:
     return isinstance(body, StatusUpdate) and body.status.state in AT_REST
-
-
-Revise = Callable[[str | None], str]
-"""Returns a new value from the stored one, or from None."""
-
-
-class ConversationExecution(Protocol):
-    """The execution that a conversation belongs to."""
-
-    job: ClaimedJob
-    tenant: str
-
-    def now_ms(self) -> int:
-        """Return the time in milliseconds since the epoch."""
-
-    async def patiently(self, do: Callable[[], Awaitable[T]]) -> T:
-        """Call a function, and retry it while the database is unavailable."""
-
-    async def persist(self, command: Command[[str, Q], T], request: Q) -> T | None:
-        """Run a command, and retry it while the database is unavailable."""
-
-
-class ConversationHistory:
-    """The conversation of one execution."""
-
-    def __init__(self, run: ConversationExecution, archive: TaskStore) -> None:
-        """Read the conversation from `archive`."""
-        self._run = run
-        self._archive = archive
-
-    async def earlier(self, limit: int) -> tuple[Task, ...]:
-        """Return the latest ended tasks of the conversation, oldest first."""
-        run = self._run
-        return await run.patiently(lambda: self._archive.conversation(run.tenant, run.job.key, limit))
-
-    async def recall(self, key: str) -> str | None:
-        """Return the value stored under `key` for the conversation, or None."""
-        run, store = self._run, self._archive.store
-        return await run.patiently(lambda: store.read(conversation_state.recall_value, run.tenant, run.job.key, key))
-
-    async def remember(self, key: str, value: str | Revise) -> None:
-        """Commit a value of the conversation, or the result of a function of the stored value."""
-        if isinstance(value, str):
-            await self._run.persist(conversation_state.put_value, self._state(key, value))
-            return
-        while True:
-            before = await self.recall(key)
-            revision = conversation_state.ValueRevision(self._state(key, value(before)), before)
-            if await self._run.persist(conversation_state.revise_value, revision):
-                return  # otherwise another task of the conversation was faster
-
-    def _state(self, key: str, value: str) -> conversation_state.ConversationValue:
-        job = self._run.job
-        return conversation_state.ConversationValue(
-            task_id=job.key, epoch=job.epoch, key=key, value=value, at=self._run.now_ms()
-        )

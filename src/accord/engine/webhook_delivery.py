@@ -278,10 +278,10 @@ class WebhookDispatcher:
             try:
                 await self._claim()
             except StoreUnavailable as error:
-                log.warning("store unavailable", extra={"reason": str(error)})
+                log.warning("store.unavailable", extra={"reason": str(error)})
                 self._is_unsure = True
             except Exception:  # the node must continue; the error is in the log
-                log.exception("webhooks were not claimed")
+                log.exception("push.not_claimed")
 
     async def _claim(self) -> None:
         if self._is_unsure:  # the last claim may be committed without a delivery
@@ -321,7 +321,7 @@ class WebhookDispatcher:
     def _delivered(self, task: asyncio.Task[None]) -> None:
         del self._delivering[task]
         if not task.cancelled() and (error := task.exception()):
-            log.error("delivery broke off", exc_info=error)
+            log.error("push.broke_off", exc_info=error)
         self._due.set()
 
     async def _deliver(self, due: ClaimedWebhook) -> None:
@@ -338,11 +338,11 @@ class WebhookDispatcher:
                         due = await self._store.do(webhooks.advance, due, cursor, keeps=True, attempt=attempt)
             await self._store.do(webhooks.advance, due, cursor, keeps=False)
         except Fenced:
-            log.info("webhook has another sender now", extra={"task_id": due.task_id})
+            log.info("push.fenced", extra={"task_id": due.task_id})
         except NotDelivered as failure:
             await self._postpone(due, failure)
         except Exception as error:  # a sender may raise anything: release the webhook anyway
-            log.exception("delivery broke off", extra={"task_id": due.task_id})
+            log.exception("push.broke_off", extra={"task_id": due.task_id})
             await self._postpone(due, NotDelivered(f"{type(error).__name__} while delivering"))
 
     async def _told(
@@ -447,9 +447,9 @@ def _note_end(due: ClaimedWebhook, event: Event, error: str | None = None) -> No
         return
     about = {"task_id": due.task_id, "webhook": due.id, "host": due.host, "state": body.status.state.name}
     if error is None:
-        log.info("webhook took the end of a task", extra=about)
+        log.info("push.end_delivered", extra=about)
     else:
-        log.info("webhook did not take the end of a task", extra=about | {"reason": error})
+        log.info("push.end_not_delivered", extra=about | {"reason": error})
 
 
 def _delivering(due: ClaimedWebhook, event: Event, trace: str | None) -> DeliverySpan:

@@ -199,7 +199,7 @@ class Connection(HttpToolsProtocol):
         address = network_of(peer[0])
         if self._open[address] >= limit:
             if not self._logged.take(address):
-                log.warning("connection refused: too many of one client", extra={"peer": address, "open": limit})
+                log.warning("connection.refused", extra={"peer": address, "open": limit})
             return False
         self._address = address
         self._open[address] += 1

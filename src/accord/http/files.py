@@ -297,7 +297,7 @@ class FilePage:
         except StoreUnavailable:
             return _FileReply(503, b"Try again in a moment\n", [*_PLAIN_TEXT, (b"retry-after", b"1")])
         except Exception:  # the caller gets no detail of it, the log everything
-            log.exception("request failed", extra={"operation": "file"})
+            log.exception("request.failed", extra={"operation": "file"})
             return _FileReply(500, b"Something went wrong here\n")
         if found is None:
             return _FileReply(404, b"The task has no such file any more\n")

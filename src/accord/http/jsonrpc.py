@@ -290,7 +290,7 @@ class JsonRpcBinding:
                 return JsonRpcReply(_success(call, stated), name)
             return self._failure(call.id, error, name)
         except Exception:  # the caller gets no detail of it, the log everything
-            log.exception("request failed", extra={"method": call.method})
+            log.exception("request.failed", extra={"method": call.method})
             return self._failure(call.id, InternalError(), name)
 
     async def _write(self, send: Send, understood: RoutedCall, answer: JsonRpcReply) -> None:
@@ -356,7 +356,7 @@ class JsonRpcBinding:
         except ClientGone:
             return
         except Exception:  # as in _answer
-            log.exception("stream failed", extra={"method": call.method})
+            log.exception("stream.failed", extra={"method": call.method})
             await self._write_refusal(send, understood, InternalError(), scope)
             return
         if call.is_notification:

@@ -155,11 +155,11 @@ class ResponseBodies:
                 lambda: self._by_account[account], size, quotas.caller_answers, self._stalled(now, account)
             )
         ):
-            log.warning("a large answer was refused", extra={"limit": "caller_answers", "size": size})
+            log.warning("answer.refused", extra={"limit": "caller_answers", "size": size})
             message = f"More than {quotas.caller_answers} bytes of your answers are unread; read them first"
             raise RateLimited(message, retry_after=BODY_RETRY_SECONDS, metadata={"limit": "caller_answers"})
         if not body.accounts and not self._frees(lambda: self.held, size, quotas.answers, self._stalled(now)):
-            log.warning("a large answer was refused", extra={"limit": "answers", "size": size})
+            log.warning("answer.refused", extra={"limit": "answers", "size": size})
             raise AgentUnavailable("Too many large answers are unread; try again", retry_after=BODY_RETRY_SECONDS)
 
     def _frees(self, held: Callable[[], int], size: int, limit: int, stalled: Iterable[UnreadBody]) -> bool:
@@ -185,7 +185,7 @@ class ResponseBodies:
         """Disconnect a client that does not read."""
         if pending.task is not None and not pending.is_ended:
             log.warning(
-                "a client was disconnected: it does not read",
+                "answer.not_read",
                 extra={"size": len(pending.body.data), "sent": pending.sent},
             )
             pending.is_ended = True

@@ -138,7 +138,7 @@ class RestBinding:
         except AccordError as error:
             await reply.fail(error)
         except Exception:  # the caller gets no detail of it, the log everything
-            log.exception("request failed", extra={"operation": found.operation.value})
+            log.exception("request.failed", extra={"operation": found.operation.value})
             await reply.fail(InternalError())
         else:
             await self._write(reply, result, receive, activated_extensions(scope, self._extensions))

@@ -152,7 +152,7 @@ class SseWriter:
             except ClientGone:
                 raise
             except Exception:  # the status is sent, so the error can only be an event
-                log.exception("stream broke")
+                log.exception("stream.broke")
                 await self._write(self._broke(InternalError()))
         await self._send({"type": "http.response.body", "body": b""})
 
@@ -201,7 +201,7 @@ class SseWriter:
         self._looks = self._looks + 1 if self._is_sending and self._seen == self._sent else 0
         self._seen = self._sent
         if self._looks >= MAX_STUCK_INTERVALS:
-            log.info("stream ended: the client does not read")
+            log.info("stream.not_read")
             self._end(task)
         elif not self._is_sending:
             self._alive = asyncio.get_running_loop().create_task(self._keep_alive())

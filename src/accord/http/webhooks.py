@@ -18,7 +18,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from email.utils import parsedate_to_datetime
 from typing import Protocol
 
 from accord.a2a import Caller
@@ -33,7 +32,7 @@ from accord.http.files import FileLinks
 from accord.http.request_bodies import identify_nobody, read_request
 from accord.http.response_bodies import ClientGone
 from accord.model import PushConfig, PushFormat
-from accord.outbound import HostUnreachable, Outbound, OutboundReply, TargetRefused
+from accord.outbound import HttpSession, TargetRefused, Unreachable, read_retry_after
 from accord.protocol import http_headers
 from accord.protocol.codec import invalid_field
 from accord.protocol.dialects import DIALECTS, Dialect
@@ -66,7 +65,7 @@ class HttpWebhookSender:
 
     def __init__(
         self,
-        outbound: Outbound,
+        outbound: HttpSession,
         *,
         keys: Sequence[str] = (),
         links: FileLinks | None = None,
@@ -109,14 +108,14 @@ class HttpWebhookSender:
             )
         except (InvalidParams, TargetRefused) as refused:
             raise NotDelivered(str(refused), is_final=True, sent=Exchange(request=asked)) from None
-        except HostUnreachable as failure:
+        except Unreachable as failure:
             raise NotDelivered(str(failure), sent=Exchange(request=asked)) from None
         sent = Exchange(request=asked, response=_exchange_side(answer.headers, answer.body), status=answer.status)
         if not 200 <= answer.status < 300:
             raise NotDelivered(
                 f"The webhook answers {answer.status}",
                 is_final=answer.status == GONE_STATUS,
-                retry_after=self._retry_after(answer),
+                retry_after=read_retry_after(answer.headers, self._clock()),
                 sent=sent,
             )
         return sent
@@ -128,16 +127,6 @@ class HttpWebhookSender:
         if keys := [*keys, *([config.token] if config.token else ())]:
             found[http_headers.SIGNATURE_HEADER] = http_headers.sign_webhook(body, int(self._clock()), keys)
         return found
-
-    def _retry_after(self, answer: OutboundReply) -> float | None:
-        """Return the seconds that the webhook asks to wait: a number, or a date (RFC 9110, 10.2.3)."""
-        stated = answer.headers.get("Retry-After", "").strip()
-        if stated.isascii() and stated.isdecimal():
-            return float(stated)
-        try:
-            return parsedate_to_datetime(stated).timestamp() - self._clock()
-        except (ValueError, OverflowError):
-            return None
 
 
 def _dialect(name: str) -> Dialect:
@@ -222,7 +211,7 @@ class WebhookEndpoint:
             return
         except AccordError as error:
             status = error.row.http
-            log.info("webhook refused", extra={"status": status, "reason": error.message, "peer": _peer_address(scope)})
+            log.info("report.refused", extra={"status": status, "reason": error.message, "peer": _peer_address(scope)})
             await respond(send, status, error.message.encode() + b"\n", [*TEXT, *error_headers(error)])
         else:
             await respond(send, 204, b"")

@@ -7,16 +7,25 @@ between patch releases of Python and allows multicast.
 """
 
 import re
+from collections.abc import Awaitable, Callable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
+
+from accord.outbound.messages import TargetRefused
 
 if TYPE_CHECKING:
     from yarl import URL
 
 
 Address = IPv4Address | IPv6Address
+
+Resolve = Callable[[str], Awaitable[list[str]]]
+"""Returns the addresses of a name, or raises OSError."""
+
+AddressInfo = tuple[Any, ...]
+"""Family, type, protocol, name and socket address, as returned by `socket.getaddrinfo`."""
 
 
 class Range(NamedTuple):
@@ -107,10 +116,6 @@ body.
 _ODD = re.compile(r"[\x00-\x20\x7f\\]")
 _HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*")
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
-
-
-class TargetRefused(Exception):
-    """A request is not allowed, for the reason in the message. A retry does not help."""
 
 
 class Target(NamedTuple):

@@ -16,6 +16,7 @@ from msgspec import Struct
 from accord.errors import AccordError
 from accord.model import AgentCard
 from accord.protocol.cards import decode_card
+from accord.retries import RetryPolicy
 from accord.storage.commands import published_agents
 from accord.storage.commands.published_agents import DueCheck, LastCheck
 from accord.storage.store import Store, StoreUnavailable
@@ -43,8 +44,9 @@ class AskPort(Protocol):
         """Send a request with an optional JSON body and return the answer, or raise UnreachableServer."""
 
 
-AGAIN_SECONDS, LONGEST_SECONDS = 60.0, 6 * 3600.0
-"""Backoff after a failed check, in seconds: the first interval doubles with each failure up to the second."""
+JITTER = (0.9, 1.1)
+RETRIES = RetryPolicy(first_seconds=60.0, max_seconds=6 * 3600.0, jitter=JITTER)
+"""Backoff after a failed check."""
 
 LOOK_SECONDS = 20.0
 """Timeout of one check, in seconds."""
@@ -125,7 +127,7 @@ class AvailabilityChecks:
         """Check with `ask`, about every `every` seconds. `chance` spreads the checks over time."""
         self._store = store
         self._ask = ask
-        self._every = every
+        self._interval = RetryPolicy(first_seconds=every, jitter=JITTER)
         self._chance = chance
         self._news = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
@@ -154,10 +156,10 @@ class AvailabilityChecks:
                     pass
                 wait = await self._store.read(published_agents.next_check_ms)
             except StoreUnavailable as error:
-                log.warning("store unavailable", extra={"reason": str(error)})
+                log.warning("store.unavailable", extra={"reason": str(error)})
                 wait = None
             except Exception:  # the node continues without it; the log contains the error
-                log.exception("looking for published agents failed")
+                log.exception("registry.loop_failed")
                 wait = None
             seconds = REST_SECONDS if wait is None else min(REST_SECONDS, wait / 1000 + 0.01)
             try:
@@ -188,7 +190,7 @@ class AvailabilityChecks:
         except AccordError as error:  # it was readable by the version that published it
             found = CheckResult(Availability.UNCHECKED, f"Its card cannot be read: {error.message}")
         is_up = found.state is Availability.UP
-        wait = self._every if is_up else min(AGAIN_SECONDS * 2 ** min(due.failures, 20), LONGEST_SECONDS)
-        again_ms = round(wait * (0.9 + 0.2 * self._chance()) * 1000)
+        policy, failures = (self._interval, 1) if is_up else (RETRIES, due.failures + 1)
+        again_ms = round(policy.delay(failures, draw=self._chance) * 1000)
         args = (due, found.state.value, found.detail[:500])
         return await self._store.do(published_agents.settle_check, *args, is_up=is_up, again_ms=again_ms)

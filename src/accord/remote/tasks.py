@@ -221,7 +221,7 @@ class RemoteTasks:
         """
         if evidence.token is None:
             if evidence.signature is None or not any(trust.keys for trust in self._trust.values()):
-                log.warning("webhook refused: no credentials")
+                log.warning("report.no_credentials")
                 raise unauthenticated()
             return ReportSender(evidence=evidence)
         given = token_hash(evidence.token)
@@ -230,7 +230,7 @@ class RemoteTasks:
         except StoreUnavailable as error:
             raise _unavailable() from error
         if found is None or not hmac.compare_digest(found[0], given):
-            log.warning("webhook refused: no such token")
+            log.warning("report.no_such_token")
             raise unauthenticated()
         return ReportSender(evidence=evidence, tenant=found[1], link=found[2])
 
@@ -246,9 +246,9 @@ class RemoteTasks:
             state = await self.report(tenant, link.task_id, report)
         about = {"task_id": link.task_id, "agent": link.agent, "state": state.name}
         if state in lifecycle.ENDED:
-            log.info("webhook accepted", extra=about)
+            log.info("report.accepted", extra=about)
         else:
-            log.debug("webhook accepted", extra=about)
+            log.debug("report.accepted", extra=about)
         return state
 
     async def was_reported(self, tenant: str, task_id: str) -> bool:
@@ -264,7 +264,7 @@ class RemoteTasks:
             return await self._signed(evidence.signature or "", body)
         keys = (evidence.token or "", *self._keys(link.agent))
         if evidence.signature is not None and not self._is_signed(evidence.signature, body, keys):
-            log.warning("webhook refused: wrong signature", extra={"task_id": link.task_id, "agent": link.agent})
+            log.warning("report.wrong_signature", extra={"task_id": link.task_id, "agent": link.agent})
             raise unauthenticated()
         return sender.tenant, link, decode_webhook(body)
 
@@ -273,7 +273,7 @@ class RemoteTasks:
         known = self._trust.items()
         agents = [name for name, trust in known if trust.keys and self._is_signed(signature, body, trust.keys)]
         if not agents:
-            log.warning("webhook refused: wrong signature")
+            log.warning("report.wrong_signature")
             raise unauthenticated()
         said = decode_webhook(body)
         for agent in agents:
@@ -331,7 +331,7 @@ class RemoteTasks:
             self._hooks.tell(UsageReported(tenant=tenant, task_id=link.task_id, agent=link.agent, use=use, model=model))
         self._hooks.tell_ended(spent.ended)
         if spent.over is not None:
-            log.info("remote task is over its budget", extra={"task_id": link.task_id, "reason": spent.over})
+            log.info("remote.over_budget", extra={"task_id": link.task_id, "reason": spent.over})
             raise Behind(link.task_id)
         return spent.account.shown
 
@@ -388,12 +388,12 @@ class RemoteTasks:
         link = found.link
         about = {"task_id": head.id, "agent": link.agent, "remote_task_id": link.remote_id}
         if link.sent > before.sent:
-            log.info("remote agent acknowledged", extra=about)
+            log.info("remote.acknowledged", extra=about)
         if found.has_other_context:
             told = {"told": before.context_id, "answered": link.context_id}
-            log.warning("remote agent uses another context", extra=about | told)
+            log.warning("remote.other_context", extra=about | told)
         if link.state in lifecycle.TERMINAL and found.bodies:
-            log.info("remote task ended", extra=about | {"state": link.state.name})
+            log.info("remote.ended", extra=about | {"state": link.state.name})
 
     async def give_up(self, tenant: str, link: RemoteLink, reason: str, again_seconds: float) -> bool:
         """End a task whose outcome is unknown, unless a report arrived meanwhile.
@@ -405,7 +405,7 @@ class RemoteTasks:
         ended = await self._store.do(remote_tasks.give_up_remote_task, tenant, request)
         self._hooks.tell_ended(ended)
         if ended:
-            log.warning("remote task given up", extra={"task_id": link.task_id, "agent": link.agent, "reason": reason})
+            log.warning("remote.given_up", extra={"task_id": link.task_id, "agent": link.agent, "reason": reason})
         return bool(ended)
 
     # --- manual actions -------------------------------------------------------------------------------------------
@@ -475,7 +475,7 @@ def _report_errors() -> Iterator[None]:
     try:
         yield
     except (WrongTask, NoSuchTask):
-        log.warning("webhook refused: not its task")
+        log.warning("report.not_its_task")
         raise unauthenticated() from None
     except BadValue as error:
         raise InvalidParams(f"Invalid parameters: {error}") from None

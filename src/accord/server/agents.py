@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from accord.agents import agent_types, loader
-from accord.agents.agent_types import KINDS, Given, Kind
+from accord.agents import loader
 from accord.agents.loader import NotAnAgent
+from accord.api import agent_types
+from accord.api.agent_types import KINDS, Given, Kind
 from accord.engine.agent import Agent, AgentWithMembers, Living, Node, Profile
 from accord.engine.node import Engine
 from accord.entries import NotRegistered, Unusable

@@ -184,7 +184,7 @@ class Application:
         try:
             await asyncio.shield(start)
         except START_ERRORS as error:
-            log.error("cannot start", extra={"reason": str(error)})
+            log.error("server.not_started", extra={"reason": str(error)})
 
     # --- requests -------------------------------------------------------------------------------------------------
 
@@ -207,13 +207,13 @@ class Application:
         try:
             await self._app(scope, receive, answer)
         except ClientGone:
-            log.info("request ended: the client does not read")
+            log.info("request.not_read")
         except asyncio.CancelledError:
             if not self._is_served:
                 raise
             # The server stops and the grace period is over. A response that has begun stays unfinished, so that no
             # client takes it for whole. Raised, this would be logged as an error.
-            log.info("request ended: the server stops")
+            log.info("request.ended_by_stop")
             if not answer.is_begun:
                 await _unavailable(scope, receive, answer)
         finally:

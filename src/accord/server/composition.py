@@ -43,7 +43,7 @@ from accord.http.operator_endpoints import HEALTH_PATH, METRICS_PATH, READY_PATH
 from accord.http.rest import RestBinding
 from accord.http.webhooks import HttpWebhookSender
 from accord.model import AgentCard
-from accord.outbound import Outbound, Policy
+from accord.outbound import HttpSession, Policy
 from accord.remote.tasks import RemoteAgentPort
 from accord.server import agents, cards
 from accord.server.agents import start_agents
@@ -277,7 +277,8 @@ class Composition:
 
     def _rules(self, store: Store, stack: AsyncExitStack) -> AccessRules:
         auth = self._settings.auth
-        issuers = Outbound(Policy(allow_private=True))  # the operator names them, and they may be in a private network
+        # The operator names the issuers, and they may be in a private network.
+        issuers = HttpSession.strict(Policy(allow_private=True))
         stack.push_async_callback(issuers.close)
         with _naming_setting("auth"):
             ports = Ports(store=store, fetch=key_fetcher(issuers), now=self._clock.now, clock=self._clock.monotonic)
@@ -312,7 +313,7 @@ class Composition:
     ) -> Host:
         settings = self._settings
         push = settings.push
-        outbound = Outbound(Policy(allow_private=push.allow_private, allow_hosts=frozenset(push.allow_hosts)))
+        outbound = HttpSession.strict(Policy(allow_private=push.allow_private, allow_hosts=frozenset(push.allow_hosts)))
         stack.push_async_callback(outbound.close)
         return Host(
             archive,

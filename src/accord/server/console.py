@@ -23,7 +23,7 @@ from accord.engine.agent import Agent, AgentWithMembers
 from accord.engine.clock import SYSTEM
 from accord.http.asgi import App
 from accord.model import AgentCard
-from accord.outbound import Outbound, Policy
+from accord.outbound import HttpSession, Policy
 from accord.server.optional_services import key_fetcher, token_poster
 from accord.server.registry import Gates
 from accord.server.settings import Settings
@@ -47,17 +47,17 @@ class Console:
         url: str,
     ) -> None:
         """Show `agents`, by the names in their paths."""
-        sight = TaskVisibility(roles, _slugs(agents))
+        visibility = TaskVisibility(roles, _slugs(agents))
         self._settings = settings
         self._roles = roles
-        self._house = ServerContext(
+        self._server = ServerContext(
             host=host,
             agents=agents,
             services=services,
             card_of=card_of,
             served=served,
-            sight=sight,
-            feed=Feed(host, sight, SYSTEM.now_ms),
+            visibility=visibility,
+            feed=Feed(host, visibility, SYSTEM.now_ms),
             terms=settings.console,
             url=url,
             version=__version__,
@@ -68,22 +68,22 @@ class Console:
 
     def opened(self, gates: Gates, ways: SignInMethods, stack: AsyncExitStack) -> App:
         """Return the console's API, which runs until the stack is left."""
-        self._house.feed.start()
-        stack.push_async_callback(self._house.feed.stop)
-        answers = ChatAnswers(self._house)
+        self._server.feed.start()
+        stack.push_async_callback(self._server.feed.stop)
+        answers = ChatAnswers(self._server)
         stack.push_async_callback(answers.stop)
         return gates.api(self._routes(self._door(gates, ways, stack), answers), REFUSALS)
 
     def _routes(self, door: SignInSessions, answers: ChatAnswers) -> list[ApiRoute]:
-        settings, flows = self._settings, flows_of(self._house.agents)
+        settings, flows = self._settings, flows_of(self._server.agents)
         features = {
             "a2a": settings.console.a2a,
             "audit": settings.audit is not Audited.NONE,
             "registry": settings.registry.enabled,
             "workflows": bool(flows),
         }
-        runs = runs_of(flows, self._house.host, self._roles)
-        return routes_of(self._house, door, answers, flows, runs, features)
+        runs = runs_of(flows, self._server.host, self._roles)
+        return routes_of(self._server, door, answers, flows, runs, features)
 
     def _door(self, gates: Gates, ways: SignInMethods, stack: AsyncExitStack) -> SignInSessions:
         """Return the sign-in sessions, with the issuers of the settings."""
@@ -92,7 +92,8 @@ class Console:
         if ways.issuers:
             from accord.console.oidc import Issuer
 
-            outbound = Outbound(Policy(allow_private=True))  # the operator names them, also in private networks
+            # The operator names the issuers, also in private networks.
+            outbound = HttpSession.strict(Policy(allow_private=True))
             stack.push_async_callback(outbound.close)
             ports = key_fetcher(outbound), token_poster(outbound)
             issuers = {name: Issuer(*settings, *ports) for name, settings in ways.issuers.items()}

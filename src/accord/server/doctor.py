@@ -18,7 +18,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from accord import plugins
+from accord import entries
 from accord.auth.jwt import Jwks
 from accord.auth.scheme_settings import ApiKeys, Jwt
 from accord.auth.schemes import FetchError
@@ -26,7 +26,7 @@ from accord.client.credentials import KeyManagementError
 from accord.client.discovery import WELL_KNOWN
 from accord.engine.webhook_secrets import WebhookSecrets
 from accord.http.operator_endpoints import HEALTH_PATH
-from accord.outbound import HostUnreachable, Outbound, OutboundReply, Policy, TargetRefused
+from accord.outbound import HttpReply, HttpSession, Policy, Unreachable
 from accord.protocol import urls
 from accord.protocol.jose import BadSignature
 from accord.server import doctor_checks
@@ -238,7 +238,7 @@ async def _public_url(patient: ExaminedServer) -> list[CheckFinding]:
     url = f"{patient.url}{HEALTH_PATH}"
     try:
         answer = await get_url(patient, url)
-    except (TargetRefused, HostUnreachable) as error:
+    except Unreachable as error:
         if await is_up(patient):
             remedy = "see that the name, the proxy and the firewall lead to this server, which is up"
             return [failed("public url", f"{patient.url}: {error}", remedy)]
@@ -254,7 +254,7 @@ async def is_up(patient: ExaminedServer) -> bool:
     """Whether an accord server listens on this machine at this server's address."""
     try:
         answer = await get_url(None, f"{own_url_of(patient.settings.server)}{HEALTH_PATH}", NEAR_SECONDS)
-    except (TargetRefused, HostUnreachable):
+    except Unreachable:
         return False
     return answer.status == 200 and HEALTHY in answer.body
 
@@ -284,13 +284,13 @@ async def _note_date(patient: ExaminedServer, url: str) -> None:
     """Note another host's clock from its `Date` header."""
     try:
         await get_url(patient, url)
-    except (TargetRefused, HostUnreachable):
+    except Unreachable:
         return  # its card may be at another address, and was read
 
 
 async def _issuer(scheme: Jwt, patient: ExaminedServer) -> list[CheckFinding]:
     check = f"issuer {scheme.issuer}"
-    async with Outbound(Policy(allow_private=True), total_seconds=ASK_SECONDS) as outbound:
+    async with HttpSession.strict(Policy(allow_private=True), total_seconds=ASK_SECONDS) as outbound:
         try:
             keys = await Jwks(key_fetcher(outbound), scheme.issuer, scheme.jwks_url).read()
         except (FetchError, OSError, BadSignature) as error:
@@ -302,7 +302,7 @@ async def _issuer(scheme: Jwt, patient: ExaminedServer) -> list[CheckFinding]:
 async def _answers(check: str, url: str, patient: ExaminedServer) -> list[CheckFinding]:
     try:
         answer = await get_url(patient, url)
-    except (TargetRefused, HostUnreachable) as error:
+    except Unreachable as error:
         return [failed(check, f"{url}: {error}", "see that it runs, and that the address is right")]
     if answer.status >= 500:
         return [failed(check, f"{url} answers {answer.status}", "see what is wrong with it, or what is in front of it")]
@@ -319,9 +319,9 @@ async def _resolves(host: str, _: ExaminedServer) -> list[CheckFinding]:
     return [ok(check, ", ".join(sorted({str(address[0]) for *_, address in found})))]
 
 
-async def get_url(patient: ExaminedServer | None, url: str, seconds: float = ASK_SECONDS) -> OutboundReply:
+async def get_url(patient: ExaminedServer | None, url: str, seconds: float = ASK_SECONDS) -> HttpReply:
     """Request an operator's URL, and note the clock of its host for `patient`."""
-    async with Outbound(Policy(allow_private=True), total_seconds=seconds) as outbound:
+    async with HttpSession.strict(Policy(allow_private=True), total_seconds=seconds) as outbound:
         before = time.time()
         answer = await outbound.request("GET", url)
         middle = (before + time.time()) / 2
@@ -404,7 +404,7 @@ def _is_installed(module: str) -> bool:
 
 async def _plugins(_: ExaminedServer) -> list[CheckFinding]:
     """List installed plugins, and report those that cannot be used."""
-    found = await run_in_daemon_thread(partial(plugins.listed, check=True))
+    found = await run_in_daemon_thread(partial(entries.installed_plugins, check=True))
     broken = [one for one in found if one.problem is not None]
     if not broken:
         return [ok("plugins", ", ".join(f"{one.name} ({one.package} {one.version})" for one in found))] if found else []

@@ -48,7 +48,7 @@ def notify_systemd() -> None:
                 SYSTEMD_READY, f"\0{address[1:]}" if address.startswith("@") else address
             )  # @ is an abstract socket
         except OSError as error:
-            log.warning("systemd was not told", extra={"reason": str(error)})
+            log.warning("server.systemd_not_told", extra={"reason": str(error)})
 
 
 def drain_on_signals(application: Application) -> None:

@@ -20,7 +20,7 @@ from accord.engine.hooks import Detail, Hook, Hooks, TaskFinished
 from accord.http.asgi import Admit
 from accord.http.cards import SignCard
 from accord.http.files import FileLinks
-from accord.outbound import HostUnreachable, Outbound, Policy, TargetRefused
+from accord.outbound import HttpSession, Policy, TargetRefused, Unreachable
 from accord.registry.availability import AskPort, ForbiddenAddress, ServerAnswer, UnreachableServer
 from accord.registry.trust import TrustedKeys
 from accord.server import cards
@@ -103,7 +103,7 @@ MAX_CARDS_BYTES = 4 * 1024 * 1024
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
-def key_fetcher(outbound: Outbound) -> Fetch:
+def key_fetcher(outbound: HttpSession) -> Fetch:
     """Return a function that fetches documents with keys."""
 
     async def fetch(url: str) -> bytes:
@@ -111,7 +111,7 @@ def key_fetcher(outbound: Outbound) -> Fetch:
             answer = await outbound.request(
                 "GET", url, headers={"Accept": "application/json"}, max_bytes=MAX_KEYS_BYTES
             )
-        except (TargetRefused, HostUnreachable) as error:
+        except Unreachable as error:
             raise FetchError(str(error)) from None
         if answer.status != 200 or not answer.is_whole:
             raise FetchError(f"{url} answers {answer.status}")
@@ -120,20 +120,20 @@ def key_fetcher(outbound: Outbound) -> Fetch:
     return fetch
 
 
-def token_poster(outbound: Outbound) -> Callable[[str, Mapping[str, str], bytes], Awaitable[ServerAnswer]]:
+def token_poster(outbound: HttpSession) -> Callable[[str, Mapping[str, str], bytes], Awaitable[ServerAnswer]]:
     """Return a function that requests tokens of issuers."""
 
     async def post(url: str, headers: Mapping[str, str], body: bytes) -> ServerAnswer:
         try:
             answer = await outbound.request("POST", url, headers=headers, body=body, max_bytes=MAX_KEYS_BYTES)
-        except (TargetRefused, HostUnreachable) as error:
+        except Unreachable as error:
             raise FetchError(str(error)) from None
         return ServerAnswer(status=answer.status, body=answer.body)
 
     return post
 
 
-def registry_requester(outbound: Outbound, headers: Mapping[str, str] = NO_HEADERS) -> AskPort:
+def registry_requester(outbound: HttpSession, headers: Mapping[str, str] = NO_HEADERS) -> AskPort:
     """Return a function that calls registries and published agents, always with these headers."""
     always = {"Accept": "application/json", **headers}
 
@@ -143,7 +143,7 @@ def registry_requester(outbound: Outbound, headers: Mapping[str, str] = NO_HEADE
             answer = await outbound.request(method, url, headers=sent, body=body, max_bytes=MAX_CARDS_BYTES)
         except TargetRefused as error:
             raise ForbiddenAddress(str(error)) from None
-        except HostUnreachable as error:
+        except Unreachable as error:
             raise UnreachableServer(str(error)) from None
         if not answer.is_whole:
             raise UnreachableServer(f"The answer is larger than {MAX_CARDS_BYTES} bytes")
@@ -152,19 +152,19 @@ def registry_requester(outbound: Outbound, headers: Mapping[str, str] = NO_HEADE
     return ask
 
 
-def inspector_outbound(settings: Settings, stack: AsyncExitStack) -> Callable[[str], Outbound]:
+def inspector_outbound(settings: Settings, stack: AsyncExitStack) -> Callable[[str], HttpSession]:
     """Return a function that chooses the client for inspected servers, which are closed with the stack.
 
     The operator's own remote agents may be in private networks. Other servers follow the rules of webhooks.
     """
     push = settings.push
-    strangers = Outbound(Policy(allow_private=push.allow_private, allow_hosts=frozenset(push.allow_hosts)))
-    own = Outbound(Policy(allow_private=True))
+    strangers = HttpSession.strict(Policy(allow_private=push.allow_private, allow_hosts=frozenset(push.allow_hosts)))
+    own = HttpSession.strict(Policy(allow_private=True))
     origins = {urlsplit(remote.url)[:2] for remote in settings.remotes.values()}
     for outbound in (strangers, own):
         stack.push_async_callback(outbound.close)
 
-    def chosen(url: str) -> Outbound:
+    def chosen(url: str) -> HttpSession:
         try:
             return own if urlsplit(url)[:2] in origins else strangers
         except ValueError:
@@ -236,7 +236,7 @@ async def grpc_server(
     others = sorted({str(one.__struct_config__.tag) for one in settings.auth.schemes if not isinstance(one, Mtls)})
     if tls is not None and tls.client_ca is not None and others:
         # The card lists the schemes for all its addresses, and HTTP does accept callers without a certificate.
-        log.warning("gRPC takes nobody without a client certificate", extra={"schemes": others})
+        log.warning("grpc.demands_certificates", extra={"schemes": others})
     await grpc.start(f"{host}:{server.grpc_port}", tls=tls)
     stack.push_async_callback(lambda: grpc.stop(grace.left()))
 

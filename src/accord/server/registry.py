@@ -23,7 +23,7 @@ from accord.console.sessions import BrowserSessions, SessionAuthenticator
 from accord.http import cards
 from accord.http.asgi import Admit, App
 from accord.model import AgentCard
-from accord.outbound import Outbound, Policy
+from accord.outbound import HttpSession, Policy
 from accord.protocol import urls
 from accord.registry.availability import AskPort, AvailabilityChecks
 from accord.registry.directory import AgentDirectory, DeveloperKeys
@@ -81,7 +81,7 @@ class PublishedAgents:
             store, roles=roles, trust=trusted_signers(settings), signed_only=settings.signed_only
         )
         policy = Policy(allow_private=settings.allow_private, allow_hosts=frozenset(settings.allow_hosts))
-        self._outbound = Outbound(policy)
+        self._outbound = HttpSession.strict(policy)
         self._checks = AvailabilityChecks(store, registry_requester(self._outbound), every=settings.check_seconds)
 
     def served(self, gates: Gates, stack: AsyncExitStack) -> App:
@@ -117,7 +117,7 @@ class PublishedAgents:
             try:
                 found = await self._registry.catalog(anybody)
             except StoreUnavailable as error:  # the server's own agents are still listed
-                log.warning("published agents are not known at the moment", extra={"reason": str(error)})
+                log.warning("registry.unknown", extra={"reason": str(error)})
             else:
                 known = {f"{self._url}{CARDS}/{id}/card": card for id, card in found.items()}
             return known
@@ -194,7 +194,8 @@ async def open_registry(
     headers = {"Authorization": f"Bearer {env[KEY_VARIABLE]}"} if env.get(KEY_VARIABLE) else {}
     if headers and urls.split_url(url).scheme != "https" and not urls.is_loopback(urls.host_of(url)):
         raise BadSettings(f"The key of {KEY_VARIABLE} would travel in the clear to {url}: use https")
-    async with Outbound(Policy(allow_private=True)) as outbound:  # the user names it, also in a private network
+    # The user names the registry, also in a private network.
+    async with HttpSession.strict(Policy(allow_private=True)) as outbound:
         yield _registry(url, registry_requester(outbound, headers), settings)
 
 

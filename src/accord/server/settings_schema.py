@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import json
 
-from accord.agents.agent_types import KINDS, Kind
+from accord.api.agent_types import KINDS, Kind
 from accord.entries import Unusable
 from accord.model import schemas
 from accord.server.settings import Settings

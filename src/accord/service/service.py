@@ -17,10 +17,9 @@ from msgspec.structs import replace
 from accord.a2a import Caller
 from accord.engine.agent import Profile
 from accord.engine.context import wait_key
-from accord.engine.execution import Execution
-from accord.engine.journal import ChildCall, PreparedChild
 from accord.engine.messages import as_message
 from accord.engine.node import LATE, Engine
+from accord.engine.node_port import PreparedChild
 from accord.engine.subscriptions import Stops, at_answer, at_end
 from accord.engine.webhook_delivery import check_events
 from accord.errors import (
@@ -59,7 +58,6 @@ from accord.model import (
 from accord.model.base import timestamp_ms
 from accord.model.metadata_keys import TASK_CONFIG
 from accord.protocol import lifecycle
-from accord.protocol.extensions import route_of
 from accord.protocol.parts import joined_text
 from accord.service import pagination, stream_options
 from accord.service.submission import FirstReply, TaskSubmission
@@ -367,54 +365,29 @@ class Service:
 
     # --- other agents ---------------------------------------------------------------------------------------------
 
-    async def call(self, run: Execution, message: Message, step: str) -> str:
+    async def call(self, message: Message, caller: Caller, parent: ParentExecution) -> str:
         """Send a message to this agent for an execution, and return the task id.
 
         A new task is recorded under the execution's step.
         """
         try:
-            request = SendRequest(message=_routed(run, message))
-            begun = await self._intake.accept(request, _caller(run), _parent(run, step))
+            return (await self._intake.accept(SendRequest(message=message), caller, parent)).task.id
         except UnsupportedOperation:
             if message.task_id is None:
                 raise
             return message.task_id  # it has ended meanwhile, which the waiting execution will see
-        return begun.task.id
 
-    async def spawn(self, run: Execution, request: SendRequest, step: str) -> str:
+    async def spawn(self, request: SendRequest, caller: Caller, parent: ParentExecution) -> str:
         """Create an independent task for an execution's caller, and return its id. It is recorded under the step."""
-        parent = ParentExecution(task_id=run.job.key, epoch=run.job.epoch, step=step, owns=False)
-        request = replace(request, message=_routed(run, request.message))
-        return (await self._intake.accept(request, _caller(run), parent)).task.id
+        return (await self._intake.accept(request, caller, parent)).task.id
 
-    async def child(self, run: Execution, call: ChildCall, places: ExitStack) -> PreparedChild:
+    async def prepare_child(
+        self, message: Message, timeout_ms: int | None, caller: Caller, parent: ParentExecution, places: ExitStack
+    ) -> PreparedChild:
         """Return a child task of this agent that is prepared, but not yet created."""
-        limit = None if call.timeout_ms is None else {TASK_CONFIG: {"timeout": call.timeout_ms}}
-        request = SendRequest(message=_routed(run, call.message), metadata=limit)
-        ready = await self._intake.ready(request, _caller(run), _parent(run, call.key), places)
+        limit = None if timeout_ms is None else {TASK_CONFIG: {"timeout": timeout_ms}}
+        ready = await self._intake.ready(SendRequest(message=message, metadata=limit), caller, parent, places)
         return PreparedChild(ready.accept, partial(self._intake.begin, ready))
-
-
-def _caller(run: Execution) -> Caller:
-    return replace(run.caller, tenant=run.tenant)
-
-
-def _routed(run: Execution, message: Message) -> Message:
-    """Return an execution's message with the route of its own task."""
-    route = route_of(run.task.history)
-    if route is None or message.task_id is not None:
-        return message
-    return replace(message, metadata=route.added_to(message.metadata))
-
-
-def _parent(run: Execution, step: str) -> ParentExecution:
-    return ParentExecution(
-        task_id=run.job.key,
-        epoch=run.job.epoch,
-        step=step,
-        budget=run.spending.budget,
-        deadline_at=run.deadline_at,
-    )
 
 
 def _answer(task: Task) -> Message:

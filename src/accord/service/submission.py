@@ -13,8 +13,8 @@ from accord.a2a import Caller
 from accord.engine import tracing
 from accord.engine.agent import Crash, Profile
 from accord.engine.hooks import TaskAccepted
+from accord.engine.log_writer import ExecutionStart
 from accord.engine.node import Engine
-from accord.engine.slots import ExecutionStart
 from accord.errors import ContentTypeNotSupported, InvalidParams, TaskNotFound, UnsupportedOperation
 from accord.model import Event, Message, PushConfig, SendRequest, StatusUpdate, Task, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
@@ -102,7 +102,7 @@ class TaskSubmission:
         request = _within_budget(request)
         if request.is_held:
             return await self._start(request, caller, self._work(request, None, is_held=True), parent)
-        with self._engine.place(self._agent) as node:
+        with self._engine.slots.reserve(self._agent) as node:
             work = self._work(request, node)
             if request.message.task_id:
                 return await self._continue(request, caller, work, calls=parent is not None)
@@ -135,7 +135,7 @@ class TaskSubmission:
         except task_lifecycle.IdempotencyConflict:
             raise _other_send() from None
         if hears is FirstReply.EVENTS and accepted.job is not None:
-            self._engine.later.add(self._agent, partial(self.begin, ready, accepted))
+            self._engine.slots.defer(self._agent, partial(self.begin, ready, accepted))
         else:
             self.begin(ready, accepted)
         if accepted.is_repeated:
@@ -151,7 +151,7 @@ class TaskSubmission:
         """Return a child task that is prepared, with a slot on this node if one is free."""
         self._check(request.message)
         request = _within_budget(request)
-        node = places.enter_context(self._engine.place(self._agent))
+        node = places.enter_context(self._engine.slots.reserve(self._agent))
         return await self._ready(request, caller, self._work(request, node), parent)
 
     async def _ready(
@@ -231,7 +231,7 @@ class TaskSubmission:
             job=job,
             task=ready.task if working is None else lifecycle.apply(ready.task, working),
             seq=seq,
-            kept=seq,
+            snapshot_seq=seq,
             message=ready.task.history[0],
             caller=ready.caller,
             steps={},
@@ -292,7 +292,7 @@ class TaskSubmission:
         engine = self._engine
         _, held = await self.find(task_id, caller)
         request = SendRequest(message=held.history[0], metadata=held.metadata)
-        with engine.place(self._agent) as node:
+        with engine.slots.reserve(self._agent) as node:
             at = engine.now_ms()
             due = self._due(request, at)
             begin = task_lifecycle.StartRequest(

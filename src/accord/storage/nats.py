@@ -81,7 +81,7 @@ class NatsSignals(Carrier):
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 await client.close()
         except Exception as error:
-            log.debug("closing failed", extra={"carrier": self.name, "reason": str(error)})
+            log.debug("signals.not_closed", extra={"carrier": self.name, "reason": str(error)})
 
     async def _receive(self, message: Msg) -> None:
         self._arrived(message.data.decode(errors="replace"))

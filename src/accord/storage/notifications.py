@@ -81,14 +81,14 @@ class Carrier:
     def _is_up(self) -> None:
         self._up.set()
         if self._said_down:
-            log.info("hints are carried again", extra={"carrier": self.name})
+            log.info("signals.up", extra={"carrier": self.name})
         self._said_down = False
 
     def _arrived(self, payload: str) -> None:
         try:
             self._heard(payload.split("\n"))
         except Exception:  # a subscriber's error must not close the connection
-            log.exception("a hint was not taken", extra={"carrier": self.name})
+            log.exception("signals.not_taken", extra={"carrier": self.name})
 
     async def _keep_talking(self) -> None:
         while True:
@@ -97,7 +97,7 @@ class Carrier:
             except Exception as error:  # the next attempt may work after any error
                 if not self._said_down:
                     reason = str(error) or type(error).__name__
-                    log.warning("hints are not carried, followers poll", extra={"carrier": self.name, "reason": reason})
+                    log.warning("signals.down", extra={"carrier": self.name, "reason": reason})
                 self._said_down = True
             finally:
                 self._up.clear()

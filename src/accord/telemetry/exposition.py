@@ -86,9 +86,9 @@ class StoreFigures:
             async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
                 return await self._store.read(monitoring.count_waiting)
         except (StoreUnavailable, TimeoutError) as error:
-            log.warning("store unavailable", extra={"doing": "metrics", "reason": str(error) or "no answer in time"})
+            log.warning("store.unavailable", extra={"doing": "metrics", "reason": str(error) or "no answer in time"})
         except Exception:  # the remaining page must still be served
-            log.exception("nothing could be counted")
+            log.exception("metrics.not_counted")
         return None
 
     def _tallies(self, waiting: WaitingCounts | None) -> tuple[Tally, ...]:

@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from accord.client.transports import TIMEOUT_SECONDS, HttpRequest, StreamBroken, TimedOut
 from accord.http.asgi import App, Scope
+from accord.outbound import TIMEOUT_SECONDS, HttpRequest, StreamBroken, TimedOut
 from accord.protocol.sse import Decoder, Frame
 
 BOUND_SECONDS = 10.0

@@ -13,9 +13,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import msgspec
 from msgspec import Struct
 
-from accord.client import transports
 from accord.client.connection import CARDS
-from accord.client.transports import HttpRequest, HttpTransport, OpenReply
+from accord.outbound import HttpRequest, HttpTransport, OpenReply, open_transport
 from accord.protocol.extensions import ROUTE
 
 FORMAT = "accord cassette 1"
@@ -243,7 +242,7 @@ async def cassette(
     The card cache is cleared, so that cards are requested and recorded.
     """
     CARDS.clear()
-    tape = RecordingTransport(Path(path), transports.choose(transport)) if record else PlaybackTransport(Path(path))
+    tape = RecordingTransport(Path(path), open_transport(transport)) if record else PlaybackTransport(Path(path))
     try:
         yield tape
     finally:

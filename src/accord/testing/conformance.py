@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from accord.agents import function
-from accord.engine.context import Context, Failed, Rejected
+from accord.engine.context import Context
+from accord.engine.outcome import Failed, Rejected
 from accord.model import Message, Part
 
 Behaviour = Callable[[Context], Awaitable[None]]

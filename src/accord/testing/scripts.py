@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from accord.engine.agent import Crash, Profile
-from accord.engine.context import Context, Failed, Rejected
+from accord.engine.context import Context
+from accord.engine.outcome import Failed, Rejected
 from accord.model import AgentSkill, Message
 
 Does = Callable[[Context], Awaitable[Any]]

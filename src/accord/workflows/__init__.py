@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     from accord.model import Event, Task
     from accord.workflows.builder import Builder, workflow
     from accord.workflows.document import Document
-    from accord.workflows.steps import (
+    from accord.workflows.executors import (
+        Executor,
+        Result,
+        Scene,
+        StepKind,
         is_a2a_step,
         is_agent_step,
         is_deterministic_step,
@@ -70,6 +74,10 @@ async def run_document(
 
 __all__ = [
     "Builder",
+    "Executor",
+    "Result",
+    "Scene",
+    "StepKind",
     "isA2AStep",
     "isAgentStep",
     "isDeterministicStep",
@@ -83,7 +91,11 @@ __all__ = [
 
 _HOMES = {
     ".builder": ("Builder", "workflow"),
-    ".steps": (
+    ".executors": (
+        "Executor",
+        "Result",
+        "Scene",
+        "StepKind",
         "isA2AStep",
         "isAgentStep",
         "isDeterministicStep",

@@ -13,31 +13,28 @@ from msgspec.structs import replace
 
 from accord.agents import subprocesses
 from accord.agents.command_environment import command_variables, document_variables
+from accord.api import SYSTEM, TEXT, Agent, Approvals, Context, Crash, Failed, Node, Profile, Rejected, Store, queries
+from accord.api.storage import ORIGIN_STEP
 from accord.client.credentials import Credential, KeyManager, Keys
 from accord.client.credentials.credential import KEY_FILE_VARIABLE
-from accord.engine.agent import TEXT, Agent, Approvals, Crash, Node, Profile
-from accord.engine.clock import SYSTEM
-from accord.engine.context import Context, Failed, Rejected
 from accord.model import AgentSkill
 from accord.protocol.budgets import Budget
-from accord.storage.commands import steps, tasks
-from accord.storage.commands.workflow_runs import ORIGIN_STEP
-from accord.storage.store import Store
 from accord.workflows import agent_access, members, run_request
 from accord.workflows.agent_access import fill_secrets
 from accord.workflows.attempts import EXECUTORS, RunSetup, SharedValues, run_output
 from accord.workflows.decide import RunOutcome
 from accord.workflows.document import AgentDef, Document, Workflow
+from accord.workflows.executors import Executor
 from accord.workflows.findings import BadDocument
 from accord.workflows.members import Member
 from accord.workflows.plan import Plan
-from accord.workflows.planner import includes_itself, make_plan, with_approval_rules
+from accord.workflows.planner import includes_itself, make_plan
 from accord.workflows.run_request import PLAN, RunRequest, carry_over_records, read_run_request
 from accord.workflows.runner import PREFIX, Runner
 from accord.workflows.signals import event_addresses, mentioned_events
 from accord.workflows.source import load_source
 from accord.workflows.state import PlanNode, RunState
-from accord.workflows.steps import Executor
+from accord.workflows.steps.approval import with_approval_rules
 from accord.workflows.values import Unresolved
 
 FAN_IN = 2
@@ -283,9 +280,9 @@ class WorkflowAgent:
         """Return the records of an earlier run that this run reuses."""
         found: dict[str, str] = {}
         if wish.previous_run is not None:
-            head = await self._store.read(tasks.read_head, ctx.tenant, wish.previous_run)
+            head = await queries.read_task_head(self._store, ctx.tenant, wish.previous_run)
             if head is not None and head.owner == ctx.caller.owner:
-                found = await self._store.read(steps.load_steps, ctx.tenant, wish.previous_run)
+                found = await queries.load_steps(self._store, ctx.tenant, wish.previous_run)
             if ORIGIN_STEP not in found or run_request.origin_of(found[ORIGIN_STEP]).name != self._title:
                 raise Rejected(f"There is no earlier run {wish.previous_run} of {self._title}")
         kept = {key.removeprefix(PREFIX): entry for key, entry in found.items() if key.startswith(PREFIX)}

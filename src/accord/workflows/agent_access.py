@@ -24,8 +24,8 @@ from accord.client.discovery import BadCard, CardNotFound, NoSuchAgent
 from accord.client.interfaces import JSONRPC
 from accord.errors import AuthenticationFailed, PermissionDenied
 from accord.model import AgentCapabilities, AgentCard, AgentInterface
+from accord.workflows.commands import run_shell
 from accord.workflows.document import A2A_SECONDS, AgentDef, Preflight
-from accord.workflows.steps.deterministic import run_shell
 
 if TYPE_CHECKING:
     from accord.client.client import Client
@@ -177,7 +177,7 @@ def connector_for(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> Callab
             except NoSuchAgent:
                 raise
             except NO_CARD as error:
-                log.info("agent has no card: %s", error, extra={"agent": agent.name})
+                log.info("workflow.no_card", extra={"agent": agent.name, "reason": str(error)})
                 options["headers"] |= _key_of(agent, keys)
                 client = await stack.enter_async_context(Client.connect(assumed_card(agent, url), **options))
             yield client

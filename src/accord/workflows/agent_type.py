@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import field
 
-from accord.agents.agent_types import Given, Kind, Options, is_instance_of, with_options
 from accord.agents.loader import FILE_SUFFIXES
+from accord.api.agent_types import Given, Kind, Options, is_instance_of, with_options
 
 if TYPE_CHECKING:
     from accord.workflows.document import Document

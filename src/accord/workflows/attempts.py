@@ -5,28 +5,28 @@ attempt whose values are missing ends at once.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from accord.api import ChildCall, Context, Store, storage
+from accord.api.storage import ValueNamespace
 from accord.client.credentials import Keys
-from accord.engine.context import Context
-from accord.engine.journal import ChildCall
-from accord.model import Message, Part, Role
-from accord.storage.commands import workflow_runs
-from accord.storage.commands.workflow_runs import ValueNamespace
-from accord.storage.store import Store
-from accord.workflows import members, prompts
+from accord.model import Task
+from accord.workflows.channel import OpenQuestion
 from accord.workflows.decide import ended
-from accord.workflows.document import Step
+from accord.workflows.document import AgentDef, Document, OnError, Step
+from accord.workflows.executors import Executor, Executors, Result
+from accord.workflows.findings import CheckProblem, Where
 from accord.workflows.members import Member
 from accord.workflows.plan import Plan
 from accord.workflows.records import StepEnded, StepStarted
 from accord.workflows.state import PlanNode, RunState
-from accord.workflows.steps import Executor, Executors, Result
+from accord.workflows.step_types import step_type
 from accord.workflows.values import StepValue, Unresolved, UnsafeCommand, Values
 
 SET = "flow-set:"
@@ -47,7 +47,7 @@ class SharedValues:
     async def load(self) -> None:
         """Load the values of other runs, then apply those of this run."""
         if self._store is not None:
-            found = await self._store.read(workflow_runs.load_values, self._ctx.tenant, self._shelf)
+            found = await storage.load_values(self._store, self._ctx.tenant, self._shelf)
             self.values = {key: msgspec.json.decode(value) for key, value in found.items()}
         entries = (entry for _, entry in self._ctx.journal.entries(SET))
         own = [msgspec.json.decode(entry, type=tuple[int, dict[str, Any]]) for entry in entries]
@@ -65,7 +65,7 @@ class SharedValues:
             return
         ttl_ms = None if self._state is None or self._state.ttl is None else round(self._state.ttl * 1000)
         kept = {key: msgspec.json.encode(value).decode() for key, value in values.items()}
-        await self._store.do(workflow_runs.put_values, self._ctx.tenant, self._shelf, kept, at, ttl_ms)
+        await storage.put_values(self._store, self._ctx.tenant, self._shelf, kept, at, ttl_ms)
 
 
 EXECUTORS: Mapping[str, Executor] = Executors()
@@ -180,12 +180,6 @@ def run_output(state: RunState, env: Mapping[str, str] | None = None, run: Mappi
     return "\n\n".join(text for text in said if text)
 
 
-CHILDREN = frozenset({"agent", "a2a", "workflow"})
-"""Types of steps that a child task executes."""
-
-MAX_ITEMS = 10_000
-"""Maximum number of items of a map. A longer list is taken for a mistake."""
-
 WITH_ADVICE = "failed_verification_with_diagnostic"
 
 TOLD_WHY = frozenset({"failed_verification", WITH_ADVICE})
@@ -243,111 +237,62 @@ def child_key(step: str, attempt: int) -> str:
     return f"flow:{step}:{attempt}:child"
 
 
+def signal_key(what: str, attempt: int = 1) -> str:
+    """Return the key of a step's signal: a decision, or an event."""
+    return f"step/{what}" if attempt == 1 else f"step/{what}/{attempt}"
+
+
+StepCheck = Callable[[Step, Where, AgentDef | None, Document], Iterator[CheckProblem]]
+"""Checks the rules of one type for a step, its place in the file and its agent."""
+
+
+def first_line(text: str | None) -> str:
+    """Return the first line of a text that is not blank."""
+    return next((line.strip() for line in (text or "").splitlines() if line.strip()), "")
+
+
+def describe(step: Step) -> str:
+    """Return the first line of a step's task, command or name of work."""
+    return first_line(step.task or step.command_line or step.branch or step.workflow or step.file)
+
+
+class StepBehavior(Struct, frozen=True, kw_only=True):
+    """The code of a type of step. Runner, validation and dry run call it."""
+
+    start: Callable[[StepAttempt], AttemptStart] = lambda attempt: AttemptStart(begun=attempt.begun())
+    """Returns how an attempt starts."""
+
+    checks: tuple[StepCheck, ...] = ()
+    describe: Callable[[Step], str] = describe
+    """Returns a line for the report of a dry run."""
+
+    agent: Callable[[RunSetup, Step], str] | None = None
+    conclude: Callable[[Task], Result] | None = None
+    """For a child task: its agent, and its result if its agent is no member of the workflow."""
+
+    signal: Callable[[PlanNode], str | None] | None = None
+    question: Callable[[Context, PlanNode, Values, int], OpenQuestion] | None = None
+    end: Callable[[Step, object], tuple[Result, OnError | None]] | None = None
+    """For a signal: its key, the question to the caller, and the result of a value with a rule for failures."""
+
+
+@cache
+def behavior_of(name: str) -> StepBehavior:
+    """Return the code of a type. The executor of a type is all its code besides the defaults."""
+    if step_type(name).executor == "process":
+        return StepBehavior()
+    found: StepBehavior = import_module(f"accord.workflows.steps.{name}").BEHAVIOR
+    return found
+
+
 def start_attempt(attempt: StepAttempt) -> AttemptStart:
     """Return how an attempt starts; nothing is executed yet."""
     try:
-        return _KINDS.get(attempt.step.kind, _plainly)(attempt)
+        return behavior_of(attempt.step.kind).start(attempt)
     except (Unresolved, UnsafeCommand, CannotStart) as error:
         result = Result(ok=False, error=str(error))
         return AttemptStart(ended=ended(attempt.step, attempt.number, result, attempt.at))
 
 
-def _plainly(attempt: StepAttempt) -> AttemptStart:
-    return AttemptStart(begun=attempt.begun())
-
-
-def _wait(attempt: StepAttempt) -> AttemptStart:
-    step = attempt.step
-    if step.for_ is not None:
-        return AttemptStart(begun=attempt.begun(until=attempt.at + round(step.for_ * 1000)))
-    if step.until is None:
-        return _plainly(attempt)
-    said = attempt.values.text(step.until)
-    try:
-        until = datetime.fromisoformat(said)
-    except ValueError:
-        raise CannotStart(f"{said!r} is no time: write one like 2030-01-31T18:00:00Z") from None
-    aware = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
-    return AttemptStart(begun=attempt.begun(until=round(aware.timestamp() * 1000)))
-
-
-def _map(attempt: StepAttempt) -> AttemptStart:
-    over = attempt.step.over
-    found = attempt.values.value(over) if isinstance(over, str) else over
-    items = _items(found)
-    if len(items) > MAX_ITEMS:
-        raise CannotStart(f"It would go over {len(items)} items, and at most {MAX_ITEMS} are possible")
-    return AttemptStart(begun=attempt.begun(items=items))
-
-
-def _items(found: Any) -> tuple[Any, ...]:
-    """Return the items of a list, of a JSON array in a string, or the lines of any other string."""
-    if isinstance(found, str):
-        try:
-            found = msgspec.json.decode(found)
-        except msgspec.DecodeError:
-            return tuple(line for line in found.splitlines() if line.strip())
-    if not isinstance(found, list | tuple):
-        raise CannotStart(f"It goes over a list, and this is none: {str(found)[:100]!r}")
-    return tuple(found)
-
-
-def _child(attempt: StepAttempt) -> AttemptStart:
-    """Start a step that a member executes."""
-    step, means = attempt.step, attempt.means
-    name, member = members.member_of(means.plan, step), members.member_for(means.plan, step)
-    if member is None:
-        raise CannotStart(f"There is no agent called {step.agent!r}")
-    if means.hosted.get(name) != member:
-        raise CannotStart(f"The agent {name} is not what it was when this run began, or is not here")
-    directory = means.directory
-    if step.cwd is not None or member.agent.cwd is not None:
-        directory /= attempt.values.text(step.cwd or member.agent.cwd or ".")
-    env = {key: attempt.values.text(value) for key, value in step.env.items()}
-    message = prompts.child_message(
-        member,
-        step,
-        attempt.text(),
-        id=f"{attempt.run_id}/{attempt.key}",
-        run_id=attempt.run_id,
-        directory=directory,
-        env=env,
-    )
-    limit = step.timeout or member.agent.timeout
-    call = ChildCall(
-        agent=name, message=message, key=attempt.key, timeout_ms=None if limit is None else round(limit * 1000)
-    )
-    return AttemptStart(begun=attempt.begun(), call=call)
-
-
-def _workflow(attempt: StepAttempt) -> AttemptStart:
-    """Start a step that runs another workflow, of the same document or of another file."""
-    step, means = attempt.step, attempt.means
-    said: dict[str, Any] = {"input": attempt.values.text(step.input or "")}
-    if step.workflow is not None:
-        said["workflow"] = step.workflow
-    if step.vars:
-        said["vars"] = {
-            name: attempt.values.value(value) if isinstance(value, str) else value for name, value in step.vars.items()
-        }
-    message = Message(
-        message_id=f"{attempt.run_id}/{attempt.key}", role=Role.USER, parts=(Part(data=said),), metadata={INNER: True}
-    )
-    agent = means.flow if step.file is None else f"{means.plan.name}/{step.file}"
-    limit = None if step.timeout is None else round(step.timeout * 1000)
-    return AttemptStart(
-        begun=attempt.begun(), call=ChildCall(agent=agent, message=message, key=attempt.key, timeout_ms=limit)
-    )
-
-
 INNER = "workflow"
 """Metadata key of a message with which a run starts another; its data is the request."""
-
-_KINDS: Mapping[str, Callable[[StepAttempt], AttemptStart]] = {
-    "agent": _child,
-    "a2a": _child,
-    "wait": _wait,
-    "workflow": _workflow,
-    "map": _map,
-}
-"""Types with a start function of their own; the others use `_plainly`."""

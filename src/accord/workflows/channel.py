@@ -7,9 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from accord.engine.child_tasks import answer_to
-from accord.engine.context import Context
-from accord.engine.journal import StatusEntry
+from accord.api import Context, StatusEntry, answer_to
 from accord.model import Message, TaskState
 from accord.protocol import lifecycle
 from accord.workflows.document import Step

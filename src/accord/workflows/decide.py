@@ -25,6 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from accord.workflows.document import OnError, Step
+from accord.workflows.executors import Result
 from accord.workflows.records import (
     BY_CONDITION,
     BY_END_OF_RUN,
@@ -35,8 +36,7 @@ from accord.workflows.records import (
     Status,
     StepEnded,
 )
-from accord.workflows.state import FINAL, PARKED, PlanNode, RunState, SkipCause
-from accord.workflows.steps import Result
+from accord.workflows.state import FINAL, PlanNode, RunState, SkipCause
 from accord.workflows.values import Unresolved
 
 Holds = Callable[[PlanNode], bool]
@@ -133,7 +133,7 @@ def cancelled(state: RunState, name: str, now: int) -> StepEnded:
 
 def _again_at(step: Step, attempt: int, now: int) -> int | None:
     retries = step.retries if step.retries is not None else RETRIES if step.on_error == "retry" else 0
-    if attempt > retries or step.type == "map":
+    if attempt > retries or step.row.executor == "items":
         return None
     delay = RETRY_DELAY if step.retry_delay is None else step.retry_delay
     growth = BACKOFF if step.backoff is None else step.backoff
@@ -242,7 +242,7 @@ def _end_of_running(state: RunState, node: PlanNode, step: Step, doom: SkipCause
         return _end_of_map(node, step, node.items, now)
     if node.due and node.begun is not None and node.begun.until is not None and node.begun.until <= now:
         return _end(node, now, "completed")
-    if node.due and step.type in PARKED:
+    if node.due and step.row.is_waiting:
         error = f"it took longer than {step.timeout:g} s"
         return msgspec.structs.replace(ended(step, node.attempt, Result(ok=False, error=error), now), reason=TIMED_OUT)
     if doom is not None and not node.is_map:

@@ -4,7 +4,6 @@ A file may use several names for a member: its own in camelCase, and agent-relay
 so a single pass reports all of them. `validation` checks how members fit together.
 """
 
-import difflib
 import math
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -17,7 +16,6 @@ from msgspec import NODEFAULT, Struct, inspect
 
 from accord.workflows.document import (
     ACCESS,
-    STEP_TYPES,
     UNITS,
     AgentDef,
     CustomStep,
@@ -33,8 +31,10 @@ from accord.workflows.document import (
     Workflow,
     parse_duration,
 )
+from accord.workflows.executors import step_types
 from accord.workflows.findings import BadDocument, DocumentFinding, TextPosition, make_finding
-from accord.workflows.steps import step_types
+from accord.workflows.functions import closest
+from accord.workflows.step_types import STEP_TYPES
 from accord.workflows.yaml_nodes import YamlNode
 
 Refusals = Mapping[tuple[type[Struct], str], str]
@@ -184,20 +184,13 @@ def unknown_key_fix(struct: type[Struct], key: str) -> tuple[str, str]:
     if (instead := MEANT.get((struct, key))) is not None:
         return "UNKNOWN_KEY", instead
     known = members_of(struct)
-    near = nearest_word(key, known)
+    near = closest(key, known)
     fix = (
         f"did you mean `{near}`?"
         if near
         else f"known are {', '.join(field.encode_name for field in fields_of(struct))}"
     )
     return "UNKNOWN_KEY", fix
-
-
-def nearest_word(word: str, known: Mapping[str, Any] | tuple[str, ...]) -> str | None:
-    """Return the most similar known word, or None."""
-    lower = {one.lower(): one for one in reversed(list(known))}
-    close = difflib.get_close_matches(word.lower(), lower, 1)
-    return lower[close[0]] if close else None
 
 
 T = TypeVar("T")
@@ -401,7 +394,7 @@ class DocumentDecoder:
 
     def _one_of(self, known: tuple[str, ...], node: YamlNode, where: str) -> Any:
         if not isinstance(node.tree, str) or node.tree not in known:
-            near = nearest_word(str(node.raw), known)
+            near = closest(str(node.raw), known)
             fix = f"did you mean {near}?" if near else f"write one of {', '.join(known)}"
             raise self._bad("BAD_VALUE", f"`{where}` is {_a(node)}, none of {', '.join(known)}", fix, node.place)
         return node.tree

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal, get_args
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
+from accord.workflows.step_types import STEP_TYPES, StepType, step_type
+
 UNITS = {"d": Decimal(86_400), "h": Decimal(3_600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("0.001")}
 
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])")
@@ -41,10 +43,8 @@ def format_duration(time: float) -> str:
     return "".join(words) or "0s"
 
 
-STEP_TYPES = ("agent", "deterministic", "worktree", "a2a", "approval", "wait", "workflow", "map")
-
-StepType = Annotated[str, Meta(extra={"written": "step type"})]
-"""One of `STEP_TYPES`, or a type that another package adds (`steps`)."""
+TypeName = Annotated[str, Meta(extra={"written": "step type"})]
+"""A name in `STEP_TYPES`, or of a type that another package adds (`steps`)."""
 
 Access = Literal["readonly", "readwrite", "restricted", "full"]
 ACCESS = get_args(Access)
@@ -171,7 +171,7 @@ class Step(DocumentPart, frozen=True, kw_only=True):
     """A step of a workflow. Its type decides which members have an effect; validation reports the others."""
 
     name: str
-    type: StepType | None = None
+    type: TypeName | None = None
     use: str | None = None
     with_: dict[str, Any] = field(default_factory=dict, name="with")
     description: str | None = None
@@ -238,6 +238,11 @@ class Step(DocumentPart, frozen=True, kw_only=True):
         return self.type or "agent"
 
     @property
+    def row(self) -> StepType:
+        """The row of its type."""
+        return step_type(self.kind)
+
+    @property
     def command_line(self) -> str | None:
         """The command as a person would type it."""
         return self.command if self.argv is None else shlex.join(self.argv)
@@ -260,7 +265,7 @@ class Step(DocumentPart, frozen=True, kw_only=True):
     @property
     def is_ruled_approval(self) -> bool:
         """Whether only some callers may decide it. The owner then cannot decide it with a message."""
-        return self.kind == "approval" and (bool(self.approvers) or self.not_by_starter)
+        return self.row.has_decision and (bool(self.approvers) or self.not_by_starter)
 
     @property
     def is_deterministic_step(self) -> bool:

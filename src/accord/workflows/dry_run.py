@@ -5,12 +5,12 @@ A wave contains steps that could be running at the same time. A real run has no 
 
 from collections import Counter
 
-import msgspec
 from msgspec import Struct
 
-from accord.workflows.document import Step, format_duration
+from accord.workflows.attempts import behavior_of, first_line
+from accord.workflows.document import Step
 from accord.workflows.plan import Plan
-from accord.workflows.state import PARKED
+from accord.workflows.references import in_order
 
 MANY = 5
 """Number of dependencies from which their outputs may be too much for one task."""
@@ -67,28 +67,12 @@ def _waves(plan: Plan) -> list[list[Step]]:
     barriers = {barrier.name: barrier.wait_for for barrier in plan.barriers}
     before = {**{name: step.depends_on or () for name, step in by_name.items()}, **barriers}
     depths: dict[str, int] = {}
-    for name in _in_order(before):
+    for name in in_order(before):
         depths[name] = max((depths[other] + (other in by_name) for other in before[name]), default=0)
     waves: list[list[Step]] = [[] for _ in range(max(depths.values(), default=-1) + 1)]
     for step in plan.steps:
         waves[depths[step.name]].append(step)
     return [wave for wave in waves if wave]
-
-
-def _in_order(before: dict[str, tuple[str, ...]]) -> list[str]:
-    """Return names in topological order."""
-    open_ = {name: len(set(others)) for name, others in before.items()}
-    after: dict[str, list[str]] = {}
-    for name, others in before.items():
-        for other in set(others):
-            after.setdefault(other, []).append(name)
-    ordered = [name for name, count in open_.items() if not count]
-    for name in ordered:
-        for other in after.get(name, ()):
-            open_[other] -= 1
-            if not open_[other]:
-                ordered.append(other)
-    return ordered
 
 
 def _line(step: Step) -> DryRunStep:
@@ -109,22 +93,10 @@ def _maps(step: Step) -> str:
 
 def _does(step: Step) -> str:
     """Return a one-line description of a step. It always includes a question, a time or a list."""
-    described = _first_line(step.description)
-    if step.step is not None:
-        over = step.over if isinstance(step.over, str) else msgspec.json.encode(step.over).decode()
-        return f"{described or _does(step.step)} (for each of {over})"
-    if step.kind == "wait":
-        told = {"for": step.for_ and format_duration(step.for_), "until": step.until, "for the event": step.event}
-        what = ", ".join(f"waits {how} {time}" for how, time in told.items() if time)
-    else:
-        what = _first_line(step.task or step.command_line or step.branch or step.workflow or step.file)
-    if described and step.kind in PARKED:
+    described, what = first_line(step.description), behavior_of(step.kind).describe(step)
+    if described and step.row.is_waiting:
         return f"{described}: {what}"
-    return described or what
-
-
-def _first_line(text: str | None) -> str:
-    return next((line.strip() for line in (text or "").splitlines() if line.strip()), "")
+    return what if step.row.executor == "items" else described or what
 
 
 def _counts(plan: Plan) -> dict[str, int]:
@@ -141,7 +113,7 @@ def _warnings(plan: Plan, widest: int) -> list[str]:
     found = [
         f"{step.name} waits for {len(step.depends_on or ())} others, whose outputs may be too much for one task"
         for step in plan.steps
-        if step.kind in ("agent", "a2a") and len(step.depends_on or ()) >= MANY
+        if step.row.has_prompt and len(step.depends_on or ()) >= MANY
     ]
     if plan.max_concurrency is not None and widest > plan.max_concurrency:
         found.append(f"{widest} steps could run at once, and maxConcurrency lets {plan.max_concurrency}")

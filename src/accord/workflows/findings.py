@@ -151,6 +151,23 @@ def make_finding(code: str, message: str, fix: str, place: TextPosition = TextPo
     return DocumentFinding(code=code, message=message, fix=fix, severity=CODES[code].severity, **place._asdict())
 
 
+Where = tuple[str | int, ...]
+
+
+class CheckProblem(NamedTuple):
+    """A problem: code, path, message and fix.
+
+    Its position is that of the value at the path, of its key (`at_key`), or of an offset in its text (`start`).
+    """
+
+    code: str
+    where: Where
+    message: str
+    fix: str
+    at_key: bool = False
+    start: int | None = None
+
+
 class BadDocument(Exception):
     """A document that is not valid, with all findings. The message has one line for each."""
 

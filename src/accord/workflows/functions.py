@@ -275,5 +275,12 @@ FUNCTIONS: dict[str, FunctionSignature] = {
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return a hint for an unknown name: the most similar name, or the list of names."""
     known = sorted(names)
-    near = difflib.get_close_matches(name, known, 1)
-    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
+    near = closest(name, known)
+    return f"; did you mean {near!r}?" if near else f"; there are {', '.join(known)}"
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """Return the most similar known word, or None."""
+    lower = {one.lower(): one for one in reversed(list(known))}
+    close = difflib.get_close_matches(word.lower(), lower, 1)
+    return lower[close[0]] if close else None

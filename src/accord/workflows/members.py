@@ -11,13 +11,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.agents.agent_types import Given
 from accord.agents.command_environment import document_variables
 from accord.agents.process.workspace import Placement
 from accord.agents.remote import RemoteTerms, ReportMode
+from accord.api import Agent, Context
+from accord.api.agent_types import Given
 from accord.client.credentials import KeyManager, Keys
-from accord.engine.agent import Agent
-from accord.engine.context import Context
 from accord.workflows import permissions, verification
 from accord.workflows.agent_access import (
     ROWS,
@@ -102,9 +101,9 @@ def member_of(plan: Plan, step: Step) -> str:
 def member_for(plan: Plan, step: Step) -> Member | None:
     """Return the member that executes a step; None for a step without an agent."""
     agent = plan.agent(step.agent)
-    if step.kind == "a2a" or (agent is not None and agent.is_a2a):
+    if step.row.is_remote or (agent is not None and agent.is_a2a):
         return _member(plan, _merged(agent or AgentDef(name=_own_name(step), runtime="a2a"), step))
-    if step.kind != "agent" or agent is None:
+    if not step.row.has_prompt or agent is None:
         return None
     if step.permissions is not None:
         agent = replace(agent, permissions=step.permissions)

@@ -11,9 +11,7 @@ from msgspec.structs import replace
 
 from accord.workflows.document import AgentDef, Coordination, Step
 from accord.workflows.expressions import references
-
-SPOKEN = ("agent", "a2a")
-"""Types of steps with a prompt, to which text can be added."""
+from accord.workflows.references import reachable
 
 TIER = re.compile(r"tier-?(\d+)", re.IGNORECASE)
 """The form of numbered roles for escalation."""
@@ -48,7 +46,7 @@ class Cast:
 
     def speakers(self, *roles: str) -> list[Step]:
         """Return the agent steps without any of these roles. Commands have no opinion."""
-        return [step for step in self.others(*roles) if step.type in SPOKEN]
+        return [step for step in self.others(*roles) if step.row.has_prompt]
 
     def above(self, last: Sequence[Step]) -> list[Step]:
         """Return the steps above the last of the given steps, without these. Steps below it run after them."""
@@ -60,14 +58,7 @@ class Cast:
     def waits_for(self, name: str) -> set[str]:
         """Return all direct and indirect dependencies of a step, from the `dependsOn` and barriers of its author."""
         before = {one.name: one.depends_on or () for one in self.steps}
-        before |= {one.name: one.wait_for for one in self.coordination.barriers}
-        found: set[str] = set()
-        left = [name]
-        while left:
-            more = set(before.get(left.pop(), ())) - found
-            found |= more
-            left += more
-        return found
+        return reachable(before | {one.name: one.wait_for for one in self.coordination.barriers}, name)
 
     def agent_of(self, *roles: str) -> AgentDef | None:
         """Return the first agent with one of these roles, with or without a step."""
@@ -134,7 +125,7 @@ def after(step: Step, names: Iterable[str]) -> Step:
 
 def told(step: Step, text: str) -> Step:
     """Return a step with more text in its prompt."""
-    if step.type not in SPOKEN:
+    if not step.row.has_prompt:
         return step
     return replace(step, task=f"{(step.task or '').rstrip()}\n\n{text}".lstrip())
 

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from accord.workflows.document import Step, Verification
 from accord.workflows.expressions import parse_expression, references, renamed, renamed_in, rendered
 from accord.workflows.pattern_roles import (
-    SPOKEN,
     Cast,
     Misfit,
     after,
@@ -27,13 +26,10 @@ from accord.workflows.pattern_roles import (
     turn,
     votes,
 )
+from accord.workflows.references import TABLES, TEXTS, reachable
 
 ROUNDS = 3
 """Default maximum number of rounds, unless a step has `maxIterations`."""
-
-TEXTS = ("task", "command", "cwd", "branch", "base_branch", "path", "url", "input", "over", "event")
-TABLES = ("env", "set", "headers", "vars", "with_")
-"""The members of a step that may have templates."""
 
 
 def rewritten(step: Step, change: Callable[[str], str]) -> Step:
@@ -84,9 +80,9 @@ def _in_round(step: Step, group: Sequence[Step], until: str, number: int, feedba
     here = {name: round_name(name, number) for name in names}
     past = {name: round_name(name, number - 1) if number > 1 else None for name in names}
     inner = [name for name in step.depends_on or () if name in names]
-    before = _upstream(step, group)
+    before = reachable({one.name: [name for name in one.depends_on or () if name in names] for one in group}, step.name)
     outer = [name for name in step.depends_on or () if name not in names]
-    if number > 1 and not inner and step.type in SPOKEN:
+    if number > 1 and not inner and step.row.has_prompt:
         step = _fed(step, number, feedback)
     known = {**past, **{name: here[name] for name in before}}
     step = rewritten(step, lambda text: renamed_in(text, known))
@@ -110,18 +106,6 @@ def _fed(step: Step, number: int, feedback: Sequence[str]) -> Step:
                 step, f"This is round {number}. What {name} said of the round before:\n{{{{steps.{name}.output}}}}"
             )
     return step
-
-
-def _upstream(step: Step, group: Sequence[Step]) -> set[str]:
-    by_name = {member.name: member for member in group}
-    found: set[str] = set()
-    left = list(step.depends_on or ())
-    while left:
-        name = left.pop()
-        if name in by_name and name not in found:
-            found.add(name)
-            left += by_name[name].depends_on or ()
-    return found
 
 
 def _holds(names: Sequence[str], until: str, number: int) -> str:

@@ -70,7 +70,7 @@ def map_reduce(cast: Cast) -> list[Step]:
     """The mappers start at once. The reducer gets all their outputs."""
     reducers = cast.of("reducer")
     mappers = cast.of("mapper")
-    mappers += [step for step in cast.steps if step.type == "map" and step not in mappers]
+    mappers += [step for step in cast.steps if step.row.executor == "items" and step not in mappers]
     needed(mappers, "it needs an agent with the role mapper, or a step of the type map")
     needed(reducers, "it needs an agent with the role reducer")
     return gathered(cast, mappers, reducers)

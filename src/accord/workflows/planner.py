@@ -12,7 +12,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from accord.engine.agent import Approvals
 from accord.workflows.document import A2A_SECONDS, AgentDef, Barrier, CustomStep, Document, Step, Workflow
 from accord.workflows.expressions import (
     BadExpression,
@@ -152,9 +151,6 @@ RETRIES = 2
 RETRY_DELAY = 1.0
 """Number of retries and delay in seconds with the strategy `retry`, as in agent-relay."""
 
-WORKING = frozenset({"agent", "a2a", "deterministic", "worktree"})
-"""Types of steps that can be retried."""
-
 _OF_AGENT = ("credentials", "streaming", "mode", "task")
 _OF_ITEMS = ("retries", "retry_delay", "backoff")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
@@ -170,10 +166,10 @@ def with_defaults(step: Step, document: Document, workflow: Workflow, base: Path
     """Return a step with all its defaults."""
     agent = document.agent(step.agent) if step.agent else None
     new: dict[str, Any] = {"depends_on": step.depends_on or ()}
-    if agent is not None and step.type in ("agent", "a2a"):
+    if agent is not None and step.row.has_prompt:
         new |= _of_agent(step, agent)
     timeout = new.get("timeout", step.timeout)
-    if timeout is None and step.type == "a2a":
+    if timeout is None and step.row.is_remote:
         new["timeout"] = A2A_SECONDS
     new |= _of_errors(step, document, workflow, agent)
     new |= _place(step, agent, document, base, env)
@@ -184,22 +180,9 @@ def with_defaults(step: Step, document: Document, workflow: Workflow, base: Path
     return replace(step, **new)
 
 
-def with_approval_rules(step: Step, approvals: Approvals) -> Step:
-    """Return a step with the server's rules for approvals. A step may be stricter, never less strict."""
-    if step.step is not None:
-        return replace(step, step=with_approval_rules(step.step, approvals))
-    if step.kind != "approval":
-        return step
-    return replace(
-        step,
-        approvers=step.approvers or approvals.approvers,
-        not_by_starter=step.not_by_starter or approvals.not_by_starter,
-    )
-
-
 def _of_agent(step: Step, agent: AgentDef) -> dict[str, Any]:
     new: dict[str, Any] = {name: getattr(agent, name) for name in _OF_AGENT if getattr(step, name) is None}
-    if step.type == "a2a":
+    if step.row.is_remote:
         new["url"] = step.url or agent.url
         new["share_context"] = agent.share_context if step.share_context is None else step.share_context
         new["headers"] = _headers(agent.headers, step.headers)
@@ -218,7 +201,7 @@ def _headers(of_agent: Mapping[str, str], of_step: Mapping[str, str]) -> dict[st
 def _of_errors(step: Step, document: Document, workflow: Workflow, agent: AgentDef | None) -> dict[str, Any]:
     handling = document.error_handling
     new: dict[str, Any] = {"on_error": step.on_error or workflow.on_error}
-    if step.type not in WORKING and not step.is_added:
+    if not step.row.is_retryable:
         return new
     retries, delay = step.retries, step.retry_delay
     if retries is None and agent is not None:

@@ -14,8 +14,8 @@ from accord.client.text import text_of
 from accord.model import Message, Part, Role, Task, TaskState
 from accord.workflows import permissions, verification
 from accord.workflows.document import Step
+from accord.workflows.executors import Result
 from accord.workflows.members import PLACE, Member
-from accord.workflows.steps import Result
 
 KEPT = 1024 * 1024
 """Characters of an answer that later steps get. The artifacts of its own task are complete."""

@@ -71,3 +71,6 @@ class StepEnded(StepRecord, frozen=True, kw_only=True, tag="ended"):
 
 
 Record = StepStarted | StepEnded
+
+RECORD_KEYS = (":begun", ":ended")
+"""How the keys of records end."""

@@ -5,7 +5,6 @@ give a whole `RunRequest`, which may name an earlier run. Steps that completed t
 """
 
 import hashlib
-from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,13 +13,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.auth.roles import SKILL_KEYS
-from accord.engine.context import Context, Rejected
-from accord.storage.commands.workflow_runs import ORIGIN_STEP
+from accord.api import Context, Rejected
+from accord.api.access import SKILL_KEYS
+from accord.api.storage import ORIGIN_STEP
 from accord.workflows.attempts import INNER
 from accord.workflows.document import Document, Step
 from accord.workflows.plan import Plan
-from accord.workflows.records import BY_START, Record, StepEnded, StepStarted
+from accord.workflows.records import BY_START, RECORD_KEYS, Record, StepEnded, StepStarted
+from accord.workflows.references import in_order, reachable
 from accord.workflows.state import PlanNode, RunState
 
 PLAN, DOCUMENT, SOURCE = "flow-plan", "flow-document", "flow-source"
@@ -57,6 +57,11 @@ class RunOrigin(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
     directory: str
     vars: dict[str, Any] = {}
     wish: RunRequest = RunRequest()
+
+    @property
+    def title(self) -> str:
+        """The name of the document, and of its workflow if that is another."""
+        return self.name if self.name == self.workflow else f"{self.name}/{self.workflow}"
 
 
 def origin_entries(origin: RunOrigin, document: str, text: str | None = None) -> dict[str, str]:
@@ -164,7 +169,7 @@ def _check_approvals(state: RunState, start_from: str) -> None:
 def _fitting(plan: Plan, entries: Mapping[str, str]) -> list[Record]:
     """Return the records whose steps exist in the plan. Records of maps must belong to maps."""
     steps = {step.name: step for step in plan.steps}
-    found = [_decoder.decode(entry) for key, entry in entries.items() if key.endswith((":begun", ":ended"))]
+    found = [_decoder.decode(entry) for key, entry in entries.items() if key.endswith(RECORD_KEYS)]
     return [record for record in found if _fits(steps, record)]
 
 
@@ -173,14 +178,15 @@ def _fits(steps: Mapping[str, Step], record: Record) -> bool:
     step = steps.get(name)
     for _ in indexes:
         step = None if step is None else step.step
-    is_map = step is not None and step.type == "map"
+    is_map = step is not None and step.row.executor == "items"
     return step is not None and (isinstance(record, StepEnded) or (record.items is not None) == is_map)
 
 
 def _kept(state: RunState, again: set[str]) -> set[str]:
     """Return the steps that ended well and depend only on such steps. A barrier needs as many as its mode demands."""
     kept: set[str] = set()
-    for node in _in_order(state):
+    for name in in_order({node.name: node.after for node in state.nodes.values() if node.parent is None}):
+        node = state.nodes[name]
         held = sum(name in kept for name in node.after)
         if node.name in again or held < node.needed or (node.step is not None and node.step.is_ruled_approval):
             continue
@@ -193,29 +199,12 @@ def _ended_well(node: PlanNode) -> bool:
     return node.end is not None and node.end.cause is None
 
 
-def _in_order(state: RunState) -> Iterator[PlanNode]:
-    """Yield steps and barriers, each after its dependencies."""
-    waits = {name: len(node.after) for name, node in state.nodes.items() if node.parent is None}
-    ready = deque(name for name, count in waits.items() if not count)
-    while ready:
-        node = state.nodes[ready.popleft()]
-        yield node
-        for other in node.dependents:
-            waits[other.name] -= 1
-            if not waits[other.name]:
-                ready.append(other.name)
-
-
 def _reached(state: RunState, start: str, *, forward: bool) -> set[str]:
     """Return all direct and indirect dependents of a step, or its dependencies."""
-    found: set[str] = set()
-    left = [start]
-    while left:
-        node = state.nodes[left.pop()]
-        near = [other.name for other in node.dependents] if forward else node.after
-        left += [name for name in near if name not in found]
-        found.update(near)
-    return found
+    nodes = state.nodes.values()
+    if forward:
+        return reachable({node.name: [other.name for other in node.dependents] for node in nodes}, start)
+    return reachable({node.name: node.after for node in nodes}, start)
 
 
 def _held(state: RunState, name: str, kept: set[str], again: set[str], now: int) -> Iterator[Record]:

@@ -12,21 +12,19 @@ from typing import ParamSpec, TypeVar
 
 import msgspec
 
-from accord.engine.context import Context, wait_key
-from accord.engine.journal import ChildCall, StatusEntry
-from accord.engine.messages import Approval, IncomingMessage
-from accord.model import Message, Part, Role, Task, TaskState
+from accord.api import Approval, ChildCall, Context, IncomingMessage, StatusEntry, wait_key
+from accord.model import Task, TaskState
 from accord.protocol import lifecycle
 from accord.workflows import channel
-from accord.workflows.attempts import CHILDREN, AttemptStart, RunSetup, StepAttempt, child_key, start_attempt
+from accord.workflows.attempts import AttemptStart, RunSetup, StepAttempt, behavior_of, child_key, start_attempt
 from accord.workflows.channel import METADATA, OpenQuestions, Post
 from accord.workflows.decide import RunDecision, RunOutcome, cancelled, decide, ended
-from accord.workflows.document import Step
+from accord.workflows.document import OnError
+from accord.workflows.executors import Result
 from accord.workflows.expressions import texts_in
-from accord.workflows.records import Record, StepEnded, StepStarted
+from accord.workflows.records import RECORD_KEYS, Record, StepEnded, StepStarted
 from accord.workflows.state import PlanNode, RunState
 from accord.workflows.step_executor import StepExecutor
-from accord.workflows.steps import Result
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,7 +55,7 @@ class Runner:
         self._ctx, self._means = ctx, means
         self._journal = ctx.journal
         self._searches = any("matches" in text for text in texts_in(means.plan.steps))
-        found = (_decoder.decode(entry) for key, entry in self._journal.entries(PREFIX) if key.endswith(_RECORDS))
+        found = (_decoder.decode(entry) for key, entry in self._journal.entries(PREFIX) if key.endswith(RECORD_KEYS))
         self.state = RunState(means.plan, found)
         self._doing = StepExecutor(ctx, means, self.state, self._post)
         self._questions = OpenQuestions(ctx)
@@ -94,7 +92,7 @@ class Runner:
             step = node.step
             if step is None:
                 continue
-            if self._is_done_here(step) and step.on_crash == "fail":
+            if step.row.executor == "process" and step.on_crash == "fail":
                 lost = Result(ok=False, error="It was interrupted, and is not to be begun again")
                 self._end(node, lost)
             else:
@@ -197,19 +195,17 @@ class Runner:
         step = node.step
         if step is None or node.is_map:
             return
-        if self._is_done_here(step):
+        if step.row.executor == "process":
             self._run(name, asyncio.create_task(self._doing.done(node), name=f"step {name}"))
-        elif step.kind in CHILDREN:
+            return
+        if step.row.executor == "child":
             self._attend(name)
-        elif step.kind == "approval":
-            self._awaited[name] = wait_key(signal_key(name, node.attempt))
+            return
+        behavior = behavior_of(step.kind)
+        if behavior.signal is not None and (key := behavior.signal(node)) is not None:
+            self._awaited[name] = wait_key(key)
+        if behavior.question is not None:
             self._questions.open(name, self._doing.question(node))
-        elif step.event is not None:
-            self._awaited[name] = wait_key(signal_key(f"event/{step.event}", node.attempt))
-
-    def _is_done_here(self, step: Step) -> bool:
-        """Whether a step is executed in this process, or would be if its package were installed."""
-        return step.is_added or step.kind in self._means.executors
 
     def _attend(self, name: str) -> None:
         """Wait for the member that executes a step."""
@@ -250,10 +246,10 @@ class Runner:
         self._awaited.pop(end.step, None)
         return end
 
-    def _end(self, node: PlanNode, result: Result) -> None:
-        """Record the result of the current attempt of a step."""
+    def _end(self, node: PlanNode, result: Result, rule: OnError | None = None) -> None:
+        """Record the result of the current attempt of a step. A `rule` replaces the step's own for failures."""
         assert node.step is not None
-        end = self._doing.judged(node, result, ended(node.step, node.attempt, result, self._means.now_ms()))
+        end = self._doing.judged(node, result, ended(node.step, node.attempt, result, self._means.now_ms(), rule))
         self._ends.append(self._ended(end))
 
     async def _give_up(self, name: str) -> None:
@@ -263,7 +259,7 @@ class Runner:
             if found is not None:
                 found.cancel()
                 await asyncio.gather(found, return_exceptions=True)
-        if node.step is not None and node.step.kind in CHILDREN:
+        if node.step is not None and node.step.row.executor == "child":
             await self._doing.cancel(node)
 
     async def _stop(self) -> None:
@@ -283,7 +279,7 @@ class Runner:
                 await self._park(left)
             if not self._ends:  # an end may have been added before the run could suspend
                 seconds = LOOK_SECONDS if self._listens or self._work else PATIENCE
-                until = self._journal.hinted if self._listens else self._journal.nudged
+                until = self._journal.changed if self._listens else self._journal.nudged
                 await until(seconds if left is None else min(seconds, left / 1000 + 0.001))
         while self._finished:
             self._take_in(*self._finished.popleft())
@@ -320,7 +316,7 @@ class Runner:
         attending = list(self._attending)
         for name in attending:
             self._attending.pop(name).cancel()
-        await self._journal.park(keys=list(self._awaited.values()), children=children, delay_ms=left_ms)
+        await self._journal.suspend(keys=list(self._awaited.values()), children=children, delay_ms=left_ms)
         self._news_at = asyncio.get_running_loop().time()
         await self._look()
         for name in attending:
@@ -333,12 +329,12 @@ class Runner:
 
     async def _look(self) -> None:
         """Process answers of the caller, signals, and members that do not ask anymore."""
-        await self._journal.look()
+        await self._journal.reload()
         for name, key in list(self._awaited.items()):
             if (entry := self._journal.entry(key)) is not None:
                 self._answered(self.state.nodes[name], msgspec.json.decode(entry))
         for name, child in list(self._asking.items()):
-            found = await self._journal.reach.read(child)
+            found = await self._journal.children.read(child)
             if found is None or found.status.state not in lifecycle.INTERRUPTED:
                 self._resume(name)
         while (answer := self._questions.answer()) is not None and (first := self._questions.first) is not None:
@@ -349,7 +345,7 @@ class Runner:
                 self._resume(first)
             elif (approval := Approval.of(IncomingMessage(answer))).is_clear and not is_ruled(node):
                 self._questions.close(first)
-                self._decided(node, approval)
+                self._answered(node, approval)
             else:
                 self._unclear[first] += 1
                 self._questions.open(first, self._doing.question(node, self._unclear[first]))
@@ -361,36 +357,18 @@ class Runner:
         self._attend(name)
 
     def _answered(self, node: PlanNode, value: object) -> None:
-        """Process a signal."""
+        """End a step with the value of its signal, or with the decision of the caller."""
         assert node.step is not None
-        if node.step.kind == "wait":
-            output = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-            self._end(node, Result(ok=True, output=output))
-            return
-        part = Part(text=value) if isinstance(value, str) else Part(data=value)
-        self._decided(node, Approval.of(IncomingMessage(Message(message_id="", role=Role.USER, parts=(part,)))))
-
-    def _decided(self, node: PlanNode, approval: Approval) -> None:
-        """End an approval as the person decided."""
-        assert node.step is not None
-        if approval:
-            self._end(node, Result(ok=True, output=approval.comment))
-            return
-        said = f": {approval.comment}" if approval.comment else ""
-        result = Result(ok=False, output=approval.comment, error=f"It was not approved{said}")
-        rule = node.step.on_reject or "fail"
-        end = ended(node.step, node.attempt, result, self._means.now_ms(), rule)
-        self._ends.append(self._ended(end))
+        conclude = behavior_of(node.step.kind).end
+        assert conclude is not None
+        result, rule = conclude(node.step, value)
+        self._ends.append(
+            self._ended(
+                self._doing.judged(node, result, ended(node.step, node.attempt, result, self._means.now_ms(), rule))
+            )
+        )
 
 
 def is_ruled(node: PlanNode) -> bool:
     """Whether only some callers may decide an approval. A message comes from the owner, whose role is unknown here."""
     return node.step is not None and node.step.is_ruled_approval
-
-
-_RECORDS = (":begun", ":ended")
-
-
-def signal_key(what: str, attempt: int = 1) -> str:
-    """Return the key of a step's signal: a decision, or an event."""
-    return f"step/{what}" if attempt == 1 else f"step/{what}/{attempt}"

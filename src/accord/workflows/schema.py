@@ -22,7 +22,7 @@ from accord.workflows.document import (
     Trajectories,
     format_duration,
 )
-from accord.workflows.steps import step_types
+from accord.workflows.executors import step_types
 
 MEANINGS: Mapping[type[Struct], Mapping[str, str]] = {
     d.Document: {

@@ -13,15 +13,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from accord.engine.context import Context
+from accord.api import Context, Store, queries
 from accord.errors import TaskNotFound
 from accord.protocol.states import LOWER
-from accord.storage.commands import steps
-from accord.storage.store import Store
+from accord.workflows.attempts import signal_key
 from accord.workflows.expressions import references, texts_in
 from accord.workflows.members import steps_of
 from accord.workflows.plan import Plan
-from accord.workflows.runner import signal_key
 from accord.workflows.state import FINAL, PlanNode
 from accord.workflows.stored_run import StoredRun, encode_decision, load_stored_run
 
@@ -62,7 +60,7 @@ class RunSignals:
     async def decide(self, run: StoredRun, step: str, *, approved: bool, comment: str = "") -> None:
         """Approve or reject a step; raises TaskNotFound, or NotWaiting if the step does not ask."""
         node = run.state().nodes.get(step)
-        if node is None or node.step is None or node.step.kind != "approval":
+        if node is None or node.step is None or not node.step.row.has_decision:
             raise TaskNotFound(f"The run has no approval {step}")
         _check_open(run)
         if node.standing != "running":
@@ -87,7 +85,7 @@ class RunSignals:
     async def is_shown(self, shown: "EventToken") -> bool:
         """Whether a run issued this token."""
         key = _key(shown.event, shown.secret)
-        return await self._store.read(steps.find_step, shown.tenant, shown.run, key) is not None
+        return await queries.find_step(self._store, shown.tenant, shown.run, key) is not None
 
 
 def _check_open(run: StoredRun) -> None:

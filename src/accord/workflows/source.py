@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 from msgspec import Struct, inspect
 
 from accord.workflows import decoder
-from accord.workflows.decoder import DocumentDecoder, nearest_word
+from accord.workflows.decoder import DocumentDecoder
 from accord.workflows.document import CustomStep, Document, DocumentPart, Step, format_duration
 from accord.workflows.findings import BadDocument, TextPosition, make_finding
+from accord.workflows.functions import closest
 from accord.workflows.patterns import PATTERNS
 from accord.workflows.yaml_nodes import YamlNode, node_of_values, parse_yaml, read_text, render_yaml
 
@@ -47,7 +48,7 @@ def apply_template(root: YamlNode, base: Path) -> YamlNode:
     if swarm.tree in PATTERNS and (is_own or swarm.tree not in known):
         return root
     if swarm.tree not in known:
-        near = nearest_word(swarm.tree, (*known, *PATTERNS))
+        near = closest(swarm.tree, (*known, *PATTERNS))
         fix = f"did you mean {near}?" if near else f"templates are {', '.join(known)}"
         message = f"There is neither a template nor a pattern {swarm.tree}"
         raise BadDocument([make_finding("UNKNOWN_TEMPLATE", message, fix, swarm.place)])

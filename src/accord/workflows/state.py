@@ -23,9 +23,6 @@ NodeStatus = Literal["pending", "running", "waiting", "completed", "failed", "sk
 FINAL = frozenset({"completed", "failed", "skipped"})
 """Statuses that do not change anymore."""
 
-PARKED = frozenset({"approval", "wait"})
-"""Types that nothing executes: they wait for a person, a time or an event."""
-
 HALTING = frozenset({"fail-fast", "retry"})
 """Strategies with which nothing new starts after a failure."""
 
@@ -72,12 +69,12 @@ class PlanNode(Struct, kw_only=True, eq=False):
     @property
     def is_map(self) -> bool:
         """Whether it is a map, of which only the items are executed."""
-        return self.step is not None and self.step.type == "map"
+        return self.step is not None and self.step.row.executor == "items"
 
     @property
     def works(self) -> bool:
         """Whether it occupies one of the slots of `max_concurrency`."""
-        return self.step is not None and self.step.type not in PARKED and not self.is_map
+        return self.step is not None and self.step.row.executor in ("process", "child")
 
     @property
     def needed(self) -> int:
@@ -364,7 +361,7 @@ def _raise(node: PlanNode, rank: int) -> bool:
 
 def _over_at(node: PlanNode, record: StepStarted) -> int | None:
     """Return when a waiting step or map ends by itself. Executors enforce the timeouts of the other types."""
-    if node.step is None or not (node.step.type in PARKED or node.is_map):
+    if node.step is None or not (node.step.row.is_waiting or node.is_map):
         return None
     timeout = None if node.step.timeout is None else record.at + round(node.step.timeout * 1000)
     return min((at for at in (record.until, timeout) if at is not None), default=None)

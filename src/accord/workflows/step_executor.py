@@ -14,28 +14,20 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from accord.api import UNTRACED, ChildCall, Context, StepSpan, tracing
 from accord.client.text import text_of
-from accord.engine import tracing
-from accord.engine.context import APPROVAL, Context
-from accord.engine.journal import ChildCall
-from accord.engine.tracing import UNTRACED, StepSpan
 from accord.model import ArtifactUpdate, Message, Part, Role, Task, TaskState
 from accord.workflows import agent_access, channel, members, permissions, prompts
-from accord.workflows.attempts import WITH_ADVICE, RunSetup, child_key, step_values
+from accord.workflows.attempts import WITH_ADVICE, RunSetup, behavior_of, child_key, step_values
 from accord.workflows.channel import CHUNKS, METADATA, OpenQuestion, Post
 from accord.workflows.decide import ended as after
 from accord.workflows.document import Step
+from accord.workflows.executors import Executor, Result, Scene
 from accord.workflows.records import StepEnded, StepStarted
 from accord.workflows.state import PlanNode, RunState
-from accord.workflows.steps import Executor, Result, Scene
+from accord.workflows.steps.approval import RULES
 from accord.workflows.values import Unresolved, UnsafeCommand, Values
 from accord.workflows.verification import CompletionEvidence, diagnostic_prompt, judge_completion, verify
-
-CHANGING = frozenset({"agent", "deterministic"})
-"""Types that may change files in the directory of the run."""
-
-RULES = ("approvers", "notByStarter")
-"""Metadata keys of an approval that no message decides."""
 
 REPAIRED = "retry_after_repair"
 """The reason of an extra attempt after a repair."""
@@ -98,7 +90,7 @@ class StepExecutor:
         except (Unresolved, UnsafeCommand, OSError, ValueError) as error:
             result = Result(ok=False, error=str(error))
         except Exception as error:  # of an added executor, perhaps; the run must get a result
-            log.exception("step failed", extra={"task_id": self._ctx.task_id, "step": node.name})
+            log.exception("workflow.step_failed", extra={"task_id": self._ctx.task_id, "step": node.name})
             result = Result(ok=False, error=f"The step failed: {type(error).__name__}")
         return await self._helped(node, result, node.step.command_line or "")
 
@@ -117,7 +109,7 @@ class StepExecutor:
         """Wait until a member has ended or asks. Meanwhile post who it is and its progress."""
         async with _beside(self._introduced(node)):
             await self._followed(node, child)
-        return await self._journal.reach.settled(child)
+        return await self._journal.children.settled(child)
 
     async def _introduced(self, node: PlanNode) -> None:
         """Post who executes a step remotely. An agent without a card is called all the same."""
@@ -131,7 +123,7 @@ class StepExecutor:
 
     async def _followed(self, node: PlanNode, child: str) -> None:
         chunks = 0
-        async with aclosing(self._journal.reach.follow(child)) as events:
+        async with aclosing(self._journal.children.follow(child)) as events:
             async for event in events:
                 if isinstance(event.body, ArtifactUpdate):
                     chunks += 1
@@ -144,7 +136,9 @@ class StepExecutor:
         assert step is not None
         member = members.member_for(self._means.plan, step)
         if member is None:
-            return _of_workflow(task)
+            conclude = behavior_of(step.kind).conclude
+            assert conclude is not None
+            return conclude(task)
         told = text_of(task.history[0]) if task.history else ""
         result = prompts.child_result(member, task)
         scene = self._scene(node)
@@ -167,13 +161,13 @@ class StepExecutor:
         assert node.step is not None
         child = self.child(node)
         if child:
-            await self._journal.reach.cancel(self._agent(node.step), child)
+            await self._journal.children.cancel(self._agent(node.step), child)
 
     def _agent(self, step: Step) -> str:
         """Return the agent whose task executes a step."""
-        if step.kind == "workflow":
-            return self._means.flow if step.file is None else f"{self._means.plan.name}/{step.file}"
-        return members.member_of(self._means.plan, step)
+        agent = behavior_of(step.kind).agent
+        assert agent is not None
+        return agent(self._means, step)
 
     # --- files ----------------------------------------------------------------------------------------------------
 
@@ -209,7 +203,7 @@ class StepExecutor:
         since = node.begun.at if node.begun is not None else 0
         for other in self._state.nodes.values():
             step, begun = other.step, other.begun
-            if other is node or step is None or begun is None or not _changes(step):
+            if other is node or step is None or begun is None or not step.row.changes_files:
                 continue
             if other.ended is not None and other.ended.attempt >= begun.attempt and other.ended.at < since:
                 continue
@@ -273,9 +267,9 @@ class StepExecutor:
             limit = None if seconds is None else round(seconds * 1000)
             await self._journal.write({}, [ChildCall(agent=name, message=message, key=key, timeout_ms=limit)])
         await self._post(channel.line_post(node.name, f"{agent} looks at it ({what})"))
-        task = await self._journal.reach.settled(self._journal.child(key) or "")
+        task = await self._journal.children.settled(self._journal.child(key) or "")
         if task.status.state is not TaskState.COMPLETED:
-            await self._journal.reach.cancel(name, task.id)  # a question of it would get no answer
+            await self._journal.children.cancel(name, task.id)  # a question of it would get no answer
             return None
         return text_of(task)
 
@@ -285,37 +279,11 @@ class StepExecutor:
     # --- questions ------------------------------------------------------------------------------------------------
 
     def question(self, node: PlanNode, unclear: int = 0) -> OpenQuestion:
-        """Return the question of an approval, worded differently after unclear answers."""
+        """Return the question of a step, worded differently after unclear answers."""
         assert node.step is not None
-        rules = dict(zip(RULES, (list(node.step.approvers), node.step.not_by_starter), strict=True))
-        try:
-            text = self.values(node).text(node.step.task or "") or f"Approve {node.name}?"
-        except Unresolved as error:
-            text = f"Approve {node.name}? ({error})"
-        if node.step.is_ruled_approval:
-            text = f"{text} ({self._rule(node.step)})"
-        elif unclear:
-            text = f"Please begin with yes or no. {text}"
-        return OpenQuestion(
-            Message(
-                message_id=f"{self._ctx.task_id}/{node.name}/{node.attempt}" + (f"/{unclear}" if unclear else ""),
-                role=Role.AGENT,
-                parts=(Part(text=text),),
-                task_id=self._ctx.task_id,
-                context_id=self._ctx.context_id,
-                metadata={
-                    APPROVAL: True,
-                    METADATA: {"step": node.name, **{name: rule for name, rule in rules.items() if rule}},
-                },
-            )
-        )
-
-    @staticmethod
-    def _rule(step: Step) -> str:
-        """Return who may decide an approval and where, for callers who cannot decide it with a message."""
-        roles = f" with the role {' or '.join(step.approvers)}" if step.approvers else ""
-        other = " other than the owner of the run" if step.not_by_starter else ""
-        return f"decided by a caller{roles}{other}, in the console or with the runs API, not by a message"
+        question = behavior_of(node.step.kind).question
+        assert question is not None
+        return question(self._ctx, node, self.values(node), unclear)
 
     def passed_on(self, node: PlanNode, task: Task) -> OpenQuestion:
         """Return a member's question as a question of the run."""
@@ -341,7 +309,7 @@ class StepExecutor:
             answer, message_id=f"{answer.message_id}/{node.name}", task_id=self.child(node), context_id=None
         )
         key = child_key(node.name, node.attempt)
-        await self._journal.reach.tell(self._agent(node.step), reply, key)
+        await self._journal.children.send(self._agent(node.step), reply, key)
 
     # --- shared state ---------------------------------------------------------------------------------------------
 
@@ -371,14 +339,6 @@ async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _of_workflow(task: Task) -> Result:
-    output = prompts.workflow_output(task)
-    if task.status.state is TaskState.COMPLETED:
-        return Result(ok=True, output=output, exit_code=0)
-    error = prompts.workflow_failure(task) or f"The workflow is {task.status.state.name.lower()}"
-    return Result(ok=False, output=output or error, error=error)
-
-
 def _repairing(step: Step, result: Result, told: str) -> str:
     """Return the prompt of a repair agent."""
     return "\n\n".join(
@@ -390,7 +350,3 @@ def _repairing(step: Step, result: Result, told: str) -> str:
             f"The end of its output:\n{result.output[-4000:]}",
         )
     )
-
-
-def _changes(step: Step) -> bool:
-    return step.kind in CHANGING or step.is_added

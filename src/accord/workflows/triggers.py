@@ -25,13 +25,11 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from accord.engine.ids import new_id
+from accord.api import Store, StoreUnavailable, new_id, storage
 from accord.errors import AccordError, AuthenticationFailed, InvalidParams
 from accord.model import Message, Part, Role
 from accord.model.base import timestamp_ms
 from accord.protocol import http_headers
-from accord.storage.commands import workflow_runs
-from accord.storage.store import Store, StoreUnavailable
 from accord.workflows.attempts import INNER
 from accord.workflows.document import Document, Hook, Schedule
 from accord.workflows.inputs import inputs_of
@@ -256,10 +254,10 @@ class Timetable:
             try:
                 seconds = await self.look()
             except StoreUnavailable as error:
-                log.warning("schedules wait: %s", error, extra={"agent": self._agent})
+                log.warning("schedule.waits", extra={"agent": self._agent, "reason": str(error)})
                 seconds = RETRY_SECONDS
             except Exception:  # the next time may succeed, and the log has the error
-                log.exception("schedules failed", extra={"agent": self._agent})
+                log.exception("schedule.loop_failed", extra={"agent": self._agent})
                 seconds = MAX_SLEEP
             await self._sleep(seconds)
 
@@ -268,7 +266,7 @@ class Timetable:
         now = self._now_ms()
         if not self._seen:
             names = [entry.name for entry in self._entries]
-            self._seen = await self._store.do(workflow_runs.schedule_positions, self._agent, names, now)
+            self._seen = await storage.schedule_positions(self._store, self._agent, names, now)
         is_done = all([await self._look_at(entry, now) for entry in self._entries])
         times = [next_time(entry.cron, entry.zone, now) for entry in self._entries]
         waits = [(time - self._now_ms()) / 1000 for time in times if time is not None]
@@ -283,10 +281,10 @@ class Timetable:
         try:
             await self._begin(entry.message(self._agent, due))
         except AccordError as error:
-            log.warning("schedule could not begin a run: %s", error, extra=about)
+            log.warning("schedule.not_begun", extra=about | {"reason": str(error)})
             return False
-        log.info("schedule began a run", extra=about)
-        await self._store.do(workflow_runs.advance_schedule, self._agent, entry.name, due)
+        log.info("schedule.began", extra=about)
+        await storage.advance_schedule(self._store, self._agent, entry.name, due)
         self._seen[entry.name] = due
         return True
 

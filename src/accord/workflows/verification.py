@@ -14,9 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.agents.safe_regexes import BadRegex, compile_regex
+from accord.workflows.commands import run_command
 from accord.workflows.document import Step, Verification
-from accord.workflows.steps import Result, Scene
-from accord.workflows.steps.deterministic import run_command
+from accord.workflows.executors import Result, Scene
 
 MARKER, OWNER, REVIEW = "STEP_COMPLETE", "OWNER_DECISION", "REVIEW_DECISION"
 

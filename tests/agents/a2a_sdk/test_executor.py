@@ -27,7 +27,7 @@ from google.protobuf import json_format
 from accord import model
 from accord.a2a import Caller
 from accord.agents.a2a_sdk import KIND, ExecutorAgent
-from accord.agents.agent_types import Given, kind_of
+from accord.api.agent_types import Given, kind_of
 from accord.testing import running
 from accord.testing.inprocess import text_in
 from tests.engine.conftest import ALICE, AT_ONCE, Hosting, hosting, postgres, saying

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from accord.agents.adk import KIND
-from accord.agents.agent_types import Given
+from accord.api.agent_types import Given
 from accord.model import StatusUpdate, Task, TaskState
 from tests.agents.contract.scratch import BEAT_SECONDS
 from tests.agents.contract.talking import BOUND_SECONDS, chunk, made, status, text

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from accord.agents.agent_types import Given
 from accord.agents.chat import ChatAgent, ChatOptions
+from accord.api.agent_types import Given
 from tests.agents.chat.server import Models, serving
 
 Making = Callable[..., ChatAgent]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from accord.a2a import Caller
-from accord.agents.agent_types import Given
 from accord.agents.chat import KIND, ChatOptions
+from accord.api.agent_types import Given
 from accord.model import ArtifactUpdate, Part, Role, SubscribeRequest, Task, TaskState
 from accord.testing import running
 from accord.testing.inprocess import text_in

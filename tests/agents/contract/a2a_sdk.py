@@ -9,7 +9,7 @@ from a2a.server.tasks import TaskUpdater
 from a2a.types import Part
 
 from accord.agents.a2a_sdk import KIND
-from accord.agents.agent_types import Given
+from accord.api.agent_types import Given
 from accord.engine.agent import Agent, Crash
 from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject

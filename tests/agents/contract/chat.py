@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from accord.agents.agent_types import Given
 from accord.agents.chat import KIND, ChatOptions
+from accord.api.agent_types import Given
 from accord.engine.agent import Agent, Crash
 from tests.agents.chat.server import Asked, Scene, Stage, says, serving
 from tests.agents.contract import scratch as marks

@@ -11,8 +11,8 @@ from fasta2a.broker import InMemoryBroker
 from fasta2a.schema import Artifact, Message, Part, TaskIdParams, TaskSendParams
 from fasta2a.storage import InMemoryStorage
 
-from accord.agents.agent_types import Given
 from accord.agents.fasta2a import KIND
+from accord.api.agent_types import Given
 from accord.engine.agent import Agent, Crash
 from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject

@@ -7,7 +7,8 @@ from typing import Any
 from accord.agents.function import agent
 from accord.agents.messages import conversation_history
 from accord.engine.agent import Agent, Crash
-from accord.engine.context import Context, Failed
+from accord.engine.context import Context
+from accord.engine.outcome import Failed
 from accord.model import Part
 from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject

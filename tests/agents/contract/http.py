@@ -11,9 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from accord.agents.agent_types import Given
 from accord.agents.http import KIND
-from accord.agents.http.payload import HttpOptions
+from accord.agents.http.flow import HttpOptions
+from accord.api.agent_types import Given
 from accord.engine.agent import Agent, Crash
 from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject

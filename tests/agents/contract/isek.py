@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from accord.agents.agent_types import Given
 from accord.agents.remote.isek import KIND, IsekOptions
+from accord.api.agent_types import Given
 from accord.engine.agent import Agent, Crash
 from tests.agents.contract import function
 from tests.agents.contract.subjects import PACKAGE, Subject, called

@@ -9,10 +9,10 @@ from langchain_core.messages import AIMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableGenerator, RunnableLambda
 
-from accord.agents.agent_types import Given
 from accord.agents.langchain import KIND, RunnableOptions
+from accord.api.agent_types import Given
 from accord.engine.agent import Agent, Crash
-from accord.engine.context import Failed
+from accord.engine.outcome import Failed
 from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject
 from tests.agents.langgraph.models import Talking

@@ -9,10 +9,10 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from accord.agents.agent_types import Given
 from accord.agents.langgraph import KIND, GraphOptions
+from accord.api.agent_types import Given
 from accord.engine.agent import Agent, Crash
-from accord.engine.context import Failed
+from accord.engine.outcome import Failed
 from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject
 from tests.agents.langgraph.models import Talking

@@ -9,10 +9,11 @@ from agents import Agent as SdkAgent
 from agents import RunContextWrapper, function_tool
 from openai.types.responses.response_output_item import ImageGenerationCall
 
-from accord.agents.agent_types import Given
 from accord.agents.openai_agents import KIND, OpenAIAgentsOptions
+from accord.api.agent_types import Given
 from accord.engine.agent import Agent, Crash
-from accord.engine.context import Context, Failed
+from accord.engine.context import Context
+from accord.engine.outcome import Failed
 from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject
 from tests.agents.openai_agents.models import Items, Scripted, calls, heard, returned

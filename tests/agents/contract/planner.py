@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from accord.agents.agent_types import Given
 from accord.agents.planner import KIND, PlannerOptions
+from accord.api.agent_types import Given
 from accord.engine.agent import Agent, Crash
 from tests.agents.contract import chat
 from tests.agents.contract.subjects import Subject

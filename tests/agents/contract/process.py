@@ -4,8 +4,8 @@ import os
 import sys
 from pathlib import Path
 
-from accord.agents.agent_types import Given
 from accord.agents.process import ProcessAgent, ProcessOptions
+from accord.api.agent_types import Given
 from accord.engine.agent import Agent, Crash
 from tests.agents.contract.subjects import Subject
 

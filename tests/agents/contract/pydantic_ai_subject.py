@@ -7,10 +7,10 @@ from typing import Any
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai import BinaryContent, CallDeferred, DeferredToolRequests, FilePart, ModelMessage
 
-from accord.agents.agent_types import Given
 from accord.agents.pydantic_ai import KIND, PydanticAIOptions
+from accord.api.agent_types import Given
 from accord.engine.agent import Agent, Crash
-from accord.engine.context import Failed
+from accord.engine.outcome import Failed
 from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject
 from tests.agents.pydantic_ai.models import Scripted, calls, heard, returned

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from accord.agents.agent_types import Given
 from accord.agents.relay.agent import KIND, RelayOptions
+from accord.api.agent_types import Given
 from accord.engine.agent import Agent, Crash
 from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from accord.agents.agent_types import KINDS
+from accord.api.agent_types import KINDS
 from accord.engine.agent import Crash
 from accord.engine.node import LATE
 from accord.model import Part, StatusUpdate, TaskState

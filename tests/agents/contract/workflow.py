@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from accord.agents.agent_types import Given
+from accord.api.agent_types import Given
 from accord.engine.agent import Agent, Crash
 from accord.workflows.agent_type import KIND
 from tests.agents.contract.scratch import BEAT_SECONDS

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from accord.agents.agent_types import Given
 from accord.agents.crewai import KIND
+from accord.api.agent_types import Given
 from accord.model import Part, StatusUpdate, Task, TaskState
 from tests.agents.contract.talking import chunk, made, status, text
 from tests.agents.elsewhere import Talking

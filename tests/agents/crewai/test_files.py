@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from accord.agents.crewai import files
-from accord.agents.crewai.files import WrittenFiles, input_files
-from accord.engine.context import Failed, Rejected
+from accord.agents.crewai import kickoffs
+from accord.agents.crewai.kickoffs import WrittenFiles, input_files
+from accord.engine.outcome import Failed, Rejected
 from accord.model import Part, Task, TaskState
 from tests.agents.contract.scratch import BEAT_SECONDS
 from tests.agents.contract.talking import BOUND_SECONDS, status, text
@@ -138,9 +138,9 @@ async def test_a_file_that_is_sent_can_be_read(talk: Talking) -> None:
 def test_files_are_refused_where_they_cannot_be_given(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(files, "find_spec", lambda name: None)
+    monkeypatch.setattr(kickoffs, "find_spec", lambda name: None)
     readable = Part(raw=b"words", media_type="text/plain", filename="a.txt")
     assert input_files([readable, Part(text="hi")]) == {}
     with pytest.raises(Rejected, match=r"takes text and data, and no other files: dot\.png"):
         input_files([readable, Part(raw=b"\x89PNG", media_type="image/png", filename="dot.png")])
-    assert "pip install 'crewai[file-processing]'" in caplog.text
+    assert "pip install 'crewai[file-processing]'" in vars(caplog.records[-1])["reason"]

@@ -18,8 +18,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from accord import model
-from accord.agents.agent_types import Given, kind_of
 from accord.agents.fasta2a import KIND, WorkerAgent
+from accord.api.agent_types import Given, kind_of
 from accord.testing import running
 from accord.testing.inprocess import text_in
 from tests.engine.conftest import ALICE, AT_ONCE, BOB, Hosting, hosting, postgres, saying

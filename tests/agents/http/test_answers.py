@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from accord.agents.agent_types import Given
 from accord.agents.http import KIND
-from accord.agents.http.payload import HttpOptions
+from accord.agents.http.flow import HttpOptions
+from accord.api.agent_types import Given
 from accord.engine.agent import Agent
 from accord.model import Artifact, ArtifactUpdate, Part, Task, TaskState
 from accord.testing import running, text_in
@@ -390,7 +390,7 @@ async def test_who_is_not_there_is_looked_for_again(caplog: pytest.LogCaptureFix
             task = await a2a.send_text("hi")
     assert task.status.state is TaskState.FAILED
     assert text_in(task) == "The flow could not be reached", "callers are not told where it is"
-    noted = [vars(one) for one in caplog.records if one.message == "flow not answered"]
+    noted = [vars(one) for one in caplog.records if one.message == "http.not_answered"]
     assert [(one["task_id"], one["tries"]) for one in noted] == [(task.id, tries) for tries in (1, 2, 3)]
     assert all("127.0.0.1" in one["reason"] for one in noted)
 

@@ -14,9 +14,9 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from accord.agents.agent_types import Given
 from accord.agents.http import KIND
-from accord.agents.http.payload import HttpOptions
+from accord.agents.http.flow import HttpOptions
+from accord.api.agent_types import Given
 from accord.model import Task, TaskState
 from accord.remote.tasks import RemoteAgentPort, RemoteTasks
 from accord.storage.store import Tx
@@ -400,7 +400,7 @@ async def test_killed_before_it_knows_that_it_was_heard_it_is_not_told_twice(tmp
         await asyncio.to_thread(first.kill)
         second = await asyncio.to_thread(Server, tmp_path, port=first.port, **env)
         try:
-            await asyncio.to_thread(second.says, "flow is not told twice")
+            await asyncio.to_thread(second.says, "http.not_told_twice")
             async with httpx.AsyncClient(timeout=BOUND_SECONDS) as http:
                 url = hook.asked[0].json["callbackUrl"]
                 assert (await http.post(url, json={"status": "completed", "text": "once"})).status_code == 204

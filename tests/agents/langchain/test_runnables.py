@@ -12,9 +12,9 @@ from langchain_core.runnables import RunnableLambda, RunnableParallel, RunnableP
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel
 
-from accord.agents import agent_types
-from accord.agents.agent_types import Given
 from accord.agents.langchain import KIND, RunnableOptions
+from accord.api import agent_types
+from accord.api.agent_types import Given
 from accord.engine.context import Context
 from accord.model import ArtifactUpdate, Event, Message, Part, Role, Task, TaskState
 from accord.testing import Running, running

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from accord.a2a import Caller
-from accord.agents.agent_types import Given
 from accord.agents.langgraph import KIND, GraphOptions
 from accord.agents.langgraph.agent import GraphAgent
+from accord.api.agent_types import Given
 from accord.engine.agent import Node
 from accord.engine.messages import parts_of
 from accord.model import Event, GetRequest, Message, Role, SendConfiguration, SendRequest, Task, TaskState

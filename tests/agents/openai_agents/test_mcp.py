@@ -8,8 +8,8 @@ import pytest
 from agents import Agent
 from agents.mcp import MCPServerStdio
 
-from accord.agents.agent_types import Given
 from accord.agents.openai_agents import OpenAIAgent, OpenAIAgentsOptions
+from accord.api.agent_types import Given
 from accord.server.settings_loader import BadSettings
 from accord.testing import running
 from tests.agents.openai_agents.models import Scripted, calls, returned

@@ -21,11 +21,11 @@ from openai.types.responses.response_output_item import ImageGenerationCall
 from pydantic import BaseModel
 
 from accord import Context
-from accord.agents.agent_types import Given, kind_of
 from accord.agents.loader import as_agent
 from accord.agents.openai_agents import KIND, OpenAIAgent, OpenAIAgentsOptions
-from accord.engine.context import Failed
+from accord.api.agent_types import Given, kind_of
 from accord.engine.messages import text_of
+from accord.engine.outcome import Failed
 from accord.model import ArtifactUpdate, Part, StatusUpdate, TaskState
 from accord.testing import running
 from accord.testing.inprocess import text_in

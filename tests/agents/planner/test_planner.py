@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from accord import Context, agent
-from accord.agents.agent_types import Given
 from accord.agents.planner import KIND, PlannerAgent, PlannerOptions, planner
+from accord.api.agent_types import Given
 from accord.model import GetRequest, StatusUpdate, Task, TaskFilter, TaskState
 from accord.service.host import Host
 from tests.agents.chat.server import Asked, Models, Scene, Stage, serving

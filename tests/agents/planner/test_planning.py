@@ -3,7 +3,7 @@
 import pytest
 
 from accord.agents.planner.rules import PlanCommand, parse_command, pick_agent, split_prompt
-from accord.engine.child_tasks import ServedAgent
+from accord.engine.node_port import ServedAgent
 from accord.model import AgentSkill
 
 

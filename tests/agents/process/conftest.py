@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from accord.a2a import Caller
-from accord.agents.agent_types import Given
 from accord.agents.command_supervisor import descendants
 from accord.agents.process import ProcessAgent, ProcessOptions
+from accord.api.agent_types import Given
 from accord.engine.node import Limits
 from accord.model import Message, Part, Role, Task, TaskState
 from accord.server.application import Application

@@ -11,8 +11,8 @@ import sys
 import msgspec
 
 from accord.a2a import Caller
-from accord.agents.agent_types import Given
 from accord.agents.process import ProcessAgent, ProcessOptions
+from accord.api.agent_types import Given
 from accord.engine.node import Limits
 from accord.model import Message, Part, Role, SendConfiguration, SendRequest, Task
 from accord.server.application import Application

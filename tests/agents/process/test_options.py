@@ -6,8 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from accord.agents import agent_types
-from accord.agents.agent_types import Given
 from accord.agents.process import KIND, ProcessOptions
 from accord.agents.process.options import (
     PRESETS,
@@ -19,6 +17,8 @@ from accord.agents.process.options import (
     preset_of,
 )
 from accord.agents.safe_regexes import compile_regex
+from accord.api import agent_types
+from accord.api.agent_types import Given
 from accord.engine.agent import Crash
 from tests.agents.process.conftest import Making
 from tests.serve.running import accord

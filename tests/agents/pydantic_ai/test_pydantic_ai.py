@@ -24,10 +24,10 @@ from pydantic_ai.capabilities import ProcessHistory
 from pydantic_ai.models.test import TestModel
 
 from accord import Context
-from accord.agents.agent_types import Given, kind_of
 from accord.agents.loader import as_agent
 from accord.agents.pydantic_ai import KIND, PydanticAIAgent, PydanticAIOptions
-from accord.engine.context import Failed, Rejected
+from accord.api.agent_types import Given, kind_of
+from accord.engine.outcome import Failed, Rejected
 from accord.model import ArtifactUpdate, Part, StatusUpdate, TaskState
 from accord.testing import running
 from accord.testing.inprocess import text_in

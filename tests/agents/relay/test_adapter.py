@@ -10,9 +10,9 @@ from aiohttp import web
 
 from accord import RelayA2AAdapter
 from accord.a2a import Caller
-from accord.agents.agent_types import Given
 from accord.agents.relay.agent import KIND, RelayOptions
 from accord.agents.relay.channel import RelayUnavailable, parse_messages
+from accord.api.agent_types import Given
 from accord.engine.messages import text_of
 from accord.model import Message, Part, Role, StatusUpdate, Task, TaskState
 from accord.testing import running, text_in

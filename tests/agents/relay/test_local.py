@@ -4,7 +4,6 @@ import asyncio
 import os
 import shlex
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,9 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from accord.agents.agent_types import Given
-from accord.agents.relay.agent import KIND, LocalRelay, RelayOptions
-from accord.agents.relay.runner import AT_ONCE
-from accord.agents.relay.runner import __name__ as RUNNER
+from accord.agents.command_supervisor import descendants
+from accord.agents.relay.agent import CONCURRENT_REQUESTS, KIND, LocalRelay, RelayOptions
+from accord.api.agent_types import Given
 from accord.model import Message, Part, Role, TaskState
 from accord.testing import running, text_in
 from tests.ports import free_port
@@ -124,7 +122,7 @@ async def test_cancelled_everything_it_has_started_is_gone(tmp_path: Path) -> No
 
 async def test_cancelled_in_the_middle_of_a_flood_it_leaves_its_place(tmp_path: Path) -> None:
     async with running(local(tmp_path)) as a2a:
-        for _ in range(AT_ONCE):
+        for _ in range(CONCURRENT_REQUESTS):
             task = await a2a.send_text("flood", at_once=True)
             await works(tmp_path)
             await a2a.cancel(task)
@@ -137,7 +135,7 @@ async def test_what_took_too_long_is_gone_and_its_place_is_free(tmp_path: Path) 
     made = local(tmp_path)
     made.timeout = 0.3
     async with running(made) as a2a:
-        tasks = await asyncio.gather(*(a2a.send_text(f"slow {at}") for at in range(AT_ONCE)))
+        tasks = await asyncio.gather(*(a2a.send_text(f"slow {at}") for at in range(CONCURRENT_REQUESTS)))
         assert {text_in(task) for task in tasks} == {"No DONE response within 0.3s"}
         made.timeout = 30.0
         assert await a2a.ask_text("hello") == "you said hello"
@@ -151,37 +149,36 @@ async def test_stopped_everything_it_has_started_is_gone(tmp_path: Path) -> None
     await gone(tmp_path)
 
 
-async def test_an_agent_that_ends_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def native() -> LocalRelay:
+    return LocalRelay([sys.executable, str(NATIVE)], native=True, target_agent="Worker1", poll_interval=0.02)
+
+
+async def test_an_agent_that_ends_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accord.agents.relay.agent.AGAIN_SECONDS", 0.01)
-    made = local(tmp_path)
-    async with running(made) as a2a:
-        assert await a2a.ask_text("one") == "you said one"
-        first = children()
+    async with running(native()) as a2a:
+        assert await a2a.ask_text("one") == "natively one"
+        first = natives()
         for pid in first:
             os.kill(pid, signal.SIGKILL)
-        assert await a2a.ask_text("two") == "you said two"
-        assert not set(children()) & set(first)
-    await gone(tmp_path, *first)
+        assert await a2a.ask_text("two") == "natively two"
+        assert not set(natives()) & set(first)
+    assert not natives()
 
 
-def children() -> list[int]:
-    """The runners that this process has started."""
+def natives() -> list[int]:
+    """Return the native agents that this process has started."""
     found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal():
-            try:
-                words = (folder / "cmdline").read_bytes().split(b"\0")
-                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if RUNNER.encode() in words and parent == os.getpid():
-                found.append(int(folder.name))
+    for pid in descendants(os.getpid()):
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        found += [pid] if str(NATIVE).encode() in words[:2] else []
     return found
 
 
 async def test_an_agent_may_read_the_channel_itself(tmp_path: Path) -> None:
-    made = LocalRelay([sys.executable, str(NATIVE)], native=True, target_agent="Worker1", poll_interval=0.02)
-    async with running(made) as a2a:
+    async with running(native()) as a2a:
         assert await a2a.ask_text("hello there") == "natively hello"
 
 
@@ -254,16 +251,14 @@ async def test_without_a_command_an_agent_may_join(tmp_path: Path) -> None:
     try:
         told = await asyncio.to_thread(server.says, "RELAY_BASE_URL=")
         env = environment(tmp_path) | dict(pair.split("=", 1) for pair in shlex.split(told))
-        joins = [sys.executable, "-m", RUNNER, "--", *command(tmp_path)]
-        worker = await asyncio.create_subprocess_exec(*joins, env=env, stdin=subprocess.PIPE)
+        worker = await asyncio.create_subprocess_exec(sys.executable, str(NATIVE), env=env)
         try:
             async with httpx.AsyncClient(timeout=BOUND_SECONDS) as http:
                 task = (await http.post(f"{server.url}/", json=said("hello"))).json()["result"]
-            assert task["artifacts"][0]["parts"][0]["text"] == "you said hello"
+            assert task["artifacts"][0]["parts"][0]["text"] == "natively hello"
         finally:
-            assert worker.stdin is not None
-            worker.stdin.close()
-            assert await asyncio.wait_for(worker.wait(), BOUND_SECONDS) == 0
+            worker.kill()
+            await asyncio.wait_for(worker.wait(), BOUND_SECONDS)
     finally:
         await asyncio.to_thread(server.stop)
 
@@ -276,21 +271,6 @@ def test_what_cannot_be_served_is_said_at_once(tmp_path: Path) -> None:
     open_to_all = accord(tmp_path, "a2a", "serve", "--host", "0.0.0.0", "--port", str(free_port()))
     assert (open_to_all.returncode, "Anybody could use this server" in open_to_all.stderr) == (1, True)
     assert "a2a" in accord(tmp_path, "--help").stdout
-
-
-def test_a_runner_without_anything_to_run_says_how_it_is_used(tmp_path: Path) -> None:
-    env = environment(tmp_path)
-    for arguments in ((), ("--",), ("--", "cat")):
-        found = subprocess.run(
-            [sys.executable, "-m", RUNNER, *arguments],
-            env=env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=BOUND_SECONDS,
-            check=False,
-        )
-        assert (found.returncode, found.stderr.startswith("usage: ")) == (2, True), found.stderr
 
 
 # --- served by a program ----------------------------------------------------------------------------------------------

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from accord.agents import agent_types
 from accord.agents.temporal import KIND, TemporalOptions
 from accord.agents.temporal.agent import TemporalAgent
+from accord.api import agent_types
 from accord.engine.agent import Crash
 from accord.model import TaskState
 from accord.server.agents import agents_of

@@ -14,9 +14,8 @@ from aiohttp import web
 
 from accord.client.auth import AuthDriver, ClientAuth
 from accord.client.exchange import HttpExchange
-from accord.client.transports import HttpReply, HttpRequest
-from accord.client.transports.aiohttp import AiohttpTransport
 from accord.model import AgentCard
+from accord.outbound import HttpReply, HttpRequest, HttpSession
 from accord.protocol.cards import decode_card
 from accord.server.application import to_a2a
 from tests.auth.issuer import Issuer, key
@@ -49,7 +48,7 @@ class Agent:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.transport = AiohttpTransport()
+        self.transport = HttpSession()
 
     async def card(self, dialect: str = "v1") -> AgentCard:
         """Its card in one dialect."""

@@ -8,8 +8,7 @@ import pytest
 from accord.client.auth import ClientAuth, CombinedAuth, MtlsAuth, choose_auth, tls_of
 from accord.client.auth.schemes import Bearer
 from accord.client.credentials import Certificate, Credential
-from accord.client.transports import Unreachable
-from accord.client.transports.aiohttp import AiohttpTransport
+from accord.outbound import HttpSession, Unreachable
 from tests.certificates import Authority
 from tests.client.auth.conftest import Agent
 from tests.serve.running import Server, running
@@ -54,7 +53,7 @@ def mtls(authority: Authority, name: str, ca: Authority | None = None) -> MtlsAu
 
 
 async def asked(agent: Agent, auth: ClientAuth) -> int:
-    agent.transport = AiohttpTransport(tls=tls_of(auth))
+    agent.transport = HttpSession(tls=tls_of(auth))
     return await agent.ask(auth)
 
 
@@ -72,7 +71,7 @@ async def test_a_card_that_asks_for_one(agent: Agent, authority: Authority) -> N
         def find(self, id: str) -> Credential | None:
             return Credential(certificate=own) if id == "localhost" else None
 
-    agent.transport = AiohttpTransport(tls=tls_of(mtls(authority, "carol")))
+    agent.transport = HttpSession(tls=tls_of(mtls(authority, "carol")))
     card = await agent.card()
     await agent.transport.close()
     auth = choose_auth(card, Held())

@@ -24,7 +24,6 @@ from accord.client.auth import (
     credential_ids,
 )
 from accord.client.credentials import Certificate, Credential, HmacKey, KeyManager, OAuthClient, UserPassword
-from accord.client.transports import HttpReply, HttpRequest
 from accord.errors import AuthenticationFailed
 from accord.model import (
     AgentCapabilities,
@@ -43,6 +42,7 @@ from accord.model import (
     SecurityRequirement,
     SecurityScheme,
 )
+from accord.outbound import HttpReply, HttpRequest
 from accord.protocol.cards import decode_card
 
 TOKEN_URL = "https://id.example/token"

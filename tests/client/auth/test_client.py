@@ -6,9 +6,9 @@ import pytest
 
 from accord.client import Client
 from accord.client.auth import NoCredentials
-from accord.client.transports.httpx2 import Httpx2Transport
 from accord.errors import AuthenticationFailed, TaskNotFound
 from accord.model import GetRequest, TaskFilter
+from accord.outbound.httpx2 import Httpx2Transport
 from tests.client.auth.conftest import TokenEndpoint, serving
 from tests.client.auth.test_served import BASIC, HEADER, HMAC, SECRET, keys
 

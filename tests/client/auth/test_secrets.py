@@ -19,8 +19,8 @@ from accord.client.auth import (
     OpenIdConnect,
 )
 from accord.client.credentials import Credential, KeyManagementError, KeyManager
-from accord.client.transports import HttpReply, HttpRequest, Unreachable
 from accord.errors import AccordError
+from accord.outbound import HttpReply, HttpRequest, Unreachable
 from tests.client.auth.conftest import Agent, TokenEndpoint, serving
 from tests.client.auth.test_served import HEADER, HMAC, SECRET
 

@@ -3,7 +3,7 @@
 import pytest
 
 from accord.client.auth import Anonymous, ApiKey, BasicAuth, Bearer, ClientAuth, CustomHeader, HmacAuth, MtlsAuth
-from accord.client.transports import HttpReply, HttpRequest
+from accord.outbound import HttpReply, HttpRequest
 from accord.protocol import http_headers
 
 REQUEST = HttpRequest(method="POST", url="https://a.example/x?q=1", headers=(("Accept", "*/*"),), body=b"body")

@@ -8,9 +8,8 @@ from aiohttp import web
 
 from accord.client.auth import AuthDriver, ClientCredentials, CombinedAuth, OpenIdConnect
 from accord.client.auth.schemes import HmacAuth
-from accord.client.transports import HttpReply, HttpRequest, Unreachable
-from accord.client.transports.aiohttp import AiohttpTransport
 from accord.errors import AuthenticationFailed
+from accord.outbound import HttpReply, HttpRequest, HttpSession, Unreachable
 from tests.auth.conftest import Clock
 from tests.client.auth.conftest import Agent, TokenEndpoint, serving
 
@@ -27,8 +26,8 @@ async def agent(endpoint: TokenEndpoint) -> AsyncIterator[Agent]:
 
 
 @pytest.fixture
-async def transport() -> AsyncIterator[AiohttpTransport]:
-    found = AiohttpTransport()
+async def transport() -> AsyncIterator[HttpSession]:
+    found = HttpSession()
     yield found
     await found.close()
 
@@ -50,7 +49,7 @@ def token_in(request: HttpRequest | None) -> str:
 @pytest.mark.proves("2-10")
 @pytest.mark.parametrize(("lasts", "used"), [(3600, 3540), ("120", 60), (61, 1), (60, 30), (10, 5), (0.5, 0.25)])
 async def test_a_token_is_kept_until_a_minute_before_its_end(
-    endpoint: TokenEndpoint, transport: AiohttpTransport, clock: Clock, lasts: object, used: float
+    endpoint: TokenEndpoint, transport: HttpSession, clock: Clock, lasts: object, used: float
 ) -> None:
     endpoint.lasts = lasts
     driver = AuthDriver(client(endpoint, clock), transport)
@@ -62,9 +61,7 @@ async def test_a_token_is_kept_until_a_minute_before_its_end(
     assert len(endpoint.asked) == 2
 
 
-async def test_a_token_without_an_end_is_kept(
-    endpoint: TokenEndpoint, transport: AiohttpTransport, clock: Clock
-) -> None:
+async def test_a_token_without_an_end_is_kept(endpoint: TokenEndpoint, transport: HttpSession, clock: Clock) -> None:
     endpoint.lasts = None
     driver = AuthDriver(client(endpoint, clock), transport)
     first = token_in(await driver.prepare(REQUEST))
@@ -85,7 +82,7 @@ async def test_a_token_that_our_server_finds_expired_is_replaced_once(endpoint: 
 
 @pytest.mark.proves("2-10")
 async def test_a_refused_token_is_asked_for_anew_once_and_a_second_refusal_is_final(
-    endpoint: TokenEndpoint, transport: AiohttpTransport
+    endpoint: TokenEndpoint, transport: HttpSession
 ) -> None:
     accepted: set[str] = set()
     seen: list[str] = []
@@ -119,7 +116,7 @@ def _app(handler: object) -> web.Application:
 
 @pytest.mark.proves("2-10")
 async def test_those_who_come_at_the_same_time_share_one_request(
-    endpoint: TokenEndpoint, transport: AiohttpTransport
+    endpoint: TokenEndpoint, transport: HttpSession
 ) -> None:
     endpoint.held = asyncio.Event()
     driver = AuthDriver(client(endpoint), transport)
@@ -139,7 +136,7 @@ async def test_those_who_come_at_the_same_time_share_one_request(
 
 
 async def test_a_refusal_is_shared_as_well_and_asked_for_again_later(
-    endpoint: TokenEndpoint, transport: AiohttpTransport
+    endpoint: TokenEndpoint, transport: HttpSession
 ) -> None:
     endpoint.held = asyncio.Event()
     endpoint.answers = [web.Response(status=503)]
@@ -154,7 +151,7 @@ async def test_a_refusal_is_shared_as_well_and_asked_for_again_later(
 
 
 async def test_who_asks_for_all_may_be_cancelled_and_then_another_asks(
-    endpoint: TokenEndpoint, transport: AiohttpTransport
+    endpoint: TokenEndpoint, transport: HttpSession
 ) -> None:
     endpoint.held = asyncio.Event()
     driver = AuthDriver(client(endpoint), transport)
@@ -184,7 +181,7 @@ async def test_wrong_credentials_are_said_to_be_wrong_without_being_repeated(
 
 @pytest.mark.parametrize("status", [400, 401])
 async def test_an_endpoint_that_wants_the_secret_in_a_header_gets_it_there(
-    endpoint: TokenEndpoint, transport: AiohttpTransport, clock: Clock, status: int
+    endpoint: TokenEndpoint, transport: HttpSession, clock: Clock, status: int
 ) -> None:
     endpoint.answers = [web.json_response({"error": "invalid_client"}, status=status)]
     endpoint.lasts = 100
@@ -208,7 +205,7 @@ async def test_an_endpoint_that_wants_the_secret_in_a_header_gets_it_there(
     ],
 )
 async def test_an_answer_that_is_no_token_is_said_to_be_none(
-    endpoint: TokenEndpoint, transport: AiohttpTransport, answer: bytes
+    endpoint: TokenEndpoint, transport: HttpSession, answer: bytes
 ) -> None:
     endpoint.answers = [web.Response(body=answer, content_type="application/json")]
     with pytest.raises(AuthenticationFailed, match="answers with") as refused:
@@ -216,7 +213,7 @@ async def test_an_answer_that_is_no_token_is_said_to_be_none(
     assert "s3cret" not in str(refused.value)
 
 
-async def test_an_endpoint_that_is_away_means_that_nothing_was_sent(transport: AiohttpTransport) -> None:
+async def test_an_endpoint_that_is_away_means_that_nothing_was_sent(transport: HttpSession) -> None:
     auth = ClientCredentials("http://127.0.0.1:1/token", "id", "secret")
     with pytest.raises(Unreachable, match="No credentials to be had") as away:
         await AuthDriver(auth, transport).prepare(REQUEST)
@@ -225,7 +222,7 @@ async def test_an_endpoint_that_is_away_means_that_nothing_was_sent(transport: A
 
 @pytest.mark.parametrize(("takes", "way"), [({"post", "basic"}, "post"), ({"basic"}, "basic")])
 async def test_discovery_says_how_a_client_is_to_name_itself(
-    endpoint: TokenEndpoint, transport: AiohttpTransport, takes: set[str], way: str
+    endpoint: TokenEndpoint, transport: HttpSession, takes: set[str], way: str
 ) -> None:
     endpoint.takes = takes
     driver = AuthDriver(OpenIdConnect(endpoint.discovery_url, *endpoint.client, scopes=("a", "b")), transport)
@@ -236,9 +233,7 @@ async def test_discovery_says_how_a_client_is_to_name_itself(
     assert endpoint.discovered == 1
 
 
-async def test_a_discovery_that_is_none_is_said_to_be_none(
-    endpoint: TokenEndpoint, transport: AiohttpTransport
-) -> None:
+async def test_a_discovery_that_is_none_is_said_to_be_none(endpoint: TokenEndpoint, transport: HttpSession) -> None:
     driver = AuthDriver(OpenIdConnect(f"{endpoint.url}/keys", "id", "secret"), transport)
     with pytest.raises(AuthenticationFailed, match="is no OpenID Connect discovery"):
         await driver.prepare(REQUEST)
@@ -256,7 +251,7 @@ def test_a_discovery_that_is_safe_cannot_have_the_secret_sent_in_the_clear() -> 
 
 
 async def test_a_signature_beside_a_token_is_made_last_and_again(
-    endpoint: TokenEndpoint, transport: AiohttpTransport
+    endpoint: TokenEndpoint, transport: HttpSession
 ) -> None:
     driver = AuthDriver(CombinedAuth([HmacAuth("a secret"), client(endpoint)]), transport)
     sent = await driver.prepare(REQUEST)

@@ -9,10 +9,9 @@ import pytest
 from accord.client.grpc_link import GrpcLink
 from accord.client.http_link import JsonRpcLink, RestLink
 from accord.client.peer import AgentLink
-from accord.client.transports import HttpTransport
-from accord.client.transports.aiohttp import AiohttpTransport
 from accord.engine.ids import new_id
 from accord.model import Event, Message, Part, Role, SendConfiguration, SendRequest
+from accord.outbound import HttpSession, HttpTransport
 from accord.protocol.operations import DialectName
 from tests.ports import free_port
 from tests.serve.running import Server, running
@@ -66,7 +65,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 async def transport() -> AsyncIterator[HttpTransport]:
-    found = AiohttpTransport()
+    found = HttpSession()
     yield found
     await found.close()
 

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from accord.client.retries import MAX_RETRY_SECONDS, error_of_reply, read_retry_after
-from accord.client.transports import HttpReply
+from accord.client.retries import error_of_reply
 from accord.errors import (
     AccordError,
     AgentUnavailable,
@@ -21,6 +20,8 @@ from accord.errors import (
     TaskNotFound,
     UnsupportedMediaType,
 )
+from accord.outbound import HttpReply, read_retry_after
+from accord.outbound.messages import MAX_RETRY_SECONDS
 
 
 def reply(status: int, body: bytes = b"", **headers: str) -> HttpReply:

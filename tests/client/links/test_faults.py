@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from accord.client.http_link import HttpLink, JsonRpcLink, RestLink
-from accord.client.transports import HttpTransport, StreamBroken, TimedOut, Unreachable
 from accord.errors import (
     AccordError,
     AgentUnavailable,
@@ -23,6 +22,7 @@ from accord.errors import (
     TaskNotFound,
 )
 from accord.model import CancelRequest, Event, GetRequest, PushDeleteRequest, SubscribeRequest, Task
+from accord.outbound import HttpTransport, StreamBroken, TimedOut, Unreachable
 from accord.protocol.operations import DialectName, Operation
 from tests.client.links.conftest import all_of, saying
 from tests.client.links.test_streams import CHUNK, TASK, framed, status

@@ -23,7 +23,6 @@ from google.rpc import error_details_pb2, status_pb2
 from accord.client.auth import Bearer, MtlsAuth
 from accord.client.exchange import AuthFlow, ClientAuth, with_header
 from accord.client.grpc_link import GrpcLink
-from accord.client.transports import HttpReply, HttpRequest, HttpTransport, StreamBroken, TimedOut, Unreachable
 from accord.errors import (
     AccordError,
     AgentUnavailable,
@@ -39,7 +38,7 @@ from accord.errors import (
     UnsupportedOperation,
 )
 from accord.model import Event, GetRequest, StatusUpdate, SubscribeRequest, Task, TaskState
-from accord.outbound import Policy
+from accord.outbound import HttpReply, HttpRequest, HttpTransport, Policy, StreamBroken, TimedOut, Unreachable
 from accord.protocol.operations import DialectName, Operation
 from tests.certificates import Authority
 from tests.client.links.conftest import all_of

@@ -8,7 +8,6 @@ import pytest
 
 from accord.client.grpc_link import parse_target
 from accord.client.http_link import HttpLink, JsonRpcLink, RestLink
-from accord.client.transports import HttpRequest, OpenReply
 from accord.errors import InvalidParams
 from accord.model import (
     CancelRequest,
@@ -27,6 +26,7 @@ from accord.model import (
     TaskFilter,
     TaskState,
 )
+from accord.outbound import HttpRequest, OpenReply
 from accord.protocol.operations import TABLE, DialectName, Operation
 
 V1, V03, VAULT, GEN, RELAY = DialectName

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.client.http_link import KEEP_ALIVE_EVENTS, EventStream, JsonRpcLink
-from accord.client.transports import HttpRequest, OpenReply, StreamBroken, TimedOut, Unreachable
 from accord.errors import AccordError, InvalidAgentResponse, RateLimited, TaskNotFound
 from accord.model import ArtifactUpdate, Event, Message, StatusUpdate, Task, TaskState
+from accord.outbound import HttpRequest, OpenReply, StreamBroken, TimedOut, Unreachable
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS
 from accord.protocol.operations import DialectName
 from accord.protocol.sse import Frame, encode

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from accord.client.transports import TRANSPORTS, HttpTransport, choose
+from accord.outbound import HttpTransport, open_transport
+from accord.outbound.session import TRANSPORTS
 from tests.outbound.conftest import certified, listening
 
 __all__ = ["certified", "listening"]
@@ -20,7 +21,7 @@ async def making(request: pytest.FixtureRequest) -> AsyncIterator[Making]:
     async with AsyncExitStack() as stack:
 
         def make(**options: Any) -> HttpTransport:
-            found = choose(request.param, **options)
+            found = open_transport(request.param, **options)
             stack.push_async_callback(found.close)
             return found
 

@@ -11,10 +11,9 @@ import httpx2
 import pytest
 
 from accord.client.http_link import JsonRpcLink
-from accord.client.transports import HttpRequest, choose
-from accord.client.transports.httpx2 import Httpx2Transport
 from accord.model import ArtifactUpdate, Task
-from accord.outbound import Policy
+from accord.outbound import HttpRequest, Policy, open_transport
+from accord.outbound.httpx2 import Httpx2Transport
 from accord.protocol.operations import DialectName, Operation
 from tests.certificates import Authority
 from tests.client.links.conftest import AGENTS, all_of, saying
@@ -53,8 +52,8 @@ async def test_a_client_of_somebody_elses_is_used_and_stays_open() -> None:
 
 async def test_a_promise_that_it_cannot_keep_is_not_made() -> None:
     with pytest.raises(ValueError, match="Only the aiohttp transport"):
-        choose("httpx2", policy=Policy())
-    await choose("httpx2", policy=None).close()
+        open_transport("httpx2", policy=Policy())
+    await open_transport("httpx2", policy=None).close()
 
 
 def test_who_lacks_the_extra_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +64,7 @@ def test_who_lacks_the_extra_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPat
             raise ModuleNotFoundError("No module named 'httpx2'")
         return real(name, *args, **kwargs)
 
-    monkeypatch.delitem(sys.modules, "accord.client.transports.httpx2")
+    monkeypatch.delitem(sys.modules, "accord.outbound.httpx2")
     monkeypatch.setattr(builtins, "__import__", importing)
     with pytest.raises(ImportError, match=r"pip install 'accord\[http2\]'"):
-        importlib.import_module("accord.client.transports.httpx2")
+        importlib.import_module("accord.outbound.httpx2")

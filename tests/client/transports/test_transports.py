@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from accord.client.transports import HttpRequest, OpenReply, StreamBroken, TimedOut, Unreachable, choose
 from accord.errors import InvalidAgentResponse
+from accord.outbound import HttpRequest, OpenReply, StreamBroken, TimedOut, Unreachable, open_transport
 from tests.client.transports.conftest import Making
 from tests.outbound.conftest import Listening
 
@@ -342,6 +342,6 @@ async def test_a_transport_that_is_there_is_taken_as_it_is() -> None:
             pass
 
     mine = Mine()
-    assert choose(mine) is mine
+    assert open_transport(mine) is mine
     with pytest.raises(ValueError, match="no transport 'curl'; there are aiohttp, httpx2"):
-        choose("curl")
+        open_transport("curl")

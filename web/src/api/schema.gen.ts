@@ -713,16 +713,6 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
-         * Again
-         * @description The scope of a re-run: unfinished steps, all steps from one on, or with `fresh` all steps.
-         */
-        Again: {
-            /** @default false */
-            fresh: boolean;
-            /** @default null */
-            from: string | null;
-        };
-        /**
          * AgentList
          * @description The agents that the caller may use.
          */
@@ -762,7 +752,7 @@ export interface components {
             };
             description: string;
             dialects: string[];
-            findings: components["schemas"]["Finding"][];
+            findings: components["schemas"]["FindingView"][];
             health: components["schemas"]["HealthView"];
             isDefault: boolean;
             kind: string;
@@ -776,21 +766,6 @@ export interface components {
             version: string;
         };
         /**
-         * Answered
-         * @description An answer.
-         *
-         *         `question` is the id of the answered message: it is refused if the task asks another question by now.
-         */
-        Answered: {
-            data?: unknown;
-            /** @default [] */
-            parts: components["schemas"]["Part"][];
-            /** @default null */
-            question: string | null;
-            /** @default null */
-            text: string | null;
-        };
-        /**
          * AttemptView
          * @description One attempt to deliver one event.
          */
@@ -800,8 +775,8 @@ export interface components {
             durationMs: number;
             error: string | null;
             id: number;
-            request: components["schemas"]["Exchange"];
-            response: components["schemas"]["Exchange"];
+            request: components["schemas"]["HttpMessage"];
+            response: components["schemas"]["HttpMessage"];
             seq: number;
             status: number | null;
         };
@@ -828,6 +803,14 @@ export interface components {
             peer: string | null;
             scheme: string | null;
             taskId: string | null;
+        };
+        /**
+         * Cancellation
+         * @description The reason of a cancellation.
+         */
+        Cancellation: {
+            /** @default null */
+            reason: string | null;
         };
         /**
          * ChatBody
@@ -883,6 +866,13 @@ export interface components {
             isActive: boolean;
             title: string;
             updatedAt: string;
+        };
+        /**
+         * ChatTitle
+         * @description A new title.
+         */
+        ChatTitle: {
+            title: string;
         };
         /**
          * ChatView
@@ -985,16 +975,6 @@ export interface components {
          */
         DialectName: "gen" | "relay" | "v03" | "v1" | "vault";
         /**
-         * Exchange
-         * @description Headers and body of a request or response, shortened and without secrets.
-         */
-        Exchange: {
-            body: string;
-            headers: {
-                [key: string]: string;
-            };
-        };
-        /**
          * FailureView
          * @description The exception that failed a task, for the operators of the server.
          */
@@ -1003,10 +983,10 @@ export interface components {
             traceback: string;
         };
         /**
-         * Finding
+         * FindingView
          * @description A finding about a card. `where` is the member.
          */
-        Finding: {
+        FindingView: {
             /** @enum {unknown} */
             severity: "error" | "info" | "warning";
             text: string;
@@ -1029,6 +1009,16 @@ export interface components {
         HookView: {
             isSigned: boolean;
             url: string;
+        };
+        /**
+         * HttpMessage
+         * @description Headers and body of a request or response, shortened and without secrets.
+         */
+        HttpMessage: {
+            body: string;
+            headers: {
+                [key: string]: string;
+            };
         };
         /**
          * Inbox
@@ -1106,6 +1096,23 @@ export interface components {
             /** @enum {unknown} */
             mode: "stream" | "task";
             name: string;
+        };
+        /**
+         * NewRun
+         * @description A run to start.
+         *
+         *         `workflow` is the name in the agent's path, and `name` a workflow of its document [default: the first].
+         */
+        NewRun: {
+            /** @default  */
+            input: string;
+            /** @default {} */
+            inputs: {
+                [key: string]: unknown;
+            };
+            /** @default null */
+            name: string | null;
+            workflow: string;
         };
         /**
          * NewTask
@@ -1187,14 +1194,6 @@ export interface components {
             text: string;
         };
         /**
-         * Reason
-         * @description The reason of a cancellation.
-         */
-        Reason: {
-            /** @default null */
-            reason: string | null;
-        };
-        /**
          * Redelivery
          * @description Webhooks to redeliver: the given ids, or all dead letters.
          */
@@ -1203,6 +1202,13 @@ export interface components {
             allDead: boolean;
             /** @default [] */
             ids: string[];
+        };
+        /**
+         * RedeliveryCount
+         * @description The number of webhooks that are redelivered.
+         */
+        RedeliveryCount: {
+            count: number;
         };
         /**
          * Refused
@@ -1214,11 +1220,14 @@ export interface components {
             human_readable_id?: string;
         };
         /**
-         * Renamed
-         * @description A new title.
+         * Rerun
+         * @description The scope of a re-run: unfinished steps, all steps from one on, or with `fresh` all steps.
          */
-        Renamed: {
-            title: string;
+        Rerun: {
+            /** @default false */
+            fresh: boolean;
+            /** @default null */
+            from: string | null;
         };
         /**
          * RerunView
@@ -1332,7 +1341,17 @@ export interface components {
             tenant: string;
             url: string;
             version: string;
-            ways: components["schemas"]["Way"][];
+            ways: components["schemas"]["SignInOption"][];
+        };
+        /**
+         * SignInOption
+         * @description A sign-in method. `url` is a page for the browser. Methods without one post credentials.
+         */
+        SignInOption: {
+            /** @enum {unknown} */
+            kind: "api-key" | "oidc" | "password";
+            label: string;
+            url: string | null;
         };
         /**
          * SkillView
@@ -1347,23 +1366,6 @@ export interface components {
                 [key: string]: unknown;
             } | null;
             tags: string[];
-        };
-        /**
-         * Start
-         * @description A run to start.
-         *
-         *         `workflow` is the name in the agent's path, and `name` a workflow of its document [default: the first].
-         */
-        Start: {
-            /** @default  */
-            input: string;
-            /** @default {} */
-            inputs: {
-                [key: string]: unknown;
-            };
-            /** @default null */
-            name: string | null;
-            workflow: string;
         };
         /**
          * StepDetail
@@ -1456,6 +1458,21 @@ export interface components {
                 [key: string]: unknown;
             } | null;
             text: string;
+        };
+        /**
+         * TaskReply
+         * @description An answer.
+         *
+         *         `question` is the id of the answered message: it is refused if the task asks another question by now.
+         */
+        TaskReply: {
+            data?: unknown;
+            /** @default [] */
+            parts: components["schemas"]["Part"][];
+            /** @default null */
+            question: string | null;
+            /** @default null */
+            text: string | null;
         };
         /**
          * TaskRow
@@ -1557,13 +1574,6 @@ export interface components {
             now: string;
         };
         /**
-         * Tries
-         * @description The number of webhooks that are redelivered.
-         */
-        Tries: {
-            count: number;
-        };
-        /**
          * TryView
          * @description One attempt at a step and its result.
          */
@@ -1597,16 +1607,6 @@ export interface components {
             kind: "approval" | "event" | "time";
             step: string;
             until: string | null;
-        };
-        /**
-         * Way
-         * @description A sign-in method. `url` is a page for the browser. Methods without one post credentials.
-         */
-        Way: {
-            /** @enum {unknown} */
-            kind: "api-key" | "oidc" | "password";
-            label: string;
-            url: string | null;
         };
         /**
          * WorkflowList
@@ -2080,7 +2080,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Renamed"];
+                "application/json": components["schemas"]["ChatTitle"];
             };
         };
         responses: {
@@ -2194,7 +2194,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Tries"];
+                    "application/json": components["schemas"]["RedeliveryCount"];
                 };
             };
             /** @description Who asks did not say who they are. */
@@ -2571,7 +2571,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Start"];
+                "application/json": components["schemas"]["NewRun"];
             };
         };
         responses: {
@@ -2807,7 +2807,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Again"];
+                "application/json": components["schemas"]["Rerun"];
             };
         };
         responses: {
@@ -3285,7 +3285,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Reason"];
+                "application/json": components["schemas"]["Cancellation"];
             };
         };
         responses: {
@@ -3532,7 +3532,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Answered"];
+                "application/json": components["schemas"]["TaskReply"];
             };
         };
         responses: {

@@ -1,1 +1,1 @@
-"""One of each thing that a package can add to accord; `accord.plugins` is all that it imports of it."""
+"""One of each thing that a package can add to accord; it imports `accord.api` and `accord.workflows` alone."""

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from accord.plugins import Agent, Context, Given, Kind, Options, Rejected, profile
+from accord.api import Agent, Context, Given, Kind, Options, Rejected, profile
 
 
 class CountdownOptions(Options, frozen=True, kw_only=True):

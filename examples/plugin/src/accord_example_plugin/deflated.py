@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from accord.plugins import BlobsKind, Location, NoOptions, StoreRefused, StoreUnavailable
+from accord.api import BlobsKind, Location, NoOptions, StoreRefused, StoreUnavailable
 
 
 class Options(NoOptions, frozen=True, kw_only=True):

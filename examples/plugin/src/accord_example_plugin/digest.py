@@ -3,7 +3,8 @@
 import asyncio
 import hashlib
 
-from accord.plugins import NoOptions, Result, Scene, StepKind
+from accord.api import NoOptions
+from accord.workflows import Result, Scene, StepKind
 
 
 class Digest(NoOptions, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from accord.plugins import Carrier, Hear, Location, SignalsKind, StoreRefused
+from accord.api import Carrier, Hear, Location, SignalsKind, StoreRefused
 
 END = ".hints"
 

@@ -4,8 +4,8 @@ import hashlib
 import hmac
 from collections.abc import Callable, Mapping
 
+from accord.api import AuthenticationFailed, Identity, Ports, Presented, SchemeKind, Settings, challenge
 from accord.model import HttpAuthScheme, SecurityScheme
-from accord.plugins import AuthenticationFailed, Identity, Ports, Presented, SchemeKind, Settings, challenge
 
 MIN_SECRET = 16
 

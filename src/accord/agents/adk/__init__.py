@@ -14,11 +14,9 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from accord.agents.agent_types import Count, Given, Kind, Options, is_instance_of, profile
 from accord.agents.turns import external_context
-from accord.engine.agent import Profile
-from accord.engine.context import Context
-from accord.engine.messages import YES, IncomingMessage
+from accord.api import YES, Context, IncomingMessage, Profile
+from accord.api.agent_types import Count, Given, Kind, Options, is_instance_of, profile
 from accord.model import Part
 
 __all__ = ["KIND"]
@@ -96,7 +94,6 @@ class AdkAgent:
     """An agent made from an ADK agent, app or runner."""
 
     def __init__(self, thing: Any, profile: Profile, options: AdkOptions) -> None:
-        """Run `thing`: an agent, an app or a runner."""
         self.profile = profile
         self._options = options
         self._thing = thing

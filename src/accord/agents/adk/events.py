@@ -11,7 +11,7 @@ from google.genai import types
 
 from accord.agents.adk import PendingCall
 from accord.agents.messages import OCTETS, answer_id, describe_part
-from accord.engine.context import Context, Failed
+from accord.api import Context, Failed
 from accord.model import Part
 
 

@@ -13,7 +13,7 @@ from google.adk.sessions.base_session_service import BaseSessionService, ListSes
 from msgspec import Struct
 
 from accord.agents.adk import PendingCall
-from accord.engine.context import Context
+from accord.api import Context
 
 KEY = "adk/session"
 
@@ -39,7 +39,6 @@ class AdkSessions(BaseSessionService):  # type: ignore[misc]  # it is Any where 
     """The one session of an execution."""
 
     def __init__(self, ctx: Context) -> None:
-        """Store it in the context's conversation."""
         self._ctx = ctx
         self._session: Session | None = None
         self._found: str | None = None

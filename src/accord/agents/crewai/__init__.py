@@ -14,14 +14,21 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from accord.agents.agent_types import JSON, Count, Given, Kind, Options, is_instance_of, is_subclass_of, profile
-from accord.agents.crewai.files import WrittenFiles, input_files, takes_files
 from accord.agents.crewai.flows import FlowAgent, new_flow
-from accord.agents.crewai.threads import LoopBridge, run_in_thread
+from accord.agents.crewai.kickoffs import InputNeeded, LoopBridge, WrittenFiles, ask_questions, input_files, takes_files
 from accord.agents.messages import answer_id, conversation_history, prompt
-from accord.engine.agent import TEXT, Crash, Profile
-from accord.engine.context import Context, Rejected
-from accord.engine.messages import YES, IncomingMessage, text_of
+from accord.api import YES, Context, Crash, IncomingMessage, Profile, Rejected, text_of
+from accord.api.agent_types import (
+    ANY_MEDIA,
+    Count,
+    Given,
+    Kind,
+    Options,
+    is_instance_of,
+    is_subclass_of,
+    needs,
+    profile,
+)
 from accord.model import Message, Part, Role
 
 __all__ = ["KIND"]
@@ -35,14 +42,6 @@ class FeedbackRequest(Struct, frozen=True, kw_only=True):
     messages: list[dict[str, Any]]
 
 
-class FeedbackNeeded(BaseException):
-    """A crew task needs feedback."""
-
-    def __init__(self, asked: FeedbackRequest) -> None:
-        """Store the request."""
-        self.asked = asked
-
-
 class Feedback(Struct, frozen=True):
     """A request and the person's change request, or None if the answer is accepted."""
 
@@ -51,7 +50,7 @@ class Feedback(Struct, frozen=True):
 
 
 class FeedbackProvider:
-    """CrewAI's feedback provider: raises `FeedbackNeeded` instead of asking."""
+    """CrewAI's feedback provider: raises `InputNeeded` instead of asking."""
 
     def __init__(self, feedback: Feedback | None, index: Callable[[Any], int]) -> None:
         """Resume with `feedback`; `index` returns the index of a crew task."""
@@ -73,7 +72,7 @@ class FeedbackProvider:
         """Request feedback, which ends the kickoff."""
         said = [*context.messages, {"role": "assistant", "content": str(answer.output)}]
         plain = [{"role": str(one["role"]), "content": one.get("content")} for one in said]
-        raise FeedbackNeeded(FeedbackRequest(task=self._index(context.task), answer=str(answer.output), messages=plain))
+        raise InputNeeded(FeedbackRequest(task=self._index(context.task), answer=str(answer.output), messages=plain))
 
     async def handle_feedback_async(self, answer: Any, context: Any) -> Any:
         """Request feedback."""
@@ -137,25 +136,25 @@ class Kickoff:
     def __init__(
         self, ctx: Context, crew: Any, feedback: Feedback | None, *, task_artifacts: bool, max_file_bytes: int
     ) -> None:
-        """Kick off a copy of `crew`."""
         self._ctx = ctx
         self._crew = crew
         self._feedback = feedback
         self._task_artifacts = task_artifacts
         self._max_file_bytes = max_file_bytes
-        self._bridge = LoopBridge(ctx)
+        self._bridge = LoopBridge(ctx, self._usage)
         self._written = WrittenFiles()
-        self._said = ""
-        self._used = (0, 0)
+        self._streamed = ""
+
+    def _usage(self) -> Any:
+        return self._crew.calculate_usage_metrics()  # of the copy that runs
 
     async def done(self, inputs: dict[str, Any], files: dict[str, Any]) -> None:
         """Run the crew, and write its output to the task."""
-        try:
-            output, made, left = await run_in_thread(lambda: self._kickoff(inputs, files))
-        finally:
-            self._bridge.is_over = True
-        await self._count()
-        await self._hand_in(made, left)
+        output, written, left = await self._bridge.run(lambda: self._kickoff(inputs, files))
+        for name, part in written.items():
+            await self._ctx.artifact(part, id=f"file/{name}", name=name)
+        if left:
+            await self._ctx.status(f"These files are too large and stay behind: {', '.join(left)}")
         await self._answer(output)
 
     # --- in the thread ---
@@ -169,7 +168,7 @@ class Kickoff:
         _RUN.set(self)
         set_provider(FeedbackProvider(self._feedback, self._index))
         more = {"input_files": files} if files else {}
-        with self._bridge.hooks(self._count), self._written:
+        with self._bridge.hooks(), self._written:
             output = self._crew.kickoff(inputs=inputs, **more)
             return output, *self._written.taken(self._crew.tasks, self._max_file_bytes)
 
@@ -219,8 +218,8 @@ class Kickoff:
     # --- in the loop ---
 
     async def _stream(self, text: str) -> None:
-        await self._ctx.artifact(text, id=answer_id(self._ctx), append=bool(self._said), last_chunk=False)
-        self._said += text
+        await self._ctx.artifact(text, id=answer_id(self._ctx), append=bool(self._streamed), last_chunk=False)
+        self._streamed += text
 
     async def _keep(self, at: int, made: StoredOutput) -> None:
         ctx, is_last = self._ctx, at == len(self._crew.tasks) - 1
@@ -230,22 +229,7 @@ class Kickoff:
                 await ctx.artifact(content, id=f"task-{at + 1}", name=self._crew.tasks[at].name)
             await ctx.status(f"{made.agent.strip()} has finished task {at + 1} of {len(self._crew.tasks)}")
         await ctx.keep(f"crewai/task/{at}", msgspec.json.encode(made).decode())
-        await self._count()
-
-    async def _count(self) -> None:
-        """Report the tokens used since the last report."""
-        used = self._crew.calculate_usage_metrics()
-        now = (used.prompt_tokens, used.completion_tokens)
-        before, self._used = self._used, now
-        if now != before:
-            await self._ctx.usage(input_tokens=now[0] - before[0], output_tokens=now[1] - before[1])
-
-    async def _hand_in(self, made: dict[str, Part], left: list[str]) -> None:
-        """Write the crew's files as artifacts."""
-        for name, part in made.items():
-            await self._ctx.artifact(part, id=f"file/{name}", name=name)
-        if left:
-            await self._ctx.status(f"These files are too large and stay behind: {', '.join(left)}")
+        await self._bridge.count()
 
     async def _answer(self, output: Any) -> None:
         """Write the crew's output, unless it has been streamed."""
@@ -253,7 +237,7 @@ class Kickoff:
         data = output.json_dict if output.pydantic is None else output.pydantic
         if data is not None:
             await self._ctx.artifact(data, id=answer)
-        elif self._said and self._said.strip() == output.raw.strip():
+        elif self._streamed and self._streamed.strip() == output.raw.strip():
             await self._ctx.finish(answer)
         else:
             await self._ctx.artifact(output.raw, id=answer)
@@ -286,8 +270,6 @@ CHAT_MESSAGES = 20
 
 FLOW = "crewai.flow.flow:Flow"
 
-NEEDED = "CrewAI crews need crewai: pip install 'accord[crewai]'"
-
 
 class CrewOptions(Options, frozen=True, kw_only=True):
     """Options of a crew.
@@ -307,7 +289,6 @@ class CrewAgent:
     """An agent made from a crew."""
 
     def __init__(self, crew: Any, profile: Profile, options: CrewOptions) -> None:
-        """Kick off copies of `crew`."""
         self.profile = profile
         self._crew = crew
         self._options = options
@@ -317,26 +298,19 @@ class CrewAgent:
         inputs, files = await self._inputs(ctx), input_files(ctx.message.parts)
         options = self._options
         feedback: Feedback | None = None
-        number = 0
-        while True:
-            key = f"crewai/asked/{number}"
-            kept = ctx.kept(key)
-            if kept is None:
-                run = Kickoff(
-                    ctx,
-                    self._crew,
-                    feedback,
-                    task_artifacts=options.task_artifacts,
-                    max_file_bytes=options.max_file_bytes,
-                )
-                try:
-                    await run.done(inputs, files)
-                    return
-                except FeedbackNeeded as question:
-                    kept = await ctx.keep(key, msgspec.json.encode(question.asked).decode())
-            asked = msgspec.json.decode(kept, type=FeedbackRequest)
-            feedback = Feedback(asked, parse_feedback(await ctx.ask(asked.answer, key=key)))
-            number += 1
+
+        async def kickoff() -> None:
+            run = Kickoff(
+                ctx,
+                self._crew,
+                feedback,
+                task_artifacts=options.task_artifacts,
+                max_file_bytes=options.max_file_bytes,
+            )
+            await run.done(inputs, files)
+
+        async for asked, answer in ask_questions(ctx, kickoff, FeedbackRequest, lambda asked: asked.answer):
+            feedback = Feedback(asked, parse_feedback(answer))
 
     async def _inputs(self, ctx: Context) -> dict[str, Any]:
         """Return the values of the crew's variables: the data, and the text for the only missing one."""
@@ -359,10 +333,8 @@ def _chat(message: Message) -> dict[str, str]:
 
 def make(given: Given) -> CrewAgent | FlowAgent:
     """Make an agent from a crew, a single CrewAI agent, or a flow."""
-    try:
+    with needs("crewai", "crewai"):
         from crewai import Agent, Crew, Task
-    except ImportError as error:
-        raise ImportError(NEEDED) from error
     thing = given.target
     if _is_flow(thing):
         return _flow(given)
@@ -388,14 +360,13 @@ def _flow(given: Given) -> FlowAgent:
 
 
 def _profile(given: Given, name: str, description: str | None) -> Profile:
-    takes = (TEXT, JSON, "*/*") if takes_files() else None
     return profile(
         given,
         crash=Crash.RESUME,
         name=name,
         description=description,
-        input_modes=takes,
-        output_modes=(TEXT, JSON, "*/*"),
+        input_modes=ANY_MEDIA if takes_files() else None,
+        output_modes=ANY_MEDIA,
     )
 
 

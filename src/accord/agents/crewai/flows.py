@@ -19,13 +19,10 @@ from uuid import NAMESPACE_OID, uuid5
 import msgspec
 from msgspec import Struct
 
-from accord.agents.crewai.files import input_files
-from accord.agents.crewai.threads import LoopBridge, run_in_thread
+from accord.agents.crewai.kickoffs import InputNeeded, LoopBridge, ask_questions, input_files
 from accord.agents.loader import import_object
 from accord.agents.messages import answer_id, prompt
-from accord.engine.agent import Profile
-from accord.engine.context import Context, Failed, Rejected
-from accord.engine.messages import IncomingMessage
+from accord.api import Context, Failed, Profile, Rejected
 
 PLACE: ContextVar[str | None] = ContextVar("place", default=None)
 """The running method and the number of its call."""
@@ -51,7 +48,6 @@ class FlowMethods:
     """The methods of one flow in one execution."""
 
     def __init__(self, ctx: Context, flow: Any, bridge: LoopBridge) -> None:
-        """Run every method of `flow` at most once for the task."""
         self.times = Counter[str]()
         self._ctx = ctx
         self._flow = flow
@@ -96,7 +92,7 @@ class FlowMethods:
         await self._ctx.status(f"{name} is done")
         written, state = _stored_value(result), stored_state(self._flow.state)
         if written is None or state is None:
-            log.info("method of a flow is not kept", extra={"task_id": self._ctx.task_id, "method": place})
+            log.info("crewai.not_kept", extra={"task_id": self._ctx.task_id, "method": place})
             return
         await self._ctx.keep(f"crewai/method/{place}", msgspec.json.encode(FinishedMethod(written, state)).decode())
 
@@ -149,14 +145,6 @@ class FlowQuestion(Struct, frozen=True):
     text: str
 
 
-class FlowInputNeeded(BaseException):
-    """A flow asks a question. It is not an `Exception`, because flows treat those as a missing answer."""
-
-    def __init__(self, asked: FlowQuestion) -> None:
-        """Store the question."""
-        self.asked = asked
-
-
 class FlowAgent:
     """An agent made from a flow."""
 
@@ -170,19 +158,11 @@ class FlowAgent:
     async def run(self, ctx: Context) -> None:
         """Kick off a flow, and again after each answer."""
         answers: dict[str, str] = {}
-        number = 0
-        while True:
-            key = f"crewai/asked/{number}"
-            kept = ctx.kept(key)
-            if kept is None:
-                try:
-                    await self._kickoff(ctx, answers)
-                    return
-                except FlowInputNeeded as question:
-                    kept = await ctx.keep(key, msgspec.json.encode(question.asked).decode())
-            asked = msgspec.json.decode(kept, type=FlowQuestion)
-            answers[asked.place] = _answer(await ctx.ask(asked.text, key=key))
-            number += 1
+        questions = ask_questions(
+            ctx, lambda: self._kickoff(ctx, answers), FlowQuestion, lambda question: question.text
+        )
+        async for question, answer in questions:
+            answers[question.place] = answer.text if answer.data is None else msgspec.json.encode(answer.data).decode()
 
     async def _kickoff(self, ctx: Context, answers: dict[str, str]) -> None:
         flow = new_flow(self._thing)
@@ -210,7 +190,7 @@ class FlowAgent:
     async def _remember(self, ctx: Context, flow: Any) -> None:
         state = stored_state(flow.state)
         if state is None:
-            log.warning("state of a flow cannot be kept: it is not JSON", extra={"task_id": ctx.task_id})
+            log.warning("crewai.state_not_kept", extra={"task_id": ctx.task_id})
             return
         await ctx.remember_context(STATE, msgspec.json.encode(state).decode())
 
@@ -235,14 +215,12 @@ class FlowKickoff:
     """
 
     def __init__(self, ctx: Context, flow: Any, answers: dict[str, str]) -> None:
-        """Answer the flow's questions with `answers`, by place."""
         self._ctx = ctx
         self._flow = flow
         self._answers = answers
-        self._bridge = LoopBridge(ctx)
+        self._bridge = LoopBridge(ctx, lambda: flow.usage_metrics)
         self._methods = FlowMethods(ctx, flow, self._bridge)
         self._asks = Counter[str]()
-        self._used = (0, 0)
         self._cancel: Callable[[], object] | None = None
         flow.stream = False
         flow.input_provider = self
@@ -251,14 +229,11 @@ class FlowKickoff:
     async def done(self, inputs: dict[str, Any], files: dict[str, Any]) -> Any:
         """Run the flow, and return its output."""
         try:
-            output = await run_in_thread(lambda: asyncio.run(self._kickoff(inputs, files)))
+            return await self._bridge.run(lambda: asyncio.run(self._kickoff(inputs, files)))
         finally:
-            self._bridge.is_over = True
             if (cancel := self._cancel) is not None:
                 with suppress(RuntimeError):  # it has ended meanwhile
                     cancel()
-        await self._count()
-        return output
 
     # --- in the thread ---
 
@@ -269,7 +244,7 @@ class FlowKickoff:
         self._bridge.check()
         more = {"input_files": files} if files else {}
         try:
-            with self._bridge.hooks(self._count):
+            with self._bridge.hooks():
                 return await self._flow.kickoff_async(inputs=inputs, **more)
         finally:
             self._cancel = None
@@ -286,18 +261,8 @@ class FlowKickoff:
         self._asks[where] += 1
         place = f"{where}/{self._asks[where]}"
         if place not in self._answers:
-            raise FlowInputNeeded(FlowQuestion(place, text))
+            raise InputNeeded(FlowQuestion(place, text))
         return self._answers[place]
-
-    # --- in the execution's loop ---
-
-    async def _count(self) -> None:
-        """Report the tokens used since the last report."""
-        used = self._flow.usage_metrics
-        now = (used.prompt_tokens, used.completion_tokens)
-        before, self._used = self._used, now
-        if now != before:
-            await self._ctx.usage(input_tokens=now[0] - before[0], output_tokens=now[1] - before[1])
 
 
 # --- input and output -------------------------------------------------------------------------------------------------
@@ -325,10 +290,6 @@ def _text_field(state: Any, inputs: dict[str, Any]) -> str:
     if len(texts) != 1:
         raise Rejected(f"The flow takes data, by name: {', '.join(name for name in fields if name != 'id')}")
     return texts[0]
-
-
-def _answer(said: IncomingMessage) -> str:
-    return said.text if said.data is None else msgspec.json.encode(said.data).decode()
 
 
 async def _give(ctx: Context, output: Any) -> None:

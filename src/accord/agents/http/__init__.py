@@ -11,22 +11,35 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
-from accord.agents import agent_types
-from accord.agents.agent_types import Given, Kind
-from accord.agents.http import payload
-from accord.agents.http.payload import FlowMessage, HttpOptions, Mapper, RequestBody
+from accord.agents.http.flow import (
+    DeliveryUnknown,
+    FlowMessage,
+    FlowWebhook,
+    HttpOptions,
+    Mapper,
+    PostedMessage,
+    RequestBody,
+    build_body,
+    check_template,
+)
 from accord.agents.http.responses import FlowResponse
-from accord.agents.http.webhook import DeliveryUnknown, FlowWebhook, PostedMessage
 from accord.agents.loader import import_function
 from accord.agents.messages import answer_id, file_parts
 from accord.agents.turns import external_context
-from accord.engine.agent import TEXT, Agent, Crash, Node
-from accord.engine.context import Context, Failed, Rejected
+from accord.api import TEXT, Agent, Context, Crash, Failed, Node, Rejected, agent_types
+from accord.api.agent_types import Given, Kind
+from accord.api.remote import (
+    PATH,
+    RemoteLink,
+    RemoteTasks,
+    WebhookKeys,
+    flow_report_url,
+    patiently,
+    poll_signal,
+    unsent_message,
+)
 from accord.model import Message, Part, TaskState
 from accord.protocol import lifecycle, urls
-from accord.remote.flow_reports import PATH, flow_report_url
-from accord.remote.tasks import RemoteTasks, WebhookKeys, patiently, poll_signal, unsent_message
-from accord.storage.commands.remote_tasks import RemoteLink
 
 USAGE = {
     "input_tokens": ("inputTokens", "input_tokens", "prompt_tokens", "promptTokens"),
@@ -50,9 +63,8 @@ class HttpAgent:
     """
 
     def __init__(self, given: Given) -> None:
-        """Serve the flow in the options."""
         self.options: HttpOptions = given.options
-        payload.check_template(self.options.payload_template)
+        check_template(self.options.payload_template)
         spec = self.options.input_mapper
         self._mapper: Mapper | None = None if spec is None else import_function(spec, "input_mapper")
         self._flow = FlowWebhook(self.options)
@@ -115,11 +127,11 @@ class HttpAgent:
             callback_url=callback_url,
         )
         try:
-            return payload.build_body(self.options, told, self._mapper)
+            return build_body(self.options, told, self._mapper)
         except Exception as error:
             if self._mapper is None:
                 raise
-            log.exception("input_mapper failed", extra={"task_id": ctx.task_id, "agent": self.profile.name})
+            log.exception("http.mapper_failed", extra={"task_id": ctx.task_id, "agent": self.profile.name})
             raise Failed("The message could not be made into what the flow expects") from error
 
     def _check(self, parts: tuple[Part, ...]) -> None:
@@ -154,7 +166,6 @@ class CallbackAgent(HttpAgent):
     crash = Crash.RESUME
 
     def __init__(self, given: Given) -> None:
-        """Serve the flow in the options."""
         super().__init__(given)
         if self.options.callback_url is not None and not urls.is_http_url(self.options.callback_url):
             raise ValueError("callback_url: The address of this server begins with http:// or https://, and has a host")
@@ -173,11 +184,12 @@ class CallbackAgent(HttpAgent):
         self._remotes = remotes
         self._address = self.options.callback_url or flow_report_url(webhook)
         if self._address is None:
-            log.error("flow cannot call back: %s", NO_ADDRESS, extra={"agent": self.profile.name})
+            log.error("http.no_callback", extra={"agent": self.profile.name, "reason": NO_ADDRESS})
             return
         here, there = urls.host_of(self._address), urls.host_of(self.options.address)
         if urls.is_loopback(here) and not urls.is_loopback(there):
-            log.warning("flow is told to call back to %s, which is this machine", self._address.partition(PATH)[0])
+            url = self._address.partition(PATH)[0]
+            log.warning("http.callback_is_local", extra={"agent": self.profile.name, "url": url})
 
     async def leave(self) -> None:
         """Stop; the next node finds the pending work in the store."""
@@ -256,9 +268,9 @@ class CallbackExecution:
                 await self._agent.tell(ctx, said, number, token or "")
             except DeliveryUnknown as error:
                 about = {"task_id": ctx.task_id, "agent": link.agent, "reason": str(error)}
-                log.warning("flow may not have got the message", extra=about)
+                log.warning("http.maybe_not_told", extra=about)
         else:
-            log.warning("flow is not told twice", extra={"task_id": ctx.task_id, "agent": link.agent})
+            log.warning("http.not_told_twice", extra={"task_id": ctx.task_id, "agent": link.agent})
         await self._said(number)
 
     async def _said(self, number: int) -> None:
@@ -275,7 +287,7 @@ class CallbackExecution:
         if self._ctx.handed_in(poll_signal(link.asks)) != RETRY:
             await self._note(replace(link, looked=link.asks))
             return
-        log.warning("flow is told again by hand", extra={"task_id": link.task_id, "agent": link.agent})
+        log.warning("http.told_again", extra={"task_id": link.task_id, "agent": link.agent})
         again = replace(link, sent=max(0, link.sent - 1), tries=link.tries + 1, looked=link.asks)
         await self._note(again)
 

@@ -8,7 +8,7 @@ n8n's items.
 import base64
 import codecs
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 from urllib.parse import unquote
 
@@ -207,10 +207,10 @@ def response_reader(media_type: str, disposition: str = "") -> ResponseReader:
     if kind == "application/json" or kind.endswith("+json"):
         return _JsonReader()
     if not kind:
-        return _UntypedReader()
+        return _WholeReader(_untyped)
     if kind.startswith("text/") and "attachment" not in disposition:
         return _TextReader(_charset(media_type))
-    return _FileReader(kind, disposition)
+    return _WholeReader(lambda content: _file(content, kind, disposition))
 
 
 class _JsonReader:
@@ -240,14 +240,14 @@ class _JsonReader:
             if at < 0:
                 return False
             self._first_ends = at
-            self._is_one = not isinstance(_value(bytes(self._held[:at])), dict)
+            self._is_one = not isinstance(json_value(bytes(self._held[:at])), dict)
         return not self._is_one and bool(self._held[self._first_ends :].strip())
 
     def end(self) -> Iterable[FlowResponse]:
         if self._lines is not None:
             yield from self._lines.end()
         elif self._held.strip():
-            value = _value(bytes(self._held))
+            value = json_value(bytes(self._held))
             if value is msgspec.NODEFAULT:
                 raise UnreadableResponse("it says that it is JSON, and is not")
             yield parse_response(value)
@@ -274,7 +274,7 @@ class _JsonLinesReader:
     def _line(self, line: bytes) -> Iterable[FlowResponse]:
         if not line.strip():
             return
-        value = _value(line)
+        value = json_value(line)
         if value is msgspec.NODEFAULT:
             raise UnreadableResponse("a line of it is not JSON")
         yield parse_event(value)
@@ -297,7 +297,7 @@ class _EventReader:
 def _event(frame: Frame) -> Iterable[FlowResponse]:
     if not frame.data or frame.data == b"[DONE]":
         return
-    value = _value(frame.data)
+    value = json_value(frame.data)
     if value is msgspec.NODEFAULT:
         value = frame.data.decode("utf-8", "replace")
     if frame.event == "error":
@@ -318,48 +318,43 @@ class _TextReader:
         yield from _text_response(self._decoder.decode(b"", final=True))
 
 
-class _FileReader:
-    """A file."""
+class _WholeReader:
+    """A response that is parsed at its end."""
 
-    def __init__(self, media_type: str, disposition: str = "") -> None:
+    def __init__(self, parse: Callable[[bytes], Iterable[FlowResponse]]) -> None:
         self._held = bytearray()
-        self._media_type = media_type
-        found = _FILENAME.search(disposition)
-        self._name = unquote(found[1]).rpartition("/")[2].strip() if found else None
+        self._parse = parse
 
     def feed(self, piece: bytes) -> Iterable[FlowResponse]:
         self._held += piece
         return ()
 
     def end(self) -> Iterable[FlowResponse]:
-        if self._held:
-            yield FlowResponse(parts=(Part(raw=bytes(self._held), filename=self._name, media_type=self._media_type),))
+        return self._parse(bytes(self._held))
 
 
-class _UntypedReader:
-    """A response without a media type: JSON if it parses, else text if it decodes, else a file."""
-
-    def __init__(self) -> None:
-        self._held = bytearray()
-
-    def feed(self, piece: bytes) -> Iterable[FlowResponse]:
-        self._held += piece
-        return ()
-
-    def end(self) -> Iterable[FlowResponse]:
-        if not self._held.strip():
-            return
-        value = _value(bytes(self._held))
-        if value is not msgspec.NODEFAULT:
-            yield parse_response(value)
-            return
-        try:
-            yield from _text_response(bytes(self._held).decode())
-        except UnicodeDecodeError:
-            yield FlowResponse(parts=(Part(raw=bytes(self._held), media_type=OCTETS),))
+def _file(content: bytes, media_type: str, disposition: str = "") -> Iterable[FlowResponse]:
+    found = _FILENAME.search(disposition)
+    name = unquote(found[1]).rpartition("/")[2].strip() if found else None
+    if content:
+        yield FlowResponse(parts=(Part(raw=content, filename=name, media_type=media_type),))
 
 
-def _value(text: bytes) -> Any:
+def _untyped(content: bytes) -> Iterable[FlowResponse]:
+    """Yield the content without a media type: JSON if it parses, else text if it decodes, else a file."""
+    if not content.strip():
+        return
+    value = json_value(content)
+    if value is not msgspec.NODEFAULT:
+        yield parse_response(value)
+        return
+    try:
+        yield from _text_response(content.decode())
+    except UnicodeDecodeError:
+        yield from _file(content, OCTETS)
+
+
+def json_value(text: bytes) -> Any:
     """Return the JSON value of some bytes, or NODEFAULT if they are not JSON."""
     try:
         return msgspec.json.decode(text)

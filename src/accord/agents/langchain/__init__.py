@@ -6,8 +6,8 @@ The framework is imported when an agent is made (`runnable`). Graphs are a separ
 from collections.abc import Mapping
 from typing import Any
 
-from accord.agents.agent_types import Count, Given, Kind, Options, is_instance_of
-from accord.engine.agent import Agent
+from accord.api import Agent
+from accord.api.agent_types import Count, Given, Kind, Options, is_instance_of, needs
 
 RUNNABLE = "langchain_core.runnables.base:Runnable"
 """Base class of everything in LangChain that can be run."""
@@ -25,10 +25,8 @@ class RunnableOptions(Options, frozen=True, kw_only=True):
 
 def make(given: Given) -> Agent:
     """Make an agent that runs a runnable."""
-    try:
+    with needs("langchain-core", "langchain"):
         from accord.agents.langchain.runnable import RunnableAgent
-    except ImportError as error:
-        raise ImportError("LangChain agents need langchain-core: pip install 'accord[langchain]'") from error
     return RunnableAgent(given)
 
 

@@ -6,8 +6,8 @@ The framework is imported when an agent is made (`agent`). docs/agents/langgraph
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from accord.agents.agent_types import Count, Given, Kind, Options, is_instance_of
-from accord.engine.agent import Agent
+from accord.api import Agent
+from accord.api.agent_types import Count, Given, Kind, Options, is_instance_of, needs
 
 GRAPHS = ("langgraph.pregel.main:Pregel", "langgraph.graph.state:StateGraph")
 """Classes of graphs, compiled or not; their names are enough to recognize one without an import."""
@@ -38,10 +38,8 @@ class GraphOptions(Options, frozen=True, kw_only=True):
 
 def make(given: Given) -> Agent:
     """Make an agent that runs a graph."""
-    try:
+    with needs("langgraph", "langgraph"):
         from accord.agents.langgraph.agent import GraphAgent
-    except ImportError as error:
-        raise ImportError("LangGraph agents need langgraph: pip install 'accord[langgraph]'") from error
     return GraphAgent(given)
 
 

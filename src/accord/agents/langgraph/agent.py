@@ -17,25 +17,21 @@ from langgraph.checkpoint.serde.types import RESUME
 from langgraph.errors import GraphRecursionError
 from langgraph.types import Command, StateSnapshot
 
-from accord.agents.agent_types import JSON, Given, profile
-from accord.agents.langchain.messages import UsageCollector, json_value
+from accord.agents.langchain.runnable import UsageCollector, json_value
 from accord.agents.langgraph import GraphOptions, state_mapping
 from accord.agents.langgraph.checkpoints import Saver
 from accord.agents.langgraph.state_mapping import BREAK, GraphMap, GraphOutput
 from accord.agents.messages import answer_id
-from accord.engine.agent import TEXT, Crash, Node
-from accord.engine.context import Context, Failed, Rejected
-from accord.engine.messages import text_of
+from accord.api import Context, Crash, Failed, Node, Rejected, Store, text_of
+from accord.api.agent_types import ANY_MEDIA, Given, profile
+from accord.api.storage import TaskFence
 from accord.model import Artifact, Part
-from accord.storage.commands.conversation_state import TaskFence
-from accord.storage.store import Store
 
 
 class PendingSpeech:
     """Text of one model message that waits until an earlier message is complete."""
 
     def __init__(self, node: str) -> None:
-        """Collect the text of a message in `node`."""
         self.node = node
         self.text = ""
         self.is_over = False
@@ -45,7 +41,6 @@ class GraphAnswer:
     """The answer so far, and the messages that models are streaming."""
 
     def __init__(self, ctx: Context, kept: str = "") -> None:
-        """Resume after the text `kept`."""
         self._ctx = ctx
         self._id = answer_id(ctx)
         self._text = kept
@@ -129,7 +124,6 @@ class GraphTurn:
     """One execution of a turn, which an earlier execution may have started."""
 
     def __init__(self, ctx: Context, graph: Any, mapping: GraphMap, options: GraphOptions, thread: str) -> None:
-        """Run a graph that has a checkpointer."""
         self._ctx, self._graph, self._mapping, self._options = ctx, graph, mapping, options
         self._message_id = ctx.message.message_id
         self._turn = f"{ctx.task_id}/{self._message_id}"
@@ -296,9 +290,6 @@ def _configs(state: StateSnapshot) -> Iterator[Any]:
             yield from _configs(task.state)
 
 
-ANY = (TEXT, JSON, "*/*")
-"""Media types that a graph accepts; whether it can use a file is up to the graph."""
-
 WAIT_SECONDS = 1.0
 """Interval of checks whether another task of the conversation has ended, in seconds."""
 
@@ -312,7 +303,7 @@ class GraphAgent:
         options: GraphOptions = given.options
         name = None if graph.name == "LangGraph" else graph.name
         self.profile = profile(
-            given, crash=Crash.RESUME, name=name or "graph", description=_doc(graph), input_modes=ANY
+            given, crash=Crash.RESUME, name=name or "graph", description=_doc(graph), input_modes=ANY_MEDIA
         )
         self._graph = graph
         self._options = options

@@ -2,7 +2,7 @@
 
 A `Saver` is made for one execution and writes under its fence, so writes of a node that lost the task are refused. A
 step and the writes of its nodes are one commit (`PendingWrites`). An execution need not read its own writes
-(`LatestSteps`). The bytes go to `storage.commands.conversation_state`.
+(`LatestSteps`). The bytes go to `accord.api.storage`.
 """
 
 import asyncio
@@ -24,9 +24,8 @@ from langgraph.checkpoint.base import (
 )
 from msgspec.structs import replace
 
-from accord.engine.task_store import retry_until_available
-from accord.storage.commands import conversation_state
-from accord.storage.commands.conversation_state import (
+from accord.api import Store, retry_until_available, storage
+from accord.api.storage import (
     ALL_TABLES,
     CheckpointPlace,
     CheckpointWrites,
@@ -37,14 +36,12 @@ from accord.storage.commands.conversation_state import (
     TaskFence,
     TypedValue,
 )
-from accord.storage.store import Store
 
 
 class LatestSteps:
     """Cache of the latest steps of threads."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._known: dict[CheckpointPlace, LoadedCheckpoint | None] = {}
         self.added = 0
 
@@ -121,7 +118,6 @@ class PendingWrites:
     """Pending steps and writes of nodes, in order."""
 
     def __init__(self, commit: Callable[[Sequence[NewCheckpoint | CheckpointWrites]], Awaitable[None]]) -> None:
-        """Commit with `commit`, all or nothing."""
         self._commit = commit
         self._kept: list[NewCheckpoint | CheckpointWrites] = []
         self._soon: asyncio.TimerHandle | None = None
@@ -184,7 +180,6 @@ class Saver(BaseCheckpointSaver[str]):
     """LangGraph checkpoint saver of one tenant for one execution."""
 
     def __init__(self, store: Store, tenant: str, fence: TaskFence) -> None:
-        """Store checkpoints in `store`."""
         super().__init__()
         self._store, self._tenant, self._fence = store, tenant, fence
         self._loop = asyncio.get_running_loop()
@@ -203,9 +198,7 @@ class Saver(BaseCheckpointSaver[str]):
 
     async def enter(self) -> EnteredThread:
         """Claim the thread of the task's conversation, unless another task holds it."""
-        entered = await self._patiently(
-            lambda: self._store.do(conversation_state.enter_thread, self._tenant, self._fence)
-        )
+        entered = await self._patiently(lambda: storage.enter_thread(self._store, self._tenant, self._fence))
         if entered.is_new:
             self._latest.note(CheckpointPlace(entered.thread), None)
         return entered
@@ -214,9 +207,7 @@ class Saver(BaseCheckpointSaver[str]):
         """Delete all but the last step of a graph that has ended."""
         await self.flush()
         self._latest.forget()
-        await self._patiently(
-            lambda: self._store.do(conversation_state.trim_checkpoints, self._tenant, thread, self._fence)
-        )
+        await self._patiently(lambda: storage.trim_checkpoints(self._store, self._tenant, thread, self._fence))
 
     async def flush(self) -> None:
         """Wait until all writes of the graph are committed."""
@@ -253,8 +244,9 @@ class Saver(BaseCheckpointSaver[str]):
         places = [place]
         if "checkpoint_ns" not in config["configurable"]:
             await self.flush()
-            within = conversation_state.checkpoint_namespaces
-            spaces = await self._patiently(lambda: self._store.read(within, self._tenant, place.thread))
+            spaces = await self._patiently(
+                lambda: storage.checkpoint_namespaces(self._store, self._tenant, place.thread)
+            )
             places = [CheckpointPlace(place.thread, space) for space in spaces]
         for one in places:
             only, until = get_checkpoint_id(config), get_checkpoint_id(before) if before else None
@@ -280,7 +272,7 @@ class Saver(BaseCheckpointSaver[str]):
             (channel, str(version), self._typed(held[channel]) if channel in held else TypedValue(EMPTY, b""))
             for channel, version in new_versions.items()
         ]
-        row = conversation_state.Checkpoint(
+        row = storage.Checkpoint(
             id=checkpoint["id"],
             parent=config["configurable"].get("checkpoint_id"),
             versions={channel: str(version) for channel, version in checkpoint["channel_versions"].items()},
@@ -315,9 +307,7 @@ class Saver(BaseCheckpointSaver[str]):
         """Delete the checkpoints of a thread."""
         await self.flush()
         self._latest.forget()
-        await self._patiently(
-            lambda: self._store.do(conversation_state.delete_checkpoints, self._tenant, thread_id, self._fence)
-        )
+        await self._patiently(lambda: storage.delete_checkpoints(self._store, self._tenant, thread_id, self._fence))
 
     # --- synchronous variants for nodes that are plain functions, which run in threads ------------------------------
 
@@ -374,9 +364,7 @@ class Saver(BaseCheckpointSaver[str]):
         self._latest.add(one)
 
     async def _commit(self, kept: Sequence[NewCheckpoint | CheckpointWrites]) -> None:
-        await self._patiently(
-            lambda: self._store.do(conversation_state.put_checkpoints, self._tenant, self._fence, kept)
-        )
+        await self._patiently(lambda: storage.put_checkpoints(self._store, self._tenant, self._fence, kept))
 
     async def _look(self, place: CheckpointPlace, only: str | None) -> LoadedCheckpoint | None:
         """Read one step, and cache it if it is the latest."""
@@ -389,9 +377,7 @@ class Saver(BaseCheckpointSaver[str]):
 
     async def _load(self, place: CheckpointPlace, **which: Any) -> Sequence[LoadedCheckpoint]:
         await self.flush()
-        return await self._patiently(
-            lambda: self._store.read(conversation_state.load_checkpoints, self._tenant, place, **which)
-        )
+        return await self._patiently(lambda: storage.load_checkpoints(self._store, self._tenant, place, **which))
 
     def _tuple(self, place: CheckpointPlace, found: LoadedCheckpoint) -> CheckpointTuple:
         row = found.checkpoint

@@ -3,7 +3,6 @@
 It reads the graph's schema once and does not depend on executions.
 """
 
-import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_type_hints
 
@@ -14,12 +13,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import BaseModel, ValidationError
 
-from accord.agents.langchain.messages import file_block, human_message, json_value, message_content, text_and_parts
+from accord.agents.langchain.runnable import file_block, human_message, json_value, message_content, text_and_parts
 from accord.agents.langgraph import GraphOptions
-from accord.agents.loader import import_function
+from accord.agents.loader import call_function, import_function
 from accord.agents.messages import file_parts
-from accord.engine.context import APPROVAL, Context, Failed
-from accord.engine.messages import IncomingMessage
+from accord.api import APPROVAL, Context, Failed, IncomingMessage
 from accord.model import Part
 from accord.model.metadata_keys import SCHEMA
 
@@ -42,7 +40,6 @@ class GraphMap:
     """The mapping of one graph's input and output."""
 
     def __init__(self, graph: Any, options: GraphOptions) -> None:
-        """Read the graph's schema."""
         self._options = options
         self._schema, self._fields = _input_of(graph)
         self._outputs = graph.output_channels
@@ -57,8 +54,7 @@ class GraphMap:
     async def input(self, ctx: Context) -> Any:
         """Return the graph's input for the message that started the turn."""
         if self._mapper is not None:
-            mapped = self._mapper(ctx)
-            return await mapped if inspect.isawaitable(mapped) else mapped
+            return await call_function(self._mapper, ctx)
         if self._fields is None:
             return _input_value(ctx, ctx.message.parts)
         state = self._state(ctx, self._fields)

@@ -14,7 +14,6 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, field
 
-from accord.agents.agent_types import JSON, Given, Kind, Options, profile
 from accord.agents.chat import ChatOptions, ModelCall
 from accord.agents.chat_apis import AnswerPiece
 from accord.agents.messages import conversation_history, finish_answer, say
@@ -30,12 +29,11 @@ from accord.agents.planner.tools import (
     ToolRequest,
     parse_calls,
 )
-from accord.client.transports import choose
-from accord.engine.agent import TEXT, Node
-from accord.engine.child_tasks import ServedAgent
-from accord.engine.context import Context, Failed, Rejected
+from accord.api import TEXT, Context, Failed, Node, Rejected, ServedAgent
+from accord.api.agent_types import JSON, Given, Kind, Options, profile
 from accord.errors import AccordError
 from accord.model import Part
+from accord.outbound import open_transport
 
 __all__ = ["KIND", "PlannerAgent", "PlannerOptions", "planner"]
 
@@ -107,7 +105,6 @@ class PlannerAgent:
     """An agent that plans tasks for other agents."""
 
     def __init__(self, given: Given) -> None:
-        """Plan with the options in `given`; the first call of a model opens the connection."""
         self.profile = profile(
             given,
             name="planner",
@@ -117,7 +114,7 @@ class PlannerAgent:
             output_modes=(TEXT, JSON),
         )
         self._options: PlannerOptions = given.options
-        self._transport = choose("aiohttp", silent_seconds=120.0) if self._options.model else None
+        self._transport = open_transport("aiohttp", silent_seconds=120.0) if self._options.model else None
 
     async def start(self, node: Node) -> None:
         """Do nothing; connections are opened on demand."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from accord.engine.child_tasks import ServedAgent
+from accord.api import ServedAgent
 
 ITEM = re.compile(r"^\s*(?:[-*•+]|\(?\d{1,3}[.):]|[a-z]\))\s+(?P<what>\S.*)$")
 """A line of a list: bulleted, numbered or lettered."""

@@ -12,8 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from accord.agents.chat_apis import AnswerPiece
-from accord.engine.context import Context
-from accord.engine.messages import text_of
+from accord.api import Context, text_of
 from accord.errors import AccordError, TaskNotFound
 from accord.model import Task, TaskState
 from accord.protocol.states import LOWER

@@ -11,20 +11,17 @@ from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from accord.agents import subprocesses
-from accord.agents.agent_types import Given, Kind, profile
 from accord.agents.command_environment import Environment, command_variables, has_command
 from accord.agents.process import workspace
 from accord.agents.process.options import ProcessOptions, preset_of
 from accord.agents.process.running_commands import ParkedCommands
 from accord.agents.process.turn import CommandTurn, TurnResources
 from accord.agents.process.workspace import ChoosePlacement, Workspace, Workspaces, worktree_facts
-from accord.engine.agent import Crash, Node
-from accord.engine.context import Context, Failed, OverBudget, Rejected, Suspended
+from accord.api import Context, Crash, Failed, Node, OverBudget, Rejected, Store, StoreUnavailable, Suspended, queries
+from accord.api.agent_types import Given, Kind, profile
+from accord.api.queries import state_of
 from accord.model import Message, Part, Role
 from accord.protocol import lifecycle
-from accord.storage.commands import tasks
-from accord.storage.encoding import state_of
-from accord.storage.store import Store, StoreUnavailable
 
 __all__ = ["KIND", "ProcessAgent", "ProcessOptions"]
 
@@ -135,7 +132,7 @@ class ProcessAgent:
     async def _is_over(self, tenant: str, task_id: str) -> bool:
         """Whether a task has ended."""
         try:
-            head = await self._store.read(tasks.read_head, tenant, task_id)
+            head = await queries.read_task_head(self._store, tenant, task_id)
         except StoreUnavailable:
             return False
         return head is not None and state_of(head.state) in lifecycle.ENDED

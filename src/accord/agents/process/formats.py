@@ -5,7 +5,7 @@ ignored, because these formats grow with every release.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -70,7 +70,6 @@ class FormatState:
     """State of one execution's output that later events depend on."""
 
     def __init__(self) -> None:
-        """Start with no output."""
         self.model: str | None = None
         self.input_tokens = self.output_tokens = 0
         self.streams = False
@@ -95,7 +94,7 @@ class FormatState:
         self._is_apart = True
 
 
-ReadEvent = Callable[[Event, FormatState], Iterator[Observation]]
+ReadEvent = Callable[[Event, FormatState], Iterable[Observation]]
 Format = Mapping[str, ReadEvent]
 
 
@@ -107,11 +106,11 @@ def read_line(line: bytes, form: Format, memory: FormatState) -> list[Observatio
         return None
     if not isinstance(event, dict):
         return None
-    found = form.get(text_at(event, "type"))
-    return [] if found is None else list(found(event, memory))
+    read = form.get(text_at(event, "type"))
+    return [] if read is None else list(read(event, memory))
 
 
-# --- reading events -----------------------------------------------------------------------------------------------
+# --- reading events ---------------------------------------------------------------------------------------------------
 
 
 def value_at(event: Any, *path: str) -> Any:
@@ -165,12 +164,27 @@ _TOOL = re.compile(r"[A-Za-z_][\w.:-]*")
 """The name of a tool, which becomes an argument and must not be a flag."""
 
 
-def _session(event: Event) -> Iterator[Observation]:
+def _session(event: Event, _: FormatState | None = None) -> Iterator[Observation]:
     if found := text_at(event, "session_id") or text_at(event, "sessionID") or text_at(event, "thread_id"):
         yield SessionName(found)
 
 
-# --- claude, and cursor and droid, which are like it --------------------------------------------------------------
+def _error(event: Event, _: FormatState) -> Iterator[Observation]:
+    reasons = (text_at(event, "message"), text_at(event, "error"), text_at(event, "error", "message"), "unknown error")
+    yield CommandFailure(next(reason for reason in reasons if reason))
+
+
+def _notice(event: Event, _: FormatState) -> Iterator[Observation]:
+    yield CommandActivity(text_at(event, "message") or "error")  # it may yet succeed, or report a failure
+
+
+def _usage(usage: Any, **more: Any) -> UsageReport:
+    return UsageReport(
+        input_tokens=count_at(usage, "input_tokens"), output_tokens=count_at(usage, "output_tokens"), **more
+    )
+
+
+# --- claude, and cursor and droid, which are like it ------------------------------------------------------------------
 
 
 def _claude_system(event: Event, memory: FormatState) -> Iterator[Observation]:
@@ -240,20 +254,19 @@ def _grant(denial: Any) -> str:
     return f"{name}({command})" if name == "Bash" and command else name
 
 
-def _cursor_tool(event: Event, memory: FormatState) -> Iterator[Observation]:
+def _cursor_tool(event: Event, _: FormatState) -> Iterator[Observation]:
     calls = value_at(event, "tool_call")
     if event.get("subtype") == "started" and isinstance(calls, dict):
         for name, call in calls.items():
             yield from tool_activity(name.removesuffix("ToolCall"), value_at(call, "args"))
 
 
-def _droid_message(event: Event, memory: FormatState) -> Iterator[Observation]:
-    if event.get("role", "assistant") == "assistant":
-        yield from memory.whole(text_at(event, "text"))
+def _droid_message(event: Event, memory: FormatState) -> Iterable[Observation]:
+    return memory.whole(text_at(event, "text")) if event.get("role", "assistant") == "assistant" else ()
 
 
-def _droid_tool(event: Event, memory: FormatState) -> Iterator[Observation]:
-    yield from tool_activity(text_at(event, "toolName") or text_at(event, "toolId"), event.get("parameters"))
+def _droid_tool(event: Event, _: FormatState) -> Iterable[Observation]:
+    return tool_activity(text_at(event, "toolName") or text_at(event, "toolId"), event.get("parameters"))
 
 
 def _droid_completion(event: Event, memory: FormatState) -> Iterator[Observation]:
@@ -262,73 +275,52 @@ def _droid_completion(event: Event, memory: FormatState) -> Iterator[Observation
         yield from memory.whole(text_at(event, "finalText"))
 
 
-def _error(event: Event, memory: FormatState) -> Iterator[Observation]:
-    told = (text_at(event, "message"), text_at(event, "error"), text_at(event, "error", "message"), "unknown error")
-    yield CommandFailure(next(text for text in told if text))
+# --- codex ------------------------------------------------------------------------------------------------------------
 
 
-# --- codex --------------------------------------------------------------------------------------------------------
+def _codex_begins(event: Event, _: FormatState) -> Iterable[Observation]:
+    is_command = text_at(event, "item", "type") == "command_execution"
+    return tool_activity("command", value_at(event, "item", "command")) if is_command else ()
 
 
-def _codex_started(event: Event, memory: FormatState) -> Iterator[Observation]:
-    yield from _session(event)
-
-
-def _codex_begins(event: Event, memory: FormatState) -> Iterator[Observation]:
-    if text_at(event, "item", "type") == "command_execution":
-        yield from tool_activity("command", value_at(event, "item", "command"))
-
-
-def _codex_item(event: Event, memory: FormatState) -> Iterator[Observation]:
+def _codex_item(event: Event, memory: FormatState) -> Iterable[Observation]:
     item = value_at(event, "item")
     match text_at(item, "type"):
         case "agent_message":
-            yield from memory.whole(text_at(item, "text"))
+            return memory.whole(text_at(item, "text"))
         case "file_change":
             paths = [text_at(change, "path") for change in items_at(item, "changes")]
-            yield from tool_activity("changed", ", ".join(paths))
+            return tool_activity("changed", ", ".join(paths))
         case "mcp_tool_call":
-            yield from tool_activity(text_at(item, "tool"), value_at(item, "arguments"))
+            return tool_activity(text_at(item, "tool"), value_at(item, "arguments"))
         case "web_search":
-            yield from tool_activity("search", text_at(item, "query"))
+            return tool_activity("search", text_at(item, "query"))
+    return ()
 
 
-def _codex_used(event: Event, memory: FormatState) -> Iterator[Observation]:
-    usage = value_at(event, "usage")
-    yield UsageReport(input_tokens=count_at(usage, "input_tokens"), output_tokens=count_at(usage, "output_tokens"))
+# --- gemini -----------------------------------------------------------------------------------------------------------
 
 
-def _codex_notice(event: Event, memory: FormatState) -> Iterator[Observation]:
-    yield CommandActivity(text_at(event, "message") or "error")  # it may yet succeed, or report `turn.failed`
+def _gemini_message(event: Event, memory: FormatState) -> Iterable[Observation]:
+    if event.get("role") != "assistant":
+        return ()
+    return (memory.piece if event.get("delta") else memory.whole)(text_at(event, "content"))
 
 
-# --- gemini -------------------------------------------------------------------------------------------------------
-
-
-def _gemini_message(event: Event, memory: FormatState) -> Iterator[Observation]:
-    if event.get("role") == "assistant":
-        say = memory.piece if event.get("delta") else memory.whole
-        yield from say(text_at(event, "content"))
-
-
-def _gemini_tool(event: Event, memory: FormatState) -> Iterator[Observation]:
+def _gemini_tool(event: Event, memory: FormatState) -> Iterable[Observation]:
     memory.begin()
-    yield from tool_activity(text_at(event, "tool_name"), event.get("parameters"))
+    return tool_activity(text_at(event, "tool_name"), event.get("parameters"))
 
 
 def _gemini_result(event: Event, memory: FormatState) -> Iterator[Observation]:
-    used, given = count_at(event, "stats", "input_tokens"), count_at(event, "stats", "output_tokens")
-    if used or given:
-        yield UsageReport(input_tokens=used, output_tokens=given, model=memory.model)
+    usage = _usage(event.get("stats"), model=memory.model)
+    if usage.input_tokens or usage.output_tokens:
+        yield usage
     if event.get("status") == "error":
         yield from _error(event, memory)
 
 
-# --- opencode -----------------------------------------------------------------------------------------------------
-
-
-def _opencode_step(event: Event, memory: FormatState) -> Iterator[Observation]:
-    yield from _session(event)
+# --- opencode ---------------------------------------------------------------------------------------------------------
 
 
 def _opencode_text(event: Event, memory: FormatState) -> Iterator[Observation]:
@@ -336,12 +328,12 @@ def _opencode_text(event: Event, memory: FormatState) -> Iterator[Observation]:
     yield from memory.whole(text_at(event, "part", "text"))
 
 
-def _opencode_tool(event: Event, memory: FormatState) -> Iterator[Observation]:
+def _opencode_tool(event: Event, _: FormatState) -> Iterable[Observation]:
     state = value_at(event, "part", "state")
-    yield from tool_activity(text_at(event, "part", "tool"), text_at(state, "title") or value_at(state, "input"))
+    return tool_activity(text_at(event, "part", "tool"), text_at(state, "title") or value_at(state, "input"))
 
 
-def _opencode_used(event: Event, memory: FormatState) -> Iterator[Observation]:
+def _opencode_used(event: Event, _: FormatState) -> Iterator[Observation]:
     tokens = value_at(event, "part", "tokens")
     cache = value_at(tokens, "cache")
     yield UsageReport(
@@ -351,13 +343,12 @@ def _opencode_used(event: Event, memory: FormatState) -> Iterator[Observation]:
     )
 
 
-def _opencode_error(event: Event, memory: FormatState) -> Iterator[Observation]:
-    yield CommandFailure(
-        text_at(event, "error", "data", "message") or text_at(event, "error", "name") or "unknown error"
-    )
+def _opencode_error(event: Event, _: FormatState) -> Iterator[Observation]:
+    reason = text_at(event, "error", "data", "message") or text_at(event, "error", "name")
+    yield CommandFailure(reason or "unknown error")
 
 
-# --- goose --------------------------------------------------------------------------------------------------------
+# --- goose ------------------------------------------------------------------------------------------------------------
 
 
 def _goose_message(event: Event, memory: FormatState) -> Iterator[Observation]:
@@ -375,43 +366,12 @@ def _goose_message(event: Event, memory: FormatState) -> Iterator[Observation]:
             yield from tool_activity(text_at(call, "name"), value_at(call, "arguments"))
 
 
-def _goose_complete(event: Event, memory: FormatState) -> Iterator[Observation]:
+def _goose_complete(event: Event, _: FormatState) -> Iterator[Observation]:
     used, given = count_at(event, "input_tokens"), count_at(event, "output_tokens")
     yield UsageReport(input_tokens=used or max(0, count_at(event, "total_tokens") - given), output_tokens=given)
 
 
-# --- our own format, for scripts with more output than text -------------------------------------------------------
-
-
-def _line_text(event: Event, memory: FormatState) -> Iterator[Observation]:
-    yield from memory.piece(text_at(event, "text"))
-
-
-def _line_status(event: Event, memory: FormatState) -> Iterator[Observation]:
-    yield CommandActivity(text_at(event, "text"))
-
-
-def _line_ask(event: Event, memory: FormatState) -> Iterator[Observation]:
-    yield ObservedQuestion(text_at(event, "text"))
-
-
-def _line_session(event: Event, memory: FormatState) -> Iterator[Observation]:
-    if found := text_at(event, "id"):
-        yield SessionName(found)
-
-
-def _line_data(event: Event, memory: FormatState) -> Iterator[Observation]:
-    yield ResultValue(event.get("data"))
-
-
-def _line_usage(event: Event, memory: FormatState) -> Iterator[Observation]:
-    yield UsageReport(
-        input_tokens=count_at(event, "input_tokens"),
-        output_tokens=count_at(event, "output_tokens"),
-        cost=amount_at(event, "cost"),
-        model=text_at(event, "model") or None,
-    )
-
+# --- tables -----------------------------------------------------------------------------------------------------------
 
 CLAUDE: Format = {
     "system": _claude_system,
@@ -429,22 +389,22 @@ DROID: Format = {
     "error": _error,
 }
 CODEX: Format = {
-    "thread.started": _codex_started,
+    "thread.started": _session,
     "item.started": _codex_begins,
     "item.completed": _codex_item,
-    "turn.completed": _codex_used,
+    "turn.completed": lambda event, _: [_usage(event.get("usage"))],
     "turn.failed": _error,
-    "error": _codex_notice,
+    "error": _notice,
 }
 GEMINI: Format = {
     "init": _claude_system,
     "message": _gemini_message,
     "tool_use": _gemini_tool,
-    "error": _codex_notice,
+    "error": _notice,
     "result": _gemini_result,
 }
 OPENCODE: Format = {
-    "step_start": _opencode_step,
+    "step_start": _session,
     "text": _opencode_text,
     "tool_use": _opencode_tool,
     "step_finish": _opencode_used,
@@ -452,14 +412,15 @@ OPENCODE: Format = {
 }
 GOOSE: Format = {"message": _goose_message, "error": _error, "complete": _goose_complete}
 LINES: Format = {
-    "text": _line_text,
-    "status": _line_status,
-    "ask": _line_ask,
-    "session": _line_session,
-    "data": _line_data,
-    "usage": _line_usage,
+    "text": lambda event, memory: memory.piece(text_at(event, "text")),
+    "status": lambda event, _: [CommandActivity(text_at(event, "text"))],
+    "ask": lambda event, _: [ObservedQuestion(text_at(event, "text"))],
+    "session": lambda event, _: [SessionName(name)] if (name := text_at(event, "id")) else [],
+    "data": lambda event, _: [ResultValue(event.get("data"))],
+    "usage": lambda event, _: [_usage(event, cost=amount_at(event, "cost"), model=text_at(event, "model") or None)],
     "error": _error,
 }
+"""Accord's own format, for scripts with more output than text."""
 
 FORMATS: Mapping[str, Format] = {
     "claude": CLAUDE,

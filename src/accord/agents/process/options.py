@@ -13,12 +13,12 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from accord.agents.agent_types import Count, Options, Seconds
 from accord.agents.command_environment import SERVER_VARIABLES
 from accord.agents.command_safety import placeholder_problem
 from accord.agents.process import formats
 from accord.agents.process.formats import FORMATS, Format
 from accord.agents.safe_regexes import BadRegex, compile_regex
+from accord.api.agent_types import Count, Options, Seconds
 
 PROMPT, SESSION = "{prompt}", "{session}"
 """Placeholders in arguments for the prompt and for the session."""

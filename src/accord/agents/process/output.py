@@ -42,7 +42,6 @@ class TerminalText:
     """The text of one stream of bytes."""
 
     def __init__(self) -> None:
-        """Start with an empty line."""
         self.pastes = False
         self._bytes = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._rest = ""
@@ -187,7 +186,6 @@ class TextReader:
     """Reads text without terminal sequences and without line breaks at its start and end."""
 
     def __init__(self) -> None:
-        """Start with no output."""
         self.screen = ""
         self._plain = TerminalText()
         self._breaks = ""
@@ -246,7 +244,6 @@ class EventReader:
     """Reads events, one in each line; other lines are noise."""
 
     def __init__(self, form: Format) -> None:
-        """Read the events of a format."""
         self._form = form
         self._memory = FormatState()
         self._rest = bytearray()

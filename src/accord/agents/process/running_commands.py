@@ -16,13 +16,11 @@ from accord.agents.process.options import CommandMode, Preset, ProcessOptions, P
 from accord.agents.process.output import EventReader, OutputReader, TextReader
 from accord.agents.safe_regexes import Regex
 from accord.agents.subprocesses import MAX_LINE, Subprocess
-from accord.engine.agent import Node
+from accord.api import Node, StoreUnavailable, queries
+from accord.api.queries import state_of
 from accord.errors import AccordError
 from accord.model import TaskState
 from accord.protocol import lifecycle
-from accord.storage.commands import tasks
-from accord.storage.encoding import state_of
-from accord.storage.store import StoreUnavailable
 
 SETTLE_SECONDS = 0.4
 """Pause after which output counts as complete, in seconds; it is then checked for a question."""
@@ -252,7 +250,6 @@ class ParkedCommands:
     """The parked commands of one agent, by tenant and task."""
 
     def __init__(self, node: Node) -> None:
-        """Watch tasks in a node's store."""
         self._node = node
         self._held: dict[Key, ParkedCommand] = {}
         self._leaving: set[asyncio.Task[None]] = set()
@@ -287,7 +284,7 @@ class ParkedCommands:
         leaving = self._held.pop(key).watch  # this very task, which `close` must wait for
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
-        log.info("held process is let go of: %s", reason, extra={"task_id": key[1], "pid": live.process.pid})
+        log.info("process.let_go", extra={"task_id": key[1], "pid": live.process.pid, "reason": reason})
         await live.process.stop()
         if reason == EXPIRED and question is not None:
             await self._tell(key, question)
@@ -298,7 +295,7 @@ class ParkedCommands:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
-                head = await self._node.store.read(tasks.read_head, *key)
+                head = await queries.read_task_head(self._node.store, *key)
             except StoreUnavailable:
                 continue
             state = None if head is None else state_of(head.state)
@@ -316,5 +313,5 @@ class ParkedCommands:
                 await self._node.wake(*key, question, EXPIRED)
                 return
             except (StoreUnavailable, AccordError) as error:
-                log.warning("task was not told", extra={"task_id": key[1], "reason": str(error)})
+                log.warning("process.task_not_told", extra={"task_id": key[1], "reason": str(error)})
                 await asyncio.sleep(LOOK_SECONDS)

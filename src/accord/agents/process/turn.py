@@ -42,9 +42,7 @@ from accord.agents.process.running_commands import EXPIRED, ParkedCommands, Runn
 from accord.agents.process.workspace import Workspace
 from accord.agents.safe_regexes import compile_regex
 from accord.agents.turns import external_context
-from accord.engine.agent import Crash
-from accord.engine.context import APPROVAL, Context, Failed, Suspended
-from accord.engine.messages import YES
+from accord.api import APPROVAL, YES, Context, Crash, Failed, Suspended
 
 GO_ON = "You were interrupted. Go on where you stopped, and do not repeat what is done."
 GRANTED = "You are now allowed to do this: {grants}. Go on."
@@ -127,7 +125,6 @@ class CommandTurn:
     """One execution of a turn."""
 
     def __init__(self, ctx: Context, means: TurnResources, place: Workspace) -> None:
-        """Work in a workspace."""
         self._ctx = ctx
         self._means = means
         self._place = place

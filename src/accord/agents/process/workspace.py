@@ -25,7 +25,7 @@ from msgspec import Struct
 from accord.agents import git
 from accord.agents.git import GitFailed, Repository, Worktree, find_repository
 from accord.agents.process.options import ProcessOptions
-from accord.engine.context import Context, Failed, Rejected
+from accord.api import Context, Failed, Rejected
 from accord.model import Part
 
 FOLDER, BEGAN = ".accord", "began"
@@ -182,7 +182,7 @@ def read_outbox(boxes: TaskFolders, max_files: int, max_bytes: int) -> tuple[lis
                     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
                     parts.append(Part(raw=raw, filename=name, media_type=kind))
     except OSError as error:  # the command has removed or replaced it
-        log.warning("outbox cannot be read", extra={"path": str(boxes.outbox), "reason": str(error)})
+        log.warning("process.outbox_unusable", extra={"path": str(boxes.outbox), "reason": str(error)})
     return parts, left
 
 
@@ -208,7 +208,7 @@ def _new_files(outbox: int, began: int) -> Iterator[tuple[str, str, int]]:
     for place, folders, names, folder in os.fwalk(".", dir_fd=outbox):
         folders[:] = sorted(one for one in folders if one not in (".git", FOLDER))
         if folders and place.count("/") >= MAX_DEPTH:
-            log.warning("outbox is too deep", extra={"path": place, "depth": MAX_DEPTH})
+            log.warning("process.outbox_too_deep", extra={"path": place, "depth": MAX_DEPTH})
             folders.clear()
         for name in sorted(names):
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -309,7 +309,7 @@ class Workspaces:
             whose = FolderOwner(ctx.tenant, ctx.task_id)
             boxes = await asyncio.to_thread(_prepare_folders, directory, whose, self._options.outbox)
         except (OSError, GitFailed) as error:
-            log.exception("no place to work", extra={"task_id": ctx.task_id})
+            log.exception("process.no_place", extra={"task_id": ctx.task_id})
             raise Failed("There is no place to work for this task") from error
         return Workspace(directory=directory, boxes=boxes, tree=tree, env=placed.env if placed else {})
 
@@ -323,7 +323,7 @@ class Workspaces:
                 return await git.close_worktree(place.tree, keeps=self._options.keep_worktree)
         except (OSError, GitFailed) as error:
             about = {"path": str(place.tree.path), "reason": str(error)}
-            log.warning("worktree stays: %s: %s", place.tree.path, error, extra=about)
+            log.warning("process.worktree_stays", extra=about)
             return worktree_facts(place.tree)
 
     async def prepare(self, is_over: Callable[[str, str], Awaitable[bool]]) -> None:
@@ -360,7 +360,7 @@ class Workspaces:
         try:
             return await self._tree(whose.task_id)
         except (OSError, GitFailed) as error:
-            log.warning("worktree stays: %s: %s", directory, error)
+            log.warning("process.worktree_stays", extra={"path": str(directory), "reason": str(error)})
             return None
 
     async def _tree(self, task_id: str) -> Worktree | None:
@@ -401,6 +401,6 @@ def _sweep(folder: Path, before: float) -> None:
             if one.is_dir() and one.lstat().st_mtime < before:
                 with suppress(OSError):
                     remove_tree(one.name, opened)
-                log.info("removed the directory of an old conversation", extra={"path": str(one)})
+                log.info("process.directory_removed", extra={"path": str(one)})
     finally:
         os.close(opened)

@@ -10,13 +10,12 @@ import time
 from collections.abc import Awaitable, Callable
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from uuid import NAMESPACE_OID, uuid4, uuid5
 
 import msgspec
 from msgspec.structs import replace
 
-from accord.agents.agent_types import JSON, skills_of
 from accord.agents.messages import answer_id, prompt
 from accord.agents.relay.channel import (
     FAILED,
@@ -27,8 +26,8 @@ from accord.agents.relay.channel import (
     RelayUnavailable,
     format_request,
 )
-from accord.engine.agent import TEXT, Crash, Node, Profile
-from accord.engine.context import Context, Failed
+from accord.api import TEXT, Context, Crash, Failed, Node, Profile
+from accord.api.agent_types import JSON, skills_of
 
 __all__ = ["AdapterMetadata", "RelayA2AAdapter"]
 
@@ -42,6 +41,8 @@ ATTEMPTS = 20
 """Maximum number of lost executions. A restart is harmless, because nothing is posted twice."""
 
 log = logging.getLogger("accord.relay")
+
+T = TypeVar("T")
 
 OnMessage = Callable[[ChannelMessage], Awaitable[None]]
 
@@ -162,11 +163,7 @@ class RelayA2AAdapter:
         """Post the request unless an earlier execution did, and write the answer."""
         try:
             said = await self.answer(await self._asked(ctx), hear=lambda entry: ctx.status(entry.answer))
-        except TimeoutError as error:
-            raise Failed(str(error)) from error
-        except RequestNotDone as error:
-            raise Failed(str(error)) from None
-        except RelayUnavailable as error:
+        except (TimeoutError, RequestNotDone, RelayUnavailable) as error:
             raise Failed(str(error)) from error
         await ctx.artifact(said, id=answer_id(ctx))
 
@@ -206,16 +203,12 @@ class RelayA2AAdapter:
 
     async def ask(self, asked: RelayRequest) -> RelayRequest:
         """Post a request. A request that may have arrived is not posted again; the channel shows whether it did."""
-        for tries in range(TRIES):
-            try:
-                return replace(asked, id=await self.relay.post(asked.text))
-            except RelayUnavailable as error:
-                if error.was_posted:
-                    return asked
-                if not error.may_pass or tries == TRIES - 1:
-                    raise
-            await asyncio.sleep(AGAIN_SECONDS * 2.0**tries)
-        raise AssertionError("the last try returns or raises")
+        try:
+            return replace(asked, id=await self._retried(lambda: self.relay.post(asked.text)))
+        except RelayUnavailable as error:
+            if error.was_posted:
+                return asked
+            raise
 
     async def answer(self, asked: RelayRequest, hear: OnMessage | None = None) -> str:
         """Wait for the answer to a request; `hear` receives other messages about it."""
@@ -235,12 +228,15 @@ class RelayA2AAdapter:
             await asyncio.sleep(min(self.poll_interval, left))
 
     async def _look(self) -> list[ChannelMessage]:
-        """Read the channel; retry if it is unavailable for a moment."""
+        return await self._retried(self.relay.latest)
+
+    async def _retried(self, do: Callable[[], Awaitable[T]]) -> T:
+        """Call the relay, and retry if it is unavailable for a moment."""
         for tries in range(TRIES):
             try:
-                return await self.relay.latest()
+                return await do()
             except RelayUnavailable as error:
-                if not error.may_pass or tries == TRIES - 1:
+                if error.was_posted or not error.may_pass or tries == TRIES - 1:
                     raise
             await asyncio.sleep(AGAIN_SECONDS * 2.0**tries)
         raise AssertionError("the last try returns or raises")
@@ -252,5 +248,5 @@ class RelayA2AAdapter:
         except RelayUnavailable as error:
             if not error.may_pass:
                 raise
-            log.warning("channel cannot be read", extra={"channel": self.channel, "reason": str(error)})
+            log.warning("relay.channel_unreadable", extra={"channel": self.channel, "reason": str(error)})
             return []

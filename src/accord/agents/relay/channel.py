@@ -17,10 +17,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.client import transports
-from accord.client.transports import HttpReply, HttpRequest, HttpTransport, Unreachable
 from accord.errors import InvalidAgentResponse
-from accord.outbound import Policy
+from accord.outbound import HttpReply, HttpRequest, HttpTransport, Policy, Unreachable, open_transport
 
 DONE, FAILED, CANCEL = "DONE:", "FAILED:", "CANCEL:"
 """First words of messages that answer a request, report its failure (only with its tag), or cancel it."""
@@ -268,7 +266,6 @@ class RelayUnavailable(Exception):
     """
 
     def __init__(self, reason: str, *, may_pass: bool, was_posted: bool = False) -> None:
-        """Store the reason, which is a sentence for a person."""
         super().__init__(reason)
         self.may_pass = may_pass
         self.was_posted = was_posted
@@ -311,7 +308,7 @@ class RelayChannel:
 
     async def _ask(self, method: str, url: str, body: bytes | None = None) -> HttpReply:
         if self._transport is None:  # the operator names the relay, which may be on this machine
-            self._transport = transports.choose("aiohttp", policy=Policy(allow_private=True), max_bytes=MAX_BYTES)
+            self._transport = open_transport("aiohttp", policy=Policy(allow_private=True), max_bytes=MAX_BYTES)
         headers = (("Authorization", f"Bearer {self._key}"), ("Accept", "application/json"), *_content_headers(body))
         asked = HttpRequest(method=method, url=url, headers=headers, body=body, seconds=SECONDS)
         try:
@@ -327,7 +324,7 @@ class RelayChannel:
         if reply.status == NOT_FOUND and body is None:
             return replace(reply, body=b"[]")  # the channel has no messages yet
         if not 200 <= reply.status < 300:
-            log.warning("relay refused", extra={"status": reply.status, "body": reply.body[:1024]})
+            log.warning("relay.refused", extra={"status": reply.status, "body": reply.body[:1024]})
             may_pass = reply.status >= 500 or reply.status == 429
             raise RelayUnavailable(f"The relay refused: HTTP {reply.status}", may_pass=may_pass)
         return reply

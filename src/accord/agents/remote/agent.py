@@ -17,14 +17,11 @@ from msgspec.structs import replace
 from accord.agents.remote import RemoteTerms
 from accord.agents.remote.connection import NO_ANSWER, Connect, RemoteConnection, RemotePeer, RemoteResources
 from accord.agents.remote.execution import RemoteExecution
-from accord.engine.agent import Crash, Profile
-from accord.engine.context import Context
+from accord.api import Context, Crash, Profile, StoreUnavailable
+from accord.api.remote import RemoteCancel, RemoteContact, RemoteTasks, WebhookKeys
 from accord.errors import AuthenticationFailed, MethodNotFound, TaskNotCancelable, TaskNotFound, UnsupportedOperation
 from accord.model import AgentCard, CancelRequest
 from accord.protocol.urls import host_of, is_loopback
-from accord.remote.tasks import RemoteContact, RemoteTasks, WebhookKeys
-from accord.storage.commands.remote_tasks import RemoteCancel
-from accord.storage.store import StoreUnavailable
 
 POLL_SECONDS = 1.0
 """Interval of checks for cancels, in seconds. No client waits for them, and one check for all tasks is cheap."""
@@ -79,9 +76,9 @@ class RemoteCancels:
             while found := await self._remotes.cancels(self._agent, AT_ONCE, AGAIN_SECONDS):
                 await asyncio.gather(*(self._pass_on(cancel) for cancel in found))
         except StoreUnavailable as error:
-            log.warning("store unavailable", extra={"reason": str(error)})
+            log.warning("store.unavailable", extra={"reason": str(error)})
         except Exception:  # the node must continue; the log has the error
-            log.exception("cancels were not passed on", extra={"agent": self._agent})
+            log.exception("cancel.loop_failed", extra={"agent": self._agent})
 
     async def _pass_on(self, cancel: RemoteCancel) -> None:
         link = cancel.link
@@ -89,11 +86,11 @@ class RemoteCancels:
         try:
             if link.remote_id is not None:  # otherwise it was never accepted, or its id is still missing
                 await (await self._peer()).cancel(CancelRequest(id=link.remote_id))
-                log.info("remote task cancelled", extra=about)
+                log.info("remote.cancelled", extra=about)
         except FINAL_ERRORS as error:
-            log.info("remote task cannot be cancelled", extra=about | {"reason": str(error)})
+            log.info("remote.not_cancelable", extra=about | {"reason": str(error)})
         except NO_ANSWER as error:
-            log.warning("cancel was not passed on", extra=about | {"reason": str(error)})
+            log.warning("cancel.not_passed_on", extra=about | {"reason": str(error)})
             if cancel.cancels + 1 < MAX_TRIES:
                 return
         else:
@@ -170,7 +167,7 @@ class RemoteAgent:
         except (*NO_ANSWER, TimeoutError) as error:
             reason = str(error) or f"It did not answer within {PREPARE_SECONDS:g} seconds"
             about = {"agent": self.profile.name, "reason": reason}
-            log.warning("remote agent is not there yet: %s: %s", self.profile.name, reason, extra=about)
+            log.warning("remote.not_there", extra=about)
 
     async def _look_for(self) -> None:
         """Read the agent's card as soon as it is available; a task that starts earlier reads it too."""
@@ -181,7 +178,7 @@ class RemoteAgent:
             try:
                 await self._reach.peer()
             except NO_ANSWER as error:
-                log.info("remote agent is still not there", extra={"agent": self.profile.name, "reason": str(error)})
+                log.info("remote.still_not_there", extra={"agent": self.profile.name, "reason": str(error)})
 
     async def join(self, remotes: RemoteTasks, webhook: str | None = None) -> None:
         """Start, with the remote links of a node's store; the agent reports to `webhook` if it can reach it."""

@@ -16,12 +16,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.agents.remote import RemoteTerms
+from accord.api import SYSTEM, StoreRefused, StoreUnavailable
+from accord.api.remote import RemoteContact, RemoteTasks
 from accord.client.auth.choice import NoCredentials
 from accord.client.credentials import KeyManagementError
 from accord.client.discovery import BadCard, CardNotFound, NoSuchAgent
 from accord.client.interfaces import NoWay
-from accord.client.transports import Unreachable
-from accord.engine.clock import SYSTEM
 from accord.errors import AccordError, MethodNotFound
 from accord.model import (
     AgentCard,
@@ -35,8 +35,7 @@ from accord.model import (
     TaskFilter,
     TaskPage,
 )
-from accord.remote.tasks import RemoteContact, RemoteTasks
-from accord.storage.store import StoreRefused, StoreUnavailable
+from accord.outbound import Unreachable
 
 
 class NotReachable(Exception):
@@ -170,7 +169,7 @@ class RemoteConnection:
                 self._missed(str(error))
                 if self._peer is None:
                     raise
-                log.warning("remote card not read again", extra={"agent": self._name, "reason": str(error)})
+                log.warning("remote.card_not_read", extra={"agent": self._name, "reason": str(error)})
                 self._read_at, self._is_doubtful = self._now(), False
                 return self._peer
 

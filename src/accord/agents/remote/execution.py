@@ -19,10 +19,10 @@ from msgspec.structs import replace
 from accord.agents.remote import CardOffer, ReportMode
 from accord.agents.remote.connection import NO_ANSWER, NotReachable, RemotePeer, RemoteResources
 from accord.agents.remote.task_updates import NOT_OFFERED, RETRY, TaskUpdates
+from accord.api import Context, Failed
+from accord.api.remote import RemoteLink, Report, patiently, poll_signal, unsent_message
 from accord.client.peer import Unconfirmed
 from accord.client.retries import was_not_accepted
-from accord.client.transports import TimedOut
-from accord.engine.context import Context, Failed
 from accord.errors import (
     AccordError,
     AuthenticationFailed,
@@ -53,12 +53,10 @@ from accord.model import (
 from accord.model.base import Metadata
 from accord.model.metadata_keys import BUDGET
 from accord.model.requests import MAX_PAGE_SIZE
+from accord.outbound import TimedOut
 from accord.protocol import lifecycle
 from accord.protocol.budgets import budget_metadata
 from accord.protocol.extensions import TaskRoute, route_of
-from accord.remote.reports import Report
-from accord.remote.tasks import patiently, poll_signal, unsent_message
-from accord.storage.commands.remote_tasks import RemoteLink
 
 LOOKS = 5
 """Number of searches for a message before waiting for it; about half a minute, for lists that lag."""
@@ -279,7 +277,7 @@ class RemoteExecution(TaskUpdates):
         """Handle the error of a message that was sent."""
         self._means.fault(error)
         if is_about_webhook(error, request):
-            log.warning("remote agent takes no webhook", extra={"agent": link.agent, "reason": str(error)})
+            log.warning("remote.no_webhook", extra={"agent": link.agent, "reason": str(error)})
             self._means.may_push = False
             await self._noted(replace(link, tries=link.tries + 1))
         elif was_not_accepted(error):
@@ -315,14 +313,14 @@ class RemoteExecution(TaskUpdates):
                 async with asyncio.timeout(self._terms.sla_seconds):
                     await self._relay(stream, is_numbered)
             except (*NO_ANSWER, TimeoutError) as error:
-                log.info("remote stream ended", extra={"task_id": link.task_id, "reason": str(error)})
+                log.info("remote.stream_ended", extra={"task_id": link.task_id, "reason": str(error)})
         return (await self._look())[1]
 
     async def _put_off(self, link: RemoteLink, error: Exception) -> None:
         """Retry a message later that certainly did not arrive."""
         tries = link.tries + 1
         self._means.fault(error)
-        log.warning("remote agent not reached", extra={"agent": link.agent, "tries": tries, "reason": str(error)})
+        log.warning("remote.not_reached", extra={"agent": link.agent, "tries": tries, "reason": str(error)})
         if isinstance(error, NotReachable) and link.sent == 0:
             raise Failed(f"The remote agent cannot be talked to: {error}")
         if tries >= self._terms.sends:
@@ -337,14 +335,14 @@ class RemoteExecution(TaskUpdates):
         """Fail if the first message is refused. A refused answer changes nothing, and is reported to the caller."""
         if link.sent == 0:
             raise Failed(f"The remote agent refused the message: {error.message}")
-        log.warning("remote agent refused a message", extra={"agent": link.agent, "reason": error.message})
+        log.warning("remote.refused", extra={"agent": link.agent, "reason": error.message})
         await self._noted(replace(link, sent=link.sent + 1))
         await self._ctx.status(f"The remote agent did not take the message: {error.message}")
         await self._ctx.flush()
         try:
             task = await peer.get(GetRequest(id=link.remote_id or ""))
         except NO_ANSWER as failed:
-            log.info("remote task cannot be read", extra={"task_id": link.task_id, "reason": str(failed)})
+            log.info("remote.not_read", extra={"task_id": link.task_id, "reason": str(failed)})
         else:
             await self._unless_ended(await self._report(Report(body=task, insists=True)))
 
@@ -364,7 +362,7 @@ class RemoteExecution(TaskUpdates):
             else:
                 task = await find_task(peer, latest, request.message.message_id)
         except NO_ANSWER as failed:
-            log.info("remote agent cannot be asked", extra={"agent": link.agent, "reason": str(failed)})
+            log.info("remote.not_asked", extra={"agent": link.agent, "reason": str(failed)})
             task = None
             if isinstance(failed, NOT_OFFERED) and not peer.is_idempotent:
                 looks = 0
@@ -382,7 +380,7 @@ class RemoteExecution(TaskUpdates):
         """
         told = self._ctx.handed_in(poll_signal(link.asks)) if link.asks > link.looked else None
         if told == RETRY:
-            log.warning("remote message is sent again by hand", extra={"task_id": link.task_id, "agent": link.agent})
+            log.warning("remote.message_sent_again", extra={"task_id": link.task_id, "agent": link.agent})
             await self._noted(replace(link, tries=link.tries + 1, looked=link.asks, polls=0))
             return
         _, state = await self._look()

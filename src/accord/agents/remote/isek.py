@@ -16,14 +16,12 @@ import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from accord.agents import agent_types
-from accord.agents.agent_types import Given, Kind, Options, Seconds
 from accord.agents.remote import RemoteTerms, ReportMode
-from accord.client import transports
-from accord.client.transports import HttpRequest, HttpTransport, OpenReply, Unreachable
-from accord.engine.agent import Agent
+from accord.api import Agent, agent_types
+from accord.api.agent_types import Given, Kind, Options, Seconds
 from accord.errors import UnsupportedOperation
 from accord.model import AgentCapabilities, AgentCard, AgentInterface
+from accord.outbound import HttpRequest, HttpTransport, OpenReply, Unreachable, open_transport
 from accord.protocol.operations import DialectName
 
 if TYPE_CHECKING:
@@ -67,7 +65,7 @@ async def check_bridge(transport: HttpTransport, bridge: str) -> None:
     if found is None:
         raise Unreachable(f"The bridge {bridge} is not well: HTTP {status}", was_sent=False)
     told = {name: value for name, value in found.items() if isinstance(value, str | int | bool)}
-    log.info("bridge is ready", extra={"bridge": bridge, "context": told})
+    log.info("isek.ready", extra={"bridge": bridge, "context": told})
 
 
 class BridgeTransport:
@@ -93,7 +91,6 @@ class BridgeResponse:
     """A response of a bridge; reading it raises Unreachable if the bridge did not reach the peer."""
 
     def __init__(self, opened: OpenReply) -> None:
-        """Read from `opened`."""
         self._opened = opened
         self.status: int = opened.status
         self.headers: Mapping[str, str] = opened.headers
@@ -134,7 +131,7 @@ def bridge_card(name: str, bridge: str) -> AgentCard:
 
 async def open_bridge(name: str, bridge: str, peer: str) -> tuple[AgentCard, BridgeTransport]:
     """Return a peer's card and its transport, once the bridge has reported that it is ready."""
-    transport = transports.choose("aiohttp")
+    transport = open_transport("aiohttp")
     try:
         await check_bridge(transport, bridge)
     except BaseException:

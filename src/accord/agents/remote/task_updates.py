@@ -16,14 +16,11 @@ from msgspec.structs import replace
 from accord.agents.remote import CardOffer, ReportMode
 from accord.agents.remote.connection import NO_ANSWER, RemoteResources
 from accord.agents.turns import external_context
-from accord.engine.context import Context, Failed
+from accord.api import BadValue, Context, Failed
+from accord.api.remote import RemoteLink, Report, leaves_out, patiently, poll_signal
 from accord.errors import InvalidAgentResponse, MethodNotFound, TaskNotFound, UnsupportedOperation
 from accord.model import Event, GetRequest, Message, StatusUpdate, SubscribeRequest, Task, TaskState
 from accord.protocol import lifecycle
-from accord.remote.reports import Report, leaves_out
-from accord.remote.tasks import patiently, poll_signal
-from accord.storage.commands.remote_tasks import RemoteLink
-from accord.storage.store import BadValue
 
 PATIENCE = 3
 """Number of attempts before an answer is believed.
@@ -46,7 +43,6 @@ class TaskUpdates:
     """The link of an execution to its remote task, and its means of updating it."""
 
     def __init__(self, ctx: Context, means: RemoteResources) -> None:
-        """Wait for the task of `ctx`."""
         self._ctx = ctx
         self._means = means
         self._terms = means.terms
@@ -90,7 +86,7 @@ class TaskUpdates:
     async def _without_answer(self, link: RemoteLink, told: Any, error: Exception) -> None:
         is_lost = isinstance(error, (TaskNotFound, *NOT_OFFERED))
         if told == RETRY and isinstance(error, TaskNotFound):
-            log.warning("remote task is sent again by hand", extra={"task_id": link.task_id, "agent": link.agent})
+            log.warning("remote.task_sent_again", extra={"task_id": link.task_id, "agent": link.agent})
             again = replace(link, sent=0, remote_id=None, tries=link.tries + 1, looked=link.asks)
             await self._noted(replace(again, seq=None, stamp=None, mark=None, state=None))
         elif not is_lost and link.polls < PATIENCE:
@@ -171,7 +167,7 @@ class TaskUpdates:
         except TaskNotFound:
             await self._give_up(link, FORGOTTEN)
         except NO_ANSWER as error:  # the SLA ends this otherwise
-            log.info("remote task cannot be read", extra={"task_id": link.task_id, "reason": str(error)})
+            log.info("remote.not_read", extra={"task_id": link.task_id, "reason": str(error)})
         else:
             await self._unless_ended(await self._report(Report(body=task, insists=link.polls > PATIENCE)))
 
@@ -187,7 +183,7 @@ class TaskUpdates:
                     followed = peer.subscribe(SubscribeRequest(id=link.remote_id or ""), after=after)
                     await self._relay(followed, is_numbered)
             except (*NO_ANSWER, TimeoutError) as error:
-                log.info("remote stream ended", extra={"task_id": link.task_id, "reason": str(error)})
+                log.info("remote.stream_ended", extra={"task_id": link.task_id, "reason": str(error)})
         latest, state = await self._look()
         await self._unless_ended(state)
         if state in (TaskState.SUBMITTED, TaskState.WORKING) and latest.asks == latest.looked:
@@ -219,7 +215,7 @@ class TaskUpdates:
         try:
             await self._unless_ended(await self._report(Report(body=await self._get(link))))
         except NO_ANSWER as error:
-            log.info("remote task cannot be read", extra={"task_id": link.task_id, "reason": str(error)})
+            log.info("remote.not_read", extra={"task_id": link.task_id, "reason": str(error)})
 
     async def _give_up(self, link: RemoteLink, reason: str) -> None:
         given = replace(link, polls=0, asked_at=self._remotes.now_ms())

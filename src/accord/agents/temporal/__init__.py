@@ -1,23 +1,32 @@
-"""Temporal workflows: the agent type and its options.
+"""Temporal workflows: the agent type, its options, and the data of workflows.
 
-Each task is one workflow, with the task's id as its own. Nothing of Temporal is imported here. The agent is in `agent`.
+Each task is one workflow, with the task's id as its own. Nothing of Temporal is imported before an agent is made
+(`agent`). The answer so far is read from the task, so that any execution can continue after another.
 """
 
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from accord.agents.agent_types import Given, Kind, Options, Seconds
+from accord.agents.messages import answer_id, conversation_history, prompt
+from accord.agents.turns import external_context, with_context_id
+from accord.api import TEXT, Context, Failed, Rejected, parts_of, text_of
+from accord.api.agent_types import JSON, Given, Kind, Options, Seconds, needs
+from accord.model import Artifact, Message, Part, Role
 
 if TYPE_CHECKING:
-    from temporalio.client import Client
+    from temporalio.client import Client, WorkflowHandle
 
     from accord.agents.temporal.agent import TemporalAgent
 
 
 __all__ = ["KIND", "TemporalOptions", "workflow_agent"]
+
+log = logging.getLogger("accord.temporal")
 
 
 class TemporalOptions(Options, frozen=True, kw_only=True):
@@ -46,13 +55,190 @@ class TemporalOptions(Options, frozen=True, kw_only=True):
     watched: Annotated[int, Meta(ge=0)] = 100
 
 
+# --- input ------------------------------------------------------------------------------------------------------------
+
+ANSWER = timedelta(seconds=10)
+"""Maximum time for one answer of Temporal."""
+
+MODES: Mapping[str, tuple[str, ...]] = {
+    "auto": ("*/*",),
+    "conversation": ("*/*",),
+    "message": ("*/*",),
+    "text": (TEXT, JSON),
+    "data": (JSON,),
+}
+"""Form of a workflow's input -> media types that callers may send."""
+
+
+def workflow_value(ctx: Context, message: Message, how: str) -> Any:
+    """Return a message as a workflow's input: one JSON value."""
+    return _GIVEN[how](with_context_id(message, external_context(ctx)))
+
+
+def _message(message: Message) -> Any:
+    return msgspec.to_builtins(message)
+
+
+def _text(message: Message) -> Any:
+    return prompt(message.parts)
+
+
+def _data(message: Message) -> Any:
+    for part in message.parts:
+        if part.data is not msgspec.UNSET:
+            return part.data
+    raise Rejected("This agent takes data: send it in a data part")
+
+
+def _auto(message: Message) -> Any:
+    parts = message.parts
+    if all(part.text is not None for part in parts):
+        return _text(message)
+    if len(parts) == 1 and parts[0].data is not msgspec.UNSET:
+        return parts[0].data
+    return _message(message)
+
+
+_GIVEN: Mapping[str, Callable[[Message], Any]] = {
+    "auto": _auto,
+    "conversation": _message,
+    "data": _data,
+    "message": _message,
+    "text": _text,
+}
+
+
+async def workflow_input(ctx: Context, message: Message, how: str) -> Any:
+    """Return a workflow's first input: its message, and for `conversation` the history."""
+    given = workflow_value(ctx, message, how)
+    if how != "conversation":
+        return given
+    before = [said for said in await conversation_history(ctx) if said not in ctx.history]
+    return {
+        "contextId": external_context(ctx),
+        "taskId": ctx.task_id,
+        "message": given,
+        "history": [{"role": _ROLES[said.role], "text": prompt(said.parts)} for said in before],
+    }
+
+
+_ROLES = {Role.USER: "user", Role.AGENT: "agent"}
+
+
+# --- answer and result ------------------------------------------------------------------------------------------------
+
+
+async def extend_answer(ctx: Context, said: Any) -> bool:
+    """Append the new text of an answer so far, a text or a list of pieces; return whether there was any.
+
+    An answer that does not start with the earlier text replaces it.
+    """
+    pieces = [said] if isinstance(said, str) else said
+    if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
+        if said is not None:
+            log.warning("temporal.progress_no_text", extra={"task_id": ctx.task_id, "type": type(said).__name__})
+        return False
+    return await _add(ctx, pieces)
+
+
+async def complete_answer(ctx: Context, parts: Sequence[Part]) -> None:
+    """Complete an answer: append the new part of a text, or replace the answer with other content."""
+    begun = _answer_so_far(ctx)
+    if begun is None or not all(part.text is not None for part in parts):
+        await ctx.artifact(parts, id=_id(begun, ctx))
+        return
+    if parts:  # a workflow without a result has already streamed its answer
+        await _add(ctx, [text_of(parts)])
+    await ctx.finish(begun.artifact_id)
+
+
+async def _add(ctx: Context, pieces: Sequence[str]) -> bool:
+    begun = _answer_so_far(ctx)
+    said = "" if begun is None else text_of(begun.parts)
+    whole = "".join(pieces)
+    if whole == said:
+        return False
+    if not whole.startswith(said):
+        await ctx.artifact(whole, id=_id(begun, ctx), last_chunk=False)
+        return True
+    known, at = len(said), 0
+    for piece in pieces:
+        new = piece[max(0, known - at) :]
+        at += len(piece)
+        if new:
+            await ctx.artifact(new, id=_id(begun, ctx), append=True, last_chunk=False)
+    return True
+
+
+def _answer_so_far(ctx: Context) -> Artifact | None:
+    """Return the answer's artifact. A workflow has only one, regardless of the message that started an execution."""
+    return next((one for one in ctx.task.artifacts if one.artifact_id.startswith("answer-")), None)
+
+
+def _id(begun: Artifact | None, ctx: Context) -> str:
+    return answer_id(ctx) if begun is None else begun.artifact_id
+
+
+async def report_result(ctx: Context, handle: "WorkflowHandle[Any, Any]") -> None:
+    """Write the result of a workflow that has ended; raises Failed if it failed."""
+    from temporalio.client import WorkflowFailureError
+
+    try:
+        given = await handle.result(rpc_timeout=ANSWER)
+    except WorkflowFailureError as error:
+        log.info("temporal.failed", extra={"task_id": ctx.task_id}, exc_info=error)
+        raise Failed(failure_reason(error.cause)) from error
+    if isinstance(given, dict) and isinstance(given.get("parts"), list):
+        await _count(ctx, given.get("usage"))
+        given = _parts(given["parts"])
+    await complete_answer(ctx, parts_of(given))
+
+
+def _parts(given: list[Any]) -> tuple[Part, ...]:
+    try:
+        return msgspec.convert(given, tuple[Part, ...])
+    except msgspec.ValidationError as error:
+        raise Failed(f"The workflow answered with parts that are none: {error}") from error
+
+
+async def _count(ctx: Context, usage: Any) -> None:
+    if isinstance(usage, dict):
+        await ctx.usage(
+            input_tokens=usage.get("inputTokens", 0),
+            output_tokens=usage.get("outputTokens", 0),
+            cost=usage.get("cost", 0.0),
+            model=usage.get("model"),
+            key="workflow",
+        )
+
+
+def failure_reason(error: BaseException) -> str:
+    """Return the reason of a failed workflow, from its activity or child workflow if that failed."""
+    from temporalio import exceptions
+
+    match error:
+        case exceptions.ActivityError() | exceptions.ChildWorkflowError() if error.cause is not None:
+            return failure_reason(error.cause)
+        case exceptions.TimeoutError():
+            return "The workflow took too long"
+        case exceptions.CancelledError():
+            return "The workflow was cancelled"
+        case exceptions.TerminatedError():
+            return f"The workflow was terminated: {error.message}"
+        case exceptions.FailureError():
+            return f"The workflow failed: {error.message}"
+    return "The workflow failed"
+
+
+# --- the agent type ---------------------------------------------------------------------------------------------------
+
+
 def make(given: Given, connect: "Callable[[], Awaitable[Client]] | None" = None) -> "TemporalAgent":
     """Return the agent of a workflow, with the client that `connect` returns or one made from its options."""
-    try:
+    with needs("temporalio", "temporal"):
         import temporalio.client  # noqa: F401
-    except ImportError as error:
-        raise ImportError("Temporal agents need temporalio: pip install 'accord[temporal]'") from error
-    from accord.agents.temporal.agent import TemporalAgent
+
+        from accord.agents.temporal.agent import TemporalAgent
 
     return TemporalAgent(given, connect)
 

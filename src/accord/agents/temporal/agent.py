@@ -27,20 +27,32 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
-from accord.agents.agent_types import Given, profile
-from accord.agents.temporal import TemporalOptions, workflow_data
-from accord.agents.temporal.workflow_data import ANSWER, MODES, report_result, workflow_input, workflow_value
+from accord.agents.temporal import (
+    ANSWER,
+    MODES,
+    TemporalOptions,
+    extend_answer,
+    report_result,
+    workflow_input,
+    workflow_value,
+)
 from accord.agents.turns import external_context
-from accord.engine.agent import Crash, Node
-from accord.engine.clock import SYSTEM
-from accord.engine.context import Context, Failed
-from accord.engine.messages import parts_of
-from accord.engine.task_store import retry_until_available
+from accord.api import (
+    SYSTEM,
+    Context,
+    Crash,
+    Failed,
+    Node,
+    Store,
+    StoreUnavailable,
+    parts_of,
+    remote,
+    retry_until_available,
+)
+from accord.api.agent_types import Given, profile
+from accord.api.remote import NewRemoteLink, RemoteCancel
 from accord.errors import AccordError
 from accord.model import Message, Role, TaskState
-from accord.storage.commands import remote_tasks
-from accord.storage.commands.remote_tasks import NewRemoteLink, RemoteCancel
-from accord.storage.store import Store, StoreUnavailable
 
 PASSING = frozenset(
     {
@@ -147,14 +159,12 @@ class WorkflowCancels:
         """Pass on cancels until canceled."""
         while True:
             try:
-                while found := await self._store.do(
-                    remote_tasks.claim_cancels, self._service.name, AT_ONCE, self._grace_ms
-                ):
+                while found := await remote.claim_cancels(self._store, self._service.name, AT_ONCE, self._grace_ms):
                     await asyncio.gather(*(self._pass_on(cancel) for cancel in found))
             except StoreUnavailable as error:
-                log.warning("store unavailable", extra={"reason": str(error)})
+                log.warning("store.unavailable", extra={"reason": str(error)})
             except Exception:  # the node must continue; the log has the error
-                log.exception("cancels were not passed on", extra={"service": self._service.name})
+                log.exception("cancel.loop_failed", extra={"service": self._service.name})
             await asyncio.sleep(CANCEL_POLL_SECONDS)
 
     async def _pass_on(self, cancel: RemoteCancel) -> None:
@@ -163,10 +173,10 @@ class WorkflowCancels:
         try:
             is_done = await self._cancelled(cancel.link.task_id)
         except NO_ANSWER as error:  # a missing workflow may still be on its way
-            log.warning("cancel was not passed on", extra=about | {"reason": str(error)})
+            log.warning("cancel.not_passed_on", extra=about | {"reason": str(error)})
             is_done = cancel.cancels + 1 >= MAX_TRIES or (cancel.cancels > 0 and not is_transient(error))
         if is_done:
-            await self._store.do(remote_tasks.clear_cancel, cancel.tenant, cancel.link.task_id)
+            await remote.clear_cancel(self._store, cancel.tenant, cancel.link.task_id)
 
     async def _cancelled(self, workflow_id: str) -> bool:
         """Cancel a workflow, or terminate it if an earlier cancel had no effect; true if nothing is left to do."""
@@ -177,10 +187,10 @@ class WorkflowCancels:
         about = {"task_id": workflow_id, "service": self._service.name}
         if not seen.raw_description.workflow_extended_info.cancel_requested:
             await handle.cancel(reason=REASON, rpc_timeout=ANSWER)
-            log.info("workflow cancelled", extra=about)
+            log.info("temporal.cancelled", extra=about)
             return False
         await handle.terminate(reason=REASON, rpc_timeout=ANSWER)
-        log.warning("workflow terminated: it did not end when it was cancelled", extra=about)
+        log.warning("temporal.terminated", extra=about)
         return True
 
 
@@ -209,7 +219,6 @@ class TemporalAgent:
     """An agent whose tasks are workflows."""
 
     def __init__(self, given: Given, connect: Callable[[], Awaitable[Client]] | None = None) -> None:
-        """Start workflows by the options, through the client that `connect` returns if it is given."""
         options: TemporalOptions = given.options
         self.profile = profile(
             given,
@@ -260,7 +269,7 @@ class TemporalAgent:
         handle = await self._begun(ctx, client, node)
         await self._pass_on_messages(ctx, client)
         said = None if ctx.handed_in(CLOSED) else await self._asked(ctx, handle, self._options.status)
-        has_grown = await workflow_data.extend_answer(ctx, await self._asked(ctx, handle, self._options.progress_query))
+        has_grown = await extend_answer(ctx, await self._asked(ctx, handle, self._options.progress_query))
         seen = await handle.describe(rpc_timeout=ANSWER)  # after the queries: a question from before the end is void
         self._down_since = None
         if seen.status is not WorkflowExecutionStatus.RUNNING:
@@ -283,7 +292,7 @@ class TemporalAgent:
             new = NewRemoteLink(task_id=ctx.task_id, agent=self._service.name, context_id=ctx.context_id, at=at)
             # Before it starts, so that cancels arrive from now on.
             await retry_until_available(
-                lambda: node.store.do(remote_tasks.create_link, ctx.tenant, new), log, task_id=ctx.task_id
+                lambda: remote.create_link(node.store, ctx.tenant, new), log, task_id=ctx.task_id
             )
             await self._begin(ctx, client)
             await ctx.keep("workflow", ctx.task_id)
@@ -305,9 +314,9 @@ class TemporalAgent:
                 rpc_timeout=ANSWER,
             )
         except WorkflowAlreadyStartedError:
-            log.info("workflow found", extra=about)
+            log.info("temporal.found", extra=about)
         else:
-            log.info("workflow started", extra=about)
+            log.info("temporal.started", extra=about)
 
     async def _pass_on_messages(self, ctx: Context, client: Client) -> None:
         """Signal the caller's messages since; Temporal ignores a repeated request id, so nothing is signaled twice."""
@@ -342,7 +351,7 @@ class TemporalAgent:
             return await handle.query(query, rpc_timeout=QUERY)
         except (WorkflowQueryFailedError, WorkflowQueryRejectedError, RPCError) as error:
             about = {"task_id": ctx.task_id, "query": query, "reason": str(error)}
-            log.info("workflow did not say how it stands", extra=about)
+            log.info("temporal.no_progress", extra=about)
             return None
 
     def _delay(self, seen: WorkflowExecutionDescription) -> float:
@@ -366,10 +375,10 @@ class TemporalAgent:
         about = {"task_id": ctx.task_id, "agent": self.profile.name, "reason": str(error)}
         is_begun = ctx.kept("workflow") is not None
         if not is_transient(error):
-            log.error("Temporal refused", extra=about)
+            log.error("temporal.refused", extra=about)
             lost = "Temporal does not know the workflow any more" if is_begun else "Temporal did not take the task"
             raise Failed(lost) from error
-        log.warning("Temporal does not answer", extra=about)
+        log.warning("temporal.no_answer", extra=about)
         now = time.monotonic()
         self._down_since = self._down_since or now
         if not is_begun and now - self._down_since > PATIENCE_SECONDS:
@@ -395,11 +404,11 @@ async def _wake_at_end(handle: Handle, node: Node, tenant: str, task_id: str) ->
     try:
         await handle.result()
     except RPCError as error:
-        log.info("workflow is not watched", extra={"task_id": task_id, "reason": str(error)})
+        log.info("temporal.not_watched", extra={"task_id": task_id, "reason": str(error)})
         return
     except Exception as error:  # it failed, or its result needs the workflow's own converter: it has ended
-        log.debug("workflow ended", extra={"task_id": task_id, "reason": str(error)})
+        log.debug("temporal.ended", extra={"task_id": task_id, "reason": str(error)})
     try:
         await node.wake(tenant, task_id, CLOSED, True)
     except AccordError as error:  # the store cannot be used; the next check finds the end as well
-        log.info("task is not woken", extra={"task_id": task_id, "reason": str(error)})
+        log.info("temporal.task_not_woken", extra={"task_id": task_id, "reason": str(error)})

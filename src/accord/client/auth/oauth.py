@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from accord.client.credentials.credential import is_host_allowed
 from accord.client.exchange import AuthFlow, header_of, with_header
-from accord.client.transports import HttpReply, HttpRequest, Unreachable
 from accord.errors import AuthenticationFailed
+from accord.outbound import HttpReply, HttpRequest, Unreachable
 
 MARGIN_SECONDS = 60.0
 """How long before its expiry a token is no longer used: a request takes time, and clocks differ."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from accord.client.exchange import AuthFlow, ClientAuth, with_cookie, with_header, with_query
-from accord.client.transports import HttpReply, HttpRequest
+from accord.outbound import HttpReply, HttpRequest
 from accord.protocol import http_headers
 
 

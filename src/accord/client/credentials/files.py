@@ -8,8 +8,8 @@ file is not replaced, because a secret may contain one.
 
 import logging
 import os
-import re
 from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -24,47 +24,23 @@ from accord.client.credentials.credential import (
     normalize_id,
 )
 
-_LINE = re.compile(
-    r"""[^\S\n]*(?:export[^\S\n]+)?
-        (?P<name>[^=\#\s'"]+)[^\S\n]*=[^\S\n]*
-        (?:'(?P<single>(?:\\.|[^'\\])*)'|"(?P<double>(?:\\.|[^"\\])*)"|(?P<bare>[^'"\n][^\n]*|(?=\n|\Z)))
-        [^\S\n]*(?:\#[^\n]*)?(?:\n|\Z)""",
-    re.VERBOSE | re.DOTALL,
-)
-_EMPTY = re.compile(r"[^\S\n]*(?:\#[^\n]*)?(?:\n|\Z)")
-_COMMENT = re.compile(r"\s+#.*")
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
-
-
-def parse_dotenv(text: str) -> dict[str, str]:
-    """Return the values by name. The last value of a repeated name counts."""
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
-    found: dict[str, str] = {}
-    position = 0
-    while position < len(text):
-        match = _EMPTY.match(text, position) or _LINE.match(text, position)
-        if match is None:
-            number = text.count("\n", 0, position) + 1
-            raise KeyManagementError(f"Line {number} is not NAME=value")  # without the line: it may be a secret
-        if match.re is _LINE:
-            found[match["name"]] = _value(match)
-        position = match.end()
-    return found
-
-
-def _value(match: re.Match[str]) -> str:
-    if match["double"] is not None:
-        return _ESCAPED.sub(lambda one: _ESCAPES.get(one[1], one[1] if one[1] in "\\\"'" else one[0]), match["double"])
-    if match["single"] is not None:
-        return _ESCAPED.sub(lambda one: one[1] if one[1] in "\\'" else one[0], match["single"])
-    return _COMMENT.sub("", match["bare"]).strip()
-
-
 log = logging.getLogger("accord.keys")
 
 _document = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _entry = msgspec.json.Decoder(str | Credential)
+
+
+def parse_dotenv(text: str) -> dict[str, str]:
+    """Return the values by name. The last value of a repeated name counts."""
+    from dotenv.parser import parse_stream  # imported here: few key files are `.env` files
+
+    values: dict[str, str] = {}
+    for binding in parse_stream(StringIO(text.removeprefix("\ufeff"))):
+        if binding.error or (binding.key is not None and binding.value is None):
+            raise KeyManagementError(f"Line {binding.original.line} is not NAME=value")  # the line may be a secret
+        if binding.key is not None:
+            values[binding.key] = binding.value or ""
+    return values
 
 
 def read_key_file(path: Path, naming: VariablePrefixes = VariablePrefixes()) -> dict[str, Credential]:  # noqa: B008  # an immutable value
@@ -75,7 +51,7 @@ def read_key_file(path: Path, naming: VariablePrefixes = VariablePrefixes()) -> 
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        log.warning("there is no such key file", extra={"file": str(path)})
+        log.warning("keys.no_file", extra={"file": str(path)})
         return {}
     except OSError as error:
         raise KeyManagementError(f"{path} cannot be read: {error.strerror}") from None
@@ -94,7 +70,7 @@ def _entries(path: Path, data: bytes) -> dict[str, Credential]:
         try:
             entry = _entry.decode(raw)
         except msgspec.ValidationError as error:  # the error names the field without its value
-            log.warning("an entry of a key file is skipped", extra={"file": str(path), "id": id, "reason": str(error)})
+            log.warning("keys.entry_skipped", extra={"file": str(path), "id": id, "reason": str(error)})
             continue
         credential = Credential(api_key=entry) if isinstance(entry, str) else entry
         if kinds_of(credential):

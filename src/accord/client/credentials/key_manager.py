@@ -64,10 +64,10 @@ class OsKeyring:
             try:
                 self._known[id] = _read(_keyring(), id)
             except NoKeyring as error:  # as on most servers: an absent keyring is not an error
-                log.debug("there is no keyring", extra={"reason": str(error)})
+                log.debug("keys.no_keyring", extra={"reason": str(error)})
                 self._known[id] = None
             except KeyManagementError as error:
-                log.warning("the keyring cannot be asked", extra={"id": id, "reason": str(error)})
+                log.warning("keys.keyring_failed", extra={"id": id, "reason": str(error)})
                 self._known[id] = None
         return self._known[id]
 

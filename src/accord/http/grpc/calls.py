@@ -65,7 +65,7 @@ def encode_message(kind: type[Message], json: bytes) -> bytes:
     try:
         return protobuf.from_json(kind, json)
     except protobuf.NoProtobuf as error:
-        log.warning("an answer has no protobuf form", extra={"reason": str(error)[:500]})
+        log.warning("grpc.not_encodable", extra={"reason": str(error)[:500]})
         raise InvalidAgentResponse("The answer is nested too deeply for gRPC; JSON-RPC and HTTP+JSON have it") from None
 
 
@@ -255,7 +255,7 @@ class GrpcCalls:
         except AccordError as error:
             failure = error
         except Exception:  # the caller gets no detail of it, the log everything
-            log.exception("call failed", extra={"method": method.path})
+            log.exception("request.failed", extra={"method": method.path})
             failure = InternalError()
         await end_call(context, method, failure)
 
@@ -284,7 +284,7 @@ class GrpcCalls:
         except AccordError as error:
             failure = error
         except Exception:  # as in answer
-            log.exception("stream failed", extra={"method": method.path})
+            log.exception("stream.failed", extra={"method": method.path})
             failure = InternalError()
         await end_call(context, method, failure)
 

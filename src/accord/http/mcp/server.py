@@ -199,10 +199,10 @@ class ToolCalls:
         except InvalidArguments as error:
             return refusal_result(str(error))
         except AccordError as error:
-            log.info("call refused", extra={"tool": called.tool.name, "reason": error.message})
+            log.info("mcp.refused", extra={"tool": called.tool.name, "reason": error.message})
             return refusal_result(error.message)
         except called.exposed.unreachable as error:
-            log.warning("agent not reached", extra={"tool": called.tool.name, "reason": str(error)})
+            log.warning("mcp.not_reached", extra={"tool": called.tool.name, "reason": str(error)})
             return refusal_result("The agent cannot be reached")
 
     async def _answer(
@@ -304,9 +304,9 @@ class _ToolCall:
         with anyio.move_on_after(CANCEL_SECONDS, shield=True):
             try:
                 await self._agent.cancel(CancelRequest(id=self._now.id), self._caller)
-                log.info("task cancelled", extra=about)
+                log.info("mcp.task_cancelled", extra=about)
             except self._refusals as error:
-                log.warning("task was not cancelled", extra=about | {"reason": str(error)})
+                log.warning("mcp.task_not_cancelled", extra=about | {"reason": str(error)})
 
 
 def _progress_text(body: EventBody) -> str:

@@ -188,7 +188,7 @@ class Batcher:
     def _refuse(self, batch: list[WaitingItem], error: Exception) -> None:
         """Run each item alone if the server may have refused only one of them, or the batch's size."""
         if isinstance(error, asyncpg.PostgresError | BadValue | StoreInterrupted):
-            log.warning("a batch was refused, its commands run alone", extra={"reason": str(error)})
+            log.warning("store.batch_refused", extra={"reason": str(error)})
             self._leave(batch)
         else:
             self._fail(batch, error)

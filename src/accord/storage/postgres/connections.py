@@ -117,7 +117,7 @@ class Connections:
                 for (name,) in await connection.fetch(_GROWN_TABLES):
                     await connection.execute(f"ANALYZE {name}")
         except (StoreUnavailable, StoreRefused, asyncpg.PostgresError) as error:
-            log.info("tables were not analysed", extra={"reason": str(error)})
+            log.info("store.not_analysed", extra={"reason": str(error)})
 
     async def _any(self) -> Any:
         if self._pool is None:
@@ -185,7 +185,7 @@ class Connections:
                 await asyncio.gather(*self._background, return_exceptions=True)
                 await self._pool.close()
         except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            log.warning("connections were cut", extra={"reason": str(error)})  # by the pool itself
+            log.warning("store.connections_cut", extra={"reason": str(error)})  # by the pool itself
 
 
 class LentConnection:

@@ -346,9 +346,9 @@ async def _with_retries(attempt: Callable[[], Awaitable[T]]) -> T:
             if RETRIES.is_exhausted(failures):
                 raise StoreInterrupted(f"PostgreSQL: {error}") if is_race else error from error
             if is_race:
-                log.info("command lost a race", extra={"reason": str(error)})
+                log.info("store.race_lost", extra={"reason": str(error)})
             else:
-                log.warning("command interrupted", extra={"reason": str(error)})
+                log.warning("store.command_interrupted", extra={"reason": str(error)})
                 await asyncio.sleep(RETRIES.delay(failures - 1) if failures > 1 else 0)
 
 

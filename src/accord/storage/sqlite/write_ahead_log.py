@@ -93,7 +93,7 @@ class WriteAheadLog:
             try:
                 self.sync()
             except StoreUnavailable as error:
-                log.warning("log was not synced", extra={"reason": str(error)})
+                log.warning("store.log_not_synced", extra={"reason": str(error)})
                 return False
         return True
 
@@ -118,7 +118,7 @@ class WriteAheadLog:
         except apsw.BusyError:
             self._too_long = self._pages + LONG_LOG_PAGES
         except apsw.Error as error:  # the log keeps all changes meanwhile
-            log.warning("checkpoint failed", extra={"reason": str(error)})
+            log.warning("store.checkpoint_failed", extra={"reason": str(error)})
         finally:
             self._may_read.set()
             self._writer.set_busy_timeout(busy_ms)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from accord.agents.git import GitFailed, Repository, find_repository
-from accord.workflows.steps import Result, Scene, StepKind
+from accord.workflows.executors import Result, Scene, StepKind
 
 BELOW = ".worktrees"
 """The directory of worktrees whose step has no path."""

@@ -15,12 +15,12 @@ from accord.client.credentials import KeyManagementError, Keys
 from accord.workflows import planner
 from accord.workflows.agent import WorkflowAgent
 from accord.workflows.document import Document
-from accord.workflows.findings import BadDocument, DocumentFinding, TextPosition, make_finding
+from accord.workflows.findings import BadDocument, CheckProblem, DocumentFinding, TextPosition, make_finding
 from accord.workflows.source import Source
 from accord.workflows.validation.agents import ADVICE_CHECKS, AGENT_CHECKS
 from accord.workflows.validation.references import ORDER_CHECKS, REFERENCE_CHECKS
 from accord.workflows.validation.steps import CUSTOM_STEP_CHECKS, STEP_CHECKS, TIME_CHECKS
-from accord.workflows.validation.subject import NAME_CHECKS, PATH_CHECKS, TRIGGER_CHECKS, Check, CheckProblem, Subject
+from accord.workflows.validation.subject import NAME_CHECKS, PATH_CHECKS, TRIGGER_CHECKS, Check, Subject
 
 CHECKS: tuple[Check, ...] = (
     *NAME_CHECKS,

@@ -11,8 +11,10 @@ from accord.protocol import urls
 from accord.workflows.agent_access import find_missing_commands
 from accord.workflows.decoder import default_of, fields_of
 from accord.workflows.document import AgentDef
+from accord.workflows.findings import CheckProblem, Where
 from accord.workflows.members import is_interactive
-from accord.workflows.validation.subject import CheckProblem, PlacedStep, Subject, Where, unknown_name_fix
+from accord.workflows.references import unknown_name_fix
+from accord.workflows.validation.subject import PlacedStep, Subject
 
 PROCESS = (
     *("cli", "command", "role", "task", "channels", "interactive", "preset", "constraints", "cwd", "workdir"),
@@ -70,7 +72,7 @@ def check_agent_kinds(subject: Subject) -> Iterator[CheckProblem]:
         if step.type == "agent" and agent.is_a2a:
             message = f"{agent.name} is reached over A2A"
             yield CheckProblem("WRONG_AGENT", (*where, "type"), message, "write `type: a2a`")
-        if step.type == "a2a" and not agent.is_a2a:
+        if step.row.is_remote and not agent.is_a2a:
             message = f"{agent.name} is a command, not an A2A agent"
             yield CheckProblem(
                 "WRONG_AGENT", (*where, "agent"), message, "leave `type` out, or give the agent `runtime: a2a`"
@@ -112,14 +114,7 @@ def check_unused_agent_members(subject: Subject) -> Iterator[CheckProblem]:
 
 
 def check_addresses(subject: Subject) -> Iterator[CheckProblem]:
-    """Check that A2A agents and steps have a valid URL."""
-    for step, where, *_ in subject.steps:
-        if subject.kind_of(step) != "a2a" or step.use is not None:
-            continue
-        agent = subject.agent_of(step)
-        if not step.url and not (agent is not None and agent.url) and not (step.agent and agent is None):
-            message = f"The A2A step {step.name} has no `url`, nor has its agent"
-            yield CheckProblem("MISSING_URL", where, message, "add `url` to the step, or to an agent that it names")
+    """Check that the URLs of agents and steps are valid."""
     placed: list[tuple[Where, str | None]] = [((*where, "url"), step.url) for step, where, *_ in subject.steps]
     placed += [(("agents", at, "url"), agent.url) for at, agent in enumerate(subject.document.agents)]
     for place, url in placed:

@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from pathlib import PurePath
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, get_type_hints
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -12,82 +11,19 @@ from msgspec import Struct, inspect
 
 from accord.agents.safe_regexes import BadRegex, compile_regex
 from accord.entries import NotRegistered, Unusable
+from accord.workflows.attempts import behavior_of
 from accord.workflows.decoder import default_of, fields_of
 from accord.workflows.document import Step, Verification, format_duration
+from accord.workflows.executors import STEPS
 from accord.workflows.expressions import texts_in
-from accord.workflows.findings import BadDocument
+from accord.workflows.findings import BadDocument, CheckProblem, Where
 from accord.workflows.planner import FILES, expand_custom_step
-from accord.workflows.steps import STEPS
+from accord.workflows.references import unknown_name_fix
+from accord.workflows.step_types import STEP_TYPES, step_type
 from accord.workflows.triggers import BadCron, read_cron
-from accord.workflows.validation.subject import CheckProblem, PlacedStep, Subject, Where, unknown_name_fix
+from accord.workflows.validation.subject import PlacedStep, Subject
 
-ALWAYS = ("name", "type", "description", "dependsOn", "if", "timeout", "onError", "set")
-AGAIN = ("retries", "retryDelay", "backoff")
-LOOP = ("maxIterations", "until")
 FIX_REGEX = "write it in the syntax of RE2, with \\ before signs that are meant literally"
-PLACE = ("cwd", "workdir")
-COMMAND = ("command", "argv", "allowOptions", "allowInterpreter")
-
-
-class StepTypeRow(NamedTuple):
-    """The required and other used members of a type of step."""
-
-    needs: tuple[str, ...]
-    uses: tuple[str, ...]
-    either: tuple[str, ...] = ()
-
-
-ROWS: Mapping[str, StepTypeRow] = {
-    "agent": StepTypeRow(
-        ("agent", "task"),
-        (*AGAIN, *LOOP, *PLACE, "onCrash", "verification", "env", "shareContext", "allowEmpty", "permissions"),
-    ),
-    "deterministic": StepTypeRow(
-        (),
-        (*AGAIN, *LOOP, *PLACE, "onCrash", "verification", "env", *COMMAND, "failOnError", "captureOutput"),
-        either=("command", "argv"),
-    ),
-    "worktree": StepTypeRow(("branch",), (*AGAIN, *PLACE, "verification", "baseBranch", "path", "createBranch")),
-    "a2a": StepTypeRow(
-        ("task",),
-        (
-            *AGAIN,
-            *LOOP,
-            "verification",
-            "agent",
-            "url",
-            "headers",
-            "credentials",
-            "streaming",
-            "mode",
-            "shareContext",
-            "allowEmpty",
-        ),
-    ),
-    "approval": StepTypeRow(("task",), ("onReject", "approvers", "notByStarter")),
-    "wait": StepTypeRow((), ("for", "until", "event"), either=("for", "until", "event")),
-    "workflow": StepTypeRow((), (*AGAIN, *LOOP, "workflow", "file", "input", "vars"), either=("workflow", "file")),
-    "map": StepTypeRow(("over", "step"), (*AGAIN, "as", "concurrency")),
-}
-"""Type of a step -> its members, besides those of all types."""
-
-ADDED = StepTypeRow((), (*AGAIN, *LOOP, *PLACE, "onCrash", "verification", "env", "with"))
-"""The members of types that other packages add. Their own options are in `with`."""
-
-INSTEAD: Mapping[str, str] = {
-    **dict.fromkeys(("command", "argv"), "add `type: deterministic`, or remove it"),
-    "branch": "add `type: worktree`, or remove it",
-    "url": "add `type: a2a`, or remove it",
-    "headers": "add `type: a2a`, or remove it",
-    "over": "add `type: map`, or remove it",
-    "with": "add `use`, or remove it",
-    "for": "add `type: wait`, or remove it",
-    "event": "add `type: wait`, or remove it",
-    "onReject": "add `type: approval`, or remove it",
-    "approvers": "add `type: approval`, or remove it",
-    "notByStarter": "add `type: approval`, or remove it",
-}
-
 OUTSIDE: Mapping[str, str] = {
     "dependsOn": "write it for the map itself",
     "maxIterations": "let the map run a workflow that has the loop",
@@ -104,7 +40,7 @@ def check_required_members(subject: Subject) -> Iterator[CheckProblem]:
     """Check that steps have the members that their types require."""
     for placed in _plain(subject):
         kind = subject.kind_of(placed.step)
-        row, said = ROWS.get(kind, ADDED), set(stated_members(placed.step))
+        row, said = step_type(kind), set(stated_members(placed.step))
         agent = subject.agent_of(placed.step)
         said |= {"task"} if agent is not None and agent.task is not None else set()
         for name in row.needs:
@@ -121,19 +57,22 @@ def check_unused_members(subject: Subject) -> Iterator[CheckProblem]:
     for placed in _plain(subject):
         step, where, outer = placed.step, placed.where, placed.outer
         kind = subject.kind_of(step)
-        row = ROWS.get(kind, ADDED)
-        used = {*ALWAYS, *row.needs, *row.uses}
         # a remote agent's work is verified here, in a directory
-        used |= {"cwd", "workdir"} if step.verification is not None else set()
+        used = step_type(kind).members | ({"cwd", "workdir"} if step.verification is not None else set())
         for name in stated_members(step):
             if outer is not None and name in OUTSIDE:
                 message = f"`{name}` does nothing within a map"
                 yield CheckProblem("UNUSED_MEMBER", (*where, name), message, OUTSIDE[name], at_key=True)
             elif name not in used:
                 message = f"`{name}` does nothing for a step of the type {kind}"
-                yield CheckProblem(
-                    "UNUSED_MEMBER", (*where, name), message, INSTEAD.get(name, "remove it"), at_key=True
-                )
+                yield CheckProblem("UNUSED_MEMBER", (*where, name), message, _instead(name), at_key=True)
+
+
+def _instead(name: str) -> str:
+    """Return the fix for a member without effect: `use`, the only type that has it, or its removal."""
+    types = [kind for kind, row in STEP_TYPES.items() if name in row.members]
+    what = "`use`" if name == "with" else f"`type: {types[0]}`" if len(types) == 1 else None
+    return "remove it" if what is None else f"add {what}, or remove it"
 
 
 def check_options(subject: Subject) -> Iterator[CheckProblem]:
@@ -180,11 +119,6 @@ def _misfit(value: Any, kind: Any) -> str | None:
 def check_conflicts(subject: Subject) -> Iterator[CheckProblem]:
     """Check that no two members of a step contradict each other."""
     for step, where, *_ in _plain(subject):
-        if subject.kind_of(step) == "wait":
-            said = [name for name in ("for", "until", "event") if name in set(stated_members(step))]
-            if len(said) > 1:
-                message = f"`{said[0]}` and `{said[1]}` both say how long"
-                yield CheckProblem("CONFLICT", (*where, said[1]), message, "make two steps of it", at_key=True)
         if step.command is not None and step.argv is not None:
             message = "`command` and `argv` both say what is run"
             yield CheckProblem("CONFLICT", (*where, "argv"), message, "remove one of them", at_key=True)
@@ -193,7 +127,7 @@ def check_conflicts(subject: Subject) -> Iterator[CheckProblem]:
             yield CheckProblem(
                 "CONFLICT", (*where, "allowInterpreter"), message, "write `argv`, or remove it", at_key=True
             )
-        if subject.kind_of(step) != "wait" and step.until is not None and step.max_iterations is None:
+        if not subject.row_of(step).is_waiting and step.until is not None and step.max_iterations is None:
             message = "`until` says when a loop ends, and there is none"
             yield CheckProblem("MISSING_MEMBER", (*where, "until"), message, "add `maxIterations: 3`", at_key=True)
 
@@ -338,17 +272,11 @@ LONG = 12 * 3600.0
 """A timeout in seconds that agents and commands seldom have. As 43,200 milliseconds it is common."""
 
 
-def check_timeouts(subject: Subject) -> Iterator[CheckProblem]:
-    """Check that agents have a timeout."""
-    for step, where, *_ in subject.steps:
-        if subject.kind_of(step) != "agent" or step.use is not None or step.timeout is not None:
-            continue
-        agent = subject.agent_of(step)
-        if subject.document.swarm.timeout is None and (
-            agent is None or (agent.timeout or agent.constraints.timeout) is None
-        ):
-            message = f"Nothing bounds how long {step.name} may take"
-            yield CheckProblem("NO_TIMEOUT", where, message, "add `timeout: 30m` to it, its agent or `swarm`")
+def check_types(subject: Subject) -> Iterator[CheckProblem]:
+    """Check the rules that each type of step has of its own."""
+    for placed in subject.steps:
+        for check in behavior_of(subject.kind_of(placed.step)).checks:
+            yield from check(placed.step, placed.where, subject.agent_of(placed.step), subject.document)
 
 
 def check_long_timeouts(subject: Subject) -> Iterator[CheckProblem]:
@@ -356,7 +284,7 @@ def check_long_timeouts(subject: Subject) -> Iterator[CheckProblem]:
     stated: list[tuple[Where, float | None]] = [
         ((*where, "timeout"), step.timeout)
         for step, where, *_ in subject.steps
-        if subject.kind_of(step) in ("agent", "deterministic", "a2a", "worktree")
+        if subject.row_of(step).is_retryable and not step.is_added
     ]
     for at, agent in enumerate(subject.document.agents):
         stated += [
@@ -367,21 +295,6 @@ def check_long_timeouts(subject: Subject) -> Iterator[CheckProblem]:
         if time is not None and time >= LONG:
             message = f"The timeout is {format_duration(time)}"
             yield CheckProblem("LONG_TIMEOUT", where, message, "write `timeoutMs` if milliseconds were meant")
-
-
-def check_wait_times(subject: Subject) -> Iterator[CheckProblem]:
-    """Check that the time of a wait is valid and has a zone."""
-    for step, where, *_ in subject.steps:
-        until = step.until
-        if subject.kind_of(step) != "wait" or until is None or "{{" in until:
-            continue
-        try:
-            moment = datetime.fromisoformat(until)
-        except ValueError:
-            moment = None
-        if moment is None or moment.tzinfo is None:
-            message = f"{until} is no time with a zone"
-            yield CheckProblem("BAD_TIME", (*where, "until"), message, "write it like 2030-01-31T08:00:00Z")
 
 
 def check_schedule_times(subject: Subject) -> Iterator[CheckProblem]:
@@ -400,4 +313,4 @@ def check_schedule_times(subject: Subject) -> Iterator[CheckProblem]:
             yield CheckProblem("BAD_TIME", (*where, "timezone"), message, "write one like Europe/Berlin, or UTC")
 
 
-TIME_CHECKS = (check_timeouts, check_long_timeouts, check_wait_times, check_schedule_times)
+TIME_CHECKS = (check_types, check_long_timeouts, check_schedule_times)

@@ -12,29 +12,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from accord.workflows.decoder import nearest_word
 from accord.workflows.document import AgentDef, CustomStep, Document, Schedule, Step, Workflow
 from accord.workflows.expressions import BadExpression, references
-from accord.workflows.findings import BadDocument
+from accord.workflows.findings import BadDocument, CheckProblem, Where
 from accord.workflows.patterns import PATTERNS
 from accord.workflows.planner import expand_custom_step, includes_itself, resolve_path, with_type
+from accord.workflows.references import reachable, unknown_name_fix
+from accord.workflows.step_types import StepType, step_type
 from accord.workflows.values import output_variable
-
-Where = tuple[str | int, ...]
-
-
-class CheckProblem(NamedTuple):
-    """A problem: code, path, message and fix.
-
-    Its position is that of the value at the path, of its key (`at_key`), or of an offset in its text (`start`).
-    """
-
-    code: str
-    where: Where
-    message: str
-    fix: str
-    at_key: bool = False
-    start: int | None = None
 
 
 class PlacedStep(NamedTuple):
@@ -97,6 +82,10 @@ class Subject:
     def kind_of(self, step: Step) -> str:
         """Return a step's type, as the file has it or as a run derives it."""
         return with_type(step, self.agent_of(step)).kind
+
+    def row_of(self, step: Step) -> StepType:
+        """Return the row of a step's type."""
+        return step_type(self.kind_of(step))
 
 
 Check = Callable[[Subject], Iterator[CheckProblem]]
@@ -229,24 +218,13 @@ def check_workflows(subject: Subject) -> Iterator[CheckProblem]:
             yield CheckProblem("CYCLE", (*where, "workflow"), message, "name another workflow")
 
 
-def unknown_name_fix(name: str, known: Iterable[str], otherwise: str) -> str:
-    """Return the fix for an unknown name."""
-    near = nearest_word(name, tuple(known))
-    return f"did you mean {near}?" if near else otherwise
-
-
 def _run_by(subject: Subject, name: str) -> set[str]:
     """Return the workflows that a workflow runs, directly and indirectly, and itself."""
-    calls: dict[str, set[str]] = {}
+    calls: dict[str, list[str]] = {}
     for step, _, workflow, *_ in subject.steps:
         if step.workflow is not None and step.file is None:
-            calls.setdefault(workflow.name, set()).add(step.workflow)
-    reached, ahead = {name}, [name]
-    while ahead:
-        new = calls.get(ahead.pop(), set()) - reached
-        reached |= new
-        ahead += new
-    return reached
+            calls.setdefault(workflow.name, []).append(step.workflow)
+    return {name} | reachable(calls, name)
 
 
 def _twice(what: str, named: Iterable[tuple[Where, str]], skip: int = 0) -> Iterator[CheckProblem]:
@@ -304,7 +282,7 @@ def check_paths_exist(subject: Subject) -> Iterator[CheckProblem]:
             fix = "make it, or say `required: false`"
             what = f" ({path.description})" if path.description else ""
             yield CheckProblem("NO_DIRECTORY", where, f"There is no directory {place}{what}", fix)
-    makes_some = any(subject.kind_of(step) == "worktree" for step, *_ in subject.steps)
+    makes_some = any(step.is_worktree_step for step, *_ in subject.steps)
     for owner, cwd, _ in () if makes_some else _stated(subject):
         if cwd is not None and "{{" not in cwd and not (subject.base / os.path.expanduser(cwd)).is_dir():
             message = f"There is no directory {cwd}"

@@ -12,7 +12,7 @@ from crewai import Agent, BaseLLM, Crew, Task
 from crewai.events.types.llm_events import LLMCallType
 from crewai.tools import tool
 
-from accord.engine.context import Failed
+from accord.engine.outcome import Failed
 from tests.agents.contract import scratch as marks
 
 SCRATCH = Path(os.environ["SCRATCH"])

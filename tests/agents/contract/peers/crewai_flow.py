@@ -4,7 +4,7 @@ from tests.agents.contract.peers import crewai as crews  # isort: skip  # it say
 
 from crewai.flow import Flow, listen, start
 
-from accord.engine.context import Failed
+from accord.engine.outcome import Failed
 from tests.agents.contract import scratch as marks
 
 SCRATCH = crews.SCRATCH / "flows"

@@ -1,23 +1,44 @@
-"""HTTP requests and replies, and the transport interface that sends them.
+"""Outgoing HTTP requests, their replies, and the interface that sends them.
 
-Each module below wraps one library as an `HttpTransport` and translates its exceptions: aiohttp, or httpx2 for
-HTTP/2 and for clients that the caller created. `choose` imports only the requested library. A failure before a reply
-is an `Unreachable`. An error that an agent returns never is.
+A failure before a reply is an `Unreachable`. An error that a server returns never is.
 """
 
 from collections.abc import AsyncIterator, Mapping
-from importlib import import_module
-from typing import Any, Protocol
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from importlib.metadata import version
+from typing import Protocol
 
 from msgspec import Struct
 
 from accord.errors import InvalidAgentResponse
+
+USER_AGENT = f"accord/{version('accord')}"
+
+UNCOMPRESSED = ("Accept-Encoding", "identity")
+"""For streams, because compression delays chunks."""
 
 TIMEOUT_SECONDS = 60.0
 """Default timeout of an answer, in seconds: most blocking sends finish within it."""
 
 MAX_BYTES = 64 * 1024 * 1024
 """Maximum size of a whole answer, in bytes after decompression: far above any sane task."""
+
+CONNECT_SECONDS = 10.0
+"""Connection timeout, in seconds: a reachable server accepts within one or two. A2A requires 10 to 30 seconds for a
+webhook (4.3.3).
+"""
+
+SILENT_SECONDS = 300.0
+"""Maximum silence of a stream, in seconds: many servers send a keep-alive every 15 seconds, others only events."""
+
+IDLE_SECONDS = 4.0
+"""How long an idle connection is kept, in seconds: most servers close theirs after five. A POST that meets the close
+may or may not have arrived.
+"""
+
+MAX_RETRY_SECONDS = 24 * 60 * 60
+"""Maximum accepted `Retry-After`, in seconds."""
 
 
 class HttpRequest(Struct, frozen=True, kw_only=True):
@@ -39,11 +60,12 @@ class HttpRequest(Struct, frozen=True, kw_only=True):
 
 
 class HttpReply(Struct, frozen=True, kw_only=True):
-    """A whole answer. Header names are case-insensitive."""
+    """An answer with its body, of which a part may be missing. Header names are case-insensitive."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    is_whole: bool = True
 
     def __repr__(self) -> str:
         return f"HttpReply({self.status})"  # a token endpoint's body contains the token
@@ -88,10 +110,16 @@ class Unreachable(Exception):
     """
 
     def __init__(self, reason: str, *, was_sent: bool) -> None:
-        """Store the reason, in readable form."""
         super().__init__(reason)
         self.reason = reason
         self.was_sent = was_sent
+
+
+class TargetRefused(Unreachable):
+    """The policy does not allow a request, for the reason in the message. A retry does not help."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, was_sent=False)
 
 
 class TimedOut(Unreachable):
@@ -102,7 +130,6 @@ class StreamBroken(Unreachable):
     """An answer began but is incomplete: the stream was cut."""
 
     def __init__(self, reason: str) -> None:
-        """Store the reason, in readable form. The request counts as sent."""
         super().__init__(reason, was_sent=True)
 
 
@@ -120,18 +147,24 @@ def not_compressed() -> InvalidAgentResponse:
     return InvalidAgentResponse("The answer is not compressed in the way that it says")
 
 
-TRANSPORTS = {
-    "aiohttp": ("accord.client.transports.aiohttp", "AiohttpTransport"),
-    "httpx2": ("accord.client.transports.httpx2", "Httpx2Transport"),
-}
+def read_retry_after(headers: Mapping[str, str], now: float | None = None) -> int | None:
+    """Return the seconds of a `Retry-After`, which is a number or a date (RFC 9110, 10.2.3).
+
+    A date is compared with `now`, a time in seconds, or without it with the server's own clock if it states one.
+    """
+    stated = (headers.get("retry-after") or "").strip()
+    if stated.isascii() and stated.isdigit():
+        return min(int(stated[:10]), MAX_RETRY_SECONDS)
+    until = _date(stated)
+    if until is None:
+        return None
+    current = _date(headers.get("date") or "") or datetime.now(UTC) if now is None else datetime.fromtimestamp(now, UTC)
+    return min(max(int((until - current).total_seconds()), 0), MAX_RETRY_SECONDS)
 
 
-def choose(transport: str | HttpTransport, **options: Any) -> HttpTransport:
-    """Return a new transport by its name and options. A transport object is returned unchanged."""
-    if not isinstance(transport, str):
-        return transport
-    if transport not in TRANSPORTS:
-        raise ValueError(f"There is no transport {transport!r}; there are {', '.join(TRANSPORTS)}")
-    module, name = TRANSPORTS[transport]
-    made: HttpTransport = getattr(import_module(module), name)(**options)
-    return made
+def _date(text: str) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(text)
+    except (ValueError, OverflowError, TypeError):
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -6,7 +6,8 @@ imports no framework. A type imports its own when an agent is made.
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta, Struct
@@ -19,6 +20,9 @@ from accord.model import AgentSkill
 from accord.protocol.budgets import Budget
 
 JSON = "application/json"
+
+ANY_MEDIA = (TEXT, JSON, "*/*")
+"""Media types of an agent that accepts everything; whether it can use a file is up to the agent."""
 
 Seconds = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
@@ -143,7 +147,7 @@ def kind_of(thing: Any) -> Kind | None:
         try:
             kind = KINDS.take(entry)
         except Unusable:  # another package is broken, which must not stop this server
-            log.exception("kind of agent cannot be used", extra={"kind": entry.name, "entry_point": entry.value})
+            log.exception("agent.kind_unusable", extra={"kind": entry.name, "entry_point": entry.value})
             continue
         if kind.recognises is not None and (found is None or kind.precedence > found.precedence):
             found = kind if kind.recognises(thing) else found
@@ -183,6 +187,15 @@ FRAMEWORKS: Mapping[str, Framework] = {
     "temporalio": Framework("temporal", "a workflow that settings name"),
 }
 """Module of a framework's classes -> its extra. The name of OpenAI's package is common, so its entry is longer."""
+
+
+@contextmanager
+def needs(package: str, extra: str) -> Iterator[None]:
+    """Import a framework within the block; if it is missing, the error names its extra."""
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(f"Agents of the type {extra} need {package}: pip install 'accord[{extra}]'") from error
 
 
 def framework(module: str) -> Framework | None:

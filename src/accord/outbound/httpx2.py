@@ -7,8 +7,14 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
 
-from accord.client.transports import (
+from accord.errors import InvalidAgentResponse
+from accord.outbound.messages import (
+    CONNECT_SECONDS,
+    IDLE_SECONDS,
     MAX_BYTES,
+    SILENT_SECONDS,
+    UNCOMPRESSED,
+    USER_AGENT,
     HttpRequest,
     StreamBroken,
     TimedOut,
@@ -16,19 +22,12 @@ from accord.client.transports import (
     not_compressed,
     too_large,
 )
-from accord.errors import InvalidAgentResponse
-from accord.outbound import USER_AGENT, Policy
+from accord.outbound.policy import Policy
 
 try:
     import httpx2
 except ImportError as error:
     raise ImportError("The httpx2 transport needs httpx2 with HTTP/2: pip install 'accord[http2]'") from error
-
-CONNECT_SECONDS = 10.0
-SILENT_SECONDS = 300.0
-"""As in the aiohttp transport."""
-
-UNCOMPRESSED = ("Accept-Encoding", "identity")
 
 
 class Httpx2Transport:
@@ -58,7 +57,7 @@ class Httpx2Transport:
             verify=tls or True,
             trust_env=False,
             headers={"User-Agent": USER_AGENT},
-            limits=httpx2.Limits(max_connections=None, keepalive_expiry=4.0),
+            limits=httpx2.Limits(max_connections=None, keepalive_expiry=IDLE_SECONDS),
         )
         self._max_bytes = max_bytes
         self._connect_seconds = connect_seconds

@@ -1,4 +1,4 @@
-"""What only the aiohttp transport has: a policy about where requests may go."""
+"""Sessions with a policy about the addresses that requests may reach."""
 
 import socket
 import ssl
@@ -8,19 +8,17 @@ from typing import Any
 
 import pytest
 
-from accord.client.transports import HttpRequest, Unreachable
-from accord.client.transports.aiohttp import AiohttpTransport
-from accord.outbound import Policy
+from accord.outbound import HttpRequest, HttpSession, Policy, Unreachable
 from tests.client.transports.test_transports import answer
 from tests.outbound.conftest import Listening
 
 
 @pytest.fixture
-async def making() -> AsyncIterator[Callable[..., AiohttpTransport]]:
+async def making() -> AsyncIterator[Callable[..., HttpSession]]:
     async with AsyncExitStack() as stack:
 
-        def make(**options: Any) -> AiohttpTransport:
-            found = AiohttpTransport(**options)
+        def make(**options: Any) -> HttpSession:
+            found = HttpSession(**options)
             stack.push_async_callback(found.close)
             return found
 
@@ -41,17 +39,13 @@ def getting(url: str) -> HttpRequest:
         ("https://user:secret@example.com/", "a user in it"),
     ],
 )
-async def test_a_policy_says_where_requests_may_go(
-    making: Callable[..., AiohttpTransport], url: str, reason: str
-) -> None:
+async def test_a_policy_says_where_requests_may_go(making: Callable[..., HttpSession], url: str, reason: str) -> None:
     with pytest.raises(Unreachable, match=reason) as raised:
         await making(policy=Policy()).open(getting(url))
     assert raised.value.was_sent is False
 
 
-async def test_a_name_may_not_turn_out_to_be_private(
-    making: Callable[..., AiohttpTransport], listening: Listening
-) -> None:
+async def test_a_name_may_not_turn_out_to_be_private(making: Callable[..., HttpSession], listening: Listening) -> None:
     listener = await listening(answer(b"ok"))
     looked: list[str] = []
 
@@ -65,7 +59,7 @@ async def test_a_name_may_not_turn_out_to_be_private(
 
 
 async def test_a_trusted_host_may_be_private_and_keeps_its_name(
-    making: Callable[..., AiohttpTransport], listening: Listening, certified: tuple[ssl.SSLContext, ssl.SSLContext]
+    making: Callable[..., HttpSession], listening: Listening, certified: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
     listener = await listening(answer(b"ok"), tls=certified[0])
 
@@ -79,7 +73,7 @@ async def test_a_trusted_host_may_be_private_and_keeps_its_name(
 
 
 async def test_with_a_policy_names_are_looked_up_as_the_system_does(
-    making: Callable[..., AiohttpTransport], listening: Listening, monkeypatch: pytest.MonkeyPatch
+    making: Callable[..., HttpSession], listening: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listener = await listening(answer(b"ok"))
     real = socket.getaddrinfo
@@ -89,7 +83,7 @@ async def test_with_a_policy_names_are_looked_up_as_the_system_does(
 
 
 async def test_a_transport_that_was_closed_may_be_used_again(
-    making: Callable[..., AiohttpTransport], listening: Listening
+    making: Callable[..., HttpSession], listening: Listening
 ) -> None:
     """Its connections belong to a loop; a script may have several, one after the other."""
     listener = await listening(answer(b"ok"))

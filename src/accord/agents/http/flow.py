@@ -1,25 +1,50 @@
-"""Options of HTTP agents, and the body of their requests.
+"""The webhook of a flow: options, request bodies and posts.
 
 Names, defaults and precedence are those of a2a-adapter's n8n adapter, so that its settings can be reused. A mapper
 overrides everything else. Next comes a text that is a JSON object, if `parse_json_input` is set. Otherwise the text is
-put into one field.
+put into one field. Tasks are not accessed here. Their ids are for the log and the Idempotency-Key.
 """
 
+import asyncio
 import base64
+import logging
+import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, field
 
-from accord.agents.agent_types import Options, Seconds
+from accord.agents.http.responses import (
+    FlowResponse,
+    UnreadableResponse,
+    failure_reason,
+    json_value,
+    one_line,
+    response_reader,
+)
 from accord.agents.messages import OCTETS, file_parts, media_kind
-from accord.client.transports import MAX_BYTES
-from accord.engine.messages import text_of
+from accord.api import Failed, text_of, tracing
+from accord.api.agent_types import Options, Seconds
+from accord.errors import InvalidAgentResponse
 from accord.model import Part
+from accord.outbound import (
+    MAX_BYTES,
+    HttpRequest,
+    HttpTransport,
+    OpenReply,
+    Policy,
+    TimedOut,
+    Unreachable,
+    open_transport,
+    too_large,
+)
 from accord.protocol import urls
+from accord.protocol.sse import FrameTooLarge
+from accord.retries import RetryPolicy
 
 
 class HttpOptions(Options, frozen=True, kw_only=True):
@@ -195,15 +220,11 @@ def _file(part: Part) -> dict[str, Any]:
 
 def _parsed(text: str) -> dict[str, Any] | None:
     """Return a text as a JSON object, or None."""
-    if not text.lstrip().startswith("{"):
-        return None
-    try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.DecodeError:
-        return None
+    value = json_value(text.encode(errors="replace")) if text.lstrip().startswith("{") else None
+    return value if isinstance(value, dict) else None
 
 
-# --- templates ----------------------------------------------------------------------------------------------------
+# --- templates --------------------------------------------------------------------------------------------------------
 
 
 def _placeholders(template: Any) -> Iterable[str]:
@@ -237,7 +258,7 @@ def _written(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-# --- forms --------------------------------------------------------------------------------------------------------
+# --- forms ------------------------------------------------------------------------------------------------------------
 
 
 def _form(payload: Mapping[str, Any], files: Mapping[str, list[Part]]) -> RequestBody:
@@ -261,7 +282,7 @@ def _head(boundary: str, name: str, filename: str | None = None, media_type: str
     if filename is not None:
         lines[-1] += f'; filename="{_quoted(filename)}"'
     if media_type is not None:
-        lines.append(f"Content-Type: {_one_line(media_type)}")
+        lines.append("Content-Type: " + re.sub(r"[\r\n]", "", media_type))
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
@@ -270,5 +291,178 @@ def _quoted(text: str) -> str:
     return text.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _one_line(text: str) -> str:
-    return text.replace("\r", "").replace("\n", "")
+# --- posts ------------------------------------------------------------------------------------------------------------
+
+IDEMPOTENCY = "Idempotency-Key"
+"""Header that is the same in every retry of a message, so that a flow can detect duplicates."""
+
+ACCEPT = "application/json, text/event-stream, application/x-ndjson, text/plain;q=0.9, */*;q=0.5"
+
+CONNECT_SECONDS = 10.0
+"""Maximum time to connect, in seconds. A reachable server accepts within one or two."""
+
+MAX_ERROR_BYTES = 16 * 1024
+"""Maximum number of bytes read from an error's body."""
+
+log = logging.getLogger("accord.http")
+
+
+class DeliveryUnknown(Failed):
+    """It is unknown whether a flow received the message: it was sent, and there was no response."""
+
+
+class PostedMessage(Struct, frozen=True):
+    """A message of a task, by its number."""
+
+    task_id: str
+    number: int
+
+    @property
+    def key(self) -> str:
+        """Idempotency key of this message."""
+        return f"{self.task_id}-{self.number}"
+
+
+class FlowWebhook:
+    """The webhook of one flow."""
+
+    def __init__(self, options: HttpOptions) -> None:
+        """Post to the URL of the options; the first message opens the connection."""
+        self._options = options
+        self._url = options.address
+        self._retries = RetryPolicy(first_seconds=options.backoff, attempts=options.max_retries + 1, jitter=(1.0, 1.0))
+        self._transport: HttpTransport | None = None
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._transport is not None:
+            await self._transport.close()
+            self._transport = None
+
+    @asynccontextmanager
+    async def post(self, body: RequestBody, posting: PostedMessage) -> AsyncIterator[AsyncIterator[FlowResponse]]:
+        """Post a message and yield the responses as they arrive; raises Failed with a message for the caller."""
+        opened = await self._accepted(body, posting)
+        try:
+            async with aclosing(self._answer(opened, posting)) as answer:
+                yield answer
+        finally:
+            await opened.close()
+
+    async def tell(self, body: RequestBody, posting: PostedMessage) -> None:
+        """Post a message and ignore the content of the acknowledgement."""
+        opened = await self._accepted(body, posting)
+        try:
+            await self._beginning(opened, posting)
+        finally:
+            await opened.close()
+
+    def _request(self, body: RequestBody, key: str) -> HttpRequest:
+        own = {name.lower() for name in self._options.headers}
+        always = {"Content-Type": body.media_type, "Accept": ACCEPT, IDEMPOTENCY: key}
+        headers = {name: value for name, value in always.items() if name.lower() not in own} | self._options.headers
+        return HttpRequest(
+            method="POST",
+            url=self._url,
+            headers=(*headers.items(), *tracing.headers().items()),
+            body=body.content,
+            seconds=self._options.timeout,
+            streams=True,
+        )
+
+    async def _accepted(self, body: RequestBody, posting: PostedMessage) -> OpenReply:
+        """Return a successful response. Retry if the flow could not be reached or failed with a 5xx status."""
+        request = self._request(body, posting.key)
+        failures = 0
+        while True:
+            failures += 1
+            try:
+                opened = await self._open(request)
+            except Unreachable as error:
+                log.warning(
+                    "http.not_answered", extra=self._about(posting, tries=failures, reason=error.reason)
+                )  # which contains addresses that callers must not see
+                if error.was_sent:
+                    in_time = " in time" if isinstance(error, TimedOut) else ""
+                    raise DeliveryUnknown(f"The flow did not answer{in_time}") from error
+                if self._retries.is_exhausted(failures):
+                    raise Failed("The flow could not be reached") from error
+            else:
+                if 200 <= opened.status < 300:
+                    return opened
+                refusal = await self._refusal(opened, posting)
+                log.warning("http.not_answered", extra=self._about(posting, tries=failures, reason=str(refusal)))
+                if opened.status < 500 or self._retries.is_exhausted(failures):
+                    raise refusal
+            await asyncio.sleep(self._retries.delay(failures))
+
+    async def _open(self, request: HttpRequest) -> OpenReply:
+        if self._transport is None:
+            seconds = self._options.timeout
+            # The operator names the flow, which may be on a private network.
+            self._transport = open_transport(
+                "aiohttp",
+                policy=Policy(allow_private=True),
+                max_bytes=self._options.max_bytes,
+                # Less than for an answer: without a connection the flow has not received the message.
+                connect_seconds=min(CONNECT_SECONDS, (seconds or math.inf) / 2),
+                silent_seconds=seconds or 0.0,
+            )
+        return await self._transport.open(request)
+
+    def _about(self, posting: PostedMessage, **more: object) -> dict[str, object]:
+        """Return extra values for the log. The query of the URL is left out, because it may contain a secret."""
+        return {"task_id": posting.task_id, "url": self._url.partition("?")[0], **more}
+
+    async def _refusal(self, opened: OpenReply, posting: PostedMessage) -> Failed:
+        """Return the flow's error as a failure that callers may see; the log contains the body."""
+        body = await self._beginning(opened, posting)
+        log.warning("http.refused", extra=self._about(posting, status=opened.status, body=body[:2048]))
+        if 300 <= opened.status < 400:
+            return Failed(f"The flow is somewhere else: HTTP {opened.status}")
+        told = _reason(body, opened.headers.get("Content-Type", ""))
+        who = "failed" if opened.status >= 500 else "refused the message"
+        return Failed(f"The flow {who}: HTTP {opened.status}{': ' + told if told else ''}")
+
+    async def _answer(self, opened: OpenReply, posting: PostedMessage) -> AsyncGenerator[FlowResponse, None]:
+        headers = opened.headers
+        reads = response_reader(headers.get("Content-Type", ""), headers.get("Content-Disposition", ""))
+        size = 0
+        try:
+            async with aclosing(opened.pieces()) as pieces:  # type: ignore[type-var]  # transports give generators
+                async for piece in pieces:
+                    size += len(piece)
+                    if size > self._options.max_bytes:
+                        raise too_large(self._options.max_bytes)
+                    for said in reads.feed(piece):
+                        yield said
+            for said in reads.end():
+                yield said
+        except Unreachable as error:
+            log.warning("http.answer_cut", extra=self._about(posting, reason=error.reason))
+            raise DeliveryUnknown("The flow's answer was cut off") from error
+        except (InvalidAgentResponse, FrameTooLarge) as error:
+            raise Failed(f"The flow's answer cannot be taken: {error}") from error
+        except UnreadableResponse as error:
+            raise Failed(f"The flow's answer cannot be read: {error}") from error
+
+    async def _beginning(self, opened: OpenReply, posting: PostedMessage) -> bytes:
+        """Return the first bytes of a body. A body that breaks off is only logged."""
+        found = b""
+        try:
+            async with aclosing(opened.pieces()) as pieces:  # type: ignore[type-var]  # transports give generators
+                async for piece in pieces:
+                    found += piece
+                    if len(found) >= MAX_ERROR_BYTES:
+                        break
+        except (Unreachable, InvalidAgentResponse) as error:
+            log.warning("http.error_cut", extra=self._about(posting, reason=str(error)))
+        return found[:MAX_ERROR_BYTES]
+
+
+def _reason(body: bytes, media_type: str) -> str | None:
+    """Return the message in an error's body, or None. It is read from JSON or plain text, not from HTML."""
+    kind = media_type.partition(";")[0].strip().lower()
+    if kind == "text/plain":
+        return one_line(body.decode("utf-8", "replace")) or None
+    return failure_reason(json_value(body)) if "json" in kind else None
