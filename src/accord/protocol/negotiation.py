@@ -275,7 +275,8 @@ class _ParamsLook(Struct):
 # The generic dialect's own parameters, those in snake case, count with any value (B-00).
 _look_type: Any = defstruct("_Look", [(name, Raw, _ABSENT) for name in sorted(PARAMETERS)], bases=(_ParamsLook,))
 _look_decoder: Decoder[_ParamsLook] = Decoder(_look_type)
-_NOTHING, _NO_MESSAGE = _look_type(), _Message()
+_NO_MESSAGE = _Message()
+_NOTHING: _ParamsLook = _look_type()
 _SNAKE_CASE = {
     shape: tuple(name for name in shape.__struct_encode_fields__ if "_" in name)
     for shape in (_look_type, _Message, _Part)
@@ -286,7 +287,8 @@ _VAULT_ROLES = ("assistant", "system", "tool")
 def _look(params: bytes) -> _ParamsLook:
     """Read the members that distinguish dialects; invalid parameters distinguish none, and the dialect refuses them."""
     try:
-        return _look_decoder.decode(params)
+        found: _ParamsLook = _look_decoder.decode(params)
+        return found
     except (ValueError, RecursionError):
         return _NOTHING
 
