@@ -48,7 +48,7 @@ from accord.model import (
 )
 from accord.protocol import codec, sse
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS
-from accord.protocol.dialects.base import path_from_request, query_from_params
+from accord.protocol.dialects.fields import path_from_request, query_from_params
 from accord.protocol.negotiation import MOUNTS
 from accord.protocol.operations import TABLE, DialectName, Operation, OperationRow, method_name
 from accord.protocol.sse import KEEP_ALIVE, Decoder, Frame, FrameTooLarge

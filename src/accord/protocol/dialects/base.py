@@ -5,16 +5,12 @@ A dialect is a pair of pure codecs between the model and one version of the wire
 - the task id under any of its names (B-16)
 - flat error data
 - the webhook body `{taskId, status, result}`, which belongs to no dialect
-- REST parameters: body, query and path as one object, with numbers and booleans converted from text
 """
 
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, get_args
-from urllib.parse import quote
+from typing import Any, ClassVar, Literal
 
-from msgspec import UNSET, Raw, Struct, structs
+from msgspec import UNSET, Struct
 from msgspec.json import Decoder
 
 from accord import model
@@ -32,9 +28,9 @@ from accord.errors import (
 )
 from accord.model import PushFormat, TaskState
 from accord.protocol import codec
-from accord.protocol.codec import invalid_field
+from accord.protocol.dialects.fields import task_page, without_none
 from accord.protocol.jsonrpc import ErrorObject, read_answer
-from accord.protocol.operations import ROWS, DialectName, Operation, RestRoute
+from accord.protocol.operations import DialectName, Operation
 from accord.protocol.sse import Frame
 from accord.protocol.states import LOWER, from_lower
 
@@ -125,116 +121,7 @@ def _artifacts(result: Any) -> tuple[model.Artifact, ...]:
     return (model.Artifact(artifact_id="result", parts=(part,)),)
 
 
-WITHOUT_BODY = frozenset(
-    row.operation for row in ROWS.values() if any(route.verb in ("GET", "DELETE") for route in row.rest + row.rest_v03)
-)
-"""The operations whose parameters are in the query and the path."""
-
-
-def _plain_type(kind: Any) -> Any:
-    """Return a type without its constraints and without None."""
-    while choices := get_args(kind):
-        kind = choices[0]
-    return kind
-
-
-_PARAM_TYPES = {
-    field.encode_name: _plain_type(field.type)
-    for operation in WITHOUT_BODY
-    for field in structs.fields(ROWS[operation].request)
-}
-"""The type of each parameter that may be in a query."""
-
-_TRUTH = {"true": True, "1": True, "false": False, "0": False}
-_INTEGER = re.compile(r"-?[0-9]{1,18}")
 _OBJECT = Decoder(dict[str, Any])
-_MEMBERS = Decoder(dict[str, Raw])
-_NAMED_IN_PATH = {
-    "id": frozenset({"taskId", "task_id", "name", "parent", "pushNotificationConfigId"}),
-    "taskId": frozenset({"task_id", "name", "parent"}),
-}
-"""Each path parameter -> aliases of the task or webhook it names. They are ignored when the path has it."""
-
-
-def params_from_body(body: bytes, values: Mapping[str, str]) -> bytes:
-    """Return a body with the path's values; no body is an empty object."""
-    codec.check_form(body)
-    if not values:
-        return body or b"{}"
-    stated = codec.decode(body, _MEMBERS) if body else {}
-    return _with_path(stated, values)
-
-
-def params_from_query(query: Iterable[tuple[str, str]], values: Mapping[str, str]) -> bytes:
-    """Return a query with the path's values; a repeated name becomes a list (11.5)."""
-    stated: dict[str, Any] = {}
-    for name, value in query:
-        stated.setdefault(name, []).append(value)
-    return _with_path({name: found[0] if len(found) == 1 else found for name, found in stated.items()}, values)
-
-
-def _with_path(stated: Mapping[str, Any], values: Mapping[str, str]) -> bytes:
-    """Merge the path's values into the parameters, in which they take precedence."""
-    if not stated:
-        return codec.encode(values)
-    other = {alias for name in values for alias in _NAMED_IN_PATH.get(name, ())}
-    return codec.encode({name: value for name, value in stated.items() if name not in other} | dict(values))
-
-
-def convert_query_values(operation: Operation, params: bytes) -> bytes:
-    """Return the parameters, all in one object, with numbers and booleans converted from text.
-
-    An empty text is left out. A2A 1.0's queries follow protobuf, which cannot distinguish it from an absent parameter.
-    """
-    codec.check_utf8(params)
-    if operation not in WITHOUT_BODY:
-        return params
-    stated = codec.decode(params, _OBJECT)
-    return codec.encode({name: read for name, value in stated.items() if (read := _convert_value(name, value)) != ""})
-
-
-def _convert_value(name: str, value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    if _PARAM_TYPES.get(name) is int:
-        if not _INTEGER.fullmatch(value):
-            raise invalid_field(name, f"Expected an integer, got {value[:40]!r}")
-        return int(value)
-    if _PARAM_TYPES.get(name) is bool:
-        if value.lower() not in _TRUTH:
-            raise invalid_field(name, f"Expected true or false, got {value[:40]!r}")
-        return _TRUTH[value.lower()]
-    return value
-
-
-# --- requests to addresses ----------------------------------------------------------------------------------------
-
-_PATH_VALUE = re.compile(r"\{(\w+)\}")
-_ATTRIBUTES = {"id": "id", "taskId": "task_id"}
-
-
-def path_from_request(route: RestRoute, request: model.Request) -> str:
-    """Return the path of a route with a request's values in it."""
-
-    def value(found: re.Match[str]) -> str:
-        stated = getattr(request, _ATTRIBUTES[found[1]])
-        if not stated:
-            raise invalid_field(found[1], "Required field is missing")
-        return quote(stated, safe="")
-
-    return _PATH_VALUE.sub(value, route.path)
-
-
-def query_from_params(route: RestRoute, params: bytes) -> list[tuple[str, str]]:
-    """Return the query for the parameters outside the path of a route; the tenant is a prefix of the path."""
-    named = _PATH_VALUE.findall(route.path)
-    said = {"tenant", *named, *(alias for name in named for alias in _NAMED_IN_PATH[name])}
-    stated = codec.decode(params, _OBJECT)
-    return [(name, _query_text(value)) for name, value in stated.items() if name not in said and value is not None]
-
-
-def _query_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class Dialect(ABC):
@@ -344,9 +231,12 @@ class Dialect(ABC):
         """Write an error of the named agent as a JSON-RPC error object."""
         return ErrorObject(self.code(error.row), error.message, self.error_data(error))
 
+    error_column: ClassVar[Literal["code", "vault", "gen"]] = "code"
+    """The column of the dialect's JSON-RPC codes in the table of errors."""
+
     def code(self, row: Row) -> int:
         """Return the dialect's JSON-RPC code for an error."""
-        return row.code
+        return int(getattr(row, self.error_column))
 
     def error_data(self, error: AccordError) -> Any:
         """Return the content of `error.data` in this dialect, or None."""
@@ -358,8 +248,8 @@ class Dialect(ABC):
         return found
 
     def decode_error(self, error: ErrorObject) -> AccordError:
-        """Read a JSON-RPC error object of another server."""
-        return for_code(error.code)(error.message, metadata={"code": str(error.code)})
+        """Read a JSON-RPC error object of another server, by the reason in its data where that matches the code."""
+        return read_flat_error(error, self.error_column)
 
     # --- webhooks -----------------------------------------------------------------------------------------------
 
@@ -423,6 +313,79 @@ class RestDialect(Dialect):
     def encode_stream_error(self, error: AccordError) -> Frame:
         """Write an error that ends a stream, under the event name that the official clients look for."""
         return Frame(event="error", data=self.encode_http_error(error))
+
+
+class ObjectDialect(Dialect):
+    """A dialect with objects of its own: functions write and read a task, a message, a webhook and the card."""
+
+    page: ClassVar[Any]
+    """The struct of a page, made by `page_shape`."""
+
+    last_page_token: ClassVar[str | None] = ""
+    """The token of the last page of webhooks, or None where it has none."""
+
+    task_decoder: ClassVar[Decoder[Any]]
+    config_decoder: ClassVar[Decoder[Any]]
+    write_task: ClassVar[Any]
+    read_task: ClassVar[Any]
+    write_config: ClassVar[Any]
+    read_config: ClassVar[Any]
+
+    def encode_result(self, operation: Operation, result: model.Result) -> bytes:
+        """Write the result of an operation."""
+        return codec.encode(self.write_result(operation, result))
+
+    def write_result(self, operation: Operation, result: model.Result) -> dict[str, Any]:
+        """Return the result of an operation as plain data."""
+        match result:
+            case model.Task():
+                found: dict[str, Any] = self.write_task(result)
+            case model.Message():
+                found = self.write_message(result)
+            case model.PushConfig():
+                found = self.write_config(result)
+            case model.TaskPage():
+                names = dict(zip(self.page.__struct_encode_fields__, self.page.__struct_fields__, strict=True))
+                written = {wire: getattr(result, name) for wire, name in names.items() if name != "configs"}
+                found = written | {"tasks": [self.write_task(task) for task in result.tasks]}
+            case model.PushPage():
+                token = {self.page.__struct_encode_fields__[2]: result.next_page_token or self.last_page_token}
+                found = without_none(configs=[self.write_config(config) for config in result.configs], **token)
+            case model.AgentCard():
+                found = self.encode_card(result)
+            case _:
+                found = {"removed": result}
+        return found
+
+    @abstractmethod
+    def write_message(self, message: model.Message) -> dict[str, Any]:
+        """Return a message as the result of an operation."""
+
+    def read_result(self, operation: Operation, result: bytes, request: model.Request) -> model.Result:
+        """Read the result of an operation."""
+        match operation:
+            case Operation.PUSH_SET | Operation.PUSH_GET:
+                found: model.Result = self.read_config(codec.decode(result, self.config_decoder))
+            case Operation.LIST:
+                page = codec.decode(result, Decoder(self.page))
+                tasks = tuple(self.read_task(task, f"tasks[{at}].") for at, task in enumerate(page.tasks))
+                found = task_page(tasks, page.next_page_token, page.page_size, page.total_size)
+            case Operation.PUSH_LIST:
+                page = codec.decode(result, Decoder(self.page))
+                configs = tuple(self.read_config(config) for config in page.configs)
+                found = model.PushPage(configs=configs, next_page_token=page.next_page_token or "")
+            case Operation.PUSH_DELETE:
+                removed = codec.decode(result, _OBJECT).get("removed")
+                found = removed if isinstance(removed, int) else 1
+            case Operation.EXTENDED_CARD:
+                found = self.decode_card(result)
+            case _:
+                found = self.read_task(codec.decode(result, self.task_decoder))
+        return found
+
+    def push_task(self, task: model.Task) -> bytes:
+        """Write a webhook body with the task."""
+        return codec.encode(self.write_task(task))
 
 
 def _invalid_answer(error: AccordError) -> InvalidAgentResponse:

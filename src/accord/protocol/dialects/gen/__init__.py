@@ -19,17 +19,16 @@ from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from accord import model
-from accord.errors import AccordError, Row, TaskNotFound
+from accord.errors import AccordError, TaskNotFound
 from accord.model import PushFormat, Role, TaskState, metadata_keys
 from accord.model.base import Count, Metadata
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.base import Dialect, read_flat_error
+from accord.protocol.dialects.base import ObjectDialect, read_flat_error
 from accord.protocol.dialects.fields import (
     AnyId,
     FilterParams,
-    encode_without_none,
-    task_page,
+    page_shape,
     without_none,
     write_fields,
 )
@@ -101,16 +100,6 @@ class GenPushIn(AnyId):
         return self.config_id or (self.id if self.own_task() else None) or None
 
 
-class GenPageIn(Struct):
-    """A page of tasks or webhooks."""
-
-    tasks: list[GenTaskIn] = []
-    configs: list[GenPushIn] = []
-    next_page_token: str = ""
-    page_size: int | None = None
-    total_size: int | None = None
-
-
 class GenBodyIn(Struct):
     """The members that distinguish results and events."""
 
@@ -119,7 +108,7 @@ class GenBodyIn(Struct):
 
 
 _SEND, _PARAMS, _PUSH = Decoder(GenSendIn), Decoder(GenTaskParams), Decoder(GenPushIn)
-_TASK, _MESSAGE, _PAGE, _BODY = Decoder(GenTaskIn), Decoder(GenMessageIn), Decoder(GenPageIn), Decoder(GenBodyIn)
+_TASK, _MESSAGE, _BODY = Decoder(GenTaskIn), Decoder(GenMessageIn), Decoder(GenBodyIn)
 _OBJECT = Decoder(dict[str, Any])
 _CONFIGS: dict[str, Any] = {metadata_keys.TASK_CONFIG: TaskConfig, metadata_keys.STREAM_CONFIG: StreamConfig}
 
@@ -148,10 +137,29 @@ PARAMETERS = frozenset(
 """The names of parameters that only this dialect has."""
 
 
-class Gen(Dialect):
+def _read_config(wire: GenPushIn, task_id: str | None) -> model.PushConfig:
+    if not wire.url:
+        raise invalid_field("url", "Required field is missing")
+    return model.PushConfig(
+        url=wire.url,
+        id=wire.own_id(),
+        task_id=task_id,
+        token=wire.token,
+        authentication=wire.authentication,
+        payload_format=wire.payload_format,
+        events=wire.events,
+    )
+
+
+def _write_push(config: model.PushConfig) -> dict[str, Any]:
+    return write_fields(config, _PUSH_FIELDS) | ({"events": config.events} if config.events else {})
+
+
+class Gen(ObjectDialect):
     """The generic dialect."""
 
     name: ClassVar = DialectName.GEN
+    error_column: ClassVar = "gen"
     partial_results: ClassVar = frozenset({Operation.CANCEL})
 
     # --- requests ---
@@ -186,38 +194,33 @@ class Gen(Dialect):
 
     # --- results ---
 
-    def encode_result(self, operation: Operation, result: model.Result) -> bytes:
-        """Write the result of an operation."""
-        match result:
-            case model.Task():
-                brief = {"task_id": result.id, "status": GEN[result.status.state]}
-                return codec.encode(brief if operation is Operation.CANCEL else write_task(result))
-            case model.Message():
-                return codec.encode(write_message(result))
-            case model.TaskPage():
-                return encode_without_none(
-                    tasks=[write_task(task) for task in result.tasks],
-                    next_page_token=result.next_page_token,
-                    page_size=result.page_size,
-                    total_size=result.total_size,
-                )
-            case model.PushConfig():
-                return (
-                    encode_without_none(config_id=result.id)
-                    if operation is Operation.PUSH_SET
-                    else codec.encode(_write_push(result))
-                )
-            case model.PushPage():
-                configs = [_write_push(config) for config in result.configs]
-                return encode_without_none(configs=configs, next_page_token=result.next_page_token)
-            case model.AgentCard():
-                return codec.encode(write_card(result))
-            case _:
-                return encode_without_none(removed=result)
+    page: ClassVar = page_shape(GenTaskIn, GenPushIn, None)
+    task_decoder: ClassVar = _TASK
+    config_decoder: ClassVar = _PUSH
+    write_task: ClassVar = staticmethod(write_task)
+    read_task: ClassVar = staticmethod(read_task)
+    write_config: ClassVar = staticmethod(_write_push)
+    read_config: ClassVar = staticmethod(lambda wire: _read_config(wire, wire.own_task()))
+
+    def write_message(self, message: model.Message) -> dict[str, Any]:
+        """Return a message as the result of an operation."""
+        return write_message(message)
+
+    def write_result(self, operation: Operation, result: model.Result) -> dict[str, Any]:
+        """Return the result of an operation; canceling and subscribing return little."""
+        if isinstance(result, model.Task) and operation is Operation.CANCEL:
+            return {"task_id": result.id, "status": GEN[result.status.state]}
+        if isinstance(result, model.PushConfig) and operation is Operation.PUSH_SET:
+            return without_none(config_id=result.id)
+        return super().write_result(operation, result)
 
     def read_result(self, operation: Operation, result: bytes, request: model.Request) -> model.Result:
         """Read the result of an operation; fields that subscribing does not return are taken from the request."""
-        return _read_result(operation, result, request)
+        if operation is Operation.PUSH_SET and isinstance(request, model.PushConfig):
+            return replace(request, id=codec.decode(result, _PUSH).config_id or request.id)
+        if operation is Operation.SEND and codec.decode(result, _BODY).status is None:
+            return read_message(codec.decode(result, _MESSAGE), "message", default=Role.AGENT)[0]
+        return super().read_result(operation, result, request)
 
     # --- stream events, errors, webhooks and cards ---
 
@@ -228,10 +231,6 @@ class Gen(Dialect):
     def read_event(self, frame: Frame) -> model.EventBody:
         """Read one stream event."""
         return read_event(frame.data)
-
-    def code(self, row: Row) -> int:
-        """Return the dialect's code for an error."""
-        return row.gen
 
     def encode_error(self, error: AccordError, agent: str = "") -> ErrorObject:
         """Write an error; its data names the agent and, without other details, repeats the message."""
@@ -250,22 +249,13 @@ class Gen(Dialect):
         names_task = error.code == TaskNotFound().row.gen and isinstance(error.data, dict) and "task_id" in error.data
         return read_flat_error(error, "gen", TaskNotFound if names_task else None)
 
-    def push_task(self, task: model.Task) -> bytes:
-        """Write a webhook body with the task."""
-        return codec.encode(write_task(task))
-
     def read_push(self, body: bytes) -> model.EventBody:
         """Read a webhook body with a task or one event."""
         is_event = codec.decode(body, _BODY).type is not None
         return read_event(body) if is_event else read_task(codec.decode(body, _TASK))
 
-    def encode_card(self, card: model.AgentCard) -> dict[str, Any]:
-        """Write a card."""
-        return write_card(card)
-
-    def decode_card(self, card: bytes) -> model.AgentCard:
-        """Read a card."""
-        return read_card(card)
+    encode_card: ClassVar = staticmethod(write_card)
+    decode_card: ClassVar = staticmethod(read_card)
 
 
 # --- requests -----------------------------------------------------------------------------------------------------
@@ -335,49 +325,3 @@ def _read_push(operation: Operation, wire: GenPushIn) -> model.Request:
         case Operation.PUSH_LIST:
             return model.PushListRequest(task_id=task_id, page_size=wire.page_size, page_token=wire.page_token)
     return _read_config(wire, task_id)
-
-
-def _read_config(wire: GenPushIn, task_id: str | None) -> model.PushConfig:
-    if not wire.url:
-        raise invalid_field("url", "Required field is missing")
-    return model.PushConfig(
-        url=wire.url,
-        id=wire.own_id(),
-        task_id=task_id,
-        token=wire.token,
-        authentication=wire.authentication,
-        payload_format=wire.payload_format,
-        events=wire.events,
-    )
-
-
-def _write_push(config: model.PushConfig) -> dict[str, Any]:
-    return write_fields(config, _PUSH_FIELDS) | ({"events": config.events} if config.events else {})
-
-
-# --- results ------------------------------------------------------------------------------------------------------
-
-
-def _read_result(operation: Operation, result: bytes, request: model.Request) -> model.Result:
-    match operation:
-        case Operation.LIST:
-            page = codec.decode(result, _PAGE)
-            tasks = tuple(read_task(task, f"tasks[{at}].") for at, task in enumerate(page.tasks))
-            return task_page(tasks, page.next_page_token, page.page_size, page.total_size)
-        case Operation.PUSH_SET if isinstance(request, model.PushConfig):
-            return replace(request, id=codec.decode(result, _PUSH).config_id or request.id)
-        case Operation.PUSH_SET | Operation.PUSH_GET:
-            push = codec.decode(result, _PUSH)
-            return _read_config(push, push.own_task())
-        case Operation.PUSH_LIST:
-            page = codec.decode(result, _PAGE)
-            configs = tuple(_read_config(config, config.own_task()) for config in page.configs)
-            return model.PushPage(configs=configs, next_page_token=page.next_page_token)
-        case Operation.PUSH_DELETE:
-            removed = codec.decode(result, _OBJECT).get("removed")
-            return removed if isinstance(removed, int) else 1
-        case Operation.EXTENDED_CARD:
-            return read_card(result)
-    if operation is Operation.SEND and codec.decode(result, _BODY).status is None:
-        return read_message(codec.decode(result, _MESSAGE), "message", default=Role.AGENT)[0]
-    return read_task(codec.decode(result, _TASK))

@@ -73,9 +73,9 @@ def _address(card: model.AgentCard) -> str | None:
     return next((one.url for one in (*wanted, *likely, *interfaces)), None)
 
 
-def read_card(data: bytes) -> model.AgentCard:
+def read_card(card: bytes) -> model.AgentCard:
     """Read a card."""
-    wire = codec.decode(data, _CARD)
+    wire = codec.decode(card, _CARD)
     names = set(wire.capabilities)
     own = tuple(name for name in wire.capabilities if name not in _FLAGS)
     history = True if "state_transition_history" in names else None

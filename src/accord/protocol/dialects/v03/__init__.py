@@ -12,10 +12,10 @@ from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from accord import model
-from accord.errors import AccordError, InvalidAgentResponse, InvalidParams
+from accord.errors import InvalidAgentResponse, InvalidParams
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.base import Dialect, read_flat_error
+from accord.protocol.dialects.base import Dialect
 from accord.protocol.dialects.fields import task_page
 from accord.protocol.dialects.v03.card import read_card, write_card
 from accord.protocol.dialects.v03.reader import (
@@ -43,7 +43,6 @@ from accord.protocol.dialects.v03.shapes import (
     text_or_none,
 )
 from accord.protocol.dialects.v03.writer import FILTER, V03Writer
-from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import DialectName, Operation
 from accord.protocol.sse import Frame
 
@@ -211,17 +210,8 @@ class V03(Dialect):
 
     # --- errors and cards ---
 
-    def decode_error(self, error: ErrorObject) -> AccordError:
-        """Read an error, by the reason in its data where that matches the code."""
-        return read_flat_error(error, "code")
-
-    def encode_card(self, card: model.AgentCard) -> dict[str, Any]:
-        """Write a card with only 0.3's fields."""
-        return write_card(card)
-
-    def decode_card(self, card: bytes) -> model.AgentCard:
-        """Read a card of 0.2 or 0.3."""
-        return read_card(card)
+    encode_card: ClassVar = staticmethod(write_card)
+    decode_card: ClassVar = staticmethod(read_card)
 
 
 MEMBER_NAMES = {

@@ -176,9 +176,9 @@ _CARD = Decoder(
 )
 
 
-def read_card(data: bytes) -> model.AgentCard:
+def read_card(card: bytes) -> model.AgentCard:
     """Read a card of 0.2 or 0.3."""
-    wire: Any = codec.decode(data, _CARD)
+    wire: Any = codec.decode(card, _CARD)
     can = wire.capabilities or _CAPABILITIES()
     history, provider = can.state_transition_history, wire.provider
     schemes = (wire.security_schemes or {}).items()

@@ -18,8 +18,8 @@ from accord.model import PushFormat
 from accord.model.base import Count
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.base import RestDialect, convert_query_values
-from accord.protocol.dialects.fields import without_none
+from accord.protocol.dialects.base import RestDialect
+from accord.protocol.dialects.fields import convert_query_values, without_none
 from accord.protocol.dialects.v03 import BY_TASK, V03
 from accord.protocol.dialects.v03.card import write_card
 from accord.protocol.dialects.v03.reader import V03Reader, check_text_member, read_configuration, read_set

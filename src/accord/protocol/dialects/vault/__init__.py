@@ -20,19 +20,18 @@ from msgspec.structs import replace
 from accord import model
 from accord.errors import (
     AccordError,
-    Row,
     TaskNotCancelable,
 )
 from accord.model import TaskState
 from accord.model.base import Count
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.base import Dialect, read_flat_error
+from accord.protocol.dialects.base import ObjectDialect
 from accord.protocol.dialects.fields import (
     AnyId,
     FilterParams,
     encode_without_none,
-    task_page,
+    page_shape,
     without_none,
     write_fields,
 )
@@ -55,7 +54,6 @@ from accord.protocol.dialects.vault.objects import (
     write_message,
     write_task,
 )
-from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import DialectName, Operation
 from accord.protocol.sse import Frame
 from accord.protocol.states import from_vault
@@ -86,15 +84,6 @@ class VaultPushIn(AnyId, rename="camel"):
     page_token: Any = None
 
 
-class VaultPageIn(Struct, rename="camel"):
-    """A page of tasks."""
-
-    tasks: list[VaultTaskIn] = []
-    next_page_token: str = ""
-    page_size: int | None = None
-    total_size: int | None = None
-
-
 class CancelIn(Struct):
     """The result of `tasks/cancel`."""
 
@@ -103,7 +92,7 @@ class CancelIn(Struct):
 
 
 _ID, _GET, _SEND, _PUSH = Decoder(AnyId), Decoder(GetIn), Decoder(VaultSendIn), Decoder(VaultPushIn)
-_TASK, _PAGE, _CANCEL = Decoder(VaultTaskIn), Decoder(VaultPageIn), Decoder(CancelIn)
+_TASK, _CANCEL = Decoder(VaultTaskIn), Decoder(CancelIn)
 _OBJECT = Decoder(dict[str, Any])
 
 
@@ -120,10 +109,31 @@ _PARAM_FIELDS: Mapping[type, Mapping[str, str]] = {
 """Request -> its parameters, and the field of each."""
 
 
-class Vault(Dialect):
+def _read_config(wire: VaultPushIn, task_id: str | None, identifier: str | None) -> model.PushConfig:
+    if not wire.url:
+        raise invalid_field("url", "Required field is missing")
+    members = without_none(
+        url=wire.url,
+        id=identifier,
+        taskId=task_id,
+        token=wire.token,
+        authentication=wire.authentication,
+        payloadFormat=wire.payload_format,
+        events=wire.events,
+    )
+    return codec.convert(members, model.PushConfig)
+
+
+def _write_push(config: model.PushConfig) -> dict[str, Any]:
+    written: dict[str, Any] = msgspec.to_builtins(replace(config, payload_format=None, events=(), tenant=None))
+    return written
+
+
+class Vault(ObjectDialect):
     """AgentVault's profile 0.2."""
 
     name: ClassVar = DialectName.VAULT
+    error_column: ClassVar = "vault"
     wraps_events: ClassVar = False
     links_files: ClassVar = True
     partial_results: ClassVar = frozenset({Operation.SEND, Operation.CANCEL})
@@ -173,29 +183,35 @@ class Vault(Dialect):
 
     # --- results ---
 
-    def encode_result(self, operation: Operation, result: model.Result) -> bytes:
-        """Write the result of an operation. A message without a task has only an id."""
-        match result:
-            case model.Task():
-                return codec.encode(_write_answer(operation, result))
-            case model.Message():
-                return encode_without_none(id=result.task_id or result.message_id)
-            case model.TaskPage():
-                tasks = [write_task(task) for task in result.tasks]
-                return codec.encode(msgspec.to_builtins(replace(result, tasks=())) | {"tasks": tasks})
-            case model.PushConfig():
-                return codec.encode(_write_push(result))
-            case model.PushPage():
-                configs = [_write_push(config) for config in result.configs]
-                return encode_without_none(configs=configs, nextPageToken=result.next_page_token or None)
-            case model.AgentCard():
-                return codec.encode(write_card(result))
-            case _:
-                return encode_without_none(removed=result)
+    page: ClassVar = page_shape(VaultTaskIn, VaultPushIn)
+    last_page_token: ClassVar = None
+    task_decoder: ClassVar = _TASK
+    config_decoder: ClassVar = _PUSH
+    write_task: ClassVar = staticmethod(write_task)
+    read_task: ClassVar = staticmethod(read_task)
+    write_config: ClassVar = staticmethod(_write_push)
+    read_config: ClassVar = staticmethod(lambda wire: _read_config(wire, wire.own_task(), wire.id))
+
+    def write_message(self, message: model.Message) -> dict[str, Any]:
+        """Return a message as the result of an operation: only an id."""
+        return {"id": message.task_id or message.message_id}
+
+    def write_result(self, operation: Operation, result: model.Result) -> dict[str, Any]:
+        """Return the result of an operation; sending and canceling return little."""
+        if isinstance(result, model.Task) and operation is Operation.SEND:
+            return {"id": result.id}
+        if isinstance(result, model.Task) and operation is Operation.CANCEL:
+            said = result.status.message
+            return without_none(success=True, message=None if said is None else message_sentence(said))
+        return super().write_result(operation, result)
 
     def read_result(self, operation: Operation, result: bytes, request: model.Request) -> model.Result:
         """Read the result of an operation; a send or cancel returns a task with few fields."""
-        return _read_result(operation, result, request)
+        if operation is Operation.SEND:
+            return _read_sent(result)
+        if operation is Operation.CANCEL:
+            return _read_cancel(codec.decode(result, _CANCEL), request)
+        return super().read_result(operation, result, request)
 
     def error_as_result(self, operation: Operation, error: AccordError) -> bytes | None:
         """Write the refusal to cancel, which is a result in the profile (B-12)."""
@@ -234,30 +250,13 @@ class Vault(Dialect):
 
     # --- errors, webhooks and cards ---
 
-    def code(self, row: Row) -> int:
-        """Return the profile's code for an error."""
-        return row.vault
-
-    def decode_error(self, error: ErrorObject) -> AccordError:
-        """Read an error, by the reason in its data if present."""
-        return read_flat_error(error, "vault")
-
-    def push_task(self, task: model.Task) -> bytes:
-        """Write a webhook body with the task."""
-        return codec.encode(write_task(task))
-
     def read_push(self, body: bytes) -> model.EventBody:
         """Read a webhook body with a task or the data of one event."""
         members = codec.decode(body, _OBJECT)
         return read_task(codec.decode(body, _TASK)) if "id" in members else read_event(None, body)
 
-    def encode_card(self, card: model.AgentCard) -> dict[str, Any]:
-        """Write a card."""
-        return write_card(card)
-
-    def decode_card(self, card: bytes) -> model.AgentCard:
-        """Read a card."""
-        return read_card(card)
+    encode_card: ClassVar = staticmethod(write_card)
+    decode_card: ClassVar = staticmethod(read_card)
 
 
 # --- requests and results -----------------------------------------------------------------------------------------
@@ -290,64 +289,6 @@ def _read_push(operation: Operation, wire: VaultPushIn) -> model.Request:
                 model.PushListRequest,
             )
     return _read_config(wire, task_id, identifier or task_id)  # a webhook set without an id replaces the one without
-
-
-def _read_config(wire: VaultPushIn, task_id: str | None, identifier: str | None) -> model.PushConfig:
-    if not wire.url:
-        raise invalid_field("url", "Required field is missing")
-    members = without_none(
-        url=wire.url,
-        id=identifier,
-        taskId=task_id,
-        token=wire.token,
-        authentication=wire.authentication,
-        payloadFormat=wire.payload_format,
-        events=wire.events,
-    )
-    return codec.convert(members, model.PushConfig)
-
-
-def _write_push(config: model.PushConfig) -> dict[str, Any]:
-    written: dict[str, Any] = msgspec.to_builtins(replace(config, payload_format=None, events=(), tenant=None))
-    return written
-
-
-def _write_answer(operation: Operation, task: model.Task) -> dict[str, Any]:
-    match operation:
-        case Operation.SEND:
-            return {"id": task.id}
-        case Operation.CANCEL:
-            said = task.status.message
-            return without_none(success=True, message=None if said is None else message_sentence(said))
-        case _:
-            return write_task(task)
-
-
-def _read_result(operation: Operation, result: bytes, request: model.Request) -> model.Result:
-    match operation:
-        case Operation.SEND:
-            return _read_sent(result)
-        case Operation.CANCEL:
-            return _read_cancel(codec.decode(result, _CANCEL), request)
-        case Operation.LIST:
-            page = codec.decode(result, _PAGE)
-            tasks = tuple(read_task(task, f"tasks[{at}].") for at, task in enumerate(page.tasks))
-            return task_page(tasks, page.next_page_token, page.page_size, page.total_size)
-        case Operation.PUSH_SET | Operation.PUSH_GET:
-            wire = codec.decode(result, _PUSH)
-            return _read_config(wire, wire.own_task(), wire.id)
-        case Operation.PUSH_LIST:
-            members = codec.decode(result, _OBJECT)
-            wires = codec.convert(members.get("configs", []), list[VaultPushIn])
-            configs = tuple(_read_config(wire, wire.own_task(), wire.id) for wire in wires)
-            return model.PushPage(configs=configs, next_page_token=str(members.get("nextPageToken") or ""))
-        case Operation.PUSH_DELETE:
-            removed = codec.decode(result, _OBJECT).get("removed")
-            return removed if isinstance(removed, int) else 1
-        case Operation.EXTENDED_CARD:
-            return read_card(result)
-        case _:
-            return read_task(codec.decode(result, _TASK))
 
 
 def _read_sent(result: bytes) -> model.Task:

@@ -232,9 +232,9 @@ def _named_modes(meaning: str, own: str | None) -> str:
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
-def read_card(data: bytes) -> model.AgentCard:
+def read_card(card: bytes) -> model.AgentCard:
     """Read a card."""
-    wire = codec.decode(data, _CARD)
+    wire = codec.decode(card, _CARD)
     names, schemes, requirements = _read_auth(wire.auth_schemes)
     can = wire.capabilities
     modes = tuple(_PART_MODES.get(part, part) for part in can.supported_message_parts or ())
