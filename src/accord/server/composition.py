@@ -5,7 +5,7 @@ No decision is made here that a layer below could make. `application` starts, st
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from importlib import import_module
@@ -39,7 +39,7 @@ from accord.http.cards import CARD_PATH, CATALOG_PATH, CardPage, CatalogPage, Si
 from accord.http.files import FILES_PATH, LINK_KEY_PURPOSE, FileLinks, FilePage
 from accord.http.jsonrpc import JsonRpcBinding
 from accord.http.openapi import ApiDocuments
-from accord.http.operator_endpoints import HEALTH_PATH, METRICS_PATH, READY_PATH, HealthPage, MetricsPage
+from accord.http.operator_endpoints import HEALTH_PATH, METRICS_PATH, READY_PATH, HealthPage, MetricsPage, check_store
 from accord.http.rest import RestBinding
 from accord.http.webhooks import HttpWebhookSender
 from accord.model import AgentCard
@@ -73,7 +73,7 @@ from accord.service.storage_quotas import StorageQuotas, measuring
 from accord.storage import schema
 from accord.storage.address import Address, SqliteAddress, open_store
 from accord.storage.blobs import Blobs, LargeParts, open_blobs
-from accord.storage.store import Store, StoreUnavailable
+from accord.storage.store import Store
 from accord.telemetry.exposition import Exposition, StoreFigures
 from accord.telemetry.metrics import Metrics
 
@@ -87,9 +87,6 @@ BUILT, FALLBACK = PACKAGE / "_web", PACKAGE / "console" / "fallback"
 
 ROOT_PLACE = ""
 """The place of the first agent at the root. Names in paths are never empty."""
-
-STORE_SECONDS = 2.0
-"""Seconds until the store counts as unavailable: health probes usually wait no longer."""
 
 
 class RunningServer(NamedTuple):
@@ -416,7 +413,7 @@ class Composition:
         pages: dict[str, App] = {
             HEALTH_PATH: HealthPage({}),
             READY_PATH: HealthPage(
-                {"store": _store_check(host.engine.store)}, {"store": lambda: host.engine.losses.note}
+                {"store": check_store(host.engine.store)}, {"store": lambda: host.engine.losses.note}
             ),
             CATALOG_PATH: CatalogPage(listed(), published=catalog_of(listed, published, rules.access)),
         }
@@ -487,15 +484,3 @@ def _naming_setting(name: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise BadSettings(f"{name}: {error}") from None
-
-
-def _store_check(store: Store) -> Callable[[], Awaitable[str | None]]:
-    async def check() -> str | None:
-        try:
-            async with asyncio.timeout(STORE_SECONDS):
-                await store.read(schema.schema_version)
-        except (StoreUnavailable, TimeoutError):
-            return "unavailable"
-        return None
-
-    return check
