@@ -79,7 +79,7 @@ class FlowAgent:
         )
         await means.shared.load()
         drive = Runner(ctx, means)
-        outcome = await drive.go()
+        outcome = await drive.run()
         self.outcomes.append(outcome)
         if outcome.status == "failed":
             raise Failed(f"Failed at {', '.join(outcome.failed)}: {outcome.error}")

@@ -150,11 +150,11 @@ def step_values(
         item=node.item,
         index=None if above is None else node.index,
         name="item" if above is None or above.step is None else above.step.as_,
-        around=_around(above),
+        around=_enclosing_items(above),
     )
 
 
-def _around(node: PlanNode | None) -> dict[str, Any]:
+def _enclosing_items(node: PlanNode | None) -> dict[str, Any]:
     """Return the items of the enclosing maps by name. Inner maps hide outer ones."""
     found: dict[str, Any] = {}
     while node is not None and node.parent is not None:

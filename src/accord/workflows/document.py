@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from accord.workflows.step_types import STEP_TYPES, StepType, step_type
+from accord.workflows.step_types import ADDED, STEP_TYPES, StepType
 
 UNITS = {"d": Decimal(86_400), "h": Decimal(3_600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("0.001")}
 
@@ -240,7 +240,7 @@ class Step(DocumentPart, frozen=True, kw_only=True):
     @property
     def row(self) -> StepType:
         """The row of its type."""
-        return step_type(self.kind)
+        return STEP_TYPES.get(self.type or "agent", ADDED)
 
     @property
     def command_line(self) -> str | None:
@@ -258,29 +258,9 @@ class Step(DocumentPart, frozen=True, kw_only=True):
         return self if self.step is None else self.step.innermost
 
     @property
-    def is_agent_step(self) -> bool:
-        """Whether a command line agent executes it."""
-        return self.kind == "agent"
-
-    @property
     def is_ruled_approval(self) -> bool:
         """Whether only some callers may decide it. The owner then cannot decide it with a message."""
         return self.row.has_decision and (bool(self.approvers) or self.not_by_starter)
-
-    @property
-    def is_deterministic_step(self) -> bool:
-        """Whether it is a command."""
-        return self.kind == "deterministic"
-
-    @property
-    def is_worktree_step(self) -> bool:
-        """Whether it creates a worktree."""
-        return self.kind == "worktree"
-
-    @property
-    def is_a2a_step(self) -> bool:
-        """Whether an A2A agent executes it."""
-        return self.kind == "a2a"
 
 
 class Preflight(DocumentPart, frozen=True, kw_only=True):

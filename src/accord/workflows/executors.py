@@ -36,7 +36,7 @@ Reason = Literal[
 """Why a step counts as completed or failed."""
 
 
-async def _unheard(_line: str) -> None:
+async def _discard(_line: str) -> None:
     """Discard a line."""
 
 
@@ -53,8 +53,8 @@ class Scene(Struct, frozen=True, kw_only=True):
     directory: Path
     env: Mapping[str, str]
     values: "Values"
-    post: Callable[[str], Awaitable[None]] = _unheard
-    heard: Callable[[str], Awaitable[None]] = _unheard
+    post: Callable[[str], Awaitable[None]] = _discard
+    heard: Callable[[str], Awaitable[None]] = _discard
 
     @property
     def place(self) -> Path:
@@ -125,7 +125,7 @@ class Executors(Mapping[str, Executor]):
         if name not in STEPS:
             raise KeyError(name)
         do = STEPS.load(name).do
-        return do if name in STEPS.ours else _bounded(do)
+        return do if name in STEPS.ours else _with_timeout(do)
 
     def __contains__(self, name: object) -> bool:
         return name in STEPS
@@ -137,7 +137,7 @@ class Executors(Mapping[str, Executor]):
         return len(STEPS.names())
 
 
-def _bounded(do: Executor) -> Executor:
+def _with_timeout(do: Executor) -> Executor:
     """Return an executor with the timeout of the step. Executors of Accord enforce it themselves."""
 
     async def done(scene: Scene) -> Result:
@@ -152,22 +152,22 @@ def _bounded(do: Executor) -> Executor:
 
 def is_agent_step(step: Step) -> bool:
     """Whether a command line agent executes it."""
-    return step.is_agent_step
+    return step.kind == "agent"
 
 
 def is_deterministic_step(step: Step) -> bool:
     """Whether it is a command."""
-    return step.is_deterministic_step
+    return step.kind == "deterministic"
 
 
 def is_worktree_step(step: Step) -> bool:
     """Whether it creates a worktree."""
-    return step.is_worktree_step
+    return step.kind == "worktree"
 
 
 def is_a2a_step(step: Step) -> bool:
     """Whether an A2A agent executes it."""
-    return step.is_a2a_step
+    return step.kind == "a2a"
 
 
 isAgentStep = is_agent_step

@@ -40,7 +40,7 @@ def outlined(document: Document, given: Mapping[str, Any]) -> tuple[dict[str, An
         if one.required and one.default is None and name not in given
     }
     pending = {"input", *(f"inputs.{name}" for name in stand_ins)}
-    made = {f"vars.{name}": _values_in(value) for name, value in document.vars.items() if name not in given}
+    made = {f"vars.{name}": _values_read(value) for name, value in document.vars.items() if name not in given}
     while more := {name for name, values in made.items() if name not in pending and values & pending}:
         pending |= more
     return {**stand_ins, **given}, frozenset(pending)
@@ -50,10 +50,10 @@ def inputs_of(document: Document, given: Mapping[str, Any], text: str) -> tuple[
     """Return a document's inputs and findings. A value is given by name, in the run's JSON input, or is the default."""
     values: dict[str, Any] = {}
     problems: list[DocumentFinding] = []
-    in_text = _table_in(text) if document.inputs else {}
+    in_text = _json_object(text) if document.inputs else {}
     for name, one in document.inputs.items():
         if name in given:
-            value = _read(one, given[name])
+            value = _converted(one, given[name])
         elif name in in_text:
             value = in_text[name]
         elif one.required and one.default is None:
@@ -90,7 +90,7 @@ def vars_of(
     left = {name: value for name, value in document.vars.items() if name not in done}
     problems: list[DocumentFinding] = []
     while left:
-        ready = {name: value for name, value in left.items() if not _needs(value, left)}
+        ready = {name: value for name, value in left.items() if not _needs_variable(value, left)}
         if not ready:
             names = ", ".join(sorted(left))
             problems.append(make_finding("CYCLE", f"the variables {names} need each other", "give one of them a value"))
@@ -98,7 +98,7 @@ def vars_of(
         values = Values(input=text, inputs=inputs, vars=done)
         for name, value in ready.items():
             try:
-                done[name] = _settled(values, value)
+                done[name] = _evaluated(values, value)
             except (BadExpression, Unresolved) as error:
                 if f"vars.{name}" in pending and isinstance(error, Unresolved):
                     done[name] = ""
@@ -108,7 +108,7 @@ def vars_of(
     return done, problems
 
 
-def _table_in(text: str) -> dict[str, Any]:
+def _json_object(text: str) -> dict[str, Any]:
     try:
         table = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
@@ -116,7 +116,7 @@ def _table_in(text: str) -> dict[str, Any]:
     return table if isinstance(table, dict) else {}
 
 
-def _read(one: Input, value: Any) -> Any:
+def _converted(one: Input, value: Any) -> Any:
     """Return a value in the type of its input. Values on a command line are strings."""
     if one.type == "string" or not isinstance(value, str):
         return value
@@ -126,14 +126,12 @@ def _read(one: Input, value: Any) -> Any:
         return value
 
 
-def _needs(value: Any, left: Mapping[str, Any]) -> bool:
-    """Whether a value needs a variable that is not evaluated yet."""
-    values = _values_in(value)
+def _needs_variable(value: Any, left: Mapping[str, Any]) -> bool:
+    values = _values_read(value)
     return any(f"vars.{name}" in values for name in left)
 
 
-def _values_in(value: Any) -> set[str]:
-    """Return the values that templates read; none if a template is not valid."""
+def _values_read(value: Any) -> set[str]:
     try:
         return {value_name(reference.path) for text in texts_in(value) for reference in references(text)}
     except BadExpression:
@@ -145,13 +143,13 @@ def value_name(path: tuple[str, ...]) -> str:
     return ".".join(path[:2]) if path[0] in ROOTS else f"vars.{path[0]}"
 
 
-def _settled(values: Values, value: Any) -> Any:
+def _evaluated(values: Values, value: Any) -> Any:
     if isinstance(value, str):
         return values.value(value)
     if isinstance(value, dict):
-        return {key: _settled(values, part) for key, part in value.items()}
+        return {key: _evaluated(values, part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_settled(values, part) for part in value]
+        return [_evaluated(values, part) for part in value]
     return value
 
 

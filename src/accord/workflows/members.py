@@ -102,7 +102,7 @@ def member_for(plan: Plan, step: Step) -> Member | None:
     """Return the member that executes a step; None for a step without an agent."""
     agent = plan.agent(step.agent)
     if step.row.is_remote or (agent is not None and agent.is_a2a):
-        return _member(plan, _merged(agent or AgentDef(name=_own_name(step), runtime="a2a"), step))
+        return _member(plan, _with_overrides(agent or AgentDef(name=_own_name(step), runtime="a2a"), step))
     if not step.row.has_prompt or agent is None:
         return None
     if step.permissions is not None:
@@ -123,7 +123,7 @@ def _own_name(step: Step) -> str:
     return step.name.partition("[")[0]
 
 
-def _merged(agent: AgentDef, step: Step) -> AgentDef:
+def _with_overrides(agent: AgentDef, step: Step) -> AgentDef:
     """Return an agent with the overrides of a step (C-16)."""
     return replace(
         agent,
@@ -177,7 +177,7 @@ def _process(name: str, member: Member, env: Mapping[str, str], keys: Keys) -> A
         what = {"preset": row.preset, "path": row.path, "args": args}
     options = ProcessOptions(
         **what,
-        **(_waiting(member) if member.is_interactive else {}),
+        **(_idle_options(member) if member.is_interactive else {}),
         done=agent.done or (verification.DONE if member.is_interactive else None),
         grace=member.grace,
         env={
@@ -193,7 +193,7 @@ def _process(name: str, member: Member, env: Mapping[str, str], keys: Keys) -> A
     return ProcessAgent(Given(options=options, name=name, env=env), placing=placing)
 
 
-def _waiting(member: Member) -> dict[str, Any]:
+def _idle_options(member: Member) -> dict[str, Any]:
     """Return the settings for silence in a terminal: reminders if the document has them, otherwise the end."""
     nudge, idle = member.idle_nudge, member.agent.constraints.idle_threshold
     common = {"mode": "pty", "on_idle": "finish"}

@@ -81,7 +81,7 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
 
     def agent(self, name: str | None) -> AgentDef | None:
         """Return one of its agents, or None."""
-        return next((agent for agent in self.agents if agent.name == name), None)
+        return None if name is None else next((agent for agent in self.agents if agent.name == name), None)
 
 
 VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -111,7 +111,7 @@ def check_references(
     """
     edges: dict[str, tuple[str, ...]] = {step.name: step.depends_on or () for step in plan.steps}
     edges |= {barrier.name: barrier.wait_for for barrier in plan.barriers}
-    wrong = list(_names(plan, edges))
+    wrong = list(_name_findings(plan, edges))
     if not wrong and (circle := sorted(find_cycle(edges))):
         fix = "take one of them out of `dependsOn`"
         wrong.append(make_finding("CYCLE", f"these wait for each other: {', '.join(circle)}", fix))
@@ -122,7 +122,7 @@ def check_references(
         "vars": plan.vars,
         "env": env,
         "run": events_of(plan.steps),
-        "state": {name for flow in document.workflows for one in flow.steps for name in _sets(one)},
+        "state": {name for flow in document.workflows for one in flow.steps for name in _state_names(one)},
     }
     scope = Scope(known=known, edges=edges, names=edges)
     check = partial(_problems, pending=pending)
@@ -130,19 +130,15 @@ def check_references(
         where, inner = f"step {step.name!r}", step.innermost
         for one, items in _within(step, frozenset()):
             wrong += check(where, step_texts(one), replace(scope, step=step.name, own=step.name, items=items))
-        wrong += _agents(step, plan)
+        wrong += _agent_findings(step, plan)
         wrong += (make_finding("INJECTION_RISK", f"{where}: {error}", error.fix) for _, error in unsafe_commands(inner))
-        for name in dict.fromkeys(
-            name for text in texts_in((inner.url, inner.headers)) for name in VARIABLE.findall(text)
-        ):
-            if name not in env:
-                wrong.append(make_finding("MISSING_ENV", f"{where} uses ${{{name}}}", f"set {name} in the environment"))
-        wrong += _unfilled(where, inner)
-    wrong += _unfilled("document", document)
+        wrong += _unset_variables(where, inner, env)
+        wrong += _unfilled_findings(where, inner)
+    wrong += _unfilled_findings("document", document)
     for agent in plan.agents:
         texts = [TemplatedText(("url",), agent.url or ""), *_header_texts(agent)]
         wrong += check(f"agent {agent.name!r}", texts, scope)
-        wrong += _unfilled(f"agent {agent.name!r}", agent)
+        wrong += _unfilled_findings(f"agent {agent.name!r}", agent)
     wrong += check("output", [TemplatedText(("output",), plan.output or "", is_own=True)], scope)
     return list(dict.fromkeys(wrong))
 
@@ -206,7 +202,7 @@ def resolve_references(plan: Plan) -> Plan:
 # --- names and order --------------------------------------------------------------------------------------------------
 
 
-def _names(plan: Plan, edges: Edges) -> Iterator[DocumentFinding]:
+def _name_findings(plan: Plan, edges: Edges) -> Iterator[DocumentFinding]:
     seen: set[str] = set()
     for name in (*(step.name for step in plan.steps), *(barrier.name for barrier in plan.barriers)):
         if name in seen:
@@ -226,16 +222,16 @@ def _names(plan: Plan, edges: Edges) -> Iterator[DocumentFinding]:
                 yield make_finding("UNKNOWN_DEPENDENCY", f"{name!r} waits for {other!r}", fix)
 
 
-def _sets(step: Step) -> Iterator[str]:
+def _state_names(step: Step) -> Iterator[str]:
     yield from step.set
     if step.step is not None:
-        yield from _sets(step.step)
+        yield from _state_names(step.step)
 
 
 # --- agents, commands, the environment --------------------------------------------------------------------------------
 
 
-def _agents(step: Step, plan: Plan) -> Iterator[DocumentFinding]:
+def _agent_findings(step: Step, plan: Plan) -> Iterator[DocumentFinding]:
     inner = step.innermost
     if inner.agent is not None and plan.agent(inner.agent) is None:
         fix = unknown_name_fix(inner.agent, [agent.name for agent in plan.agents], "add it to `agents`")
@@ -248,7 +244,7 @@ def unsafe_commands(step: Step) -> Iterator[tuple[tuple[str, ...], UnsafeCommand
     """Yield the commands of a step in which a value could become code: the member and the error."""
     checks: list[tuple[tuple[str, ...], Callable[[], None]]] = []
     wanted = step.verification
-    for where, member, command in (((), step, step.command), (("verification",), wanted, _custom(wanted))):
+    for where, member, command in (((), step, step.command), (("verification",), wanted, _check_command(wanted))):
         if member is not None and member.argv is not None:
             allowed = {"options": member.allow_options, "interpreter": member.allow_interpreter}
             checks.append(((*where, "argv"), partial(check_argv, member.argv, **allowed)))
@@ -265,8 +261,7 @@ def unsafe_commands(step: Step) -> Iterator[tuple[tuple[str, ...], UnsafeCommand
             continue  # reported with the text
 
 
-def _custom(wanted: Verification | None) -> str | None:
-    """Return the shell command of a verification, if it has one."""
+def _check_command(wanted: Verification | None) -> str | None:
     is_command = wanted is not None and wanted.type == "custom" and not wanted.value.startswith("regex:")
     return wanted.value if wanted is not None and is_command else None
 
@@ -295,6 +290,6 @@ def unfilled(said: Document | AgentDef | Step) -> Iterator[tuple[str, str, str]]
         yield name, f"{what} {named[0]}", fix
 
 
-def _unfilled(where: str, said: Document | AgentDef | Step) -> Iterator[DocumentFinding]:
+def _unfilled_findings(where: str, said: Document | AgentDef | Step) -> Iterator[DocumentFinding]:
     for name, message, fix in unfilled(said):
         yield make_finding("NOT_FILLED", f"{where}: env.{name}: {message}", fix)
