@@ -18,7 +18,8 @@ from accord.client.credentials import KeyManager
 from accord.model import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from accord.testing.inprocess import running
 from accord.workflows.agent_access import card_of, fill_secrets, find_missing_agents, introduction_line
-from accord.workflows.document import AgentDef, Constraints, Files, IdleNudge, Permissions, Step
+from accord.workflows.agent_definition import AgentDef, Constraints, Files, Permissions
+from accord.workflows.document import IdleNudge, Step
 from accord.workflows.executors import Result
 from accord.workflows.members import Member, define_members, make_member_agent, member_for, member_of, mode_of
 from accord.workflows.plan import Plan

@@ -9,17 +9,9 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from accord.workflows import decoder
-from accord.workflows.document import (
-    CustomStep,
-    Document,
-    Param,
-    Step,
-    Swarm,
-    Trajectories,
-    format_duration,
-    parse_duration,
-)
+from accord.workflows.document import CustomStep, Document, Param, Step, Swarm, Trajectories
 from accord.workflows.findings import CODES, BadDocument, DocumentFinding, TextPosition
+from accord.workflows.notation import format_duration, parse_duration
 from accord.workflows.source import (
     load_document,
     load_source,

@@ -21,9 +21,10 @@ from accord.model import AgentSkill
 from accord.protocol.budgets import Budget
 from accord.workflows import agent_access, members, run_request
 from accord.workflows.agent_access import fill_secrets
+from accord.workflows.agent_definition import AgentDef
 from accord.workflows.attempts import EXECUTORS, RunSetup, SharedValues, run_output
 from accord.workflows.decide import RunOutcome
-from accord.workflows.document import AgentDef, Document, Workflow
+from accord.workflows.document import Document, Workflow
 from accord.workflows.executors import Executor
 from accord.workflows.findings import BadDocument
 from accord.workflows.members import Member

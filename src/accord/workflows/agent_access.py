@@ -24,8 +24,9 @@ from accord.client.discovery import BadCard, CardNotFound, NoSuchAgent
 from accord.client.interfaces import JSONRPC
 from accord.errors import AuthenticationFailed, PermissionDenied
 from accord.model import AgentCapabilities, AgentCard, AgentInterface
+from accord.workflows.agent_definition import A2A_SECONDS, AgentDef
 from accord.workflows.commands import run_shell
-from accord.workflows.document import A2A_SECONDS, AgentDef, Preflight
+from accord.workflows.document import Preflight
 
 if TYPE_CHECKING:
     from accord.client.client import Client

@@ -17,9 +17,10 @@ from accord.api import ChildCall, Context, Store, storage
 from accord.api.storage import ValueNamespace
 from accord.client.credentials import Keys
 from accord.model import Task
+from accord.workflows.agent_definition import AgentDef
 from accord.workflows.channel import OpenQuestion
 from accord.workflows.decide import ended
-from accord.workflows.document import AgentDef, Document, OnError, Step
+from accord.workflows.document import Document, OnError, Step
 from accord.workflows.executors import Executor, Executors, Result
 from accord.workflows.findings import CheckProblem, Where
 from accord.workflows.members import Member

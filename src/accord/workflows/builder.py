@@ -23,19 +23,17 @@ from msgspec.structs import replace
 
 from accord.model import Task
 from accord.workflows import run_document
+from accord.workflows.agent_definition import AgentDef, FilePermissions, Permissions
 from accord.workflows.decoder import DocumentDecoder, camel_case
 from accord.workflows.document import (
-    AgentDef,
     Barrier,
     Coordination,
     CustomStep,
     Document,
     ErrorHandling,
-    FilePermissions,
     IdleNudge,
     Input,
     Path,
-    Permissions,
     Preflight,
     SharedState,
     Step,

@@ -14,14 +14,10 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec import NODEFAULT, Struct, inspect
 
+from accord.workflows.agent_definition import ACCESS, AgentDef, FilePermissions, Permissions
 from accord.workflows.document import (
-    ACCESS,
-    UNITS,
-    AgentDef,
     CustomStep,
     Document,
-    FilePermissions,
-    Permissions,
     Preflight,
     SharedState,
     Step,
@@ -29,11 +25,11 @@ from accord.workflows.document import (
     Trajectories,
     Verification,
     Workflow,
-    parse_duration,
 )
 from accord.workflows.executors import step_types
 from accord.workflows.findings import BadDocument, DocumentFinding, TextPosition, make_finding
 from accord.workflows.functions import closest
+from accord.workflows.notation import UNITS, parse_duration
 from accord.workflows.step_types import STEP_TYPES
 from accord.workflows.yaml_nodes import YamlNode
 

@@ -26,7 +26,8 @@ from accord.workflows.agent_access import (
     credential_for,
     fill_secrets,
 )
-from accord.workflows.document import A2A_SECONDS, AgentDef, IdleNudge, Permissions, Step
+from accord.workflows.agent_definition import A2A_SECONDS, AgentDef, Permissions
+from accord.workflows.document import IdleNudge, Step
 from accord.workflows.plan import Plan
 
 PLACE = "workflow"

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from accord.agents.process.workspace import BEGAN, FOLDER
 from accord.agents.safe_regexes import Regex, escape_text
-from accord.workflows.document import Files, Permissions
+from accord.workflows.agent_definition import Files, Permissions
 
 IGNORED, READ_ONLY = ".agentignore", ".agentreadonly"
 """Files with patterns that agents must not touch, and with patterns that they may only read."""

@@ -12,12 +12,11 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from accord.workflows.agent_definition import AgentDef, Permissions
 from accord.workflows.document import (
-    AgentDef,
     Barrier,
     Document,
     IdleNudge,
-    Permissions,
     Preflight,
     SharedState,
     Step,

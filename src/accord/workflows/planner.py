@@ -12,7 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from accord.workflows.document import A2A_SECONDS, AgentDef, Barrier, CustomStep, Document, Step, Workflow
+from accord.workflows.agent_definition import A2A_SECONDS, AgentDef
+from accord.workflows.document import Barrier, CustomStep, Document, Step, Workflow
 from accord.workflows.expressions import (
     BadExpression,
     Both,

@@ -13,9 +13,10 @@ from msgspec import Struct, inspect
 
 from accord.workflows import decoder
 from accord.workflows.decoder import DocumentDecoder
-from accord.workflows.document import CustomStep, Document, DocumentPart, Step, format_duration
+from accord.workflows.document import CustomStep, Document, Step
 from accord.workflows.findings import BadDocument, TextPosition, make_finding
 from accord.workflows.functions import closest
+from accord.workflows.notation import DocumentPart, format_duration
 from accord.workflows.patterns import PATTERNS
 from accord.workflows.yaml_nodes import YamlNode, node_of_values, parse_yaml, read_text, render_yaml
 

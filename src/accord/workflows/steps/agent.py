@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from accord.api import ChildCall
 from accord.workflows import members, prompts
+from accord.workflows.agent_definition import AgentDef
 from accord.workflows.attempts import AttemptStart, CannotStart, RunSetup, StepAttempt, StepBehavior
-from accord.workflows.document import AgentDef, Document, Step
+from accord.workflows.document import Document, Step
 from accord.workflows.findings import CheckProblem, Where
 
 

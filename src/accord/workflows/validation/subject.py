@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from accord.workflows.document import AgentDef, CustomStep, Document, Schedule, Step, Workflow
+from accord.workflows.agent_definition import AgentDef
+from accord.workflows.document import CustomStep, Document, Schedule, Step, Workflow
 from accord.workflows.expressions import BadExpression, references
 from accord.workflows.findings import BadDocument, CheckProblem, Where
 from accord.workflows.patterns import PATTERNS
