@@ -30,12 +30,11 @@ from accord.workflows.expressions import (
 )
 from accord.workflows.findings import BadDocument, DocumentFinding, make_finding
 from accord.workflows.functions import as_text, nearest
-from accord.workflows.inputs import inputs_of, outlined, vars_of
 from accord.workflows.members import steps_of
 from accord.workflows.pattern_roles import Cast, Misfit, turn
 from accord.workflows.pattern_rounds import looped
 from accord.workflows.patterns import PATTERNS, choose_pattern
-from accord.workflows.plan import Plan, check_references, resolve_references
+from accord.workflows.plan import Plan, check_references, inputs_of, outlined, resolve_references, vars_of
 from accord.workflows.source import load_document, read_step, read_steps, tree_of
 from accord.workflows.yaml_nodes import read_text
 

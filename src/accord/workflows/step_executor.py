@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from accord.api import UNTRACED, ChildCall, Context, StepSpan, tracing
 from accord.client.text import text_of
 from accord.model import ArtifactUpdate, Message, Part, Role, Task, TaskState
-from accord.workflows import agent_access, channel, members, permissions, prompts
+from accord.workflows import agent_access, channel, members, permissions
 from accord.workflows.attempts import WITH_ADVICE, RunSetup, behavior_of, child_key, step_values
 from accord.workflows.channel import CHUNKS, METADATA, OpenQuestion, Post
 from accord.workflows.decide import ended as after
@@ -140,7 +140,7 @@ class StepExecutor:
             assert conclude is not None
             return conclude(task)
         told = text_of(task.history[0]) if task.history else ""
-        result = prompts.child_result(member, task)
+        result = members.child_result(member, task)
         scene = self._scene(node)
         try:
             result = await verify(scene, result, told)
@@ -152,9 +152,9 @@ class StepExecutor:
         if isinstance(files, str):
             result = replace(result, ok=False, error=files)
         elif member.is_interactive:
-            evidence = CompletionEvidence(files=len(files), has_exited=prompts.has_exited(task))
+            evidence = CompletionEvidence(files=len(files), has_exited=members.has_exited(task))
             result = judge_completion(step.name, result, evidence)
-        return await self._with_help(node, prompts.require_output(step, result, task), told)
+        return await self._with_help(node, members.require_output(step, result, task), told)
 
     async def cancel(self, node: PlanNode) -> None:
         """Cancel the child task of a step."""
@@ -255,7 +255,7 @@ class StepExecutor:
         name = f"{self._setup.plan.name}/{agent}"
         if self._journal.child(key) is None:
             member = self._setup.hosted[name]
-            message = prompts.child_message(
+            message = members.child_message(
                 member,
                 Step(name=f"{node.name}-{what}", agent=agent),
                 text,

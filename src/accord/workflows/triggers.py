@@ -32,7 +32,7 @@ from accord.model.base import timestamp_ms
 from accord.protocol import http_headers
 from accord.workflows.attempts import INNER
 from accord.workflows.document import Document, Hook, Schedule
-from accord.workflows.inputs import inputs_of
+from accord.workflows.plan import inputs_of
 from accord.workflows.values import BadExpression, Unresolved, Values
 
 NICKNAMES: Mapping[str, str] = {
