@@ -112,7 +112,7 @@ class ModelCall:
         key = (("Authorization", f"Bearer {options.api_key}"),) if options.api_key else ()
         return HttpRequest(
             method="POST",
-            url=self._api.address(options.base_url),
+            url=self._api.url(options.base_url),
             headers=(("Content-Type", "application/json"), ("Accept", ACCEPTED), *key, *options.headers.items()),
             body=msgspec.json.encode(self._api.request(options, said)),
             seconds=options.start_seconds,

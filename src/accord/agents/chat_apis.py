@@ -9,7 +9,7 @@ value.
 
 import base64
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -76,6 +76,9 @@ _ROLES = {Role.USER: "user", Role.AGENT: "assistant"}
 
 T = TypeVar("T")
 
+Split = Callable[[bytes], Iterable[bytes]]
+"""Returns the values that a chunk of bytes completes."""
+
 
 class ToolCall(Struct, frozen=True, kw_only=True):
     """A piece of a tool call: its index `at`, its name, and a part of its arguments as JSON."""
@@ -105,26 +108,10 @@ class MalformedAnswer(ValueError):
     """The reply does not have the format of the API."""
 
 
-class ModelApi(Protocol):
-    """The requests and replies of one chat API."""
-
-    def address(self, base_url: str) -> str:
-        """Return the URL of requests."""
-
-    def request(self, options: ChatOptions, said: Sequence[Message]) -> dict[str, Any]:
-        """Return the body of a request."""
-
-    def reader(self) -> "ChatStreamReader":
-        """Return a reader for one streamed answer."""
-
-    def read(self, value: bytes) -> AnswerPiece:
-        """Parse a piece of an answer, or a whole one."""
-
-
 class ChatStreamReader:
     """Reads a streamed answer from chunks of bytes, split at any place."""
 
-    def __init__(self, split: Callable[[bytes], Iterable[bytes]], read: Callable[[bytes], AnswerPiece]) -> None:
+    def __init__(self, split: Split, read: Callable[[bytes], AnswerPiece]) -> None:
         """Split bytes into values with `split`, and parse each with `read`."""
         self.is_done = False
         self._split = split
@@ -178,52 +165,47 @@ class _Completion(Struct):
     error: Any = None
 
 
-class OpenAI:
-    """OpenAI's chat API, which most model servers implement."""
+def _openai_url(base_url: str) -> str:
+    return f"{base_url.rstrip('/')}/chat/completions"
 
-    def address(self, base_url: str) -> str:
-        """Return the URL of requests."""
-        return f"{base_url.rstrip('/')}/chat/completions"
 
-    def request(self, options: ChatOptions, said: Sequence[Message]) -> dict[str, Any]:
-        """Return the body of a request."""
-        messages = [{"role": _ROLES[one.role], "content": _content(one)} for one in said]
-        body: dict[str, Any] = {
-            "model": options.model,
-            "messages": _with_system(options, messages),
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
-        stated = _without_none(temperature=options.temperature, max_tokens=options.max_output_tokens)
-        return _merged(body | stated, options.extra)
+def _openai_request(options: ChatOptions, said: Sequence[Message]) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "model": options.model,
+        "messages": _with_system(options, [{"role": _ROLES[one.role], "content": _content(one)} for one in said]),
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    stated = _without_none(temperature=options.temperature, max_tokens=options.max_output_tokens)
+    return _merged(body | stated, options.extra)
 
-    def reader(self) -> ChatStreamReader:
-        """Return a reader for one streamed answer."""
-        decoder = Decoder(max_bytes=MAX_PIECE)
 
-        def events(chunk: bytes) -> list[bytes]:
-            try:
-                return [frame.data for frame in decoder.feed(chunk) if frame.data]
-            except FrameTooLarge as error:
-                raise MalformedAnswer(str(error)) from error
+def _openai_splitter() -> Split:
+    decoder = Decoder(max_bytes=MAX_PIECE)
 
-        return ChatStreamReader(events, self.read)
+    def events(chunk: bytes) -> list[bytes]:
+        try:
+            return [frame.data for frame in decoder.feed(chunk) if frame.data]
+        except FrameTooLarge as error:
+            raise MalformedAnswer(str(error)) from error
 
-    def read(self, value: bytes) -> AnswerPiece:
-        """Parse a piece of an answer, or a whole one."""
-        found = _decoded(value, _Completion)
-        choice = found.choices[0] if found.choices else _Choice()
-        said, usage = choice.delta or choice.message or _ApiMessage(), found.usage or _Usage()
-        return AnswerPiece(
-            text=_text(said.content),
-            refusal=said.refusal or "",
-            files=tuple(_picture(image) for image in said.images or ()),
-            calls=tuple(_call(call, at) for at, call in enumerate(said.tool_calls or ())),
-            input_tokens=usage.prompt_tokens or 0,
-            output_tokens=usage.completion_tokens or 0,
-            ending=choice.finish_reason,
-            error=_error(found.error),
-        )
+    return events
+
+
+def _openai_piece(value: bytes) -> AnswerPiece:
+    answer = _decoded(value, _Completion)
+    choice = answer.choices[0] if answer.choices else _Choice()
+    message, usage = choice.delta or choice.message or _ApiMessage(), answer.usage or _Usage()
+    return AnswerPiece(
+        text=_text(message.content),
+        refusal=message.refusal or "",
+        files=tuple(_picture(image) for image in message.images or ()),
+        calls=tuple(_call(call, at) for at, call in enumerate(message.tool_calls or ())),
+        input_tokens=usage.prompt_tokens or 0,
+        output_tokens=usage.completion_tokens or 0,
+        ending=choice.finish_reason,
+        error=_error(answer.error),
+    )
 
 
 def _content(said: Message) -> str | list[dict[str, Any]]:
@@ -243,39 +225,32 @@ class _Line(Struct):
     error: Any = None
 
 
-class Ollama:
-    """Ollama's own chat API, which has more settings than its OpenAI one."""
+def _ollama_url(base_url: str) -> str:
+    """Return the URL of requests, also if the base URL is that of Ollama's OpenAI API."""
+    return f"{base_url.rstrip('/').removesuffix('/v1').removesuffix('/api')}/api/chat"
 
-    def address(self, base_url: str) -> str:
-        """Return the URL of requests, also if the base URL is that of Ollama's OpenAI API."""
-        return f"{base_url.rstrip('/').removesuffix('/v1').removesuffix('/api')}/api/chat"
 
-    def request(self, options: ChatOptions, said: Sequence[Message]) -> dict[str, Any]:
-        """Return the body of a request."""
-        settings = _without_none(temperature=options.temperature, num_predict=options.max_output_tokens)
-        body: dict[str, Any] = {
-            "model": options.model,
-            "messages": _with_system(options, [_ollama_message(one) for one in said]),
-            "stream": True,
-        }
-        return _merged(body | _without_none(options=settings or None, keep_alive=options.keep_alive), options.extra)
+def _ollama_request(options: ChatOptions, said: Sequence[Message]) -> dict[str, Any]:
+    settings = _without_none(temperature=options.temperature, num_predict=options.max_output_tokens)
+    body: dict[str, Any] = {
+        "model": options.model,
+        "messages": _with_system(options, [_ollama_message(one) for one in said]),
+        "stream": True,
+    }
+    return _merged(body | _without_none(options=settings or None, keep_alive=options.keep_alive), options.extra)
 
-    def reader(self) -> ChatStreamReader:
-        """Return a reader for one streamed answer."""
-        return ChatStreamReader(LineSplitter(), self.read)
 
-    def read(self, value: bytes) -> AnswerPiece:
-        """Parse a piece of an answer, or a whole one."""
-        found = _decoded(value, _Line)
-        said = found.message or _ApiMessage()
-        return AnswerPiece(
-            text=_text(said.content),
-            files=tuple(_picture(image) for image in said.images or ()),
-            input_tokens=found.prompt_eval_count or 0,
-            output_tokens=found.eval_count or 0,
-            ending=(found.done_reason or "stop") if found.done else None,
-            error=_error(found.error),
-        )
+def _ollama_piece(value: bytes) -> AnswerPiece:
+    line = _decoded(value, _Line)
+    message = line.message or _ApiMessage()
+    return AnswerPiece(
+        text=_text(message.content),
+        files=tuple(_picture(image) for image in message.images or ()),
+        input_tokens=line.prompt_eval_count or 0,
+        output_tokens=line.eval_count or 0,
+        ending=(line.done_reason or "stop") if line.done else None,
+        error=_error(line.error),
+    )
 
 
 class LineSplitter:
@@ -305,7 +280,23 @@ def _ollama_message(said: Message) -> dict[str, Any]:
     return message | _without_none(images=[base64_of(part) for part in pictures] or None)
 
 
-APIS: dict[str, ModelApi] = {"openai": OpenAI(), "ollama": Ollama()}
+class ModelApi(Struct, frozen=True):
+    """One chat API: the URL and body of requests, and the splitter and parser of streamed answers."""
+
+    url: Callable[[str], str]
+    request: Callable[[ChatOptions, Sequence[Message]], dict[str, Any]]
+    splitter: Callable[[], Split]
+    read: Callable[[bytes], AnswerPiece]
+
+    def reader(self) -> ChatStreamReader:
+        """Return a reader for one streamed answer."""
+        return ChatStreamReader(self.splitter(), self.read)
+
+
+APIS: dict[str, ModelApi] = {
+    "openai": ModelApi(_openai_url, _openai_request, _openai_splitter, _openai_piece),
+    "ollama": ModelApi(_ollama_url, _ollama_request, LineSplitter, _ollama_piece),
+}
 """Name in settings -> API."""
 
 

@@ -7,7 +7,7 @@ executor or worker into the task's event log. A question that ends a turn suspen
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 from uuid import NAMESPACE_URL, uuid5
 
@@ -15,7 +15,8 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from accord.api import Context, Failed, IncomingMessage
+from accord.api import Context, Failed, IncomingMessage, StoreUnavailable
+from accord.api.remote import RemoteCancel
 from accord.model import Artifact, ArtifactUpdate, EventBody, Message, Role, StatusUpdate, Task, TaskState, TaskStatus
 from accord.protocol.lifecycle import INTERRUPTED, TERMINAL
 
@@ -349,3 +350,36 @@ def _earlier_artifacts(task: Task, before: QuestionTurn | None) -> dict[str, Art
         for artifact in task.artifacts
         if artifact.artifact_id in before.parts
     }
+
+
+class CancelLoop:
+    """Passes on the cancels of tasks that another system executes. Each is due again until it is passed on."""
+
+    def __init__(
+        self,
+        service: str,
+        claim: Callable[[], Awaitable[Sequence[RemoteCancel]]],
+        pass_on: Callable[[RemoteCancel], Awaitable[None]],
+        seconds: float,
+    ) -> None:
+        """Check for cancels every `seconds`."""
+        self._service = service
+        self._claim = claim
+        self._pass_on = pass_on
+        self._seconds = seconds
+
+    async def run(self) -> None:
+        """Pass on cancels until canceled."""
+        while True:
+            await self.pass_on_due()
+            await asyncio.sleep(self._seconds)
+
+    async def pass_on_due(self) -> None:
+        """Pass on the cancels that are due."""
+        try:
+            while due := await self._claim():
+                await asyncio.gather(*(self._pass_on(cancel) for cancel in due))
+        except StoreUnavailable as error:
+            log.warning("store.unavailable", extra={"reason": str(error)})
+        except Exception:  # the node must continue; the log has the error
+            log.exception("cancel.loop_failed", extra={"service": self._service})

@@ -6,7 +6,7 @@ The card is found and checked, credentials are chosen and an endpoint is picked.
 import asyncio
 import re
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -173,10 +173,3 @@ class _LinkFactory:
         from accord.client.http_link import RestLink
 
         return RestLink(self._transport, way.url, way.dialect, **self._more)
-
-
-def header_pairs(stated: Mapping[str, str] | Iterable[tuple[str, str]] | None) -> tuple[tuple[str, str], ...]:
-    """Return headers as pairs."""
-    if stated is None:
-        return ()
-    return tuple(stated.items() if isinstance(stated, Mapping) else stated)

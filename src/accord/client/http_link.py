@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.client.exchange import AuthDriver, ClientAuth, HttpExchange
+from accord.client.exchange import AuthDriver, ClientAuth, HttpExchange, whole_reply
 from accord.client.retries import error_of_reply
 from accord.engine.ids import new_id
 from accord.errors import (
@@ -48,7 +48,6 @@ from accord.outbound import (
     HttpReply,
     HttpRequest,
     HttpTransport,
-    OpenReply,
     StreamBroken,
     StreamEndedEarly,
     Unreachable,
@@ -131,6 +130,12 @@ class EventStream:
 
 Headers = tuple[tuple[str, str], ...]
 
+
+def header_pairs(headers: Mapping[str, str] | Headers | None) -> Headers:
+    """Return headers as pairs."""
+    return tuple(headers.items()) if isinstance(headers, Mapping) else headers or ()
+
+
 VERSION_NAMES: Mapping[DialectName, str] = {DialectName.V1: "1.0", DialectName.V03: "0.3"}
 """Dialect -> its `A2A-Version`. The other dialects have no A2A version."""
 
@@ -165,8 +170,7 @@ class HttpLink(ABC):
         self.resumable = False
         self.seconds = seconds
         self._exchange = HttpExchange(transport, auth)
-        stated = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
-        self.headers: Headers = (*version_headers(dialect, extensions), *stated)
+        self.headers: Headers = (*version_headers(dialect, extensions), *header_pairs(headers))
 
     @abstractmethod
     def outgoing(self, operation: Operation, request: Request, seconds: float | None) -> HttpRequest:
@@ -191,11 +195,10 @@ class HttpLink(ABC):
     async def ask(self, operation: Operation, request: Request, *, seconds: float | None = None) -> Result:
         """Send one request and return the answer."""
         patience = self.seconds if seconds is None else seconds
-        opened = await self._exchange.open(self.outgoing(operation, request, patience))
-        body = await opened.read()
-        if not 200 <= opened.status < 300:
-            raise self._failure(opened, body, request)
-        return self.result(operation, body, request)
+        reply = await self._exchange.fetch(self.outgoing(operation, request, patience))
+        if not 200 <= reply.status < 300:
+            raise error_of_reply(reply, self.stated_error(reply, request))
+        return self.result(operation, reply.body, request)
 
     async def follow(self, operation: Operation, request: Request, after: int | None = None) -> AsyncIterator[Event]:
         """Open a stream and yield its events."""
@@ -206,7 +209,8 @@ class HttpLink(ABC):
         opened = await self._exchange.open(replace(outgoing, headers=headers, streams=True))
         stream = EventStream(self.streamed)
         if not 200 <= opened.status < 300:
-            raise self._failure(opened, await opened.read(), request)
+            reply = await whole_reply(opened)
+            raise error_of_reply(reply, self.stated_error(reply, request))
         if not opened.headers.get("content-type", "").lower().startswith(STREAM):
             yield stream.numbered(self.whole_event(await opened.read()), None)
             return
@@ -221,11 +225,7 @@ class HttpLink(ABC):
         else:
             stream.finish()
 
-    def _failure(self, opened: OpenReply, body: bytes, request: Request) -> AccordError:
-        reply = HttpReply(status=opened.status, headers=opened.headers, body=body)
-        return error_of_reply(reply, self.stated_error(reply, request))
-
-    async def close(self) -> None:  # noqa: B027 - nothing here is the link's alone, and no subclass needs to say so
+    async def close(self) -> None:  # noqa: B027 - no subclass needs to say so
         """Do nothing: the caller owns the transport."""
 
 

@@ -7,7 +7,7 @@ searched for it, and a message that is not found is reported as `Unconfirmed`. `
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from msgspec.structs import replace
 
@@ -264,7 +264,6 @@ class Unconfirmed(Unreachable):
     """
 
     def __init__(self, message_id: str, because: Unreachable, task_id: str | None = None) -> None:
-        """Store the message's id, the cause and the task."""
         known = f"it became task {task_id}" if task_id else "it may have been accepted and is not sent again"
         super().__init__(f"No answer to message {message_id} ({because.reason}): {known}", was_sent=True)
         self.message_id = message_id
@@ -329,8 +328,7 @@ async def _find_task(peer: AgentPeer, request: SendRequest) -> Task | None:
     ours = next((one for one in page.tasks if _holds(one, request.message)), None)
     if ours is None:
         return None
-    found: Task = await peer.ask(Operation.GET, GetRequest(id=ours.id))  # a list leaves the artifacts out
-    return found
+    return cast("Task", await peer.ask(Operation.GET, GetRequest(id=ours.id)))  # a list leaves the artifacts out
 
 
 def _holds(task: Task, message: Message) -> bool:

@@ -44,7 +44,6 @@ class InvalidCard(Exception):
     """The card cannot be published. `findings` contains all detected problems."""
 
     def __init__(self, findings: tuple[CardObjection, ...]) -> None:
-        """Store the findings."""
         super().__init__("; ".join(f"{field}: {problem}" if field else problem for field, problem in findings))
         self.findings = findings
 

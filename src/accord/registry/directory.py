@@ -111,7 +111,6 @@ class NameTaken(Exception):
     """Another agent has that name."""
 
     def __init__(self, handle: str) -> None:
-        """Store the name."""
         super().__init__(f"There is an agent {handle} already")
         self.handle = handle
 

@@ -26,7 +26,6 @@ class RegistryRefused(Exception):
     """
 
     def __init__(self, status: int, message: str, name: str | None = None) -> None:
-        """Store the status, the message and the name."""
         super().__init__(message)
         self.status = status
         self.name = name

@@ -253,7 +253,6 @@ class AsgiTransport:
     """A transport that sends all requests to one application, regardless of the host."""
 
     def __init__(self, app: App) -> None:
-        """Send to `app`, which the caller starts and stops."""
         self._app = app
         self._open: set[AsgiAnswer] = set()
 

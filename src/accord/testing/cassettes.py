@@ -84,7 +84,6 @@ class RecordingTransport:
     """A transport that records the exchanges of another one."""
 
     def __init__(self, path: Path, transport: HttpTransport) -> None:
-        """Record the exchanges of `transport` in a file."""
         self._path = path
         self._transport = transport
         self._exchanges: list[RecordedExchange] = []
@@ -160,7 +159,6 @@ class PlaybackTransport:
     """A transport that answers from a file: each exchange once, equal ones in their order."""
 
     def __init__(self, path: Path) -> None:
-        """Read a recorded file."""
         if not path.is_file():
             raise FileNotFoundError(f"Nothing was recorded in {path}: record it with record=True, or --accord-record")
         tape = msgspec.json.decode(path.read_bytes(), type=CassetteFile)

@@ -9,7 +9,7 @@ import base64
 import codecs
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -187,17 +187,7 @@ class UnreadableResponse(Exception):
     """A response does not match its media type."""
 
 
-class ResponseReader(Protocol):
-    """Parser for one response."""
-
-    def feed(self, piece: bytes) -> Iterable[FlowResponse]:
-        """Return the responses that a chunk completes."""
-
-    def end(self) -> Iterable[FlowResponse]:
-        """Return the remaining responses at the end of the stream."""
-
-
-def response_reader(media_type: str, disposition: str = "") -> ResponseReader:
+def response_reader(media_type: str, disposition: str = "") -> "ResponseReader":
     """Return the reader for a media type."""
     kind = media_type.partition(";")[0].strip().lower()
     if kind == "text/event-stream":
@@ -331,6 +321,10 @@ class _WholeReader:
 
     def end(self) -> Iterable[FlowResponse]:
         return self._parse(bytes(self._held))
+
+
+ResponseReader = _JsonReader | _JsonLinesReader | _EventReader | _TextReader | _WholeReader
+"""Parser for one response: `feed` returns what a chunk completes, and `end` the rest."""
 
 
 def _file(content: bytes, media_type: str, disposition: str = "") -> Iterable[FlowResponse]:

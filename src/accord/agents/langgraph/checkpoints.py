@@ -9,7 +9,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -171,9 +171,21 @@ class PendingWrites:
 EMPTY = "empty"
 """Format of an empty channel."""
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 log = logging.getLogger("accord.langgraph")
+
+
+def _from_thread(
+    method: "Callable[Concatenate[Saver, P], Coroutine[Any, Any, T]]",
+) -> "Callable[Concatenate[Saver, P], T]":
+    """Return a method that runs a coroutine in the saver's event loop, and waits for it in a thread."""
+
+    def run(saver: "Saver", /, *args: P.args, **named: P.kwargs) -> T:
+        return asyncio.run_coroutine_threadsafe(method(saver, *args, **named), saver._loop).result()
+
+    return run
 
 
 class Saver(BaseCheckpointSaver[str]):
@@ -311,9 +323,10 @@ class Saver(BaseCheckpointSaver[str]):
 
     # --- synchronous variants for nodes that are plain functions, which run in threads ------------------------------
 
-    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint of a config, or the latest."""
-        return self._from_thread(self.aget_tuple(config))
+    get_tuple = _from_thread(aget_tuple)
+    put = _from_thread(aput)
+    put_writes = _from_thread(aput_writes)
+    delete_thread = _from_thread(adelete_thread)
 
     def list(
         self,
@@ -325,33 +338,10 @@ class Saver(BaseCheckpointSaver[str]):
     ) -> Iterator[CheckpointTuple]:
         """Yield the checkpoints of a thread, the latest first."""
 
-        async def collected() -> Sequence[CheckpointTuple]:
-            return [found async for found in self.alist(config, filter=filter, before=before, limit=limit)]
+        async def collected(saver: "Saver") -> Sequence[CheckpointTuple]:
+            return [found async for found in saver.alist(config, filter=filter, before=before, limit=limit)]
 
-        yield from self._from_thread(collected())
-
-    def put(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        """Store a checkpoint."""
-        return self._from_thread(self.aput(config, checkpoint, metadata, new_versions))
-
-    def put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        """Store a node's writes."""
-        self._from_thread(self.aput_writes(config, writes, task_id, task_path))
-
-    def delete_thread(self, thread_id: str) -> None:
-        """Delete the checkpoints of a thread."""
-        self._from_thread(self.adelete_thread(thread_id))
-
-    def _from_thread(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        yield from _from_thread(collected)(self)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 

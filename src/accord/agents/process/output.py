@@ -7,7 +7,6 @@ screen is emulated, so the output of full-screen programs reads badly. Bytes may
 import codecs
 import re
 from collections.abc import Iterable
-from typing import Protocol
 
 from accord.agents.process.formats import Format, FormatState, Observation, TextOutput, read_line
 from accord.agents.safe_regexes import Regex
@@ -165,23 +164,6 @@ SHOWN_LINES, SHOWN = 12, 2000
 """Maximum lines and characters of a screen in a question."""
 
 
-class OutputReader(Protocol):
-    """Parser of a command's output."""
-
-    def feed(self, data: bytes) -> list[Observation]:
-        """Parse a chunk of output."""
-
-    def settle(self) -> list[Observation]:
-        """Return held-back output after a pause."""
-
-    def end(self) -> list[Observation]:
-        """Return the remaining output at the end."""
-
-    @property
-    def noise(self) -> str:
-        """Output that is not events."""
-
-
 class TextReader:
     """Reads text without terminal sequences and without line breaks at its start and end."""
 
@@ -279,3 +261,6 @@ class EventReader:
         if seen is None:
             self._noise = (self._noise + line + b"\n")[-NOISE_BYTES:]
         return seen or []
+
+
+OutputReader = TextReader | EventReader

@@ -7,13 +7,13 @@ contain the state that this needs. Only a parked process outlives an execution.
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any
 from uuid import uuid4
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from accord.agents import subprocesses
 from accord.agents.messages import answer_id, prompt
@@ -136,15 +136,6 @@ class CommandTurn:
         self._known: str | None = None
         self._has_begun = False
         self.fell_silent = False
-        self._acts: Mapping[type[Observation], Callable[[Any], Awaitable[None]]] = {
-            TextOutput: self._say,
-            CommandActivity: self._report,
-            SessionName: self._remember,
-            UsageReport: self._count,
-            ObservedQuestion: self._note,
-            ResultValue: self._give,
-            CommandFailure: self._give_up,
-        }
 
     async def go(self) -> None:
         """Run the command until the turn is done; suspends the task while a question is open."""
@@ -190,7 +181,6 @@ class CommandTurn:
             raise
 
     async def _answer(self, question: CommandQuestion) -> CommandReply:
-        """Return the answer to a question; suspends the task until then."""
         key = self._key(len(self._replies) + 1)
         said = await self._ctx.ask(question.text, key=key, metadata={APPROVAL: True} if question.grants else None)
         if self._ctx.handed_in(key) == EXPIRED:
@@ -203,7 +193,6 @@ class CommandTurn:
     # --- processes ------------------------------------------------------------------------------------------------
 
     async def _resume(self) -> RunningCommand:
-        """Resume after an earlier execution, or start."""
         if self._replies and (held := self._held()) is not None:
             return await self._type(held, self._replies[-1])
         session = await self._session()
@@ -245,7 +234,6 @@ class CommandTurn:
         return await self._start(await self._said(), None)
 
     async def _session(self) -> str | None:
-        """Return the id of the conversation's session, or None."""
         if self._known is None:
             self._known = (await self._ctx.recall_context(SESSION) or "") if self._means.mode.resume else ""
         return self._known or None
@@ -321,7 +309,7 @@ class CommandTurn:
         self._asked = self._broke = None
         async with aclosing(live.listen()) as listening:
             async for seen in listening:
-                await self._acts[type(seen)](seen)
+                await self._handle(seen)
         waits = self._asked is not None and live.process.terminal is not None
         if not waits and not live.is_done and not await self._is_well(live):
             return await self._listen(await self._start_over())
@@ -367,36 +355,26 @@ class CommandTurn:
             if self._means.mode.resume:
                 await self._ctx.keep(self._begun, "yes")
 
-    async def _say(self, seen: TextOutput) -> None:
-        await self._begins()
-        await self._ctx.artifact(seen.text, id=self._artifact, append=True, last_chunk=False)
-
-    async def _report(self, seen: CommandActivity) -> None:
-        await self._begins()
-        if seen.text.strip():
-            await self._ctx.status(seen.text)
-
-    async def _remember(self, seen: SessionName) -> None:
-        if is_session(seen.id) and self._means.mode.resume:
-            await self._keep_session(seen.id)
-
-    async def _count(self, seen: UsageReport) -> None:
-        await self._ctx.usage(
-            input_tokens=seen.input_tokens,
-            output_tokens=seen.output_tokens,
-            cost=seen.cost,
-            model=seen.model,
-            key=seen.key,
-        )
-
-    async def _note(self, seen: ObservedQuestion) -> None:
-        self._asked = seen
-
-    async def _give(self, seen: ResultValue) -> None:
-        await self._ctx.artifact(seen.data, id=f"{self._artifact}-data")
-
-    async def _give_up(self, seen: CommandFailure) -> None:
-        self._broke = seen.text
+    async def _handle(self, seen: Observation) -> None:
+        ctx = self._ctx
+        match seen:
+            case TextOutput():
+                await self._begins()
+                await ctx.artifact(seen.text, id=self._artifact, append=True, last_chunk=False)
+            case CommandActivity():
+                await self._begins()
+                if seen.text.strip():
+                    await ctx.status(seen.text)
+            case SessionName() if is_session(seen.id) and self._means.mode.resume:
+                await self._keep_session(seen.id)
+            case UsageReport():
+                await ctx.usage(**structs.asdict(seen))
+            case ObservedQuestion():
+                self._asked = seen
+            case ResultValue():
+                await ctx.artifact(seen.data, id=f"{self._artifact}-data")
+            case CommandFailure():
+                self._broke = seen.text
 
 
 def _exit_text(status: int) -> str:

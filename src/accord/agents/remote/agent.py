@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from accord.agents.remote import RemoteTerms
 from accord.agents.remote.connection import NO_ANSWER, Connect, RemoteConnection, RemotePeer, RemoteResources
 from accord.agents.remote.execution import RemoteExecution
-from accord.api import Context, Crash, Profile, StoreUnavailable
+from accord.agents.turns import CancelLoop
+from accord.api import Context, Crash, Profile
 from accord.api.remote import RemoteCancel, RemoteContact, RemoteTasks, WebhookKeys
 from accord.errors import AuthenticationFailed, MethodNotFound, TaskNotCancelable, TaskNotFound, UnsupportedOperation
 from accord.model import AgentCard, CancelRequest
@@ -51,34 +52,23 @@ class RemoteCancels:
         self._agent = agent
         self._remotes = remotes
         self._peer = peer
-        self._loop: asyncio.Task[None] | None = None
+        self._loop = CancelLoop(
+            agent, lambda: remotes.cancels(agent, AT_ONCE, AGAIN_SECONDS), self._pass_on, POLL_SECONDS
+        )
+        self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Start the loop."""
-        self._loop = asyncio.create_task(self._keep(), name=f"cancels of {self._agent}")
+        self._running = asyncio.create_task(self._loop.run(), name=f"cancels of {self._agent}")
 
     async def stop(self) -> None:
         """Stop after one attempt at the cancels that are due. The rest are due again later, on any node."""
-        if self._loop is not None:
-            self._loop.cancel()
-            await asyncio.gather(self._loop, return_exceptions=True)
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST_SECONDS):
-                    await self._look()
-
-    async def _keep(self) -> None:
-        while True:
-            await self._look()
-            await asyncio.sleep(POLL_SECONDS)
-
-    async def _look(self) -> None:
-        try:
-            while found := await self._remotes.cancels(self._agent, AT_ONCE, AGAIN_SECONDS):
-                await asyncio.gather(*(self._pass_on(cancel) for cancel in found))
-        except StoreUnavailable as error:
-            log.warning("store.unavailable", extra={"reason": str(error)})
-        except Exception:  # the node must continue; the log has the error
-            log.exception("cancel.loop_failed", extra={"agent": self._agent})
+                    await self._loop.pass_on_due()
 
     async def _pass_on(self, cancel: RemoteCancel) -> None:
         link = cancel.link

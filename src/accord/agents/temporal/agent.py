@@ -36,19 +36,8 @@ from accord.agents.temporal import (
     workflow_input,
     workflow_value,
 )
-from accord.agents.turns import external_context
-from accord.api import (
-    SYSTEM,
-    Context,
-    Crash,
-    Failed,
-    Node,
-    Store,
-    StoreUnavailable,
-    parts_of,
-    remote,
-    retry_until_available,
-)
+from accord.agents.turns import CancelLoop, external_context
+from accord.api import SYSTEM, Context, Crash, Failed, Node, Store, parts_of, remote, retry_until_available
 from accord.api.agent_types import Given, profile
 from accord.api.remote import NewRemoteLink, RemoteCancel
 from accord.errors import AccordError
@@ -157,15 +146,13 @@ class WorkflowCancels:
 
     async def keep(self) -> None:
         """Pass on cancels until canceled."""
-        while True:
-            try:
-                while found := await remote.claim_cancels(self._store, self._service.name, AT_ONCE, self._grace_ms):
-                    await asyncio.gather(*(self._pass_on(cancel) for cancel in found))
-            except StoreUnavailable as error:
-                log.warning("store.unavailable", extra={"reason": str(error)})
-            except Exception:  # the node must continue; the log has the error
-                log.exception("cancel.loop_failed", extra={"service": self._service.name})
-            await asyncio.sleep(CANCEL_POLL_SECONDS)
+        name = self._service.name
+        await CancelLoop(
+            name,
+            lambda: remote.claim_cancels(self._store, name, AT_ONCE, self._grace_ms),
+            self._pass_on,
+            CANCEL_POLL_SECONDS,
+        ).run()
 
     async def _pass_on(self, cancel: RemoteCancel) -> None:
         """Pass on one cancel; an unfinished one is due again after the grace period."""

@@ -47,7 +47,6 @@ class OsKeyring:
     """Credentials in the keyring. Each id is read once and cached."""
 
     def __init__(self) -> None:
-        """Create an empty cache."""
         self._known: dict[str, Credential | None] = {}
 
     def asked(self, id: str) -> Credential | None:

@@ -104,7 +104,6 @@ class OpenedCredentials:
     """Decrypted credentials, for `client.auth.choose_auth`."""
 
     def __init__(self, found: Mapping[str, Credential]) -> None:
-        """Hold exactly these credentials."""
         self._found = found
 
     def find(self, id: str) -> Credential | None:
@@ -119,7 +118,6 @@ class SealedCredentials:
     """The credentials of all tenants of a store."""
 
     def __init__(self, store: Store, seals: CredentialSealer) -> None:
-        """Store them in `store`, encrypted by `seals`."""
         self._store = store
         self._seals = seals
 
