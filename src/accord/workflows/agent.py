@@ -22,17 +22,17 @@ from accord.protocol.budgets import Budget
 from accord.workflows import agent_access, members, run_request
 from accord.workflows.agent_access import fill_secrets
 from accord.workflows.agent_definition import AgentDef
-from accord.workflows.attempts import EXECUTORS, RunSetup, SharedValues, run_output
+from accord.workflows.attempts import RunSetup, SharedValues, run_output
 from accord.workflows.decide import RunOutcome
 from accord.workflows.document import Document, Workflow
 from accord.workflows.executors import Executor
 from accord.workflows.findings import BadDocument
 from accord.workflows.members import Member
-from accord.workflows.plan import Plan
+from accord.workflows.plan import Plan, mentioned_events
 from accord.workflows.planner import includes_itself, make_plan
 from accord.workflows.run_request import PLAN, RunRequest, carry_over_records, read_run_request
 from accord.workflows.runner import PREFIX, Runner
-from accord.workflows.signals import event_addresses, mentioned_events
+from accord.workflows.signals import event_addresses
 from accord.workflows.source import load_source
 from accord.workflows.state import PlanNode, RunState
 from accord.workflows.steps.approval import with_approval_rules
@@ -116,7 +116,7 @@ class WorkflowAgent:
         env: Mapping[str, str],
         vars: Mapping[str, Any] | None = None,
         keys: Keys | None = None,
-        executors: Mapping[str, Executor] = EXECUTORS,
+        executors: Mapping[str, Executor] | None = None,
         now_ms: Callable[[], int] | None = None,
     ) -> None:
         """Serve a document; raises BadDocument.
@@ -131,7 +131,7 @@ class WorkflowAgent:
         self._vars = dict(vars or {})
         self._directory, self._env = directory, document_variables(env)
         self._keys = MemberKeys(keys or KeyManager(env.get(KEY_FILE_VARIABLE) or None, env=env))
-        self._executors, self._given_ms = executors, now_ms
+        self._executors, self._given_ms = executors or {}, now_ms
         self._now_ms = now_ms or SYSTEM.now_ms
         self._approvals = Approvals()
         self.profile = _profile(document, name or document.name)
@@ -197,6 +197,7 @@ class WorkflowAgent:
     async def run(self, ctx: Context) -> None:
         """Execute a run from its stored state."""
         made = await self._load_or_make_plan(ctx)
+        events = mentioned_events(made)
         setup = RunSetup(
             flow=self.profile.name,
             plan=made,
@@ -206,7 +207,7 @@ class WorkflowAgent:
             now_ms=self._now_ms,
             keys=self._keys,
             shared=SharedValues(ctx, made, self._store),
-            run={"id": ctx.task_id, "events": await event_addresses(ctx, made, self._url)},
+            run={"id": ctx.task_id, "events": await event_addresses(ctx, events, self._url) if events else {}},
             executors=self._executors,
             store_files=self._store_files,
         )
@@ -283,8 +284,11 @@ class WorkflowAgent:
         if ctx.journal.entry(CHECKED) is not None:
             return
         directory = Path(made.directory)
-        problems = agent_access.find_missing_commands(_agents_in_use(made), self._env, directory)
-        problems += await agent_access.run_preflight_checks(made.preflight, directory=directory, env=self._commands)
+        problems: list[str] = []
+        if agents := _agents_in_use(made):
+            problems += agent_access.find_missing_commands(agents, self._env, directory)
+        if made.preflight:
+            problems += await agent_access.run_preflight_checks(made.preflight, directory=directory, env=self._commands)
         if made.check_agents:
             problems += await agent_access.find_missing_agents(_agents_of_steps(made), self._env, self._keys)
         if problems:

@@ -21,7 +21,7 @@ from accord.workflows.agent_definition import AgentDef
 from accord.workflows.channel import OpenQuestion
 from accord.workflows.decide import ended
 from accord.workflows.document import Document, OnError, Step
-from accord.workflows.executors import Executor, Executors, Result
+from accord.workflows.executors import Executor, Result
 from accord.workflows.findings import CheckProblem, Where
 from accord.workflows.members import Member
 from accord.workflows.plan import Plan
@@ -69,16 +69,13 @@ class SharedValues:
         await storage.put_values(self._store, self._ctx.tenant, self._shelf, kept, at, ttl_ms)
 
 
-EXECUTORS: Mapping[str, Executor] = Executors()
-"""Type of a step -> its executor, for types that are executed in the process of the run."""
-
-
 class RunSetup(Struct, frozen=True, kw_only=True):
     """The environment of a run.
 
     `flow` is the agent whose task the run is; nested workflow runs are its child tasks. `hosted` are the members on
     this node. `run` contains the values of `{{run...}}`. `env` has the variables that the document may name, and
     `commands` is the environment of its commands. `store_files` are files of the store, which change with every task.
+    `executors` replaces executors by type of step.
     """
 
     flow: str
@@ -90,7 +87,7 @@ class RunSetup(Struct, frozen=True, kw_only=True):
     keys: Keys
     shared: SharedValues
     run: Mapping[str, Any] = {}
-    executors: Mapping[str, Executor] = EXECUTORS
+    executors: Mapping[str, Executor] = {}
     store_files: frozenset[Path] = frozenset()
 
     @property

@@ -5,7 +5,8 @@ An executor gets a scene and returns a result.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -118,23 +119,18 @@ def step_types() -> tuple[str, ...]:
     return (*STEP_TYPES, *(name for name in STEPS.names() if name not in STEP_TYPES))
 
 
-class Executors(Mapping[str, Executor]):
-    """The executors by type of step. An executor is loaded when it is needed."""
+def executor_of(name: str) -> Executor:
+    """Return the executor of a type, loaded when it is needed; raises ValueError if there is none."""
+    if name in STEPS.ours:
+        return _own_executor(name)
+    if name not in STEPS:
+        raise ValueError(f"There is no type of step called {name!r} here: is its package installed?")
+    return _with_timeout(STEPS.load(name).do)
 
-    def __getitem__(self, name: str) -> Executor:
-        if name not in STEPS:
-            raise KeyError(name)
-        do = STEPS.load(name).do
-        return do if name in STEPS.ours else _with_timeout(do)
 
-    def __contains__(self, name: object) -> bool:
-        return name in STEPS
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(STEPS.names())
-
-    def __len__(self) -> int:
-        return len(STEPS.names())
+@cache
+def _own_executor(name: str) -> Executor:
+    return STEPS.load(name).do
 
 
 def _with_timeout(do: Executor) -> Executor:

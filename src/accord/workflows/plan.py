@@ -439,3 +439,22 @@ def _fix(value: Any) -> str:
     if any("env." in text for text in texts_in(value)):
         return "write {{env.NAME}} where it is used: variables are kept with the run, and secrets should not be"
     return "variables may speak of input, inputs and other variables"
+
+
+MENTIONED = b"run.events"
+"""Text that a document contains if it uses an event address."""
+
+
+def mentioned_events(plan: Plan) -> list[str]:
+    """Return the events whose addresses a plan mentions."""
+    if MENTIONED not in msgspec.json.encode((plan.steps, plan.output)):
+        return []  # the common case; a long plan has many texts to search
+    return sorted(set(_events_in(plan)))
+
+
+def _events_in(plan: Plan) -> Iterator[str]:
+    for text in texts_in((plan.steps, plan.output)):
+        if "{{" in text:
+            for reference in references(text):
+                if reference.path[:2] == ("run", "events") and len(reference.path) > 2:
+                    yield reference.path[2]

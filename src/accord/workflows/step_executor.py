@@ -22,7 +22,7 @@ from accord.workflows.attempts import WITH_ADVICE, RunSetup, behavior_of, child_
 from accord.workflows.channel import CHUNKS, METADATA, OpenQuestion, Post
 from accord.workflows.decide import ended as after
 from accord.workflows.document import Step
-from accord.workflows.executors import Executor, Result, Scene
+from accord.workflows.executors import Result, Scene, executor_of
 from accord.workflows.records import StepEnded, StepStarted
 from accord.workflows.state import PlanNode, RunState
 from accord.workflows.steps.approval import RULES
@@ -84,8 +84,10 @@ class StepExecutor:
         try:
             tracer = tracing.tracer
             with UNTRACED if tracer is None else tracer.around(StepSpan(key=node.name, task_id=scene.run_id)) as span:
-                result = await self._executor(node.step.kind)(scene)
-                result = await verify(scene, result)
+                execute = self._setup.executors.get(node.step.kind) or executor_of(node.step.kind)
+                result = await execute(scene)
+                if node.step.verification is not None:
+                    result = await verify(scene, result)
                 span.note(error=None if result.ok else "failed")
         except (Unresolved, UnsafeCommand, OSError, ValueError) as error:
             result = Result(ok=False, error=str(error))
@@ -93,11 +95,6 @@ class StepExecutor:
             log.exception("workflow.step_failed", extra={"task_id": self._ctx.task_id, "step": node.name})
             result = Result(ok=False, error=f"The step failed: {type(error).__name__}")
         return await self._with_help(node, result, node.step.command_line or "")
-
-    def _executor(self, kind: str) -> Executor:
-        if kind not in self._setup.executors:
-            raise ValueError(f"There is no type of step called {kind!r} here: is its package installed?")
-        return self._setup.executors[kind]
 
     # --- in members -----------------------------------------------------------------------------------------------
 
