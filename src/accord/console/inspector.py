@@ -7,6 +7,7 @@ at addresses that webhooks may have. Credentials are not shown. Request template
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Set
+from functools import partial
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
@@ -46,11 +47,12 @@ from accord.model import (
     SubscribeRequest,
     TaskFilter,
 )
+from accord.outbound import HttpRequest
 from accord.protocol import codec, sse
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS
-from accord.protocol.dialects.base import path_from_request, query_from_params
+from accord.protocol.dialects.fields import path_from_request, query_from_params
 from accord.protocol.negotiation import MOUNTS
-from accord.protocol.operations import TABLE, DialectName, Operation, Row, method_name
+from accord.protocol.operations import TABLE, DialectName, Operation, OperationRow, method_name
 from accord.protocol.sse import KEEP_ALIVE, Decoder, Frame, FrameTooLarge
 
 TASK_ID = "TASK-ID"
@@ -103,7 +105,7 @@ def request_templates(dialects: Set[DialectName]) -> list[Template]:
     return [template for template in templates if template is not None]
 
 
-def _rpc(row: Row, dialect: DialectName) -> Template | None:
+def _rpc(row: OperationRow, dialect: DialectName) -> Template | None:
     name = method_name(row.operation, dialect)
     if name is None:
         return None
@@ -123,7 +125,7 @@ def _rpc(row: Row, dialect: DialectName) -> Template | None:
     )
 
 
-def _rest(row: Row, dialect: DialectName) -> Template | None:
+def _rest(row: OperationRow, dialect: DialectName) -> Template | None:
     routes = row.rest if dialect is DialectName.V1 else row.rest_v03
     if not routes:
         return None
@@ -160,7 +162,12 @@ def _card(dialect: DialectName) -> Template:
 
 
 def _template(
-    row: Row, dialect: DialectName, binding: Literal["JSONRPC", "HTTP+JSON"], *, headers: dict[str, str], **more: Any
+    row: OperationRow,
+    dialect: DialectName,
+    binding: Literal["JSONRPC", "HTTP+JSON"],
+    *,
+    headers: dict[str, str],
+    **more: Any,
 ) -> Template:
     return Template(
         operation=row.operation.value,
@@ -266,7 +273,7 @@ class InspectorApi(ServerSection):
         wanted = dialects if query.dialect is None else dialects & {query.dialect}
         return TemplateList(items=request_templates(wanted), task_id=TASK_ID)
 
-    @route("POST", "/api/inspect", noted="Inspect")
+    @route("POST", "/api/inspect", audited="Inspect")
     async def inspect(self, request: ApiRequest, body: Inspection) -> ApiReply:
         """Send a request, and stream its response as server-sent events: head, frame or body, end."""
         _check_inspection(body)
@@ -283,14 +290,21 @@ class InspectorApi(ServerSection):
         body = (inspection.body or "").encode()
         headers = [*_allowed_headers(inspection).items(), ("content-length", str(len(body)))]
         site = self._server.served.site_as(agent, request.caller)
-        return exchange_in_process(site, scope_of(inspection.method, inspection.path, headers, request.scope), body)
+        scope = scope_of(inspection.method, inspection.path, headers, request.scope)
+        return partial(exchange_in_process, site, scope, body)
 
     def _external(self, inspection: Inspection, caller: Caller) -> RunExchange:
         if caller.roles is not None and not (ADMIN in caller.roles and caller.is_of_server):
             raise PermissionDenied("Only operators may inspect external servers")
-        url, headers = inspection.url or "", _allowed_headers(inspection)
-        body = None if inspection.body is None else inspection.body.encode()
-        return exchange_with_server(self._server.served.outbound(url), inspection.method, url, headers, body)
+        request = HttpRequest(
+            method=inspection.method,
+            url=inspection.url or "",
+            headers=tuple(_allowed_headers(inspection).items()),
+            body=None if inspection.body is None else inspection.body.encode(),
+            seconds=None,
+            streams=True,
+        )
+        return partial(exchange_with_server, self._server.served.outbound(request.url), request)
 
     def _check_agent(self, slug: str, caller: Caller) -> None:
         agent = self._server.agents.get(slug)
