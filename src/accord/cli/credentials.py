@@ -307,7 +307,7 @@ async def try_(
     card.
     """
     from accord.cli.connection import connect_client
-    from accord.cli.connection_options import ConnectionOptions
+    from accord.cli.connection import ConnectionOptions
     from accord.client.auth import Anonymous, choose_auth_with_ids
 
     keys = user_keys(file)

@@ -20,7 +20,7 @@ from msgspec import json as msgspec_json
 
 from accord.cli import agent_output
 from accord.cli.agent_output import Progress
-from accord.cli.connection_options import ConnectionOptions
+from accord.cli.connection import ConnectionOptions
 from accord.cli.failures import command_error
 from accord.model import AgentCard, Artifact, Part, Task
 from accord.outbound import HttpRequest, HttpSession, Policy, Unreachable

@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from accord.cli.connection import AwaitedTask, report_failure, run_with_client, warn
-from accord.cli.connection_options import ConnectionOptions, with_connection_options
+from accord.cli.connection import (
+    AwaitedTask,
+    ConnectionOptions,
+    report_failure,
+    run_with_client,
+    warn,
+    with_connection_options,
+)
 from accord.cli.failures import Exit, command_error, explain_failure
 
 if TYPE_CHECKING:

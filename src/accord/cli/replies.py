@@ -12,8 +12,7 @@ from msgspec import UNSET
 
 from accord.cli import agent_output
 from accord.cli.agent_output import Progress
-from accord.cli.connection import AwaitedTask
-from accord.cli.connection_options import ConnectionOptions
+from accord.cli.connection import AwaitedTask, ConnectionOptions
 from accord.cli.failures import command_error
 from accord.cli.tables import escape_json
 from accord.client.text import StreamedText

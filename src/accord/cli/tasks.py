@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from accord.cli.connection import AwaitedTask, run_with_client
-from accord.cli.connection_options import ConnectionOptions, with_connection_options
+from accord.cli.connection import AwaitedTask, ConnectionOptions, run_with_client, with_connection_options
 
 if TYPE_CHECKING:
     from accord.cli.agent_output import Progress
