@@ -13,6 +13,7 @@ from accord.auth.passwords import BasicAccess, Scrypt
 from accord.auth.scheme_settings import Basic, User
 from accord.errors import AuthenticationFailed, RateLimited
 from tests.auth.conftest import Clock, bringing, presenting
+from tests.cases import each
 from tests.passwords import cheap_hash
 
 PASSWORD = "corréct horse: battery"
@@ -243,7 +244,7 @@ def test_a_hash_is_salted_costly_and_read_back() -> None:
     assert first.rpartition("$")[2] not in repr(passwords.read_hash(first))
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "",

@@ -10,6 +10,7 @@ from accord.errors import RequestTooLarge, Violation
 from accord.model import Authentication, CancelRequest, Part, PushConfig, SendConfiguration, SendRequest
 from accord.protocol.operations import Operation
 from accord.service.middleware import RequestSizes
+from tests.cases import each
 from tests.engine.conftest import saying
 
 SMALL = Quotas(parts=3, text=100, metadata=60, depth=4, identifier=8, webhook_field=20)
@@ -91,7 +92,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("operation", "field", "make", "limit"), CASES)
+@each(("operation", "field", "make", "limit"), CASES)
 def test_what_is_at_the_limit_passes_and_what_is_beyond_is_named(
     operation: Operation, field: str, make: Any, limit: int
 ) -> None:

@@ -35,6 +35,7 @@ from accord.model import (
 )
 from accord.protocol.operations import ROWS, SENDS, Operation
 from accord.server.pipeline import pipeline
+from tests.cases import each
 from tests.engine.conftest import saying
 from tests.http.scripted import EVENTS, RESULTS, SAID, TASK, Scripted
 
@@ -54,7 +55,7 @@ REQUESTS: dict[Operation, Any] = {
     Operation.PUSH_DELETE: PushDeleteRequest(task_id="t-1"),
     Operation.EXTENDED_CARD: CardRequest(),
 }
-every_operation = pytest.mark.parametrize("operation", Operation)
+every_operation = each("operation", Operation)
 
 
 async def ask(guarded: HostedAgent, operation: Operation, request: Any, caller: Caller) -> Any:

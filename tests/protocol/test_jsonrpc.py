@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from accord.errors import InvalidRequest, ParseError
 from accord.protocol import jsonrpc
 from accord.protocol.jsonrpc import Batch, ErrorObject, Rejected, RpcCall
+from tests.cases import each
 from tests.strategies import json_values
 
 CALL = b'{"jsonrpc":"2.0","method":"x","params":{"a":1},"id":%b}'
 
 
 @pytest.mark.proves("2-03", "2-04", "3-41", "4-42", "JSONRPC-FMT-001")
-@pytest.mark.parametrize("identifier", [b'"a"', b'""', b"1", b"-7", b"1.5", b"1e400", b"null", b'"\\u00e9"'])
+@each("identifier", [b'"a"', b'""', b"1", b"-7", b"1.5", b"1e400", b"null", b'"\\u00e9"'])
 def test_ids_are_echoed_exactly(identifier: bytes) -> None:
     call = jsonrpc.decode(CALL % identifier)
     assert call == RpcCall("x", b'{"a":1}', identifier)
@@ -34,7 +35,7 @@ def test_a_call_without_an_id_is_a_notification() -> None:
 
 
 @pytest.mark.proves("2-30", "3-41", "JSONRPC-ERR-003")
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         b"",
@@ -64,7 +65,7 @@ def test_what_is_not_json_is_a_parse_error(body: bytes) -> None:
 
 
 @pytest.mark.proves("2-03", "2-30")
-@pytest.mark.parametrize(
+@each(
     ("body", "named"),
     [
         (b"5", "object"),
