@@ -54,7 +54,7 @@ class TaskAccess:
         both = await queries.read_task_with_row(self._server.store, caller.tenant, task_id)
         self._allowed(None if both is None else both[0], task_id, caller, Operation.GET)
         assert both is not None  # otherwise it is not allowed
-        return VisibleTask(*both, await self._server.host.engine.archive.unpack(caller.tenant, both[0]))
+        return VisibleTask(*both, await self._server.host.tasks.unpack(caller.tenant, both[0]))
 
     def _allowed(self, found: TaskHead | None, task_id: str, caller: Caller, operation: Operation) -> TaskHead:
         if found is None or not self._server.visibility.visible_tasks(caller, operation).sees(found.agent, found.owner):
