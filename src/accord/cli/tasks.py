@@ -287,12 +287,12 @@ def download(
     """Save a task's artifacts: each file, text and data as a file."""
 
     async def work(client: "Client", progress: "Progress") -> None:
-        from accord.cli import downloads
+        from accord.cli import message_parts
         from accord.model import GetRequest
 
         task = await client.get(GetRequest(id=id, history_length=0))
         chosen = _with_artifacts(task, artifact or [])
-        await downloads.download(reach, client, progress, chosen, to, force=force, hosts=allow_host or ())
+        await message_parts.download(reach, client, progress, chosen, to, force=force, hosts=allow_host or ())
 
     run_with_client(reach, work)
 
