@@ -93,7 +93,7 @@ class ChatBody(Struct, frozen=True, kw_only=True, rename="camel"):
         """The user's message."""
         message = self.message or (self.messages[-1] if self.messages else None)
         if message is None or message.get("role", USER) != USER:
-            raise invalid_field("message", "The last message has to be one of the user")
+            raise invalid_field("message", "The last message must have the role `user`")
         identifier = message.get("id") or new_id()
         if not isinstance(identifier, str) or len(identifier) > MAX_ID:
             raise invalid_field("message.id", f"It has up to {MAX_ID} characters")
@@ -133,10 +133,10 @@ class ChatApi(ApiSection):
         """List the caller's chats, newest first."""
         caller, feed = request.caller, self._server.feed.seq
         before = read_page(query.page, tuple[int, str])
-        found = await chats.list_chats(
+        stored = await chats.list_chats(
             self._server.store, caller.tenant, caller.owner, query.q.strip(), before, query.limit + 1
         )
-        page, following = split_page(found, query.limit, lambda chat: (chat.updated_at, chat.id))
+        page, following = split_page(stored, query.limit, lambda chat: (chat.updated_at, chat.id))
         return ChatPage(items=[chat_row(chat) for chat in page], next=following, feed=feed)
 
     @route("GET", CHAT)
@@ -190,8 +190,8 @@ class ChatApi(ApiSection):
 
     def _mode(self, slug: str) -> Mode:
         """Return the default mode of an agent: `task` for remote agents unless the settings say otherwise."""
-        stated = self._server.terms.task_mode
-        is_task = isinstance(self._server.agents[slug], RemoteAgentPort) if stated is None else stated
+        is_task_mode = self._server.terms.task_mode
+        is_task = isinstance(self._server.agents[slug], RemoteAgentPort) if is_task_mode is None else is_task_mode
         return "task" if is_task else "stream"
 
     def _model(self, slug: str) -> Model:
@@ -371,7 +371,7 @@ class ChatApi(ApiSection):
         active = [] if chat is None else await self._answers.active(caller.tenant, chat)
         return _stream(active[-1], request) if active else ApiReply(204)
 
-    @route("POST", f"{ANSWERS}/stop", noted="StopAnswer", status=204)
+    @route("POST", f"{ANSWERS}/stop", audited="StopAnswer", status=204)
     async def stop_answer(self, request: ApiRequest) -> None:
         """Cancel the task of the pending answer."""
         caller, tenant, store = request.caller, request.caller.tenant, self._server.store

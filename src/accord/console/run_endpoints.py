@@ -54,7 +54,7 @@ class RunSignalsApi(ApiSection):
         self._roles = roles
         self._names = names
 
-    @route("POST", f"{RUN}/events/(?P<name>[^/]+)", noted="HandInEvent", status=204)
+    @route("POST", f"{RUN}/events/(?P<name>[^/]+)", audited="HandInEvent", status=204)
     async def send(self, request: ApiRequest) -> None:
         """Send a signal that a step waits for. The body is any JSON, or empty."""
         value = codec.decode(request.body, _json) if request.body else ""
@@ -63,7 +63,7 @@ class RunSignalsApi(ApiSection):
             raise refusal
         await self._signals.tell(run, request.parts["name"], value)
 
-    @route("POST", f"{RUN}/approvals/(?P<name>[^/]+)", noted="Decide", status=204)
+    @route("POST", f"{RUN}/approvals/(?P<name>[^/]+)", audited="Decide", status=204)
     async def decide(self, request: ApiRequest, body: Decision) -> None:
         """Approve or reject a step."""
         name = request.parts["name"]

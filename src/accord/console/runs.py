@@ -233,11 +233,11 @@ class WorkflowsApi(ApiSection):
 
     async def _read_task(self, caller: Caller, run_id: str) -> tuple[TaskHead, Task]:
         """Return the task of a run. A run of another owner raises the same error as a missing one."""
-        found = await self._server.host.tasks.read(caller.tenant, run_id)
+        pair = await self._server.host.engine.archive.read(caller.tenant, run_id)
         visible = self._server.visibility.visible_tasks(caller, Operation.GET)
-        if found is None or not visible.sees(found[0].agent, found[0].owner):
+        if pair is None or not visible.sees(pair[0].agent, pair[0].owner):
             raise _run_not_found(run_id)
-        return found
+        return pair
 
     async def _read_run(self, caller: Caller, run_id: str) -> tuple[TaskHead, Task, StoredRun | None]:
         """Return a run's task and its records, read at the same sequence number unless the run changes too quickly."""
@@ -255,8 +255,8 @@ class WorkflowsApi(ApiSection):
 
     async def _stored_run(self, caller: Caller, run_id: str) -> StoredRun | None:
         store = self._server.store
-        wanted = RunListQuery(tenant=caller.tenant, task_id=run_id, inner=True, limit=1)
-        listed = await queries.list_runs(store, wanted)
+        query = RunListQuery(tenant=caller.tenant, task_id=run_id, inner=True, limit=1)
+        listed = await queries.list_runs(store, query)
         return StoredRun(listed[0], await queries.load_steps(store, caller.tenant, run_id)) if listed else None
 
     def _actions(self, caller: Caller, head: TaskHead, run: StoredRun | None) -> list[Any]:
@@ -342,18 +342,18 @@ def _run_not_found(run_id: str) -> TaskNotFound:
     return TaskNotFound(f"There is no run {run_id}")
 
 
-def _rerun_request(run: StoredRun, wanted: Rerun) -> RunRequest:
+def _rerun_request(run: StoredRun, scope: Rerun) -> RunRequest:
     """Return the request of a re-run: the original request, and the steps it reuses."""
     original = replace(run.origin.wish, start_from=None, previous_run=None)
-    if wanted.fresh:
+    if scope.fresh:
         return original
-    if wanted.from_ is None and run.task.state is TaskState.COMPLETED:
+    if scope.from_ is None and run.task.state is TaskState.COMPLETED:
         raise CannotRerun("The run has completed: name the step to run again from, or start all steps with `fresh`")
     try:
-        carry_over_records(run.plan, run.records, wanted.from_, 0)
+        carry_over_records(run.plan, run.records, scope.from_, 0)
     except ValueError as error:
         raise InvalidParams(str(error)) from None
-    return replace(original, start_from=wanted.from_, previous_run=run.task.task_id)
+    return replace(original, start_from=scope.from_, previous_run=run.task.task_id)
 
 
 def _started_row(head: TaskHead, slug: str) -> RunRow:
