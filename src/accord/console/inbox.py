@@ -9,9 +9,8 @@ from accord.api import APPROVAL, child_of, queries, text_of
 from accord.api.queries import ListedTask
 from accord.console.routing import ApiRequest, route
 from accord.console.server_context import ServerSection
-from accord.console.views import TaskRow, View, WaitingReason, schema_of, task_row
+from accord.console.views import TaskRow, View, WaitingReason, schema_of, task_row, workflow_metadata
 from accord.model import Message, TaskState
-from accord.workflows.channel import METADATA
 from accord.workflows.stored_run import RunWait, load_stored_run
 
 LIMIT = 200
@@ -86,7 +85,7 @@ def _passed_on(message: Message | None) -> str | None:
     """Return the task that a message passes a question on from: a child task or a step's task."""
     if message is None:
         return None
-    task = _workflow_metadata(message).get("task")
+    task = workflow_metadata(message).get("task")
     return task if isinstance(task, str) else child_of(message)
 
 
@@ -94,11 +93,6 @@ def _step(message: Message | None) -> str | None:
     """Return the workflow step that a question asks to approve."""
     if message is None or (message.metadata or {}).get(APPROVAL) is not True:
         return None
-    workflow = _workflow_metadata(message)
+    workflow = workflow_metadata(message)
     step = None if "task" in workflow else workflow.get("step")
     return step if isinstance(step, str) else None
-
-
-def _workflow_metadata(message: Message) -> dict[str, Any]:
-    members = (message.metadata or {}).get(METADATA)
-    return members if isinstance(members, dict) else {}

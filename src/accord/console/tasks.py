@@ -30,6 +30,7 @@ from accord.console.views import (
     check_question,
     task_row,
     view_of,
+    workflow_metadata,
 )
 from accord.errors import InvalidParams, PermissionDenied, TaskNotFound, UnsupportedOperation
 from accord.http.files import download
@@ -53,7 +54,6 @@ from accord.model.metadata_keys import CREATED_AT, HOLD, USAGE
 from accord.protocol import lifecycle
 from accord.protocol.codec import invalid_field
 from accord.protocol.operations import Operation
-from accord.workflows.channel import METADATA
 
 TASKS = "/api/tasks"
 ORIGIN = "v1"
@@ -403,8 +403,8 @@ class TasksApi(ApiSection):
 
 def _has_approvers(message: Message | None) -> bool:
     """Whether a question is an approval that no message can decide."""
-    about = ((message.metadata or {}) if message is not None else {}).get(METADATA)
-    return isinstance(about, dict) and bool(about.get("approvers") or about.get("notByStarter"))
+    members = workflow_metadata(message)
+    return bool(members.get("approvers") or members.get("notByStarter"))
 
 
 def _result(task: Task) -> Any:
