@@ -83,7 +83,7 @@ class Feed:
 
     def __init__(self, host: Host, visibility: TaskVisibility, now_ms: Callable[[], int]) -> None:
         """Create a feed of the tasks of `host`."""
-        self._hub, self._store = host.engine.hub, host.engine.store
+        self._hub, self._store = host.hub, host.store
         self._visibility = visibility
         self._now_ms = now_ms
         self._mark = random.randrange(STEP)

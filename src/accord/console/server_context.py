@@ -63,7 +63,7 @@ class ServerContext(Struct, frozen=True, kw_only=True):
     @property
     def store(self) -> Store:
         """The server's store."""
-        return self.host.engine.store
+        return self.host.store
 
 
 class ServerSection(ApiSection):

@@ -242,7 +242,7 @@ class TasksApi(ApiSection):
         head = await self._access.head(task_id, request.caller)
         # Include the previous event, to compute the gap before the first.
         begin = max(query.after - 1, 0)
-        log = await self._server.host.engine.archive.events(tenant, task_id, begin, query.limit + 1)
+        log = await self._server.host.tasks.events(tenant, task_id, begin, query.limit + 1)
         before = {later.seq: _ms(earlier) for earlier, later in pairwise(log)}
         items = [_log_event(event, before.get(event.seq)) for event in log if event.seq > query.after]
         return LogPage(items=items[: query.limit], first=head.min_seq, last=head.last_seq)
