@@ -164,7 +164,10 @@ class ModelCall:
     def _refusal(self, opened: OpenReply, body: bytes) -> Exception:
         """Return the exception for a reply with an error status."""
         status = opened.status
-        sentence = self._shown(self._sentence(body))
+        try:
+            sentence = self._shown(self._api.read(body).error or "")
+        except MalformedAnswer:
+            sentence = ""
         self._note(f"HTTP {status}", sentence)
         if status in UNTRUSTED:
             return Failed("The model's server does not accept the agent's credentials")
@@ -174,12 +177,6 @@ class ModelCall:
         later = f": it may be asked again in {wanted} seconds" if wanted else ""
         reason = "The model has too much to do" if status == 429 else f"The model's server fails (HTTP {status})"
         return AgentUnavailable(f"{reason}{later}", retry_after=wanted)
-
-    def _sentence(self, body: bytes) -> str:
-        try:
-            return self._api.read(body).error or ""
-        except MalformedAnswer:
-            return ""
 
     def _shown(self, text: str) -> str:
         """Return a text from the server, shortened and without our secrets."""

@@ -170,9 +170,14 @@ def _openai_url(base_url: str) -> str:
 
 
 def _openai_request(options: ChatOptions, said: Sequence[Message]) -> dict[str, Any]:
+    messages = [
+        # Models accept files from callers only.
+        {"role": _ROLES[one.role], "content": (openai_content if one.role is Role.USER else prompt)(one.parts)}
+        for one in said
+    ]
     body: dict[str, Any] = {
         "model": options.model,
-        "messages": _with_system(options, [{"role": _ROLES[one.role], "content": _content(one)} for one in said]),
+        "messages": _with_system(options, messages),
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -206,11 +211,6 @@ def _openai_piece(value: bytes) -> AnswerPiece:
         ending=choice.finish_reason,
         error=_error(answer.error),
     )
-
-
-def _content(said: Message) -> str | list[dict[str, Any]]:
-    """Return the content of a message. Models accept files from callers only."""
-    return openai_content(said.parts) if said.role is Role.USER else prompt(said.parts)
 
 
 # --- Ollama -----------------------------------------------------------------------------------------------------------

@@ -48,7 +48,11 @@ class WorkerAgent:
             hosted = _Hosted(ctx, record, self._conversation)
             self._hosted.set(hosted)
             said = with_context_id(message, hosted.context_id)
-            params = {"id": ctx.task_id, "context_id": hosted.context_id, "message": _message(said)}
+            params = {
+                "id": ctx.task_id,
+                "context_id": hosted.context_id,
+                "message": _type("Message").validate_python(_plain_message(said)),
+            }
             if ctx.task.metadata:
                 params["metadata"] = ctx.task.metadata
             await run_cancelable(ctx, self._worker.run_task(params), cancel)
@@ -211,11 +215,6 @@ def _type(name: str) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(getattr(schema, name))
-
-
-def _message(message: Message) -> Any:
-    """Return a message in the worker's type."""
-    return _type("Message").validate_python(_plain_message(message))
 
 
 def _task(task: Task) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, overload
 
 from accord.agents.messages import answer_id
 from accord.api import TEXT, Context, Crash, Profile, in_thread
-from accord.api.agent_types import JSON, Given, Kind, skills_of, with_options
+from accord.api.agent_types import JSON, Kind, skills_of, with_options
 from accord.model import AgentSkill, Artifact, Message
 from accord.protocol.budgets import Budget
 
@@ -166,17 +166,9 @@ def _signature(do: Function) -> inspect.Signature:
 # --- as an agent type -------------------------------------------------------------------------------------------------
 
 
-def _is_function(thing: Any) -> bool:
-    return callable(thing) and not inspect.isclass(thing)
-
-
-def _make(given: Given) -> FunctionAgent:
-    return FunctionAgent(given.target, with_options(_profile(given.target, {}), given))
-
-
 KIND = Kind(
     name="function",
-    make=_make,
-    recognises=_is_function,
+    make=lambda given: FunctionAgent(given.target, with_options(_profile(given.target, {}), given)),
+    recognises=lambda thing: callable(thing) and not inspect.isclass(thing),
     precedence=-1,  # objects of other types may be callable, too
 )

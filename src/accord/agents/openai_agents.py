@@ -205,7 +205,9 @@ class OpenAIAgent:
                 await _report(ctx, event.name, event.item, answer)
             elif event.data.type in COMPLETED:
                 result.cancel(mode="after_turn")
-                await _count(ctx, event.data.response)
+                if (used := event.data.response.usage) is not None:
+                    model = event.data.response.model
+                    await ctx.usage(input_tokens=used.input_tokens, output_tokens=used.output_tokens, model=model)
             elif event.data.type == "response.output_text.delta" and event.data.delta and gives_text:
                 await answer.say(f"\n\n{event.data.delta}" if not has_text and answer.text else event.data.delta)
                 has_text = True
@@ -266,12 +268,6 @@ async def _report(ctx: Context, name: str, item: Any, answer: StreamedAnswer) ->
         await ctx.status(f"Handed over to {agent}", metadata={"agent": agent})
 
 
-async def _count(ctx: Context, response: Any) -> None:
-    if response.usage is not None:
-        used = response.usage
-        await ctx.usage(input_tokens=used.input_tokens, output_tokens=used.output_tokens, model=response.model)
-
-
 async def _stop(result: Any) -> None:
     """Cancel a run that has not ended, and wait for its end."""
     task = result.run_loop_task
@@ -314,8 +310,9 @@ async def _translate_errors(answer: StreamedAnswer, max_turns: int | None) -> As
         raise Failed("The model cannot be reached") from error
 
 
-def _recognises(thing: Any) -> bool:
-    return is_instance_of(thing, AGENT)
-
-
-KIND = Kind(name="openai-agents", options=OpenAIAgentsOptions, make=OpenAIAgent, recognises=_recognises)
+KIND = Kind(
+    name="openai-agents",
+    options=OpenAIAgentsOptions,
+    make=OpenAIAgent,
+    recognises=lambda thing: is_instance_of(thing, AGENT),
+)

@@ -407,8 +407,11 @@ def _gives_text(output_type: Any) -> bool:
     return any(one is str for one in given) or str in getattr(output_type, "__args__", ())
 
 
-def _recognises(thing: Any) -> bool:
-    return is_instance_of(thing, "pydantic_ai.agent:Agent", "pydantic_ai.agent.abstract:AbstractAgent")
-
-
-KIND = Kind(name="pydantic-ai", options=PydanticAIOptions, make=PydanticAIAgent, recognises=_recognises)
+KIND = Kind(
+    name="pydantic-ai",
+    options=PydanticAIOptions,
+    make=PydanticAIAgent,
+    recognises=lambda thing: is_instance_of(
+        thing, "pydantic_ai.agent:Agent", "pydantic_ai.agent.abstract:AbstractAgent"
+    ),
+)

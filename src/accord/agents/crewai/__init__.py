@@ -265,6 +265,8 @@ TEXT_KEY = "input"
 CHAT_KEY = "crew_chat_messages"
 """Variable of crews for the conversation so far; they add it to their tasks."""
 
+ROLES = {Role.USER: "user", Role.AGENT: "assistant"}
+
 CHAT_MESSAGES = 20
 """Maximum number of earlier messages in it."""
 
@@ -323,12 +325,10 @@ class CrewAgent:
         if absent := [name for name in missing if name not in inputs]:
             raise Rejected(f"The crew needs {', '.join(absent)}: send them as data, by name")
         if len(said := await conversation_history(ctx, CHAT_MESSAGES)) > 1:
-            inputs[CHAT_KEY] = msgspec.json.encode([_chat(message) for message in said[:-1]]).decode()
+            inputs[CHAT_KEY] = msgspec.json.encode(
+                [{"role": ROLES[message.role], "content": text_of(message.parts)} for message in said[:-1]]
+            ).decode()
         return inputs
-
-
-def _chat(message: Message) -> dict[str, str]:
-    return {"role": "user" if message.role is Role.USER else "assistant", "content": text_of(message.parts)}
 
 
 def make(given: Given) -> CrewAgent | FlowAgent:

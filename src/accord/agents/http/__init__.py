@@ -118,7 +118,8 @@ class HttpAgent:
 
     def body(self, ctx: Context, said: Message, callback_url: str | None = None) -> RequestBody:
         """Return the request body for a message."""
-        self._check(said.parts)
+        if not self.options.multimodal_mode and file_parts(said.parts):
+            raise Rejected("This agent takes text and data, and no files")
         told = FlowMessage(
             parts=said.parts,
             context_id=external_context(ctx),
@@ -133,10 +134,6 @@ class HttpAgent:
                 raise
             log.exception("http.mapper_failed", extra={"task_id": ctx.task_id, "agent": self.profile.name})
             raise Failed("The message could not be made into what the flow expects") from error
-
-    def _check(self, parts: tuple[Part, ...]) -> None:
-        if not self.options.multimodal_mode and file_parts(parts):
-            raise Rejected("This agent takes text and data, and no files")
 
 
 def reported_usage(usage: Any) -> dict[str, Any]:

@@ -97,13 +97,10 @@ class GraphAnswer:
     async def _write(self, parts: Sequence[Part]) -> None:
         """Append to the artifact. The first call replaces the text that an earlier execution left."""
         if not self._is_begun:
-            parts = self._whole()
+            parts = [*([Part(text=self._text)] if self._text else []), *self._given]
         if parts:
             await self._ctx.artifact(list(parts), id=self._id, append=self._is_begun, last_chunk=False)
             self._is_begun = True
-
-    def _whole(self) -> list[Part]:
-        return ([Part(text=self._text)] if self._text else []) + self._given
 
     def _is_there(self) -> bool:
         """Whether an earlier execution has written the whole answer."""
@@ -172,7 +169,13 @@ class GraphTurn:
         try:
             async with aclosing(events):
                 async for space, mode, value in events:
-                    await self._tell(mode, space, value)
+                    if mode == "messages":
+                        await self._hear(*value)
+                    elif mode == "updates":
+                        for node, update in value.items():
+                            await self._updated(space, node, update)
+                    else:
+                        await self._custom(value)
                     await self._usage.count()
         except Exception as error:
             await self._usage.count()  # a failed graph has used tokens as well
@@ -182,15 +185,6 @@ class GraphTurn:
             raise Failed(f"The graph did not end within {steps[0] if steps else 'its limit of'} steps") from error
         await self._usage.count()
         return await self._state()
-
-    async def _tell(self, mode: str, space: tuple[str, ...], value: Any) -> None:
-        if mode == "messages":
-            await self._hear(*value)
-        elif mode == "updates":
-            for node, update in value.items():
-                await self._updated(space, node, update)
-        else:
-            await self._custom(value)
 
     async def _hear(self, message: BaseMessage, about: dict[str, Any]) -> None:
         """Handle a model's output: a chunk of a message, or a whole one."""

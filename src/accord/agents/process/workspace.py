@@ -156,7 +156,8 @@ def write_inbox(boxes: TaskFolders, files: Sequence[Part], max_files: int, max_b
                 raise TooManyFiles(
                     f"The file {part.filename or number} has {len(raw)} bytes, and {max_bytes} are taken"
                 )
-            name = safe_name(part.filename or f"file{_suffix(part)}")
+            media_type = (part.media_type or "").partition(";")[0].strip()
+            name = safe_name(part.filename or f"file{mimetypes.guess_extension(media_type) or ''}")
             while boxes.inbox / name in written:
                 name = f"{number}-{name}"
             with suppress(FileNotFoundError):
@@ -197,10 +198,6 @@ def safe_name(name: str) -> str:
 
 def _shortened(text: str, size: int) -> str:
     return text.encode()[:size].decode(errors="ignore")
-
-
-def _suffix(part: Part) -> str:
-    return mimetypes.guess_extension((part.media_type or "").partition(";")[0].strip()) or ""
 
 
 def _new_files(outbox: int, began: int) -> Iterator[tuple[str, str, int]]:

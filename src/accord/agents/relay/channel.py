@@ -309,7 +309,11 @@ class RelayChannel:
     async def _ask(self, method: str, url: str, body: bytes | None = None) -> HttpReply:
         if self._transport is None:  # the operator names the relay, which may be on this machine
             self._transport = open_transport("aiohttp", policy=Policy(allow_private=True), max_bytes=MAX_BYTES)
-        headers = (("Authorization", f"Bearer {self._key}"), ("Accept", "application/json"), *_content_headers(body))
+        headers = (
+            ("Authorization", f"Bearer {self._key}"),
+            ("Accept", "application/json"),
+            *(() if body is None else (("Content-Type", "application/json"),)),
+        )
         asked = HttpRequest(method=method, url=url, headers=headers, body=body, seconds=SECONDS)
         try:
             opened = await self._transport.open(asked)
@@ -328,10 +332,6 @@ class RelayChannel:
             may_pass = reply.status >= 500 or reply.status == 429
             raise RelayUnavailable(f"The relay refused: HTTP {reply.status}", may_pass=may_pass)
         return reply
-
-
-def _content_headers(body: bytes | None) -> tuple[tuple[str, str], ...]:
-    return () if body is None else (("Content-Type", "application/json"),)
 
 
 def _json(reply: HttpReply) -> Any:

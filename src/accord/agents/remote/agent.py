@@ -126,7 +126,7 @@ class RemoteAgent:
         self.url = url
         self.terms = terms or RemoteTerms()
         self.trust = trust or WebhookKeys()
-        self._states = states or _unchanged
+        self._states = states or (lambda profile: profile)
         unknown = Profile(
             name=name or "remote",
             description=f"The agent at {url}",
@@ -237,10 +237,6 @@ class RemoteAgent:
 def _may_reach(url: str, webhook: str) -> bool:
     """Whether the agent at a URL can reach a webhook. A loopback webhook is reachable only from this machine."""
     return is_loopback(host_of(url)) or not is_loopback(host_of(webhook))
-
-
-def _unchanged(profile: Profile) -> Profile:
-    return profile
 
 
 def describe_by_card(profile: Profile, card: AgentCard) -> Profile:
