@@ -140,7 +140,7 @@ class OpenAIAgent:
     async def run(self, ctx: Context) -> None:
         """Execute one turn from its present state."""
         memory = TurnMemory(ctx, "openai_agents")
-        mark, is_done = await memory.noted(OpenAIMark)
+        mark, is_done = await memory.load(OpenAIMark)
         if is_done:
             return
         answer = StreamedAnswer(ctx, mark.said if mark else (), resumes=self.profile.crash is Crash.RESUME)
@@ -151,7 +151,7 @@ class OpenAIAgent:
         while result.interruptions or (result.final_output is None and len(result.new_items) > done):
             given, done = result.to_state(), len(result.new_items)
             state = Raw(msgspec.json.encode(given.to_json(context_serializer=lambda context: {})))
-            await memory.note(OpenAIMark(state=state, said=tuple(answer.noted()), before=before))
+            await memory.save(OpenAIMark(state=state, said=tuple(answer.checkpoint()), before=before))
             await _decide(ctx, given)
             result = await self._go_on(ctx, given, context, answer)
         await _give(answer, result.final_output)
@@ -164,7 +164,7 @@ class OpenAIAgent:
         from agents import RunState
 
         if mark is None:
-            turns = (await memory.earlier())[-self._options.history :]
+            turns = (await memory.earlier_turns())[-self._options.history :]
             items = [item for turn in turns for item in msgspec.json.decode(turn.messages)]
             return len(items), [*items, user_item(ctx.message.parts)]
         state = await RunState.from_json(self._agent, msgspec.json.decode(mark.state), context_override=context)
@@ -209,7 +209,7 @@ class OpenAIAgent:
                     model = event.data.response.model
                     await ctx.usage(input_tokens=used.input_tokens, output_tokens=used.output_tokens, model=model)
             elif event.data.type == "response.output_text.delta" and event.data.delta and gives_text:
-                await answer.say(f"\n\n{event.data.delta}" if not has_text and answer.text else event.data.delta)
+                await answer.append(f"\n\n{event.data.delta}" if not has_text and answer.text else event.data.delta)
                 has_text = True
 
     async def _context(self, ctx: Context) -> Any:
@@ -236,7 +236,7 @@ async def _give(answer: StreamedAnswer, output: Any) -> None:
         await answer.conclude(output)
     else:
         for part in output_parts(output):
-            await answer.say(part)
+            await answer.append(part)
 
 
 def _gives_text(agent: Any) -> bool:
@@ -259,7 +259,7 @@ async def _decide(ctx: Context, state: Any) -> None:
 async def _report(ctx: Context, name: str, item: Any, answer: StreamedAnswer) -> None:
     """Report events beside text: tools, handoffs, pictures."""
     if (made := picture_part(item.raw_item)) is not None:
-        await answer.say(made)
+        await answer.append(made)
     elif name == "tool_called":
         tool = getattr(item.raw_item, "name", None) or getattr(item.raw_item, "type", "a tool")
         await ctx.status(f"Calling {tool}", metadata={"tool": tool})
@@ -285,7 +285,7 @@ async def _translate_errors(answer: StreamedAnswer, max_turns: int | None) -> As
     try:
         yield
     except (errors.InputGuardrailTripwireTriggered, errors.OutputGuardrailTripwireTriggered) as error:
-        await answer.take_back()
+        await answer.clear()
         raise Rejected(f"The guardrail {error.guardrail_result.guardrail.get_name()} refuses this") from error
     except (errors.ToolInputGuardrailTripwireTriggered, errors.ToolOutputGuardrailTripwireTriggered) as error:
         raise Rejected(f"The guardrail {error.guardrail.get_name()} refuses this") from error

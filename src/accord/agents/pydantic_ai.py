@@ -24,14 +24,14 @@ __all__ = ["KIND", "PydanticAIAgent", "PydanticAIOptions"]
 
 def user_content(parts: Iterable[Part]) -> str | Sequence[Any]:
     """Return a caller's message as the prompt of an agent."""
-    found: list[Any] = []
+    content: list[Any] = []
     for part in parts:
         piece = _content(part)
-        if isinstance(piece, str) and found and isinstance(found[-1], str):
-            found[-1] += piece if part.text is not None else f"\n{piece}"
+        if isinstance(piece, str) and content and isinstance(content[-1], str):
+            content[-1] += piece if part.text is not None else f"\n{piece}"
         else:
-            found.append(piece)
-    return found[0] if len(found) == 1 and isinstance(found[0], str) else found
+            content.append(piece)
+    return content[0] if len(content) == 1 and isinstance(content[0], str) else content
 
 
 def _content(part: Part) -> Any:
@@ -113,9 +113,9 @@ class TurnProgress:
     async def load(cls, ctx: Context, most: int) -> "TurnProgress":
         """Load the progress of this turn, and up to `most` turns before it."""
         memory = TurnMemory(ctx, "pydantic_ai")
-        found, is_done = await memory.noted(PydanticAIMark)
+        found, is_done = await memory.load(PydanticAIMark)
         mark = found or PydanticAIMark()
-        turns = [] if mark.replaces else _latest(await memory.earlier(), most)
+        turns = [] if mark.replaces else _latest(await memory.earlier_turns(), most)
         return cls(memory, mark, turns, is_done=is_done, most=most)
 
     def reached(self, messages: Sequence[Any]) -> None:
@@ -130,7 +130,7 @@ class TurnProgress:
         self.mark = PydanticAIMark(
             messages=_encoded(self.messages), said=tuple(said), wanted=tuple(wanted), replaces=self._replaces
         )
-        await self._memory.note(self.mark)
+        await self._memory.save(self.mark)
 
     async def done(self) -> None:
         """Add the turn to the conversation."""
@@ -222,9 +222,9 @@ class PydanticAIAgent:
         await answer.restore()
         output = await self._output(ctx, progress, answer)
         while (wanted := _deferred_calls(output)) is not None:
-            await progress.note(answer.noted(), wanted)
+            await progress.note(answer.checkpoint(), wanted)
             output = await self._output(ctx, progress, answer)
-        await self._give(answer, output, progress.messages)
+        await self._write_output(answer, output, progress.messages)
         await finish_answer(ctx)
         await progress.done()
 
@@ -258,7 +258,7 @@ class PydanticAIAgent:
                 asked = [node.request] if agent.is_model_request_node(node) else []
                 progress.reached([*run.all_messages(), *asked])
                 if len(progress.messages) > 1 and not agent.is_end_node(node):  # the prompt alone need not be stored
-                    await progress.note(answer.noted())
+                    await progress.note(answer.checkpoint())
         assert run.result is not None
         return run.result.output
 
@@ -267,18 +267,18 @@ class PydanticAIAgent:
         has_text = False
         async for event in events:
             if event.event_kind == "part_start" and event.part.part_kind == "file":
-                await answer.say(file_part(event.part.content))
+                await answer.append(file_part(event.part.content))
             text = _text(event)
             if text and self._gives_text:
-                await answer.say(f"\n\n{text}" if not has_text and answer.text else text)
+                await answer.append(f"\n\n{text}" if not has_text and answer.text else text)
                 has_text = True
 
-    async def _give(self, answer: StreamedAnswer, output: Any, messages: list[Any]) -> None:
+    async def _write_output(self, answer: StreamedAnswer, output: Any, messages: list[Any]) -> None:
         """Write the output, unless it has been streamed."""
         if not isinstance(output, str):
-            is_said = is_file(output) and any(part.raw == output.data for part in answer.said)
+            is_said = is_file(output) and any(part.raw == output.data for part in answer.parts)
             for part in () if is_said else output_parts(output):
-                await answer.say(part)
+                await answer.append(part)
             return
         was_retried = any(part.part_kind in RETRIES for message in messages for part in message.parts)
         await answer.conclude(output, exactly=was_retried)

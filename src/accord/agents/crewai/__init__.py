@@ -29,7 +29,7 @@ from accord.api.agent_types import (
     needs,
     profile,
 )
-from accord.model import Message, Part, Role
+from accord.model import Part, Role
 
 __all__ = ["KIND"]
 

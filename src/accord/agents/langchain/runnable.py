@@ -24,6 +24,7 @@ from accord.agents.loader import call_function, import_function
 from accord.agents.messages import (
     OCTETS,
     answer_id,
+    append_answer,
     base64_of,
     conversation_history,
     describe_part,
@@ -31,7 +32,6 @@ from accord.agents.messages import (
     media_kind,
     prompt,
     readable_text,
-    say,
 )
 from accord.api import Context, Crash, Failed, parts_of
 from accord.api.agent_types import ANY_MEDIA, JSON, Given, profile
@@ -206,7 +206,7 @@ class RunnableAgent:
         async with aclosing(self._runnable.astream(given, self._config(ctx, usage))) as chunks:
             async for chunk in chunks:
                 text = self._text(chunk)
-                await say(ctx, text)
+                await append_answer(ctx, text)
                 is_said = is_said or text != ""
                 whole = _joined(whole, chunk)
                 await usage.count()
@@ -276,12 +276,12 @@ class RunnableAgent:
             whole = whole.get(key) if isinstance(whole, dict) else None
         text, parts = text_and_parts(whole)
         if text and not is_said:
-            await say(ctx, text)
+            await append_answer(ctx, text)
         if parts:
             await ctx.artifact([*parts], id=answer_id(ctx), append=True, last_chunk=False)
         elif not text and isinstance(whole, AIMessage) and whole.tool_calls:
             calls = [{"name": call["name"], "args": call["args"]} for call in whole.tool_calls]
-            await say(ctx, Part(data={"toolCalls": calls}, media_type=JSON))
+            await append_answer(ctx, Part(data={"toolCalls": calls}, media_type=JSON))
         await finish_answer(ctx)
 
 

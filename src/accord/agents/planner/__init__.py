@@ -16,7 +16,7 @@ from msgspec import Meta, field
 
 from accord.agents.chat import ChatOptions, ModelCall
 from accord.agents.chat_apis import AnswerPiece
-from accord.agents.messages import conversation_history, finish_answer, say
+from accord.agents.messages import append_answer, conversation_history, finish_answer
 from accord.agents.planner import rules
 from accord.agents.planner.rules import PlanCommand
 from accord.agents.planner.tools import (
@@ -159,7 +159,7 @@ class PlannerAgent:
         lines = [await self._updated(tools, one, status, command.rest or None) for one in chosen]
         missing = sorted(set(command.numbers) - {one.number for one in tools.plan})
         lines += [f"There is no task {number}." for number in missing]
-        await say(ctx, "\n".join(lines) or "There is nothing left to do that with.")
+        await append_answer(ctx, "\n".join(lines) or "There is nothing left to do that with.")
         await self._show(ctx, tools)
 
     async def _chosen(self, tools: PlannerTools, numbers: Sequence[int], states: frozenset[str]) -> list[PlannedTask]:
@@ -181,7 +181,7 @@ class PlannerAgent:
             line = " ".join(result.split())
             shown = f": {line if len(line) <= RESULT else line[:RESULT] + '…'}" if line else ""
             lines.append(f"{one.number}. {one.title} ({one.agent}) is {state}{shown}")
-        await say(ctx, "\n".join(lines) or "Nothing is planned yet.")
+        await append_answer(ctx, "\n".join(lines) or "Nothing is planned yet.")
         await self._show(ctx, tools)
 
     async def _tell(
@@ -198,7 +198,7 @@ class PlannerAgent:
         lines += [f"{one.number}. {one.title} ({one.agent})" for one in made]
         if left_out:
             lines += ["", f"Left out, because I plan {self._options.most} at a time: {'; '.join(left_out)}."]
-        await say(ctx, "\n".join([*notes, *lines, "", HOW]))
+        await append_answer(ctx, "\n".join([*notes, *lines, "", HOW]))
         await self._show(ctx, tools)
 
     async def _show(self, ctx: Context, tools: PlannerTools) -> None:
@@ -224,11 +224,11 @@ class PlannerAgent:
                 lines.append(await self._told_to(tools, call))
         if not (has_said or made or lines):
             raise Failed("The model said nothing")
-        await say(ctx, "\n\n" if has_said and (made or lines) else "")
+        await append_answer(ctx, "\n\n" if has_said and (made or lines) else "")
         if made:
             await self._tell(ctx, tools, made, notes=lines)
         elif lines:
-            await say(ctx, "\n".join(lines))
+            await append_answer(ctx, "\n".join(lines))
             await self._show(ctx, tools)
         else:
             await finish_answer(ctx)
@@ -241,7 +241,7 @@ class PlannerAgent:
         heard, used = list[AnswerPiece](), AnswerPiece()
         async with aclosing(call.pieces(await conversation_history(ctx))) as pieces:
             async for piece in pieces:
-                await say(ctx, piece.text)
+                await append_answer(ctx, piece.text)
                 heard.append(piece)
                 used = piece if piece.input_tokens or piece.output_tokens else used
         if used.input_tokens or used.output_tokens:
