@@ -66,7 +66,7 @@ class ModelCall:
     def __init__(
         self, options: ChatOptions, transport: HttpTransport, log_extra: Mapping[str, str], sleep: Sleep = asyncio.sleep
     ) -> None:
-        """Call the model of `options` over `transport`; `about` is added to each log record."""
+        """Call the model of `options` over `transport`; `log_extra` is added to each log record."""
         self._options = options
         self._api = APIS[options.api]
         self._transport = transport

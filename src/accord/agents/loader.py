@@ -1,7 +1,7 @@
 """Load agents, and other Python objects, by name.
 
 A name is `module:name`, `path/to/file.py:name` or a file. An object that is an agent stays as it is; any other becomes
-an agent of the type that recognizes it (`agents.agent_types`). Settings are read in `app`.
+an agent of the type that recognizes it (`agents.agent_types`). Settings are read in `server`.
 """
 
 import importlib

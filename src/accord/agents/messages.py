@@ -49,11 +49,11 @@ async def finish_answer(ctx: Context) -> None:
 class StreamedAnswer:
     """The answer of a turn that takes several executions; earlier output is kept, and nothing is written twice.
 
-    It is for agents with checkpoints of their own, which contain `said`.
+    It is for agents with checkpoints of their own, which contain `parts`.
     """
 
     def __init__(self, ctx: Context, parts: Sequence[Part] = (), *, resumes: bool = True) -> None:
-        """Resume after `said`; an agent that does not resume after a crash writes it again."""
+        """Resume after `parts`; an agent that does not resume after a crash writes it again."""
         self.parts = list(parts)
         self._ctx = ctx
         self._resumes = resumes

@@ -48,7 +48,7 @@ class PromptInput(Enum):
 
 
 class CommandMode(Struct, frozen=True, kw_only=True):
-    """One way to run a command: its arguments, how it takes the prompt, and its output format (`form`, or text).
+    """One way to run a command: its arguments, how it takes the prompt, and its output format (`events`, or text).
 
     `resume` contains the arguments to resume a session, and `begins` those to start one under a given name. Without
     either, sessions cannot be resumed. `after` comes last, with the prompt if that is an argument. `grants` is the flag

@@ -374,7 +374,7 @@ class RemoteExecution(TaskUpdates):
     async def _wait_in_doubt(self, link: RemoteLink, *, searches: int) -> None:
         """Search again soon, then wait for a webhook, and finally give the task up as unknown.
 
-        `looks` is the maximum number of searches. An agent that detects duplicates receives the message each time, so
+        `searches` is the maximum number of searches. An agent that detects duplicates receives the message each time, so
         it is retried until the SLA ends. The same applies to an agent that cannot be reached. Only a person may have
         the message sent again, at the risk that it is executed twice.
         """
