@@ -18,10 +18,10 @@ WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup peers run test kill9 check fmt bench web docs lock clean interop sbom audit
+.PHONY: help setup peers run test test-full kill9 check fmt bench web docs lock clean interop sbom audit
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo 'Pass arguments on with ARGS="...", choose an interpreter with PYTHON=...'
 
 setup: $(VENV)/.dev ## install everything needed to work on accord
@@ -29,9 +29,12 @@ setup: $(VENV)/.dev ## install everything needed to work on accord
 run: $(VENV)/.runtime ## start a server with agents that show everything
 	$(BIN)/accord demo $(ARGS)
 
-test: $(VENV)/.dev $(PEERS) $(WEB) $(AI_SDK) ## run every test
+test: $(VENV)/.dev $(PEERS) $(WEB) $(AI_SDK) ## run the tests that every change needs
 	$(NPM) web run --silent test
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not full" $(ARGS)
+
+test-full: test ## run every test: also peers, crashes, deployments, guides, upgrades, PostgreSQL everywhere
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m full $(ARGS)
 
 kill9: $(VENV)/.runtime ## kill a server in mid-stream, start it again, and see that nothing is lost
 	$(BIN)/python examples/kill9/run.py

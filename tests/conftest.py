@@ -8,7 +8,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import bounds
+from tests import bounds, tiers
 
 LONG = 100
 """Characters of a value in the name of a test."""
@@ -41,17 +41,26 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show where the time went: the sum of durations, which a busy machine makes longer, so nothing fails by it."""
+    outcomes = ("passed", "failed", "error", "skipped", "xfailed", "")
+    tiers.report([one for outcome in outcomes for one in terminalreporter.getreports(outcome)], terminalreporter)
+
+
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Call a long value by its argument: nobody reads it, and one that is made at random is another in each process."""
     return argname if isinstance(val, str | bytes) and len(val) > LONG else None
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let no test wait for ever, and those that share what their file starts once run one after the other."""
     for item in items:
         if isinstance(item, pytest.Function):
             bounds.bind(item)
             _keep_together(item)
+            if tiers.is_full(item):
+                item.add_marker("full")
 
 
 def _keep_together(item: pytest.Function) -> None:

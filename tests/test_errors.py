@@ -10,6 +10,7 @@ from accord.errors import TABLE, AccordError, TaskNotFound, Violation, for_code,
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import DialectName
+from tests.cases import each
 
 V1, V03, VAULT, GEN, RELAY = DialectName
 
@@ -83,7 +84,7 @@ def _wanted() -> dict[type[AccordError], Wanted]:
 
 
 WANTED = _wanted()
-each_error = pytest.mark.parametrize("kind", TABLE, ids=lambda kind: kind.__name__)
+each_error = each("kind", TABLE)
 
 
 @pytest.mark.proves("2-30", "2-31", "3-41", "3-42", "B-17", "CORE-ERR-002", "JSONRPC-ERR-001")

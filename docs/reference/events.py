@@ -140,6 +140,7 @@ MEANINGS: Mapping[str, str] = {
     "process.worktree_stays": "A worktree could not be removed.",
     "process.directory_removed": "The directory of an old conversation was removed.",
     "relay.started": "A relay agent started.",
+    "relay.not_started": "A relay agent could not be started.",
     "relay.ended": "A relay agent ended and is restarted.",
     "relay.not_stopped": "A relay agent could not be asked to stop.",
     "relay.refused": "The relay refused a request.",

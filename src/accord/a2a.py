@@ -1,13 +1,16 @@
-"""The A2A interface that server, client and in-process transport implement.
+"""The A2A interface that server, client and in-process transport implement, and its requests as calls.
 
-An operation is a method. Code that takes an `A2A` works on local and remote agents alike.
+An operation is a method of `A2A`, for code that works on local and remote agents alike. In a server each request is a
+`Call` that passes middleware on its way to the service. All of them are a `Handler`.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
+from accord.errors import UnsupportedOperation
 from accord.model import (
     AgentCard,
     CancelRequest,
@@ -26,7 +29,7 @@ from accord.model import (
     TaskFilter,
     TaskPage,
 )
-from accord.protocol.operations import Operation
+from accord.protocol.operations import ROWS, Operation
 
 
 class Admission(Struct, frozen=True, kw_only=True):
@@ -156,16 +159,210 @@ class A2A(Protocol):
         """Return the card for authenticated callers."""
 
 
-@runtime_checkable
-class HeldTasks(Protocol):
-    """An agent with held tasks, which start when their caller executes them."""
+T = TypeVar("T")
 
-    async def execute(self, task_id: str, caller: Caller) -> Task:
+Pending = Coroutine[Any, Any, T]
+
+METHODS: Mapping[Operation, str] = {
+    Operation.SEND: "send",
+    Operation.STREAM: "stream",
+    Operation.GET: "get",
+    Operation.LIST: "list",
+    Operation.CANCEL: "cancel",
+    Operation.SUBSCRIBE: "subscribe",
+    Operation.PUSH_SET: "push_set",
+    Operation.PUSH_GET: "push_get",
+    Operation.PUSH_LIST: "push_list",
+    Operation.PUSH_DELETE: "push_delete",
+    Operation.EXTENDED_CARD: "extended_card",
+}
+"""Operation -> the name of its method in `A2A`."""
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+
+class Call(Struct):
+    """An operation that a caller requests. Middleware may replace the request and the caller."""
+
+    operation: Operation
+    request: Any
+    caller: Caller
+
+    after: int | None = None
+    """The number of the last event that the caller of a stream got."""
+
+    executes: bool = False
+    """Whether to start the held task that a request for a task names. A2A has no operation for it."""
+
+
+class TaskEvents:
+    """The events of an open stream. The code that opens a stream closes it."""
+
+    __slots__ = ("_closers", "_first", "rest")
+
+    def __init__(self, first: Event, rest: AsyncIterator[Event], on_close: Callable[[], None] | None = None) -> None:
+        """Begin with `first`. `rest` is an async generator, and `on_close` is called after it is closed."""
+        self._first: Event | None = first
+        self._closers: list[Callable[[], Any]] = [] if on_close is None else [on_close]
+        self.pass_through(rest)
+
+    @property
+    def head(self) -> Event:
+        """The first event, which has not been read yet."""
+        assert self._first is not None  # a stream is read once
+        return self._first
+
+    def first(self) -> Event:
+        """Return the first event once, and release it: it may be a whole task, and the stream is long-lived."""
+        first, self._first = self.head, None
+        return first
+
+    def replace_first(self, first: Event) -> None:
+        """Begin with another event."""
+        self._first = first
+
+    def pass_through(self, rest: AsyncIterator[Event]) -> None:
+        """Continue with `rest`, an async generator that reads the previous one."""
+        self.rest = rest
+        self._closers.append(rest.aclose)  # type: ignore[attr-defined]
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Call a function when the stream is closed, before its inner parts are."""
+        self._closers.append(callback)
+
+    async def aclose(self) -> None:
+        """Close the stream, its outermost part first."""
+        try:
+            while self._closers:
+                closing = self._closers.pop()()
+                if closing is not None:
+                    await closing
+        finally:
+            if self._closers:
+                await self.aclose()
+
+
+class Handler:
+    """Handles calls: a service, or middleware in front of it."""
+
+    def handle(self, call: Call) -> Pending[Any]:
+        """Execute an operation with a single reply, and return the reply."""
+        raise NotImplementedError
+
+    def follow(self, call: Call) -> Pending[TaskEvents]:
+        """Execute a streaming operation until its first event, and return the open stream."""
+        raise NotImplementedError
+
+
+class Middleware(Handler):
+    """Passes calls on to the next handler. Subclasses override one of the methods, or both."""
+
+    def __init__(self, inner: Handler) -> None:
+        """Pass calls on to `inner`."""
+        self.inner = inner
+
+    def handle(self, call: Call) -> Pending[Any]:
+        """Pass on an operation with a single reply."""
+        return self.inner.handle(call)
+
+    def follow(self, call: Call) -> Pending[TaskEvents]:
+        """Pass on a streaming operation."""
+        return self.inner.follow(call)
+
+
+class MethodHandler(Handler):
+    """Handles calls with the methods of an agent."""
+
+    def __init__(self, agent: A2A) -> None:
+        """Call the methods of `agent`."""
+        self._agent = agent
+
+    def handle(self, call: Call) -> Pending[Any]:
+        """Call the method of an operation with a single reply."""
+        if call.executes:
+            raise UnsupportedOperation("This agent holds no tasks")
+        pending: Pending[Any] = getattr(self._agent, METHODS[call.operation])(call.request, call.caller)
+        return pending
+
+    async def follow(self, call: Call) -> TaskEvents:
+        """Call the method of a streaming operation."""
+        events = getattr(self._agent, METHODS[call.operation])(call.request, call.caller, call.after)
+        return TaskEvents(await anext(events), events)
+
+
+def handler_of(agent: A2A | Handler) -> Handler:
+    """Return a handler of an agent's calls: the agent itself, if it is one."""
+    return agent if isinstance(agent, Handler) else MethodHandler(agent)
+
+
+class HostedAgent(Handler):
+    """An agent on this server: a handler with the methods of A2A."""
+
+    def __init__(self, handler: Handler) -> None:
+        """Send all calls to `handler`."""
+        self.handle = handler.handle  # type: ignore[method-assign]  # one function call less in each request
+        self.follow = handler.follow  # type: ignore[method-assign]
+
+    def send(self, request: SendRequest, caller: Caller) -> Pending[Task | Message]:
+        """Send a message."""
+        return self.handle(Call(Operation.SEND, request, caller))
+
+    def stream(self, request: SendRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
+        """Send a message and yield the events of its task."""
+        return read_stream(self, Call(Operation.STREAM, request, caller, after))
+
+    def get(self, request: GetRequest, caller: Caller) -> Pending[Task]:
+        """Return one task."""
+        return self.handle(Call(Operation.GET, request, caller))
+
+    def list(self, request: TaskFilter, caller: Caller) -> Pending[TaskPage]:
+        """List tasks."""
+        return self.handle(Call(Operation.LIST, request, caller))
+
+    def cancel(self, request: CancelRequest, caller: Caller) -> Pending[Task]:
+        """Cancel one task."""
+        return self.handle(Call(Operation.CANCEL, request, caller))
+
+    def execute(self, task_id: str, caller: Caller) -> Pending[Task]:
         """Start a held task of the caller and return it. A task that has started is returned unchanged."""
+        return self.handle(Call(Operation.GET, GetRequest(id=task_id), caller, executes=True))
+
+    def subscribe(self, request: SubscribeRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
+        """Subscribe to a task."""
+        return read_stream(self, Call(Operation.SUBSCRIBE, request, caller, after))
+
+    def push_set(self, request: PushConfig, caller: Caller) -> Pending[PushConfig]:
+        """Create or replace a webhook."""
+        return self.handle(Call(Operation.PUSH_SET, request, caller))
+
+    def push_get(self, request: PushGetRequest, caller: Caller) -> Pending[PushConfig]:
+        """Return a webhook."""
+        return self.handle(Call(Operation.PUSH_GET, request, caller))
+
+    def push_list(self, request: PushListRequest, caller: Caller) -> Pending[PushPage]:
+        """Return a page of a task's webhooks."""
+        return self.handle(Call(Operation.PUSH_LIST, request, caller))
+
+    def push_delete(self, request: PushDeleteRequest, caller: Caller) -> Pending[int]:
+        """Delete webhooks and return their number."""
+        return self.handle(Call(Operation.PUSH_DELETE, request, caller))
+
+    def extended_card(self, request: CardRequest, caller: Caller) -> Pending[AgentCard]:
+        """Return the card for authenticated callers."""
+        return self.handle(Call(Operation.EXTENDED_CARD, request, caller))
 
 
-class HostedAgent(A2A, HeldTasks, Protocol):
-    """An agent on this server: the A2A operations and held tasks."""
+async def read_stream(handler: Handler, call: Call) -> AsyncIterator[Event]:
+    """Yield the events of a streaming operation, and close the stream."""
+    stream = await handler.follow(call)
+    try:
+        yield stream.first()
+        with suppress(StopAsyncIteration):
+            while True:  # no event is held while a slow reader blocks: it may be a large task
+                yield await anext(stream.rest)
+    finally:
+        await stream.aclose()
 
 
 # --- operations by name, each one row away from its method ----------------------------------------------------------
@@ -176,19 +373,9 @@ Streaming = Callable[[Any, Caller, int | None], AsyncIterator[Event]]
 
 def unary_operations(agent: A2A) -> dict[Operation, Answering]:
     """Return the operations with a single reply."""
-    return {
-        Operation.SEND: agent.send,
-        Operation.GET: agent.get,
-        Operation.LIST: agent.list,
-        Operation.CANCEL: agent.cancel,
-        Operation.PUSH_SET: agent.push_set,
-        Operation.PUSH_GET: agent.push_get,
-        Operation.PUSH_LIST: agent.push_list,
-        Operation.PUSH_DELETE: agent.push_delete,
-        Operation.EXTENDED_CARD: agent.extended_card,
-    }
+    return {operation: getattr(agent, name) for operation, name in METHODS.items() if not ROWS[operation].streams}
 
 
 def streaming_operations(agent: A2A) -> dict[Operation, Streaming]:
     """Return the streaming operations. Their last argument is the number of the last event that the caller got."""
-    return {Operation.STREAM: agent.stream, Operation.SUBSCRIBE: agent.subscribe}
+    return {operation: getattr(agent, name) for operation, name in METHODS.items() if ROWS[operation].streams}

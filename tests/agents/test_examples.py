@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-import pytest
-
 from accord.api.agent_types import KINDS
+from tests.cases import each
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = sorted(file for file in (ROOT / "examples" / "agents").iterdir() if file.suffix in (".py", ".toml"))
@@ -13,12 +12,12 @@ WORKFLOWS = sorted((ROOT / "examples" / "workflows").glob("*.yaml"))
 MAX_LINES = 60
 
 
-@pytest.mark.parametrize("file", EXAMPLES, ids=[file.name for file in EXAMPLES])
+@each("file", EXAMPLES)
 def test_it_is_short(file: Path) -> None:
     assert len(file.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS.ours))
+@each("kind", sorted(KINDS.ours))
 def test_the_page_of_a_kind_names_its_example(kind: str) -> None:
     page = (ROOT / "docs" / "agents" / f"{kind.replace('-', '_')}.md").read_text(encoding="utf-8")
     assert any(f"../examples/{file.parent.name}/{file.name}" in page for file in (*EXAMPLES, *WORKFLOWS))

@@ -28,6 +28,7 @@ from accord.server.agents import agents_of
 from accord.server.settings_loader import BadSettings
 from accord.server.settings_loader import load as load_settings
 from accord.testing import running, text_in
+from tests.cases import each
 
 PARROT = """
 from accord.api.agent_types import Kind, Options, profile
@@ -182,7 +183,7 @@ def test_the_documentation_lists_every_kind_and_every_common_option() -> None:
     assert named | {"type", "target"} == set(Options.__struct_fields__)
 
 
-@pytest.mark.parametrize("name", KINDS.ours)
+@each("name", KINDS.ours)
 def test_the_page_of_a_kind_names_every_option_of_its_own(name: str) -> None:
     page = ROOT / "docs" / "agents" / f"{name.replace('-', '_')}.md"
     cells = [line.split("|")[1] for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from typing_extensions import TypedDict
 
 from accord.api.agent_types import kind_of
+from tests.cases import each
 
 
 class State(TypedDict):
@@ -94,7 +94,7 @@ KINDS: dict[Callable[[], Any], str] = {
 }
 
 
-@pytest.mark.parametrize(("make", "kind"), KINDS.items(), ids=[make.__name__ for make in KINDS])
+@each(("make", "kind"), KINDS.items())
 def test_a_thing_is_of_its_own_kind(make: Callable[[], Any], kind: str) -> None:
     found = kind_of(make())
     assert found is not None

@@ -10,6 +10,7 @@ from accord.auth.authentication import MAX_NAME, Access, Identity, Presented, ch
 from accord.auth.schemes import card_security
 from accord.errors import AgentUnavailable, AuthenticationFailed
 from accord.model import ApiKeyScheme, HttpAuthScheme, Scopes, SecurityRequirement, SecurityScheme
+from tests.cases import each
 
 KEY = SecurityScheme(api_key_security_scheme=ApiKeyScheme(location="header", name="X-Key"))
 BASIC = SecurityScheme(http_auth_security_scheme=HttpAuthScheme(scheme="Basic"))
@@ -104,7 +105,7 @@ def test_a_header_that_is_repeated_says_nothing() -> None:
     assert (once.header("X-Key"), twice.header("X-Key"), once.header("X-None")) == ("a", None, None)
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "found"),
     [
         ("Bearer abc", "abc"),

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from accord.auth import basic as scheme_module
 from accord.auth import passwords
 from accord.auth.authentication import Identity
-from accord.auth.basic import BasicAccess
-from accord.auth.passwords import Scrypt
+from accord.auth.passwords import BasicAccess, Scrypt
 from accord.auth.scheme_settings import Basic, User
 from accord.errors import AuthenticationFailed, RateLimited
 from tests.auth.conftest import Clock, bringing, presenting
+from tests.cases import each
 from tests.passwords import cheap_hash
 
 PASSWORD = "corréct horse: battery"
@@ -163,7 +162,7 @@ async def outcome(task: "asyncio.Task[Identity | None]") -> type[Any]:
 async def test_wrong_passwords_are_throttled_by_address_and_account(
     access: BasicAccess, clock: Clock, hashed: list[tuple[str, str]]
 ) -> None:
-    allowed = scheme_module.PAIR[1]
+    allowed = passwords.PAIR[1]
     for number in range(allowed):
         assert await outcome(trying(access, "alice", f"guess {number}")) is AuthenticationFailed
     with pytest.raises(RateLimited) as refused:
@@ -177,7 +176,7 @@ async def test_wrong_passwords_are_throttled_by_address_and_account(
 
 
 async def test_right_passwords_are_no_failures(access: BasicAccess, clock: Clock) -> None:
-    for _ in range(2 * scheme_module.PAIR[1]):
+    for _ in range(2 * passwords.PAIR[1]):
         assert await trying(access, "alice", PASSWORD) == ALICE
         clock.at += 300  # so that it is hashed each time
 
@@ -185,7 +184,7 @@ async def test_right_passwords_are_no_failures(access: BasicAccess, clock: Clock
 @pytest.mark.parametrize("of", ["addresses", "accounts"])
 async def test_one_account_or_address_has_a_limit_however_the_other_changes(of: str, access: BasicAccess) -> None:
     assert await trying(access, "alice", PASSWORD, THERE) == ALICE
-    limit = scheme_module.ACCOUNT[1] if of == "addresses" else scheme_module.ADDRESS[1]
+    limit = passwords.ACCOUNT[1] if of == "addresses" else passwords.ADDRESS[1]
     for number in range(limit):
         guess = ("alice", f"10.0.0.{number}") if of == "addresses" else (f"user {number}", HERE)
         assert await outcome(trying(access, guess[0], "guess", guess[1])) is AuthenticationFailed
@@ -202,9 +201,9 @@ async def test_a_flood_from_one_address_leaves_places_to_others(access: BasicAcc
     gate.go.set()
     assert await right == ALICE
     found = [await outcome(task) for task in flood]
-    assert found.count(AuthenticationFailed) == scheme_module.WAITING_PER_ADDRESS
-    assert found.count(RateLimited) == 90 - scheme_module.WAITING_PER_ADDRESS
-    assert gate.most <= scheme_module.AT_ONCE
+    assert found.count(AuthenticationFailed) == passwords.WAITING_PER_ADDRESS
+    assert found.count(RateLimited) == 90 - passwords.WAITING_PER_ADDRESS
+    assert gate.most <= passwords.AT_ONCE
 
 
 async def test_a_flood_from_many_addresses_leaves_places_to_those_who_were_here(
@@ -221,7 +220,7 @@ async def test_a_flood_from_many_addresses_leaves_places_to_those_who_were_here(
     gate.go.set()
     assert await right == ALICE
     found = [await outcome(task) for task in flood]
-    assert found.count(AuthenticationFailed) == scheme_module.WAITING - scheme_module.RESERVED
+    assert found.count(AuthenticationFailed) == passwords.WAITING - passwords.RESERVED
 
 
 async def test_a_password_that_many_requests_bring_at_once_is_hashed_once(access: BasicAccess, gate: Gate) -> None:
@@ -240,12 +239,12 @@ def test_a_hash_is_salted_costly_and_read_back() -> None:
     first, second = passwords.hash_password("x"), passwords.hash_password("x")
     assert first != second
     assert first.startswith("scrypt$32768$8$3$")
-    assert passwords.read(first).fits("x")
-    assert not passwords.read(first).fits("y")
-    assert first.rpartition("$")[2] not in repr(passwords.read(first))
+    assert passwords.read_hash(first).fits("x")
+    assert not passwords.read_hash(first).fits("y")
+    assert first.rpartition("$")[2] not in repr(passwords.read_hash(first))
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "",

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from accord.auth.authentication import Identity, Presented
-from accord.auth.header import HeaderAccess
 from accord.auth.scheme_settings import Header, Secret
+from accord.auth.shared_secrets import HeaderAccess
 from accord.errors import AuthenticationFailed
 from tests.auth.conftest import bringing
 

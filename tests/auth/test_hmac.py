@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.auth.authentication import BodyNeeded, Identity, Presented
-from accord.auth.hmac import SCHEME, HmacAccess, UsedSignatures
 from accord.auth.scheme_settings import Hmac, Secret
 from accord.auth.schemes import Ports
+from accord.auth.shared_secrets import HMAC, HmacAccess, UsedSignatures
 from accord.errors import AgentUnavailable, AuthenticationFailed
 from accord.protocol import http_headers
 from accord.storage import schema
@@ -168,7 +168,7 @@ async def store() -> AsyncIterator[Meddler]:
 
 async def test_what_one_process_has_seen_is_refused_by_others_and_by_the_next(store: Meddler, clock: Clock) -> None:
     settings = Hmac(keys={"partner": Secret(secret=SECRET), "again": Secret(secret=SECRET)})
-    first, beside, next_one = (SCHEME.build(settings, Ports(store=store, now=clock)) for _ in range(3))
+    first, beside, next_one = (HMAC.build(settings, Ports(store=store, now=clock)) for _ in range(3))
     assert await first.identify(request(signature())) is not None
     for other in (first, beside, next_one):
         with pytest.raises(AuthenticationFailed):

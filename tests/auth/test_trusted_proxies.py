@@ -3,9 +3,10 @@
 import pytest
 
 from accord.auth.trusted_proxies import is_trusted, networks
+from tests.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("peer", "trusted", "is_one"),
     [
         ("127.0.0.1", "127.0.0.0/8", True),

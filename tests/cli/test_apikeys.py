@@ -137,6 +137,6 @@ def test_what_somebody_wrote_does_not_steer_the_terminal(accord: Accord) -> None
 def test_a_password_is_hashed_as_settings_keep_it() -> None:
     done = CliRunner().invoke(app, ["hash-password"], input="correct horse\n")
     assert done.exit_code == 0
-    assert passwords.read(done.stdout.strip()).fits("correct horse")
+    assert passwords.read_hash(done.stdout.strip()).fits("correct horse")
     assert "correct horse" not in done.stdout + done.stderr
     assert CliRunner().invoke(app, ["hash-password"], input="\n").exit_code == 2

@@ -13,6 +13,7 @@ from accord.cli.tables import OutputFormat
 from accord.client.peer import Unconfirmed
 from accord.errors import TABLE, AccordError, InvalidParams, RateLimited, TaskNotFound, Violation
 from accord.outbound import TimedOut, Unreachable
+from tests.cases import each
 
 URL = "http://localhost:1"
 
@@ -161,7 +162,7 @@ def failure(error: Exception) -> ExplainedFailure:
     return found
 
 
-@pytest.mark.parametrize("kind", list(TABLE))
+@each("kind", list(TABLE))
 def test_every_error_of_an_agent_has_the_name_of_the_specification(kind: type[AccordError]) -> None:
     found = failure(kind())
     assert found.exit in (Exit.FAILED, Exit.UNAUTHENTICATED)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from accord.cli.downloads import ArtifactFile, choose_paths, files_of, open_for_saving, safe_name
 from accord.cli.failures import CommandError
 from accord.model import Artifact, Part
+from tests.cases import each
 
 
 def save(path: Path, content: bytes, *, force: bool) -> None:
@@ -21,7 +22,7 @@ def found(name: str, content: bytes = b"x") -> ArtifactFile:
     return ArtifactFile("a", name, "text/plain", content)
 
 
-@pytest.mark.parametrize(
+@each(
     ("given_name", "kept"),
     [
         ("report.pdf", "report.pdf"),

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from accord.cli import Commands, LazyGroup, app
 from accord.cli.failures import Exit
+from tests.cases import each
 from tests.serve.running import accord
 
 SLOW = {"accord.engine", "accord.model", "accord.storage", "aiohttp", "apsw", "asyncio", "asyncpg", "joserfc"}
@@ -28,10 +29,9 @@ def loaded(*arguments: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split()[1:])
 
 
-@pytest.mark.parametrize(
+@each(
     "arguments",
     [("--version",), ("--help",), *((name, "--help") for name in Commands.table), ("task", "get", "--help")],
-    ids=" ".join,
 )
 def test_nothing_slow_is_loaded_to_say_how_a_command_is_used(arguments: tuple[str, ...]) -> None:
     there = loaded(*arguments)
@@ -46,7 +46,7 @@ def test_a_command_loads_no_other() -> None:
     assert not {name for name in loaded("--version") if name.startswith("accord.cli.")} - {"accord.cli"}
 
 
-@pytest.mark.parametrize("name", list(Commands.table))
+@each("name", list(Commands.table))
 def test_every_command_of_the_table_is_there(name: str) -> None:
     assert CliRunner().invoke(app, [name, "--help"]).exit_code == 0
 

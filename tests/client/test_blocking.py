@@ -30,6 +30,7 @@ from accord.model import (
     TaskFilter,
     TaskState,
 )
+from tests.cases import each
 from tests.ports import free_port
 from tests.serve.running import Server
 
@@ -91,7 +92,7 @@ def asking(text: str, message_id: str) -> SendRequest:
     return SendRequest(message=Message(message_id=message_id, role=Role.USER, parts=(Part(text=text),)))
 
 
-@pytest.mark.parametrize("name", sorted(OPERATIONS))
+@each("name", sorted(OPERATIONS))
 def test_an_operation_takes_and_returns_what_the_interface_says(name: str) -> None:
     own, stated = get_type_hints(getattr(BlockingClient, name)), get_type_hints(getattr(A2A, name))
     assert own["request"] == stated["request"]

@@ -16,6 +16,7 @@ from accord.model import ArtifactUpdate, Event, EventBody, SendRequest, StatusUp
 from accord.outbound import HttpSession
 from accord.protocol import lifecycle
 from accord.protocol.operations import DialectName, Operation, operation_for
+from tests.cases import each
 from tests.client.conftest import no_time
 from tests.client.faulty import DROPPED, LOG, LOST, TEXT, Asked, Fault, Faulty, chunk, served, turned
 
@@ -48,8 +49,8 @@ async def told(client: Client) -> str:
 # --- servers that number their events -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("missed", [0, 1, 10])
-@pytest.mark.parametrize("cut", EVERY_CUT)
+@each("missed", [0, 1, 10])
+@each("cut", EVERY_CUT)
 @pytest.mark.proves("C-08")
 async def test_numbered_events_come_once_each_in_order(cut: int, missed: int) -> None:
     faulty = Faulty(promises=True)
@@ -75,7 +76,7 @@ async def test_a_stream_that_is_cut_after_every_event_still_arrives() -> None:
         assert asked_after == [str(number) for number in range(1, len(LOG))]
 
 
-@pytest.mark.parametrize("cut", EVERY_CUT)
+@each("cut", EVERY_CUT)
 async def test_text_is_said_once_wherever_the_stream_is_cut(cut: int) -> None:
     for faulty in (Faulty(promises=True), Faulty(numbers=True), Faulty(), Faulty(subscribes=False)):
         faulty.cuts, faulty.missed = [cut], 1
@@ -101,8 +102,8 @@ async def test_numbers_that_start_again_with_each_connection_are_not_believed() 
 # --- servers that do not ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("missed", [0, 1, 10])
-@pytest.mark.parametrize("cut", EVERY_CUT)
+@each("missed", [0, 1, 10])
+@each("cut", EVERY_CUT)
 @pytest.mark.proves("C-08")
 async def test_without_numbers_a_subscription_begins_with_the_task(cut: int, missed: int) -> None:
     faulty = Faulty()
@@ -116,7 +117,7 @@ async def test_without_numbers_a_subscription_begins_with_the_task(cut: int, mis
         assert len(faulty.runs) == 1
 
 
-@pytest.mark.parametrize("cut", EVERY_CUT)
+@each("cut", EVERY_CUT)
 async def test_a_subscription_that_begins_anywhere_only_says_when_to_look(cut: int) -> None:
     """A2A 0.3 leaves open where a subscription begins, so its events cannot be added to what was seen."""
     faulty = Faulty(dialect=DialectName.V03, snapshots=False)
@@ -131,8 +132,8 @@ async def test_a_subscription_that_begins_anywhere_only_says_when_to_look(cut: i
         assert len(faulty.runs) == 1
 
 
-@pytest.mark.parametrize("missed", [0, 1, 10])
-@pytest.mark.parametrize("cut", EVERY_CUT)
+@each("missed", [0, 1, 10])
+@each("cut", EVERY_CUT)
 @pytest.mark.proves("C-08")
 async def test_without_subscriptions_the_task_is_looked_at(cut: int, missed: int) -> None:
     faulty = Faulty(subscribes=False)
@@ -248,7 +249,7 @@ def operation_of(call: dict[str, Any]) -> Operation:
 # --- handles ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cut", EVERY_CUT)
+@each("cut", EVERY_CUT)
 async def test_a_handle_is_awaited_through_cuts(cut: int) -> None:
     for faulty in (Faulty(promises=True), Faulty(), Faulty(subscribes=False), Faulty(streams=False)):
         faulty.cuts = [cut, 1, 0, 2]

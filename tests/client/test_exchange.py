@@ -7,6 +7,7 @@ import pytest
 
 from accord.client.exchange import MAX_REDIRECTS, AuthDriver, AuthFlow, HttpExchange, with_header
 from accord.outbound import HttpReply, HttpRequest
+from tests.cases import each
 
 Answering = Callable[[HttpRequest], tuple[int, Mapping[str, str]]]
 URL = "http://agent.example/a2a"
@@ -113,8 +114,8 @@ def moving(status: int, target: str) -> Answering:
     return lambda request: (status, {"location": target}) if request.url == URL else (200, {})
 
 
-@pytest.mark.parametrize("target", ["/a2a/", "a2a/", "http://agent.example/a2a/", "http://AGENT.example:80/a2a/"])
-@pytest.mark.parametrize("status", [307, 308])
+@each("target", ["/a2a/", "a2a/", "http://agent.example/a2a/", "http://AGENT.example:80/a2a/"])
+@each("status", [307, 308])
 async def test_a_request_follows_its_server(status: int, target: str) -> None:
     transport = Scripted(moving(status, target))
     assert (await HttpExchange(transport, Token()).fetch(POST)).status == 200

@@ -17,6 +17,7 @@ from accord.errors import AgentUnavailable, InternalError, RateLimited, RemoteEr
 from accord.model import CancelRequest, GetRequest, PushConfig, TaskState
 from accord.protocol.cards import decode_card
 from accord.protocol.operations import DialectName, Operation
+from tests.cases import each
 from tests.certificates import Authority
 from tests.client.conftest import no_time
 from tests.client.faulty import DROPPED, LOST, TEXT, Fault, Faulty, answer, refusal, served
@@ -294,7 +295,7 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=repr)
+@each("error", ERRORS)
 @pytest.mark.proves("C-08")
 def test_no_error_that_may_follow_acceptance_has_a_message_repeated(error: Exception) -> None:
     request = GetRequest(id="t")

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from accord.client.interfaces import CardHostTrust, describe_findings, keep_usable_interfaces
 from accord.model import CardProfile, Scopes, SecurityRequirement
+from tests.cases import each
 from tests.client.pages import card
 
 HOME = "https://agents.example/.well-known/agent-card.json"
@@ -52,7 +53,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("served", "url", "trust"), FINE)
+@each(("served", "url", "trust"), FINE)
 def test_these_are_used(served: str, url: str, trust: CardHostTrust) -> None:
     found, findings = keep_usable_interfaces(card(url), served, trust)
     assert [one.url for one in found.supported_interfaces] == [url]
@@ -60,7 +61,7 @@ def test_these_are_used(served: str, url: str, trust: CardHostTrust) -> None:
 
 
 @pytest.mark.proves("4-23")
-@pytest.mark.parametrize(("served", "url", "trust", "why"), REFUSED)
+@each(("served", "url", "trust", "why"), REFUSED)
 def test_these_are_not(served: str, url: str, trust: CardHostTrust, why: str) -> None:
     found, (finding,) = keep_usable_interfaces(card(url, "https://agents.example/"), served, trust)
     assert [one.url for one in found.supported_interfaces] == ["https://agents.example/"]

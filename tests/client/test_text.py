@@ -19,6 +19,7 @@ from accord.model import (
     TaskStatus,
 )
 from accord.protocol import lifecycle
+from tests.cases import each
 
 
 def said(text: str, role: Role = Role.AGENT) -> Message:
@@ -55,7 +56,7 @@ CASES: list[tuple[Task | Message, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("answer", "text"), CASES)
+@each(("answer", "text"), CASES)
 @pytest.mark.proves("C-07", "1-15")
 def test_the_text_of_an_answer(answer: Task | Message, text: str) -> None:
     assert text_of(answer) == text
@@ -124,7 +125,7 @@ STREAMS: list[tuple[tuple[EventBody, ...], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("bodies", "pieces"), STREAMS)
+@each(("bodies", "pieces"), STREAMS)
 @pytest.mark.proves("C-07")
 def test_the_text_of_a_stream(bodies: tuple[EventBody, ...], pieces: list[str]) -> None:
     assert grown(*bodies) == pieces

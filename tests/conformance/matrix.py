@@ -24,6 +24,9 @@ class Store(Enum):
     POSTGRES = "postgres"
 
 
+STORED = Speech(DialectName.V1, Binding.JSONRPC)
+"""The one way to speak that is tried with every store: dialects and bindings never meet the store."""
+
 Where = Callable[[Speech], bool]
 
 
@@ -59,4 +62,4 @@ class Row(Struct, frozen=True, kw_only=True):
         """Whether a scenario is played so."""
         if not self.where(speech) or not all(map(speech.has, self.uses)):
             return False
-        return store is Store.MEMORY or self.kept
+        return store is Store.MEMORY or (self.kept and speech == STORED)

@@ -16,13 +16,14 @@ from accord.console.agents import ServedAs, card_findings
 from accord.model import AgentSkill
 from accord.outbound import Unreachable
 from accord.protocol.cards import decode_card
-from accord.registry.trust import TrustedKeys
+from accord.registry.cards import TrustedKeys
 from accord.remote.tasks import RemoteContact
 from accord.server.application import Application, to_a2a
 from accord.service.service import Offers
 from accord.testing import Response, call, lifespan
 from accord.workflows.agent import WorkflowAgent
 from accord.workflows.source import read_document
+from tests.cases import each
 from tests.databases import emptied, postgres
 from tests.registry.conftest import SCHEMES, SECRETS
 from tests.server.conftest import echo, planner
@@ -234,7 +235,7 @@ def test_a_good_card_has_nothing_to_be_said_about() -> None:
     assert found(CARD) == set()
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "doing", "expected"),
     [
         ({}, {"offers": Offers(streaming=False)}, ("error", "capabilities.streaming")),

@@ -18,6 +18,7 @@ from accord.protocol import jose
 from accord.server.application import Application
 from accord.server.settings_loader import BadSettings
 from accord.testing import Response
+from tests.cases import each
 from tests.console.browsers import HOST, Browser
 from tests.server.conftest import echo, serving
 
@@ -280,7 +281,7 @@ async def test_sessions_end_with_the_client_they_were_begun_by(issuer: Issuer, t
         assert await later.who() is None
 
 
-@pytest.mark.parametrize(
+@each(
     "hostile",
     [
         "https://evil.example",

@@ -9,6 +9,7 @@ from accord.auth.authentication import Presented
 from accord.http.cross_origin import is_origin_of_host
 from accord.server.application import Application
 from accord.testing import call
+from tests.cases import each
 from tests.console.browsers import HOST, Browser
 from tests.server.conftest import HEADER, SECRET, echo, serving
 
@@ -129,7 +130,7 @@ async def test_what_is_published_may_be_read_by_any_page(app: Application) -> No
     assert (await browser("GET", "/api/session")).status == 403
 
 
-@pytest.mark.parametrize(
+@each(
     ("origin", "host", "secure", "own"),
     [
         ("http://localhost:8000", "localhost:8000", False, True),

@@ -17,7 +17,7 @@ from accord.auth.rate_limits import CallerUsage, Quotas
 from accord.errors import AccordError, AuthenticationFailed, PermissionDenied, RateLimited, TaskNotFound
 from accord.model import Event, GetRequest, PushConfig, SendRequest, Task
 from accord.protocol.operations import Operation
-from accord.service.guard import GuardedService
+from accord.server.pipeline import pipeline
 from accord.storage.commands import monitoring as audit_log
 from accord.storage.commands.monitoring import AuditEntry, AuditLogQuery
 from accord.storage.store import StoreUnavailable
@@ -80,7 +80,7 @@ async def written(audit: Audit, store: Keeping) -> list[AuditEntry]:
 @pytest.mark.parametrize("audited", Audited)
 async def test_done_things_get_an_entry_as_set(operation: Operation, audited: Audited, store: Keeping) -> None:
     audit = made(store, audited)
-    await ask(GuardedService(Scripted(), "echo", audit=audit), operation, REQUESTS[operation], ALICE)
+    await ask(pipeline(Scripted(), "echo", audit=audit), operation, REQUESTS[operation], ALICE)
     wanted = {Audited.ALL: set(Operation), Audited.WRITES: WRITES, Audited.NONE: set()}[audited]
     entries = await written(audit, store)
     assert [(entry.operation, entry.outcome) for entry in entries] == [(operation.value, OK)] * (operation in wanted)
@@ -95,7 +95,7 @@ async def test_refused_things_get_an_entry_unless_all_is_off(
     audit = made(store, audited)
     caller = replace(ALICE, roles=frozenset({"nobody"}))
     with pytest.raises(PermissionDenied):
-        await ask(GuardedService(Scripted(), "echo", audit=audit), operation, REQUESTS[operation], caller)
+        await ask(pipeline(Scripted(), "echo", audit=audit), operation, REQUESTS[operation], caller)
     is_on = audited is not Audited.NONE
     entries = await written(audit, store)
     assert [(entry.operation, entry.outcome) for entry in entries] == [(operation.value, "PERMISSION_DENIED")] * is_on
@@ -109,7 +109,7 @@ async def test_nothing_that_changes_something_is_taken_for_a_read() -> None:
 @pytest.mark.proves("4-32")
 async def test_an_entry_says_who_what_when_and_what_came_of_it(store: Keeping) -> None:
     audit = made(store)
-    guarded = GuardedService(Scripted(), "trips", audit=audit)
+    guarded = pipeline(Scripted(), "trips", audit=audit)
     await guarded.send(saying("x"), ALICE)
     await guarded.cancel(REQUESTS[Operation.CANCEL], replace(ALICE, owner="bob", scheme=None, peer=None))
     sent: dict[str, Any] = {
@@ -130,14 +130,14 @@ async def test_an_entry_says_who_what_when_and_what_came_of_it(store: Keeping) -
 @pytest.mark.parametrize("operation", Operation)
 async def test_the_task_is_the_one_that_was_made_or_meant(operation: Operation, store: Keeping) -> None:
     audit = made(store, Audited.ALL)
-    await ask(GuardedService(Scripted(), "echo", audit=audit), operation, REQUESTS[operation], ALICE)
+    await ask(pipeline(Scripted(), "echo", audit=audit), operation, REQUESTS[operation], ALICE)
     (entry,) = await written(audit, store)
     assert entry.task_id == (None if operation in (Operation.LIST, Operation.EXTENDED_CARD) else "t-1")
 
 
 async def test_a_refused_message_is_about_the_task_that_it_names(store: Keeping) -> None:
     audit = made(store)
-    guarded = GuardedService(Scripted(TaskNotFound()), "echo", audit=audit)
+    guarded = pipeline(Scripted(TaskNotFound()), "echo", audit=audit)
     for request in (saying("x", task_id="t-9"), saying("x")):
         with pytest.raises(TaskNotFound):
             await guarded.send(request, ALICE)
@@ -150,7 +150,7 @@ async def test_a_refused_message_is_about_the_task_that_it_names(store: Keeping)
 async def test_whoever_roams_is_noted_where_it_went(store: Keeping) -> None:
     audit = made(store)
     request = replace(saying("x"), tenant="globex")
-    await GuardedService(Scripted(), "echo", audit=audit).send(request, Caller(roams=True))
+    await pipeline(Scripted(), "echo", audit=audit).send(request, Caller(roams=True))
     (entry,) = await written(audit, store)
     assert (entry.tenant, entry.owner) == ("globex", "")
 
@@ -158,7 +158,7 @@ async def test_whoever_roams_is_noted_where_it_went(store: Keeping) -> None:
 async def test_what_breaks_is_noted_without_its_words(store: Keeping) -> None:
     audit = made(store)
     with pytest.raises(RuntimeError):
-        await GuardedService(Scripted(RuntimeError("hunter2")), "echo", audit=audit).send(saying("x"), ALICE)
+        await pipeline(Scripted(RuntimeError("hunter2")), "echo", audit=audit).send(saying("x"), ALICE)
     (entry,) = await written(audit, store)
     assert entry.outcome == "INTERNAL_ERROR"
     assert "hunter2" not in str(entry)
@@ -173,7 +173,7 @@ async def test_a_caller_that_leaves_is_noted_as_such(store: Keeping) -> None:
 
     audit, begun, inner = made(store), asyncio.Event(), Waits()
     inner.send = inner._wait
-    sending = asyncio.create_task(GuardedService(inner, "echo", audit=audit).send(saying("x"), ALICE))
+    sending = asyncio.create_task(pipeline(inner, "echo", audit=audit).send(saying("x"), ALICE))
     await begun.wait()
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
@@ -182,7 +182,7 @@ async def test_a_caller_that_leaves_is_noted_as_such(store: Keeping) -> None:
 
 async def test_a_stream_is_noted_when_it_begins_and_once(store: Keeping) -> None:
     audit = made(store)
-    events = GuardedService(Scripted(broken=TaskNotFound()), "echo", audit=audit).stream(saying("x"), ALICE)
+    events = pipeline(Scripted(broken=TaskNotFound()), "echo", audit=audit).stream(saying("x"), ALICE)
     first = await anext(events)
     assert first == EVENTS[0]
     assert len(audit._waiting) == 1
@@ -201,7 +201,7 @@ async def _rest(events: AsyncIterator[Event]) -> None:
 @pytest.mark.proves("4-32")
 async def test_nothing_that_was_said_or_presented_is_in_an_entry(store: Keeping) -> None:
     audit = made(store, Audited.ALL)
-    guarded = GuardedService(Scripted(), "echo", audit=audit)
+    guarded = pipeline(Scripted(), "echo", audit=audit)
     hook = PushConfig(url="https://example.com/?key=hunter2", token="hunter2", task_id="t-1")
     await guarded.send(saying("hunter2", metadata={"k": "hunter2"}), ALICE)
     await guarded.push_set(hook, ALICE)
@@ -246,7 +246,7 @@ async def test_with_the_log_off_nobody_is_noted(store: Keeping) -> None:
 async def test_a_flood_of_refusals_does_not_wash_away_the_rest(store: Keeping) -> None:
     audit = made(store)
     usage = CallerUsage(Quotas(rate=1.0, burst=1), clock=lambda: 0.0)
-    guarded = GuardedService(Scripted(), "echo", usage=usage, audit=audit)
+    guarded = pipeline(Scripted(), "echo", usage=usage, audit=audit)
     await guarded.send(saying("x"), ALICE)
     for _ in range(NOISE_BURST * 3):
         with pytest.raises(RateLimited):
@@ -325,7 +325,7 @@ async def test_what_does_not_fit_is_counted_and_said(
 async def test_a_request_does_not_wait_for_a_store_that_hangs(store: Keeping) -> None:
     audit, store.is_held = made(store), asyncio.Event()
     audit.start()
-    guarded = GuardedService(Scripted(), "echo", audit=audit)
+    guarded = pipeline(Scripted(), "echo", audit=audit)
     for _ in range(3):
         await guarded.send(saying("x"), ALICE)
     store.is_held.set()
@@ -368,7 +368,7 @@ async def test_what_happened_can_be_looked_up_whatever_it_was_called(hosting: Ho
     host = await hosting(echo)
     audit = Audit(host.engine.store, Audited.ALL)
     audit.start()
-    guarded = GuardedService(host.default, "echo", audit=audit)
+    guarded = pipeline(host.default, "echo", audit=audit)
     task = await guarded.send(saying("hi"), ALICE)
     assert isinstance(task, Task)
     await guarded.get(GetRequest(id=task.id), ALICE)

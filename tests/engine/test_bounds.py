@@ -9,11 +9,12 @@ from accord.auth.rate_limits import Quotas
 from accord.errors import RequestTooLarge, Violation
 from accord.model import Authentication, CancelRequest, Part, PushConfig, SendConfiguration, SendRequest
 from accord.protocol.operations import Operation
-from accord.service.guard import RequestLimits
+from accord.service.middleware import RequestSizes
+from tests.cases import each
 from tests.engine.conftest import saying
 
 SMALL = Quotas(parts=3, text=100, metadata=60, depth=4, identifier=8, webhook_field=20)
-CHECKS = RequestLimits(SMALL).checks
+CHECKS = RequestSizes(SMALL).checks
 
 
 def nested(levels: int) -> Any:
@@ -91,7 +92,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("operation", "field", "make", "limit"), CASES)
+@each(("operation", "field", "make", "limit"), CASES)
 def test_what_is_at_the_limit_passes_and_what_is_beyond_is_named(
     operation: Operation, field: str, make: Any, limit: int
 ) -> None:
@@ -106,7 +107,7 @@ def test_what_is_at_the_limit_passes_and_what_is_beyond_is_named(
 def test_no_depth_hurts() -> None:
     deep = nested(200_000)
     with pytest.raises(RequestTooLarge) as refused:
-        RequestLimits(Quotas()).checks[Operation.SEND](part(data=deep))
+        RequestSizes(Quotas()).checks[Operation.SEND](part(data=deep))
     assert refused.value.violations == (Violation("message.parts[1].data", "Nested more deeply than 100 levels"),)
     while isinstance(deep, list) and deep:  # taken apart here: doing so all at once would be recursion as well
         deep = deep.pop()
@@ -118,7 +119,7 @@ def test_brackets_in_text_are_not_nesting() -> None:
 
 
 def test_ordinary_requests_pass_with_the_default_limits() -> None:
-    checks = RequestLimits(Quotas()).checks
+    checks = RequestSizes(Quotas()).checks
     text = "word " * 500_000
     checks[Operation.SEND](saying(text, metadata={"task_config": {"timeout": 1000, "priority": "high"}}))
     checks[Operation.SEND](part(data={"rows": [{"a": 1, "b": [1, 2, 3]}] * 10_000}))

@@ -15,7 +15,7 @@ from accord.engine.outcome import Failed
 from accord.errors import AgentUnavailable
 from accord.model import Event, GetRequest, SubscribeRequest, Task, TaskState
 from accord.retries import RetryPolicy
-from accord.service.guard import GuardedService
+from accord.server.pipeline import pipeline
 from accord.service.host import Host
 from accord.storage.commands.tasks import read_task
 from accord.storage.store import Store, StoreInterrupted
@@ -222,7 +222,7 @@ async def test_a_store_that_fails_before_an_operation_is_no_internal_error(hosti
         get = staticmethod(look)
 
     with pytest.raises(AgentUnavailable) as refused:
-        await GuardedService(Raw(), "steady").get(GetRequest(id="t-1"), ALICE)  # type: ignore[arg-type]  # all that is asked
+        await pipeline(Raw(), "steady").get(GetRequest(id="t-1"), ALICE)  # type: ignore[arg-type]  # all that is asked
     assert refused.value.retry_after
 
 

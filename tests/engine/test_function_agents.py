@@ -18,6 +18,7 @@ from accord.engine.outcome import Failed, Rejected
 from accord.errors import InvalidParams
 from accord.model import AgentSkill, Artifact, CancelRequest, Message, Part, Role, Task, TaskState
 from accord.service.host import Host
+from tests.cases import each
 from tests.engine.conftest import ALICE, AT_ONCE, Hosting, said, saying, state, text
 from tests.engine.doubles import sent
 
@@ -162,7 +163,7 @@ RETURNED: list[tuple[Any, tuple[Part, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "parts"), RETURNED)
+@each(("value", "parts"), RETURNED)
 def test_values_are_parts(value: Any, parts: tuple[Part, ...]) -> None:
     assert parts_of(value) == parts
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from accord.a2a import Caller, streaming_operations, unary_operations
+from accord.a2a import Caller, HostedAgent, streaming_operations, unary_operations
 from accord.auth.rate_limits import CallerUsage, Quotas
 from accord.auth.roles import CallerRole, Roles
 from accord.errors import (
@@ -34,7 +34,8 @@ from accord.model import (
     TaskFilter,
 )
 from accord.protocol.operations import ROWS, SENDS, Operation
-from accord.service.guard import GuardedService
+from accord.server.pipeline import pipeline
+from tests.cases import each
 from tests.engine.conftest import saying
 from tests.http.scripted import EVENTS, RESULTS, SAID, TASK, Scripted
 
@@ -54,10 +55,10 @@ REQUESTS: dict[Operation, Any] = {
     Operation.PUSH_DELETE: PushDeleteRequest(task_id="t-1"),
     Operation.EXTENDED_CARD: CardRequest(),
 }
-every_operation = pytest.mark.parametrize("operation", Operation)
+every_operation = each("operation", Operation)
 
 
-async def ask(guarded: GuardedService, operation: Operation, request: Any, caller: Caller) -> Any:
+async def ask(guarded: HostedAgent, operation: Operation, request: Any, caller: Caller) -> Any:
     """Do one operation as a binding would; of a stream everything."""
     if ROWS[operation].streams:
         return [event async for event in streaming_operations(guarded)[operation](request, caller, None)]
@@ -74,7 +75,7 @@ def as_role(name: str) -> Caller:
 @every_operation
 async def test_what_is_allowed_passes_unchanged(operation: Operation) -> None:
     inner = Scripted()
-    answer = await ask(GuardedService(inner, "echo"), operation, REQUESTS[operation], ANYONE)
+    answer = await ask(pipeline(inner, "echo"), operation, REQUESTS[operation], ANYONE)
     assert answer == (list(EVENTS) if ROWS[operation].streams else RESULTS[operation])
     assert (inner.calls[-1].operation, inner.calls[-1].request) == (operation, REQUESTS[operation])
     assert inner.calls[-1].caller == ANYONE
@@ -82,14 +83,14 @@ async def test_what_is_allowed_passes_unchanged(operation: Operation) -> None:
 
 async def test_streams_say_where_they_go_on_and_are_closed_with_their_reader() -> None:
     inner = Scripted()
-    events = GuardedService(inner, "echo").subscribe(SubscribeRequest(id="t-1"), ANYONE, after=0)
+    events = pipeline(inner, "echo").subscribe(SubscribeRequest(id="t-1"), ANYONE, after=0)
     assert (await anext(events)).seq == 1
     await events.aclose()  # type: ignore[attr-defined]
     assert (inner.only.after, inner.closed) == (0, 1)
 
 
 async def test_what_breaks_a_stream_reaches_its_reader() -> None:
-    guarded = GuardedService(Scripted(broken=TaskNotFound("gone")), "echo")
+    guarded = pipeline(Scripted(broken=TaskNotFound("gone")), "echo")
     seen: list[int] = []
 
     async def read() -> None:
@@ -109,20 +110,20 @@ async def test_a_tenant_that_is_not_the_caller_s_is_refused_before_anything_is_a
     inner = Scripted()
     request = replace(REQUESTS[operation], tenant="globex")
     with pytest.raises(PermissionDenied, match="This tenant is not yours"):
-        await ask(GuardedService(inner, "echo"), operation, request, ALICE)
+        await ask(pipeline(inner, "echo"), operation, request, ALICE)
     assert inner.calls == []
 
 
 @every_operation
 async def test_whoever_roams_is_placed_in_the_tenant_that_it_names(operation: Operation) -> None:
     inner = Scripted()
-    await ask(GuardedService(inner, "echo"), operation, replace(REQUESTS[operation], tenant="globex"), ANYONE)
+    await ask(pipeline(inner, "echo"), operation, replace(REQUESTS[operation], tenant="globex"), ANYONE)
     assert {call.caller.tenant for call in inner.calls} == {"globex"}
 
 
 async def test_a_tenant_s_own_name_and_none_are_its_own_and_too_long_a_name_is_refused() -> None:
     inner = Scripted()
-    guarded = GuardedService(inner, "echo")
+    guarded = pipeline(inner, "echo")
     for tenant in ("acme", "", None):
         await guarded.get(GetRequest(id="t", tenant=tenant), ALICE)
     assert {call.caller.tenant for call in inner.calls} == {"acme"}
@@ -138,7 +139,7 @@ async def test_a_tenant_s_own_name_and_none_are_its_own_and_too_long_a_name_is_r
 @pytest.mark.parametrize("role", ["admin", "operator", "user", "caller", "reader", "unknown"])
 async def test_an_operation_is_done_exactly_if_a_role_allows_it(operation: Operation, role: str) -> None:
     inner = Scripted()
-    guarded = GuardedService(inner, "echo")
+    guarded = pipeline(inner, "echo")
     right = Roles().rights(frozenset({role}), "echo").get(operation)
     if right is not None:
         await ask(guarded, operation, REQUESTS[operation], as_role(role))
@@ -153,7 +154,7 @@ async def test_an_operation_is_done_exactly_if_a_role_allows_it(operation: Opera
 async def test_a_role_may_be_for_some_agents_only() -> None:
     roles = Roles([CallerRole(name="billing", agents=("billing-*",))])
     for agent, is_allowed in (("billing-eu", True), ("payroll", False)):
-        guarded = GuardedService(Scripted(), agent, roles=roles)
+        guarded = pipeline(Scripted(), agent, roles=roles)
         if is_allowed:
             await guarded.get(GetRequest(id="t"), as_role("billing"))
         else:
@@ -170,20 +171,20 @@ async def test_a_webhook_that_comes_with_a_message_needs_the_right_to_set_one(
     inner = Scripted()
     configuration = SendConfiguration(task_push_notification_config=PushConfig(url="https://example.com"))
     request = replace(saying("x", task_id=task_id), configuration=configuration)
-    await ask(GuardedService(inner, "echo"), operation, request, as_role("user"))
+    await ask(pipeline(inner, "echo"), operation, request, as_role("user"))
     done = len(inner.calls)
     with pytest.raises(PermissionDenied, match=Operation.PUSH_SET.value):
-        await ask(GuardedService(inner, "echo"), operation, request, as_role("caller"))
+        await ask(pipeline(inner, "echo"), operation, request, as_role("caller"))
     assert len(inner.calls) == done
     await ask(
-        GuardedService(inner, "echo"), operation, replace(request, configuration=SendConfiguration()), as_role("caller")
+        pipeline(inner, "echo"), operation, replace(request, configuration=SendConfiguration()), as_role("caller")
     )
 
 
 @pytest.mark.proves("4-25")
 @pytest.mark.parametrize("operation", [Operation.SEND, Operation.STREAM])
 async def test_a_role_with_some_skills_must_name_one_of_them(operation: Operation) -> None:
-    guarded = GuardedService(Scripted(), "echo", roles=Roles([CallerRole(name="clerk", skills=("read", "search.*"))]))
+    guarded = pipeline(Scripted(), "echo", roles=Roles([CallerRole(name="clerk", skills=("read", "search.*"))]))
     clerk = as_role("clerk")
     for skill in ("read", "search.web"):
         await ask(guarded, operation, saying("x", metadata={"skill": skill}), clerk)
@@ -201,7 +202,7 @@ async def test_a_role_with_some_skills_must_name_one_of_them(operation: Operatio
 
 
 async def test_whoever_may_use_every_skill_may_name_any_or_none() -> None:
-    guarded = GuardedService(Scripted(), "echo")
+    guarded = pipeline(Scripted(), "echo")
     await guarded.send(saying("x", metadata={"skill": "anything"}), ALICE)
     await guarded.send(saying("x"), ALICE)
 
@@ -214,7 +215,7 @@ NEEDED = frozenset({"urn:a", "urn:b"})
 @pytest.mark.proves("CORE-CAP-004")
 @every_operation
 async def test_what_is_sent_to_an_agent_must_declare_what_it_requires(operation: Operation) -> None:
-    guarded = GuardedService(Scripted(), "echo", required=NEEDED)
+    guarded = pipeline(Scripted(), "echo", required=NEEDED)
     if operation in SENDS:
         with pytest.raises(ExtensionSupportRequired, match=r"not declared: urn:a, urn:b$"):
             await ask(guarded, operation, REQUESTS[operation], ANYONE)
@@ -226,7 +227,7 @@ async def test_what_is_sent_to_an_agent_must_declare_what_it_requires(operation:
 
 
 async def test_a_message_may_declare_what_the_request_does_not() -> None:
-    guarded = GuardedService(Scripted(), "echo", required=NEEDED)
+    guarded = pipeline(Scripted(), "echo", required=NEEDED)
     await guarded.send(saying("x", extensions=("urn:b",)), replace(ANYONE, extensions=frozenset({"urn:a"})))
 
 
@@ -237,7 +238,7 @@ async def test_a_message_may_declare_what_the_request_does_not() -> None:
 @every_operation
 async def test_every_operation_counts_for_the_rate_and_refusals_do_too(operation: Operation) -> None:
     inner = Scripted()
-    guarded = GuardedService(inner, "echo", usage=CallerUsage(Quotas(rate=1.0, burst=2), clock=lambda: 0.0))
+    guarded = pipeline(inner, "echo", usage=CallerUsage(Quotas(rate=1.0, burst=2), clock=lambda: 0.0))
     with pytest.raises(PermissionDenied):
         await ask(guarded, operation, REQUESTS[operation], as_role("unknown"))
     await ask(guarded, operation, REQUESTS[operation], ALICE)
@@ -249,15 +250,15 @@ async def test_every_operation_counts_for_the_rate_and_refusals_do_too(operation
 
 async def test_what_an_agent_uses_counts_for_the_others() -> None:
     usage = CallerUsage(Quotas(rate=1.0, burst=1), clock=lambda: 0.0)
-    await GuardedService(Scripted(), "one", usage=usage).get(GetRequest(id="t"), ALICE)
+    await pipeline(Scripted(), "one", usage=usage).get(GetRequest(id="t"), ALICE)
     with pytest.raises(RateLimited):
-        await GuardedService(Scripted(), "two", usage=usage).get(GetRequest(id="t"), ALICE)
+        await pipeline(Scripted(), "two", usage=usage).get(GetRequest(id="t"), ALICE)
 
 
 @pytest.mark.parametrize("operation", [operation for operation in Operation if ROWS[operation].streams])
 async def test_streams_are_counted_while_they_are_open(operation: Operation) -> None:
     usage = CallerUsage(Quotas(streams=1))
-    guarded = GuardedService(Scripted(), "echo", usage=usage)
+    guarded = pipeline(Scripted(), "echo", usage=usage)
     follow = streaming_operations(guarded)[operation]
     first = follow(REQUESTS[operation], ANYONE, None)
     await anext(first)
@@ -274,8 +275,8 @@ async def test_streams_are_counted_while_they_are_open(operation: Operation) -> 
 async def test_a_stream_that_is_refused_or_ends_gives_its_place_back() -> None:
     usage = CallerUsage(Quotas(streams=1))
     refusing, serving = (
-        GuardedService(Scripted(TaskNotFound()), "a", usage=usage),
-        GuardedService(Scripted(), "b", usage=usage),
+        pipeline(Scripted(TaskNotFound()), "a", usage=usage),
+        pipeline(Scripted(), "b", usage=usage),
     )
     for _ in range(3):
         with pytest.raises(TaskNotFound):
@@ -295,7 +296,7 @@ async def test_a_reader_who_is_gone_gives_its_place_back() -> None:
             await asyncio.Event().wait()
 
     usage, begun = CallerUsage(Quotas(streams=1)), asyncio.Event()
-    guarded = GuardedService(Endless(), "a", usage=usage)
+    guarded = pipeline(Endless(), "a", usage=usage)
     reading = asyncio.create_task(ask(guarded, Operation.SUBSCRIBE, SubscribeRequest(id="t"), ANYONE))
     await begun.wait()
     assert usage._streams
@@ -309,7 +310,7 @@ async def test_new_tasks_are_refused_when_too_many_are_open_and_messages_to_open
         assert (tenant, owner) == ("acme", "alice")
         return 10
 
-    guarded = GuardedService(Scripted(), "echo", usage=CallerUsage(Quotas(open_tasks=10), count=ten))
+    guarded = pipeline(Scripted(), "echo", usage=CallerUsage(Quotas(open_tasks=10), count=ten))
     for operation in SENDS:
         with pytest.raises(RateLimited, match="10 tasks have not ended"):
             await ask(guarded, operation, saying("x"), ALICE)
@@ -322,7 +323,7 @@ HOOKED = SendConfiguration(task_push_notification_config=PushConfig(url="https:/
 async def test_a_task_has_so_many_webhooks_and_no_more() -> None:
     hooks = tuple(PushConfig(url="https://example.com", id=f"w-{number}", task_id="t-1") for number in range(3))
     inner = Scripted(results={Operation.PUSH_LIST: PushPage(configs=hooks)})
-    guarded = GuardedService(inner, "echo", usage=CallerUsage(Quotas(webhooks=3)))
+    guarded = pipeline(inner, "echo", usage=CallerUsage(Quotas(webhooks=3)))
     await guarded.push_set(hooks[0], ALICE)
     with pytest.raises(RateLimited, match="3 webhooks already"):
         await guarded.push_set(replace(hooks[0], id="w-9"), ALICE)
@@ -337,7 +338,7 @@ async def test_a_task_has_so_many_webhooks_and_no_more() -> None:
 @pytest.mark.parametrize("operation", [Operation.SEND, Operation.STREAM, Operation.CANCEL, Operation.PUSH_SET])
 async def test_what_is_too_large_is_refused_before_anything_is_asked(operation: Operation) -> None:
     inner = Scripted()
-    guarded = GuardedService(inner, "echo", usage=CallerUsage(Quotas(metadata=10, webhook_field=3)))
+    guarded = pipeline(inner, "echo", usage=CallerUsage(Quotas(metadata=10, webhook_field=3)))
     request = REQUESTS[operation]
     too_large = request if operation is Operation.PUSH_SET else replace(request, metadata={"a": "b" * 20})
     with pytest.raises(RequestTooLarge):
@@ -352,7 +353,7 @@ LONG = replace(TASK, history=tuple(replace(SAID, message_id=f"m-{number}") for n
 
 async def test_a_key_has_a_bound() -> None:
     keyed = Caller(owner="alice", idempotency_key="k" * 9)
-    guarded = GuardedService(Scripted(), "echo", usage=CallerUsage(Quotas(identifier=8)))
+    guarded = pipeline(Scripted(), "echo", usage=CallerUsage(Quotas(identifier=8)))
     with pytest.raises(RequestTooLarge, match="Idempotency-Key"):
         await guarded.send(saying("x", "m"), keyed)
 
@@ -360,7 +361,7 @@ async def test_a_key_has_a_bound() -> None:
 async def test_the_latest_messages_are_shown_and_no_more_than_so_many() -> None:
     page = replace(RESULTS[Operation.LIST], tasks=(LONG, TASK))
     results = {Operation.SEND: LONG, Operation.GET: LONG, Operation.CANCEL: LONG, Operation.LIST: page}
-    guarded = GuardedService(Scripted(results=results), "echo", usage=CallerUsage(Quotas(history=2)))
+    guarded = pipeline(Scripted(results=results), "echo", usage=CallerUsage(Quotas(history=2)))
     for operation in (Operation.SEND, Operation.GET, Operation.CANCEL):
         task = await ask(guarded, operation, REQUESTS[operation], ANYONE)
         assert [said.message_id for said in task.history] == ["m-3", "m-4"]
@@ -375,7 +376,7 @@ async def test_the_first_event_of_a_stream_shows_no_more_either() -> None:
 
     inner = Begins()
     inner.subscribe = inner._one
-    guarded = GuardedService(inner, "echo", usage=CallerUsage(Quotas(history=2)))
+    guarded = pipeline(inner, "echo", usage=CallerUsage(Quotas(history=2)))
     (event,) = await ask(guarded, Operation.SUBSCRIBE, SubscribeRequest(id="t"), ANYONE)
     assert isinstance(event.body, Task)
     assert (event.seq, len(event.body.history)) == (4, 2)
@@ -383,7 +384,7 @@ async def test_the_first_event_of_a_stream_shows_no_more_either() -> None:
 
 async def test_pages_with_artifacts_are_smaller() -> None:
     inner = Scripted()
-    guarded = GuardedService(inner, "echo", usage=CallerUsage(Quotas(page_with_artifacts=20)))
+    guarded = pipeline(inner, "echo", usage=CallerUsage(Quotas(page_with_artifacts=20)))
     for asked, given in ((None, 20), (100, 20), (20, 20), (7, 7)):
         await guarded.list(TaskFilter(include_artifacts=True, page_size=asked), ANYONE)
         assert inner.calls[-1].request.page_size == given
@@ -396,5 +397,5 @@ async def test_pages_with_artifacts_are_smaller() -> None:
 async def test_an_error_of_the_service_passes_unchanged(operation: Operation) -> None:
     error = TaskTimeout("what it says")
     with pytest.raises(TaskTimeout) as raised:
-        await ask(GuardedService(Scripted(error), "echo"), operation, REQUESTS[operation], ANYONE)
+        await ask(pipeline(Scripted(error), "echo"), operation, REQUESTS[operation], ANYONE)
     assert raised.value is error

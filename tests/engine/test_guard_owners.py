@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from accord import Context, agent
-from accord.a2a import Caller, streaming_operations, unary_operations
+from accord.a2a import Caller, HostedAgent, streaming_operations, unary_operations
 from accord.auth.rate_limits import CallerUsage, Quotas, counting
 from accord.engine.webhook_delivery import WebhookDelivery
 from accord.errors import AccordError, PermissionDenied, RateLimited, TaskNotFound
@@ -29,7 +29,7 @@ from accord.model import (
     TaskState,
 )
 from accord.protocol.operations import ROWS, Operation
-from accord.service.guard import GuardedService
+from accord.server.pipeline import pipeline
 from accord.service.host import Host
 from tests.engine.conftest import AT_ONCE, Hosting, saying
 
@@ -78,12 +78,12 @@ async def host(hosting: Hosting) -> Host:
 
 
 @pytest.fixture
-def guarded(host: Host) -> GuardedService:
-    return GuardedService(host.default, "patient")
+def guarded(host: Host) -> HostedAgent:
+    return pipeline(host.default, "patient")
 
 
 @pytest.fixture
-async def task(guarded: GuardedService) -> Task:
+async def task(guarded: HostedAgent) -> Task:
     """A task of Alice's, with a webhook."""
     made = await guarded.send(saying("secret", configuration=AT_ONCE), ALICE)
     assert isinstance(made, Task)
@@ -91,14 +91,14 @@ async def task(guarded: GuardedService) -> Task:
     return made
 
 
-async def begin(guarded: GuardedService, operation: Operation, request: Any, caller: Caller) -> Any:
+async def begin(guarded: HostedAgent, operation: Operation, request: Any, caller: Caller) -> Any:
     """Do an operation; of a stream the first event."""
     if ROWS[operation].streams:
         return await anext(streaming_operations(guarded)[operation](request, caller, None))
     return await unary_operations(guarded)[operation](request, caller)
 
 
-async def refusal(guarded: GuardedService, operation: Operation, task_id: str, caller: Caller) -> tuple[Any, ...]:
+async def refusal(guarded: HostedAgent, operation: Operation, task_id: str, caller: Caller) -> tuple[Any, ...]:
     """Everything that an error tells, with the task's id taken out of it."""
     with pytest.raises(AccordError) as refused:
         await begin(guarded, operation, ABOUT_TASKS[operation](task_id), caller)
@@ -114,7 +114,7 @@ def test_every_operation_is_tried() -> None:
 @pytest.mark.proves("4-25")
 @pytest.mark.parametrize("stranger", [BOB, THEIRS], ids=["another-owner", "another-tenant"])
 async def test_a_task_of_somebody_else_is_one_that_does_not_exist(
-    guarded: GuardedService, task: Task, stranger: Caller
+    guarded: HostedAgent, task: Task, stranger: Caller
 ) -> None:
     for operation in ABOUT_TASKS:
         theirs = await refusal(guarded, operation, task.id, stranger)
@@ -129,14 +129,14 @@ async def test_a_task_of_somebody_else_is_one_that_does_not_exist(
     assert [hook.id for hook in (await guarded.push_list(PushListRequest(task_id=task.id), ALICE)).configs] == ["hers"]
 
 
-async def test_a_tenant_that_is_named_is_no_way_in(guarded: GuardedService, task: Task) -> None:
+async def test_a_tenant_that_is_named_is_no_way_in(guarded: HostedAgent, task: Task) -> None:
     for operation, make in ABOUT_TASKS.items():
         with pytest.raises(PermissionDenied, match="This tenant is not yours"):
             await begin(guarded, operation, replace(make(task.id), tenant="acme"), THEIRS)
 
 
 @pytest.mark.proves("4-25")
-async def test_an_operator_sees_and_cancels_what_others_of_its_tenant_have(guarded: GuardedService, task: Task) -> None:
+async def test_an_operator_sees_and_cancels_what_others_of_its_tenant_have(guarded: HostedAgent, task: Task) -> None:
     assert (await guarded.get(GetRequest(id=task.id), WATCH)).history[0].parts[0].text == "secret"
     assert [one.id for one in (await guarded.list(TaskFilter(), WATCH)).tasks] == [task.id]
     following = guarded.subscribe(SubscribeRequest(id=task.id), WATCH)
@@ -146,7 +146,7 @@ async def test_an_operator_sees_and_cancels_what_others_of_its_tenant_have(guard
     assert (await guarded.get(GetRequest(id=task.id), ALICE)).status.state is TaskState.CANCELED
 
 
-async def test_an_operator_sees_nothing_of_other_tenants(guarded: GuardedService, task: Task) -> None:
+async def test_an_operator_sees_nothing_of_other_tenants(guarded: HostedAgent, task: Task) -> None:
     elsewhere = replace(WATCH, tenant="globex")
     for operation in (Operation.GET, Operation.SUBSCRIBE, Operation.CANCEL):
         assert (await refusal(guarded, operation, task.id, elsewhere))[0] is TaskNotFound
@@ -154,7 +154,7 @@ async def test_an_operator_sees_nothing_of_other_tenants(guarded: GuardedService
 
 
 async def test_not_even_an_administrator_sees_others_webhooks_or_speaks_for_them(
-    guarded: GuardedService, task: Task
+    guarded: HostedAgent, task: Task
 ) -> None:
     admin = replace(WATCH, roles=frozenset({"admin"}))
     own = (op for op in ABOUT_TASKS if op not in (Operation.GET, Operation.SUBSCRIBE, Operation.CANCEL))
@@ -164,12 +164,12 @@ async def test_not_even_an_administrator_sees_others_webhooks_or_speaks_for_them
 
 async def test_open_tasks_are_counted_in_the_store(host: Host, task: Task) -> None:
     count = counting(host.engine.store)
-    guarded = GuardedService(host.default, "patient", usage=CallerUsage(Quotas(open_tasks=3), count=count))
+    guarded = pipeline(host.default, "patient", usage=CallerUsage(Quotas(open_tasks=3), count=count))
     made = [await guarded.send(saying("x", configuration=AT_ONCE), ALICE) for _ in range(2)]
     with pytest.raises(RateLimited, match="3 tasks have not ended yet"):
         await guarded.send(saying("x", configuration=AT_ONCE), ALICE)
     await guarded.send(saying("x", configuration=AT_ONCE), BOB)
     assert isinstance(made[0], Task)
     await guarded.cancel(CancelRequest(id=made[0].id), ALICE)
-    fresh = GuardedService(host.default, "patient", usage=CallerUsage(Quotas(open_tasks=3), count=count))
+    fresh = pipeline(host.default, "patient", usage=CallerUsage(Quotas(open_tasks=3), count=count))
     await fresh.send(saying("x", configuration=AT_ONCE), ALICE)

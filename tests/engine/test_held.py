@@ -10,7 +10,7 @@ from accord.a2a import Caller
 from accord.errors import PermissionDenied, TaskNotFound, UnsupportedOperation
 from accord.model import CancelRequest, GetRequest, SendRequest, TaskFilter, TaskState
 from accord.model.metadata_keys import HOLD, TASK_CONFIG
-from accord.service.guard import GuardedService
+from accord.server.pipeline import pipeline
 from tests.engine.conftest import ALICE, BOB, Hosting, saying, state, text
 from tests.engine.doubles import reaches, rows, sent
 
@@ -49,9 +49,9 @@ async def test_only_whose_it_is_executes_it(hosting: Hosting) -> None:
         await host.default.execute("nobody's", ALICE)
     reader = Caller(tenant="acme", owner="alice", roles=frozenset({"reader"}))
     with pytest.raises(PermissionDenied):
-        await GuardedService(host.default, "echo").execute(task.id, reader)
+        await pipeline(host.default, "echo").execute(task.id, reader)
     assert state(await host.default.get(GetRequest(id=task.id), ALICE)) is S.SUBMITTED
-    await GuardedService(host.default, "echo").execute(task.id, ALICE)
+    await pipeline(host.default, "echo").execute(task.id, ALICE)
     await reaches(host.default, task.id, S.COMPLETED, ALICE)
 
 

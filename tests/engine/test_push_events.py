@@ -30,6 +30,7 @@ from accord.model import (
 )
 from accord.service.host import Host
 from accord.storage.commands import retention, webhooks
+from tests.cases import each
 from tests.engine.conftest import ALICE, Hosting, all_of, saying, text
 from tests.engine.doubles import rows, sent, until
 from tests.engine.test_push import URL, Recorder, asks, hook, rests, tells, with_hook
@@ -53,7 +54,7 @@ HEARD = MessageUpdate(
 WHOLE = Task(id="t", status=TaskStatus(state=S.COMPLETED), artifacts=(ARTIFACT,))
 
 
-@pytest.mark.parametrize(
+@each(
     ("names", "wanted", "unwanted"),
     [
         (["completed"], [status(S.COMPLETED), WHOLE], [status(S.WORKING), status(S.FAILED), CHUNK, HEARD]),
@@ -72,7 +73,6 @@ WHOLE = Task(id="t", status=TaskStatus(state=S.COMPLETED), artifacts=(ARTIFACT,)
         (["*"], [HEARD, CHUNK, status(S.WORKING), WHOLE], []),
         ([], [status(S.WORKING), WHOLE], [CHUNK, HEARD]),
     ],
-    ids=lambda value: ",".join(value) if value and isinstance(value[0], str) else "",
 )
 def test_a_webhook_may_name_what_it_wants(names: list[str], wanted: list[EventBody], unwanted: list[EventBody]) -> None:
     config = PushConfig(url=URL, events=tuple(names))

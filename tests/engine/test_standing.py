@@ -11,7 +11,7 @@ from accord.auth import authentication
 from accord.auth.authentication import OpenStreams
 from accord.errors import AgentUnavailable, AuthenticationFailed
 from accord.model import Event, SubscribeRequest
-from accord.service.guard import GuardedService
+from accord.server.pipeline import pipeline
 from tests.http.scripted import EVENTS, Scripted
 
 KEY = Admission(kind="keys", id="k-1", key_id="k-1")
@@ -133,7 +133,7 @@ async def test_a_guarded_stream_ends_so_and_gives_everything_back(kept: OpenStre
 
     inner = Scripted()
     inner.subscribe = silent
-    events = GuardedService(inner, "echo", standing=kept).subscribe(SubscribeRequest(id="t-1"), ALICE)
+    events = pipeline(inner, "echo", streams=kept).subscribe(SubscribeRequest(id="t-1"), ALICE)
     await anext(events)
     keys.good.clear()
     with pytest.raises(AuthenticationFailed, match="not good any more"):

@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from accord import Context, agent
-from accord.a2a import Caller
+from accord.a2a import Caller, HostedAgent
 from accord.auth.rate_limits import AGAIN_SECONDS, Quotas
 from accord.errors import StorageQuotaExceeded, UnsupportedOperation
 from accord.model import Message, Part, PushConfig, PushPage, Role, Task
 from accord.protocol.operations import Operation
-from accord.service.guard import GuardedService
+from accord.server.pipeline import pipeline
 from accord.service.storage_quotas import (
     IDLE_FACTOR,
     MESSAGES,
@@ -182,9 +182,9 @@ async def test_quotas_hold_over_nodes_and_after_retention(hosting: Hosting) -> N
     host = await hosting(brief)
     store = host.engine.store
 
-    def node() -> GuardedService:
+    def node() -> HostedAgent:
         quotas = StorageQuotas(Quotas(owner_tasks=3), measuring(store))
-        return GuardedService(host.default, "brief", storage=quotas)
+        return pipeline(host.default, "brief", storage=quotas)
 
     one, two = node(), node()
     for guarded in (one, two, two):
@@ -202,7 +202,7 @@ async def test_quotas_hold_over_nodes_and_after_retention(hosting: Hosting) -> N
 
 async def test_a_webhook_that_exceeds_the_quota_is_refused() -> None:
     inner = Scripted(results={Operation.PUSH_LIST: PushPage()})
-    guarded = GuardedService(inner, "brief", storage=Shop(bytes=90).quotas(owner_bytes=105))
+    guarded = pipeline(inner, "brief", storage=Shop(bytes=90).quotas(owner_bytes=105))
     with pytest.raises(StorageQuotaExceeded):
         await guarded.push_set(PushConfig(task_id="t-1", url=f"https://example.com/{'x' * 100}"), ALICE)
     assert Operation.PUSH_SET not in [call.operation for call in inner.calls]
@@ -212,7 +212,7 @@ async def test_a_message_that_is_not_stored_uses_up_nothing(hosting: Hosting) ->
     """Or a caller could use up the quota of its tenant with messages that fail."""
     host = await hosting(brief)
     quotas = StorageQuotas(Quotas(tenant_bytes=100_000), measuring(host.engine.store), lambda: 0.0)
-    guarded = GuardedService(host.default, "brief", storage=quotas)
+    guarded = pipeline(host.default, "brief", storage=quotas)
     task = await guarded.send(saying("x"), ALICE)
     assert isinstance(task, Task)
     for _ in range(20):

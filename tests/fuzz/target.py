@@ -10,7 +10,7 @@ from accord.protocol import jsonrpc
 from accord.protocol.cards import decode_card
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS, decode_webhook
 from accord.protocol.dialects.base import Dialect, params_from_body, params_from_query
-from accord.protocol.jsonrpc import Call
+from accord.protocol.jsonrpc import RpcCall
 from accord.protocol.negotiation import Inquiry, negotiate
 from accord.protocol.operations import Operation, match_rest
 from accord.protocol.sse import Decoder, Frame, FrameTooLarge
@@ -41,7 +41,7 @@ def _event(codec: Dialect, name: str | None, data: bytes) -> None:
 
 def _call(data: bytes) -> None:
     entry = jsonrpc.decode(data)
-    if isinstance(entry, Call):
+    if isinstance(entry, RpcCall):
         negotiate(Inquiry(method=entry.method, params=entry.params, version=entry.method[:4], dialect=entry.method[:3]))
     match_rest("GET", "/" + data.decode("latin-1"))
 

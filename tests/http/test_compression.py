@@ -11,6 +11,7 @@ from accord.errors import RequestTooLarge
 from accord.http.asgi import Receive, Scope, Send, respond
 from accord.http.compression import MIN_COMPRESSED_BYTES, PIECE, Compression
 from accord.testing import call
+from tests.cases import each
 from tests.http.scripted import read_body
 
 LONG = b"the same again " * 500
@@ -34,7 +35,7 @@ async def streaming(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @pytest.mark.proves("4-47")
-@pytest.mark.parametrize(
+@each(
     ("accepted", "used"),
     [
         ("gzip", "gzip"),

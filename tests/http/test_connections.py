@@ -13,13 +13,14 @@ import uvicorn
 from msgspec.structs import replace
 from uvicorn.server import ServerState
 
+from accord.a2a import TaskEvents
 from accord.auth.rate_limits import Quotas
 from accord.auth.trusted_proxies import networks
 from accord.errors import AccordError
 from accord.http import sse
 from accord.http.asgi import App, Receive, Scope, Send, respond
 from accord.http.connections import BatchedTransport, connection_class, turns_of
-from accord.http.sse import OpenEventStream, SseWriter
+from accord.http.sse import SseWriter
 from accord.model import Event
 from accord.protocol.sse import KEEP_ALIVE
 from tests.http.scripted import EVENTS, read_body
@@ -392,7 +393,7 @@ async def test_a_stream_ends_when_its_reader_reads_nothing_for_long(
 
     with caplog.at_level(logging.INFO, "accord.stream"):
         async with asyncio.timeout(BOUND_SECONDS):
-            await SseWriter(send, _encode, _broke).run(OpenEventStream(EVENTS[0], events()), _waits, [])
+            await SseWriter(send, _encode, _broke).run(TaskEvents(EVENTS[0], events()), _waits, [])
     assert caplog.messages == ["stream.not_read"]
     assert closed.is_set(), "what it followed is let go"
     assert len(sent) == 4
@@ -407,7 +408,7 @@ async def test_a_slow_reader_is_not_one_who_reads_nothing(monkeypatch: pytest.Mo
         sent.append(message.get("body", b""))
 
     async with asyncio.timeout(BOUND_SECONDS):
-        await SseWriter(send, _encode, _broke).run(OpenEventStream(EVENTS[0], _events(20)), _waits, [])
+        await SseWriter(send, _encode, _broke).run(TaskEvents(EVENTS[0], _events(20)), _waits, [])
     assert [frame for frame in sent if frame.startswith(b"data")] == [b"data: %d\n\n" % seq for seq in range(21)]
 
 
@@ -426,5 +427,5 @@ async def test_a_stream_without_news_is_kept_alive(monkeypatch: pytest.MonkeyPat
         yield EVENTS[2]
 
     async with asyncio.timeout(BOUND_SECONDS):
-        await SseWriter(send, _encode, _broke).run(OpenEventStream(EVENTS[0], quiet()), _waits, [])
+        await SseWriter(send, _encode, _broke).run(TaskEvents(EVENTS[0], quiet()), _waits, [])
     assert sent[-2:] == [b"data: 2\n\n", b""]

@@ -29,6 +29,7 @@ from accord.protocol.operations import ROWS, DialectName, RestMatch, match_rest
 from accord.protocol.operations import TABLE as OPERATIONS
 from accord.protocol.spec_schemas import NAMES
 from accord.testing.asgi import Response, call
+from tests.cases import each
 from tests.http.scripted import CARD, Scripted
 from tests.http.test_rest import CASES, Case, ask
 from tests.judges.openapi import mistakes
@@ -77,8 +78,8 @@ SCHEMES = {
 }
 
 
-@pytest.mark.parametrize("enabled", [frozenset(DialectName), frozenset({V1}), frozenset({V03}), frozenset()])
-@pytest.mark.parametrize("schemes", [{}, SCHEMES])
+@each("enabled", [frozenset(DialectName), frozenset({V1}), frozenset({V03}), frozenset()])
+@each("schemes", [{}, SCHEMES])
 def test_the_document_is_openapi(enabled: frozenset[DialectName], schemes: dict[str, SecurityScheme]) -> None:
     needs = (
         SecurityRequirement(schemes={"oauth": Scopes(list=("a",))}),
@@ -119,7 +120,7 @@ def test_only_enabled_dialects_are_described() -> None:
 
 
 @pytest.mark.proves("4-50", "HTTP_JSON-SVC-001")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.dialect.value} {case.verb} {case.path}")
+@each("case", CASES)
 async def test_every_answer_is_as_described(case: Case) -> None:
     answer = await ask(RestBinding(Scripted()), case)
     content = described(case)["responses"]["200"]["content"]
@@ -135,7 +136,7 @@ async def test_every_answer_is_as_described(case: Case) -> None:
 
 
 @pytest.mark.proves("4-50", "HTTP_JSON-ERR-001")
-@pytest.mark.parametrize("kind", TABLE)
+@each("kind", TABLE)
 async def test_every_error_is_as_described(kind: type[AccordError]) -> None:
     error = kind("why", violations=(Violation("a", "b"),), retry_after=3)
     for case in CASES[:1] + CASES[-1:]:
@@ -144,7 +145,7 @@ async def test_every_error_is_as_described(kind: type[AccordError]) -> None:
         assert matches(schema, answer.json())
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.dialect.value} {case.verb} {case.path}")
+@each("case", CASES)
 def test_every_request_is_as_described(case: Case) -> None:
     stated = described(case)
     known = {found["name"] for found in stated["parameters"] if found["in"] == "query"}
@@ -205,8 +206,8 @@ async def test_a_document_may_be_cached(path: str) -> None:
     assert ApiDocuments.serves(path)
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("verb", ["POST", "PUT", "DELETE", "OPTIONS"])
+@each("path", PATHS)
+@each("verb", ["POST", "PUT", "DELETE", "OPTIONS"])
 async def test_other_verbs_are_refused(path: str, verb: str) -> None:
     answer = await get(path, verb)
     assert (answer.status, answer.headers["allow"], answer.body) == (405, "GET, HEAD", b"")

@@ -38,6 +38,7 @@ from accord.service.host import Host
 from accord.storage.blobs import THRESHOLD, BlobMissing
 from accord.storage.store import StoreUnavailable
 from accord.testing import Response, call
+from tests.cases import each
 from tests.engine.conftest import ALICE, Hosting, all_of, bounded, hosting, postgres, saying
 from tests.environments import judge
 from tests.http.scripted import Scripted
@@ -238,7 +239,7 @@ SCRIPTS = [
 """Types as which a browser runs a file, or has it change a page, in the origin of that page."""
 
 
-@pytest.mark.parametrize("kind", SCRIPTS)
+@each("kind", SCRIPTS)
 def test_no_file_is_a_script_in_the_origin_of_the_console(kind: str) -> None:
     for inline in (False, True):
         _, found = download(Part(raw=b"alert(1)", media_type=kind), "file.js", inline=inline)
@@ -249,7 +250,7 @@ def test_no_file_is_a_script_in_the_origin_of_the_console(kind: str) -> None:
         assert headers[b"content-security-policy"].startswith(b"sandbox; default-src 'none'")
 
 
-@pytest.mark.parametrize(
+@each(
     ("stated", "answered"),
     [
         ("text/csv; charset=iso-8859-1", "text/csv; charset=iso-8859-1"),
@@ -272,7 +273,7 @@ def test_the_kind_of_a_file_is_the_one_that_was_stated(stated: str | None, answe
     assert dict(headers)[b"content-type"].decode() == answered
 
 
-@pytest.mark.parametrize("filename", ["../../etc/passwd", "..", ".hidden", "a b.txt", "ä.txt", "x" * 200, "a/b", ""])
+@each("filename", ["../../etc/passwd", "..", ".hidden", "a b.txt", "ä.txt", "x" * 200, "a/b", ""])
 def test_a_name_that_could_mean_something_else_is_not_part_of_the_address(filename: str) -> None:
     task = Task(
         id="t", status=TASK.status, artifacts=(Artifact(artifact_id="a", parts=(Part(raw=b"x", filename=filename),)),)

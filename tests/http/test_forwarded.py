@@ -8,6 +8,7 @@ import pytest
 from accord.auth.trusted_proxies import networks
 from accord.http.asgi import Receive, Scope, Send
 from accord.http.proxy_headers import ProxyHeaders
+from tests.cases import each
 
 TRUSTED = networks(("10.0.0.0/8", "127.0.0.1", "::1"))
 
@@ -119,7 +120,7 @@ async def test_one_proxy_counts_by_what_it_added_itself() -> None:
 BAD_PREFIXES = ["//evil.example", "/\\evil.example", "/team//evil", "/team/..", "/./team", "/a b", "/a?b", "team", ""]
 
 
-@pytest.mark.parametrize("prefix", BAD_PREFIXES)
+@each("prefix", BAD_PREFIXES)
 async def test_a_prefix_that_is_none_is_ignored(prefix: str) -> None:
     scope = await seen({"X-Forwarded-Prefix": prefix})
     assert (scope["root_path"], scope["path"]) == ("", "/tasks")
@@ -129,7 +130,7 @@ async def test_a_scheme_that_is_none_is_ignored() -> None:
     assert (await seen({"X-Forwarded-Proto": "gopher"}))["scheme"] == "http"
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "port", "stated"),
     [
         ("a.example", "8443", "a.example:8443"),

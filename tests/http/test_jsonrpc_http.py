@@ -13,6 +13,7 @@ from accord.agents.echo import echo
 from accord.protocol.operations import DialectName
 from accord.server.application import Application, to_a2a
 from accord.testing.asgi import call, stream
+from tests.cases import each
 
 V1 = {"A2A-Version": "1.0"}
 MESSAGE = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "hello brave world"}]}
@@ -204,7 +205,7 @@ async def test_messages_to_a_task_must_fit_it(waits: Application) -> None:
     assert [said["messageId"] for said in answer["history"]] == ["m-1", "m-2"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "params", "code"),
     [
         ("GetTask", {"id": "nope"}, -32001),

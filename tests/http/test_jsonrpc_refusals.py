@@ -21,6 +21,7 @@ from accord.errors import (
 )
 from accord.http.jsonrpc import JsonRpcBinding
 from accord.testing.asgi import Response, call
+from tests.cases import each
 from tests.environments import ROOT, interpreter
 from tests.http.scripted import Scripted
 from tests.http.test_rest_resuming import BOUND_SECONDS, listening
@@ -155,17 +156,17 @@ async def test_a_call_without_an_id_that_succeeds_is_not_answered(dialect: str) 
 
 
 @pytest.mark.proves("C-03")
-@pytest.mark.parametrize("dialect", TOLD)
-@pytest.mark.parametrize(("new", "old", "params"), FAILING)
+@each("dialect", TOLD)
+@each(("new", "old", "params"), FAILING)
 async def test_a_notification_that_fails_is_never_answered(dialect: str, new: str, old: str, params: Any) -> None:
     answer = await asking(Scripted(TaskNotFound()), dialect, new if dialect == "v1" else old, params)
     assert (answer.status, answer.body) == (204, b"")
 
 
 @pytest.mark.proves("B-17", "3-21", "C-03")
-@pytest.mark.parametrize("dialect", ["v03", "vault", "gen"])
-@pytest.mark.parametrize(("method", "params"), [("tasks/get", {"id": "t"}), ("tasks/sendSubscribe", {"id": "t"})])
-@pytest.mark.parametrize(
+@each("dialect", ["v03", "vault", "gen"])
+@each(("method", "params"), [("tasks/get", {"id": "t"}), ("tasks/sendSubscribe", {"id": "t"})])
+@each(
     ("error", "status", "header"),
     [
         (AuthenticationFailed(), 401, None),
@@ -173,7 +174,6 @@ async def test_a_notification_that_fails_is_never_answered(dialect: str, new: st
         (RateLimited(retry_after=7), 429, ("retry-after", "7")),
         (AgentUnavailable(retry_after=5), 503, ("retry-after", "5")),
     ],
-    ids=["401", "403", "429", "503"],
 )
 async def test_what_http_says_of_a_notification_is_said(
     dialect: str, method: str, params: Any, error: AccordError, status: int, header: tuple[str, str] | None

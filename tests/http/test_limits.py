@@ -14,7 +14,7 @@ from accord.http import timers
 from accord.http.asgi import App
 from accord.http.jsonrpc import JsonRpcBinding
 from accord.http.rest import RestBinding
-from accord.service.guard import GuardedService
+from accord.server.pipeline import pipeline
 from accord.testing.asgi import call
 from tests.http.scripted import Scripted, read_body
 
@@ -51,7 +51,7 @@ def served(
         return Caller(owner="alice", roles=None if role is None else frozenset({role}))
 
     usage = CallerUsage(quotas or Quotas(), clock=lambda: 0.0)
-    guarded = GuardedService(Scripted(), "echo", usage=usage, **guard)
+    guarded = pipeline(Scripted(), "echo", usage=usage, **guard)
     found: App = binding(guarded, admit=admit, quotas=usage.quotas, extensions=guard.get("required", frozenset[str]()))
     return found
 

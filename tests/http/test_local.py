@@ -5,11 +5,12 @@ import pytest
 from accord.agents.echo import echo
 from accord.server.application import to_a2a
 from accord.testing import call
+from tests.cases import each
 
 CARD = "/.well-known/agent-card.json"
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "status"),
     [
         ("localhost", 200),
@@ -69,7 +70,7 @@ PROXIED = [
 ]
 
 
-@pytest.mark.parametrize(("headers", "status"), PROXIED)
+@each(("headers", "status"), PROXIED)
 async def test_an_open_server_behind_a_proxy_keeps_its_guards(headers: dict[str, str], status: int) -> None:
     app = to_a2a(echo, server={"behind_proxy": True, "url": PUBLIC, "trusted_proxies": ["*"]})
     app.keep_local()
@@ -106,7 +107,7 @@ PAGES = [
 ]
 
 
-@pytest.mark.parametrize(("said", "passes"), PAGES)
+@each(("said", "passes"), PAGES)
 async def test_a_page_from_elsewhere_cannot_change_anything(said: dict[str, str], passes: bool) -> None:
     app = to_a2a(echo)
     app.keep_local()

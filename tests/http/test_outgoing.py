@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import uvicorn
 
+from accord.a2a import TaskEvents
 from accord.auth.rate_limits import Quotas
 from accord.errors import AccordError, AgentUnavailable, RateLimited
 from accord.http import response_bodies
@@ -17,7 +18,7 @@ from accord.http.asgi import App, Receive, Scope, Send, respond
 from accord.http.compression import Compression
 from accord.http.connections import connection_class
 from accord.http.response_bodies import ClientGone, ResponseBodies
-from accord.http.sse import LargeEvent, OpenEventStream, SseWriter
+from accord.http.sse import LargeEvent, SseWriter
 from accord.model import Event
 from tests.http.scripted import EVENTS
 
@@ -76,7 +77,7 @@ class Answers:
             if scope["path"].endswith("stream"):
                 self.streams += 1
                 writer = SseWriter(send, _encode, _broke, account=account, quotas=self.quotas, outgoing=self.outgoing)
-                await writer.run(OpenEventStream(EVENTS[0], _quiet()), receive, [])
+                await writer.run(TaskEvents(EVENTS[0], _quiet()), receive, [])
             else:
                 await respond(send, 200, BODY, account=account, quotas=self.quotas, outgoing=self.outgoing)
         except ClientGone:

@@ -27,6 +27,7 @@ from accord.model import (
 )
 from accord.protocol.operations import TABLE, DialectName, Operation
 from accord.testing.asgi import Response, call
+from tests.cases import each
 from tests.http.scripted import AT, Scripted
 
 V1, V03 = DialectName.V1, DialectName.V03
@@ -204,9 +205,9 @@ CASES = [
 ]
 WHOLE = [case for case in CASES if case.answer is not None]
 STREAMS = [case for case in CASES if case.answer is None]
-each = pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.dialect.value} {case.verb} {case.path}")
-each_whole = pytest.mark.parametrize("case", WHOLE, ids=lambda case: f"{case.dialect.value} {case.verb} {case.path}")
-each_stream = pytest.mark.parametrize("case", STREAMS, ids=lambda case: f"{case.dialect.value} {case.verb} {case.path}")
+each_case = each("case", CASES)
+each_whole = each("case", WHOLE)
+each_stream = each("case", STREAMS)
 
 
 async def ask(app: RestBinding, case: Case, headers: dict[str, str] | None = None, **more: Any) -> Response:
@@ -273,7 +274,7 @@ async def test_in_0_3_an_answer_has_the_names_that_the_question_had(stream: bool
 
 
 @pytest.mark.proves("HTTP_JSON-SVC-001")
-@pytest.mark.parametrize(
+@each(
     ("accept", "named"),
     [
         ("", A2A_JSON),
@@ -306,7 +307,7 @@ async def test_an_answer_is_called_what_its_caller_likes_best(accept: str, named
     assert refused.headers["content-type"] == named
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.verb == "GET"], ids=lambda case: case.path)
+@each("case", [case for case in CASES if case.verb == "GET"])
 async def test_head_answers_with_the_headers_of_get(case: Case) -> None:
     service = Scripted()
     app = RestBinding(service)
@@ -417,7 +418,7 @@ async def test_a_stream_that_breaks_unforeseen_tells_no_secrets(caplog: pytest.L
 
 
 @pytest.mark.proves("3-16", "CORE-ERR-001")
-@each
+@each_case
 async def test_every_operation_may_fail(case: Case) -> None:
     answer = await ask(RestBinding(Scripted(TaskNotFound("Gone", metadata={"taskId": "t-1"}))), case)
     assert (answer.status, answer.headers["x-a2a-dialect"]) == (404, case.dialect.value)
@@ -434,7 +435,7 @@ async def test_every_operation_may_fail(case: Case) -> None:
     assert answer.json() == {"error": {"code": 404, "status": "NOT_FOUND", "message": "Gone", "details": [info]}}
 
 
-@each
+@each_case
 async def test_what_is_unforeseen_shows_nothing(case: Case, caplog: pytest.LogCaptureFixture) -> None:
     answer = await ask(RestBinding(Scripted(RuntimeError("hunter2"))), case)
     assert (answer.status, b"hunter2" in answer.body) == (500, False)
@@ -457,7 +458,7 @@ async def test_an_error_says_in_headers_what_to_do_about_it(path: str) -> None:
 
 
 @pytest.mark.proves("BIND-EQUIV-001", "BIND-EQUIV-002")
-@pytest.mark.parametrize("case", [case for case in CASES if case.dialect is V1], ids=lambda case: case.path)
+@each("case", [case for case in CASES if case.dialect is V1])
 async def test_both_bindings_ask_and_answer_the_same(case: Case) -> None:
     rest, rpc = Scripted(), Scripted()
     plain = await ask(RestBinding(rest), case)
@@ -483,7 +484,7 @@ async def test_both_bindings_ask_and_answer_the_same(case: Case) -> None:
 
 
 @pytest.mark.proves("BIND-EQUIV-003")
-@pytest.mark.parametrize("case", [case for case in CASES if case.dialect is V1], ids=lambda case: case.path)
+@each("case", [case for case in CASES if case.dialect is V1])
 async def test_both_bindings_refuse_for_the_same_reason(case: Case) -> None:
     error = TaskNotFound("Gone", metadata={"taskId": "t-1"})
     plain = (await ask(RestBinding(Scripted(error)), case)).json()["error"]

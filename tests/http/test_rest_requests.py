@@ -16,6 +16,7 @@ from accord.http.rest import RestBinding
 from accord.protocol.codec import MAX_DEPTH
 from accord.protocol.operations import DialectName
 from accord.testing.asgi import Response, call
+from tests.cases import each
 from tests.http.scripted import Scripted
 
 V1, V03 = DialectName.V1, DialectName.V03
@@ -73,8 +74,8 @@ IDS = {
 }
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
-@pytest.mark.parametrize(("written", "meant"), IDS.items())
+@each("prefix", PREFIXES)
+@each(("written", "meant"), IDS.items())
 async def test_ids_are_read_from_the_path_as_they_were_sent(prefix: str, written: str, meant: str) -> None:
     service = Scripted()
     app = RestBinding(service)
@@ -145,8 +146,8 @@ async def test_a_tenant_may_also_be_a_parameter() -> None:
     assert [asked.request.tenant for asked in service.calls] == ["acme", "acme"]
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
-@pytest.mark.parametrize("name", ["id", "taskId", "task_id", "name", "parent"])
+@each("prefix", PREFIXES)
+@each("name", ["id", "taskId", "task_id", "name", "parent"])
 async def test_the_path_wins_over_what_else_names_a_task(prefix: str, name: str) -> None:
     service = Scripted()
     app = RestBinding(service)
@@ -184,8 +185,8 @@ LOST = [
 
 
 @pytest.mark.proves("CORE-ERR-001")
-@pytest.mark.parametrize("verb", ["GET", "POST", "DELETE", "PUT", "HEAD", "OPTIONS", "BREW"])
-@pytest.mark.parametrize("path", [path for path in LOST if path != "/tasks/t:"])
+@each("verb", ["GET", "POST", "DELETE", "PUT", "HEAD", "OPTIONS", "BREW"])
+@each("path", [path for path in LOST if path != "/tasks/t:"])
 async def test_an_unknown_address_is_answered_with_those_that_are_known(verb: str, path: str) -> None:
     service = Scripted()
     for prefix, dialect in (("", "v1"), ("/v1", "v03")):
@@ -209,8 +210,8 @@ async def test_an_unknown_address_is_not_repeated_at_length() -> None:
     assert len(answer.body) < 1000
 
 
-@pytest.mark.parametrize("prefix", ["", "/acme", "/v1"])
-@pytest.mark.parametrize(
+@each("prefix", ["", "/acme", "/v1"])
+@each(
     ("path", "allow"),
     [
         ("/message:send", "POST"),
@@ -266,7 +267,7 @@ async def test_where_nothing_is_only_what_is_enabled_is_named(enabled: set[Diale
 
 
 @pytest.mark.proves("HTTP_JSON-SVC-002", "VER-SERVER-001", "VER-SERVER-002", "VER-CLIENT-002")
-@pytest.mark.parametrize(
+@each(
     ("prefix", "version", "is_spoken"),
     [
         ("", "1.0", True),
@@ -319,8 +320,8 @@ async def test_a_header_wins_over_the_query() -> None:
 
 
 @pytest.mark.proves("HTTP_JSON-SVC-001")
-@pytest.mark.parametrize("prefix", PREFIXES)
-@pytest.mark.parametrize(
+@each("prefix", PREFIXES)
+@each(
     "named",
     [
         "application/json",
@@ -339,8 +340,8 @@ async def test_json_goes_by_two_names(prefix: str, named: str) -> None:
     assert (answer.status, len(service.calls)) == (200, 1)
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
-@pytest.mark.parametrize(
+@each("prefix", PREFIXES)
+@each(
     "named",
     [
         "",
@@ -355,7 +356,7 @@ async def test_json_goes_by_two_names(prefix: str, named: str) -> None:
         "x" * 500,
     ],
 )
-@pytest.mark.parametrize("path", ["/message:send", "/message:stream", "/tasks/t:cancel", "/tasks/t:subscribe"])
+@each("path", ["/message:send", "/message:stream", "/tasks/t:cancel", "/tasks/t:subscribe"])
 async def test_a_body_that_is_called_something_else_is_not_read(prefix: str, named: str, path: str) -> None:
     service = Scripted()
     answer = await call(RestBinding(service), SEND[prefix], path=prefix + path, headers={"content-type": named})
@@ -378,8 +379,8 @@ async def test_without_a_body_no_type_is_needed_but_a_wrong_one_is_refused(prefi
     assert len(service.calls) == 4
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
-@pytest.mark.parametrize("body", [b"{", b"\xff", b'{"id":"other"}', b"text"])
+@each("prefix", PREFIXES)
+@each("body", [b"{", b"\xff", b'{"id":"other"}', b"text"])
 async def test_a_body_means_nothing_where_the_verb_has_none(prefix: str, body: bytes) -> None:
     service = Scripted()
     app = RestBinding(service)
@@ -422,9 +423,9 @@ BODIES: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.proves("CORE-ERR-001", "CORE-ERR-002")
-@pytest.mark.parametrize("prefix", [*PREFIXES, "/acme"])
-@pytest.mark.parametrize("path", ["/message:send", "/message:stream", PUSHES.format("t"), "/tasks/t:cancel"])
-@pytest.mark.parametrize(("body", "why"), BODIES.values(), ids=BODIES)
+@each("prefix", [*PREFIXES, "/acme"])
+@each("path", ["/message:send", "/message:stream", PUSHES.format("t"), "/tasks/t:cancel"])
+@each(("body", "why"), BODIES.values())
 async def test_a_bad_body_is_refused(prefix: str, path: str, body: bytes, why: str) -> None:
     service = Scripted()
     answer = await call(RestBinding(service), body, path=prefix + path)
@@ -443,7 +444,7 @@ async def test_a_body_that_is_too_large_is_refused(path: str) -> None:
     assert not service.calls
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "body", "named"),
     [
         ("/message:send", {}, "message"),
@@ -465,8 +466,8 @@ async def test_a_wrong_member_is_named(path: str, body: Any, named: str) -> None
 
 
 @pytest.mark.proves("HTTP_JSON-QP-001", "CORE-ERR-001")
-@pytest.mark.parametrize("prefix", PREFIXES)
-@pytest.mark.parametrize(
+@each("prefix", PREFIXES)
+@each(
     ("path", "query", "named"),
     [
         ("/tasks/t", "historyLength=-1", "historyLength"),
@@ -488,8 +489,8 @@ async def test_a_wrong_parameter_is_named(prefix: str, path: str, query: str, na
     assert not service.calls
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
-@pytest.mark.parametrize("query", ["x=1&x=2&y", "&&&", "=", "a=%zz", "after=1", "utm=\u00e9", "x" * 5000])
+@each("prefix", PREFIXES)
+@each("query", ["x=1&x=2&y", "&&&", "=", "a=%zz", "after=1", "utm=\u00e9", "x" * 5000])
 async def test_unknown_parameters_are_ignored(prefix: str, query: str) -> None:
     service = Scripted()
     assert (await get(RestBinding(service), prefix + "/tasks/t", query)).status == 200
@@ -540,7 +541,7 @@ async def test_a_client_that_leaves_while_it_sends_is_not_answered() -> None:
 
 
 @pytest.mark.proves("HTTP_JSON-STATUS-001", "HTTP_JSON-ERR-001", "HTTP_JSON-ERR-002", "BIND-EQUIV-003")
-@pytest.mark.parametrize("kind", TABLE)
+@each("kind", TABLE)
 async def test_every_error_has_its_status_and_form(kind: type[AccordError]) -> None:
     row = TABLE[kind]
     error = kind("why", violations=(Violation("a.b", "wrong"),), metadata={"taskId": "t"})
@@ -580,8 +581,8 @@ class Door:
 
 
 @pytest.mark.proves("AUTH-SERVER-002", "3-21")
-@pytest.mark.parametrize("prefix", PREFIXES)
-@pytest.mark.parametrize("path", ["/tasks/t", "/tasks/t:subscribe", "/tasks", PUSHES.format("t")])
+@each("prefix", PREFIXES)
+@each("path", ["/tasks/t", "/tasks/t:subscribe", "/tasks", PUSHES.format("t")])
 async def test_whoever_is_not_let_in_learns_how_to_be(prefix: str, path: str) -> None:
     service, door = Scripted(), Door()
     app = RestBinding(service, admit=door.admit)
@@ -626,9 +627,9 @@ async def test_extensions_are_read_from_their_header(name: str) -> None:
     assert service.only.caller.extensions == {"urn:a", "urn:b"}
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
-@pytest.mark.parametrize("path", ["/tasks/t", "/tasks/t:subscribe"])
-@pytest.mark.parametrize("name", ["a2a-extensions", "x-a2a-extensions"])
+@each("prefix", PREFIXES)
+@each("path", ["/tasks/t", "/tasks/t:subscribe"])
+@each("name", ["a2a-extensions", "x-a2a-extensions"])
 async def test_an_answer_names_the_extensions_that_it_uses(prefix: str, path: str, name: str) -> None:
     app = RestBinding(Scripted(), extensions=frozenset({"urn:a", "urn:b"}))
     used = await call(app, method="GET", path=prefix + path, headers={name: "urn:b, urn:c, urn:a"})

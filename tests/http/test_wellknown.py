@@ -12,6 +12,7 @@ from accord.http.cards import CATALOG_PATH, CardPage, CatalogPage
 from accord.model import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, CardSignature
 from accord.protocol.operations import DialectName
 from accord.testing.asgi import Response, call
+from tests.cases import each
 
 PATHS = ["/.well-known/agent-card.json", "/.well-known/agent.json"]
 MODIFIED = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
@@ -48,8 +49,8 @@ async def get(app: CardPage, path: str = PATHS[0], query: str = "", method: str 
 
 
 @pytest.mark.proves("B-03", "CARD-DISC-001", "CARD-CACHE-001", "CARD-CACHE-002", "CARD-CACHE-003")
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("query", ["", "dialect=", *(f"dialect={dialect.value}" for dialect in DialectName)])
+@each("path", PATHS)
+@each("query", ["", "dialect=", *(f"dialect={dialect.value}" for dialect in DialectName)])
 async def test_the_card_says_how_long_and_for_whom_it_holds(path: str, query: str) -> None:
     answer = await get(served(), path, query)
     assert answer.status == 200
@@ -80,8 +81,8 @@ async def test_each_variant_has_its_own_tag() -> None:
 
 
 @pytest.mark.proves("CARD-CACHE-002", "CARD-CACHE-003")
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-@pytest.mark.parametrize(
+@each("method", ["GET", "HEAD"])
+@each(
     ("headers", "status"),
     [
         ({"if_none_match": "TAG"}, 304),
@@ -173,8 +174,8 @@ HOSTS = ["127.0.0.1:8000", "[::1]:8000", "localhost", "box.lan:9000", "a-1.examp
 
 
 @pytest.mark.proves("B-03")
-@pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("url", [LOCAL, "http://127.0.0.1:8000/", "http://[::1]:8000/", "http://0.0.0.0:8000/"])
+@each("host", HOSTS)
+@each("url", [LOCAL, "http://127.0.0.1:8000/", "http://[::1]:8000/", "http://0.0.0.0:8000/"])
 async def test_a_local_card_points_to_where_its_caller_found_it(url: str, host: str) -> None:
     card = (await get(served(url), host=host)).json()
     assert [interface["url"] for interface in card["supportedInterfaces"]] == [f"http://{host}/"] * 2
@@ -220,7 +221,7 @@ BAD_HOSTS = [
 ]
 
 
-@pytest.mark.parametrize("host", BAD_HOSTS)
+@each("host", BAD_HOSTS)
 async def test_a_host_that_is_none_is_not_repeated(host: str) -> None:
     card = (await get(served(), host=host)).json()
     assert card["url"] == card["supportedInterfaces"][0]["url"] == LOCAL
@@ -305,8 +306,8 @@ async def test_a_card_that_points_elsewhere_than_it_was_signed_has_no_signature(
         assert ("signatures" in card) is is_signed, host
 
 
-@pytest.mark.parametrize("query", ["", *(f"dialect={dialect.value}" for dialect in DialectName)])
-@pytest.mark.parametrize("host", ["localhost:8000", "127.0.0.1:8000"])
+@each("query", ["", *(f"dialect={dialect.value}" for dialect in DialectName)])
+@each("host", ["localhost:8000", "127.0.0.1:8000"])
 async def test_what_speaks_1_0_is_signed_as_it_is_served(query: str, host: str) -> None:
     plain, signed = await get(served(), query=query, host=host), await get(served(sign=marked), query=query, host=host)
     expected = marked(plain.body) if query in ("", "dialect=v1") else plain.body

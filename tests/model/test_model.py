@@ -20,6 +20,7 @@ from accord.model import (
 )
 from accord.model.base import timestamp, timestamp_ms
 from tests import strategies
+from tests.cases import each
 
 STATUS = TaskStatus(state=TaskState.WORKING)
 CONTENTS: dict[str, Any] = {"text": "", "raw": b"", "url": "", "data": None}  # each of them counts, empty or not
@@ -36,7 +37,7 @@ def test_there_are_two_roles() -> None:
 
 
 @pytest.mark.proves("3-26", "DM-PART-001")
-@pytest.mark.parametrize("names", [names for size in range(5) for names in combinations(CONTENTS, size)])
+@each("names", [names for size in range(5) for names in combinations(CONTENTS, size)])
 def test_a_part_holds_exactly_one_content(names: tuple[str, ...]) -> None:
     content = {name: CONTENTS[name] for name in names}
     if len(names) == 1:

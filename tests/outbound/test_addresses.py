@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.outbound.policy import RANGES, check_address, find_special_range
+from tests.cases import each
 
 PRIVATE = ["127.0.0.1", "127.255.255.254", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1"]
 NEVER = [
@@ -63,20 +64,20 @@ PUBLIC = [
 ]
 
 
-@pytest.mark.parametrize("address", PUBLIC)
+@each("address", PUBLIC)
 def test_public_addresses_may_be_connected_to(address: str) -> None:
     assert check_address(address) is None
 
 
 @pytest.mark.proves("B-18")
-@pytest.mark.parametrize("address", PRIVATE + PRIVATE_6)
+@each("address", PRIVATE + PRIVATE_6)
 def test_private_addresses_need_trust(address: str) -> None:
     assert check_address(address)
     assert check_address(address, is_trusted=True) is None
 
 
 @pytest.mark.proves("B-18")
-@pytest.mark.parametrize("address", NEVER + NEVER_6)
+@each("address", NEVER + NEVER_6)
 def test_what_no_machine_of_ours_has_is_refused_even_with_trust(address: str) -> None:
     assert check_address(address)
     assert check_address(address, is_trusted=True)

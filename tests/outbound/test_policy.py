@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from accord.outbound import TargetRefused
 from accord.outbound.policy import MAX_LENGTH, Policy
+from tests.cases import each
 
 STRICT = Policy()
 
@@ -110,13 +111,13 @@ HOSTILE = [
 
 
 @pytest.mark.proves("B-18")
-@pytest.mark.parametrize("url", HOSTILE)
+@each("url", HOSTILE)
 def test_hostile_addresses_are_refused(url: str) -> None:
     with pytest.raises(TargetRefused):
         STRICT.target(url)
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "host"),
     [
         ("https://example.com/hook?a=b%20c", "example.com"),
@@ -149,7 +150,7 @@ def test_in_development_every_private_address_may_be_asked(url: str) -> None:
     assert Policy(allow_private=True).target(url).is_trusted
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "http://169.254.169.254/",

@@ -21,6 +21,7 @@ from accord.protocol.card_signatures import CardSigningKey, NotCanonical, Untrus
 from accord.protocol.cards import decode_card, encode_card
 from accord.protocol.operations import DialectName
 from tests import strategies
+from tests.cases import each
 from tests.protocol.test_cards import CARD
 
 NOW = 1_700_000_000.0
@@ -252,8 +253,8 @@ def of_an_sdk(document: bytes) -> bytes:
     return json_format.MessageToJson(sign(of_sdk(document)), indent=None).encode()
 
 
-@pytest.mark.parametrize("requirements", [None, [], [{}], [{"schemes": {"other": {"list": []}}}]])
-@pytest.mark.parametrize("kept", [slice(None), slice(0, 1), slice(1, 2)])
+@each("requirements", [None, [], [{}], [{"schemes": {"other": {"list": []}}}]])
+@each("kept", [slice(None), slice(0, 1), slice(1, 2)])
 def test_a_card_whose_requirement_was_changed_is_not_trusted(requirements: Any, kept: slice) -> None:
     signed = json.loads(card_signatures.sign_card(ASKING, ES256))
     assert card_signatures.verify_card(json.dumps(signed).encode(), TRUSTED, NOW).is_whole
@@ -380,7 +381,7 @@ def test_a_signature_names_its_key() -> None:  # 8.4.2
         )
 
 
-@pytest.mark.parametrize("levels", [90, 150, 400, 700, 900, 960, 980, 990])
+@each("levels", [90, 150, 400, 700, 900, 960, 980, 990])
 def test_nesting_breaks_nothing(levels: int) -> None:
     document = changed(SIGNED, capabilities={"extensions": [{"uri": "x", "params": {"deep": "@"}}]})
     document = document.replace(b'"@"', b"[" * levels + b"]" * levels)
@@ -392,7 +393,7 @@ def encoded(header: Any) -> str:
     return base64.urlsafe_b64encode(json.dumps(header).encode()).decode().rstrip("=")
 
 
-@pytest.mark.parametrize(
+@each(
     "signatures",
     [
         None,

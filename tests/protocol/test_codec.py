@@ -14,6 +14,7 @@ from accord.protocol import codec
 from accord.protocol.dialects import REST_DIALECTS
 from accord.protocol.dialects.base import Dialect
 from accord.protocol.operations import Operation
+from tests.cases import each
 
 SEND = Decoder(SendRequest)
 
@@ -23,7 +24,7 @@ def with_parts(parts: str) -> str:
 
 
 @pytest.mark.proves("3-07", "DM-SERIAL-002")
-@pytest.mark.parametrize(
+@each(
     ("body", "field", "reason"),
     [
         ("{}", "message", "missing"),
@@ -57,8 +58,8 @@ DIGITS = "9" * 5000  # more than Python turns into an integer
 
 
 @pytest.mark.proves("3-07")
-@pytest.mark.parametrize("number", ["1e999", "-1e999", DIGITS])
-@pytest.mark.parametrize(
+@each("number", ["1e999", "-1e999", DIGITS])
+@each(
     ("body", "field"),
     [
         ('{"configuration":{"historyLength":%s}}', "configuration.historyLength"),
@@ -105,8 +106,8 @@ def test_bytes_that_are_not_utf8_are_refused(body: bytes) -> None:
 
 
 @pytest.mark.proves("3-41")
-@pytest.mark.parametrize("dialect", REST_DIALECTS.values(), ids=[name.value for name in REST_DIALECTS])
-@pytest.mark.parametrize("operation", Operation)
+@each("dialect", REST_DIALECTS.values())
+@each("operation", Operation)
 def test_a_rest_body_that_is_not_utf8_is_refused_wherever_that_sits(dialect: Dialect, operation: Operation) -> None:
     with pytest.raises(ParseError):
         dialect.decode_request(operation, b'{"future":{"a":["\xff"]}}')
@@ -161,7 +162,7 @@ def test_encoding_is_compact() -> None:
     assert codec.encode({"a": [1, None]}) == b'{"a":[1,null]}'
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "too_deep"),
     [
         (b"[" * 100 + b"]" * 100, False),
@@ -179,7 +180,7 @@ def test_depth_is_counted_outside_of_strings(body: bytes, too_deep: bool) -> Non
     assert codec.is_too_deep(body) is too_deep
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "too_many"),
     [
         (b"[" + b"0," * 9 + b"0]", False),  # a bracket and nine commas

@@ -38,6 +38,7 @@ from accord.protocol.json_schema import MAX_STEPS, check
 from accord.protocol.operations import DialectName, Operation, method_name
 from accord.protocol.sse import Frame
 from tests import strategies
+from tests.cases import each
 
 GEN = Gen()
 BOUND_SECONDS = 60
@@ -60,7 +61,7 @@ def with_stream(**config: Any) -> dict[str, Any]:
 
 
 @pytest.mark.proves("4-06", "4-07", "4-08", "4-10", "4-17", "B-16", "C-02")
-@pytest.mark.parametrize(
+@each(
     ("operation", "params", "field"),
     [
         ("SEND", {}, "message"),
@@ -100,7 +101,7 @@ def test_what_is_missing_or_wrong_is_named(operation: str, params: Any, field: s
 
 
 @pytest.mark.proves("B-08")
-@pytest.mark.parametrize(
+@each(
     ("params", "field"),
     [
         (with_config(timeout=0), "task_config.timeout"),
@@ -139,7 +140,7 @@ def test_a_reason_reaches_whoever_asks_the_request_for_it() -> None:
     assert request.reason == "User cancellation"
 
 
-@pytest.mark.parametrize("operation", Operation)
+@each("operation", Operation)
 def test_what_is_not_json_is_no_request(operation: Operation) -> None:
     with pytest.raises(ParseError):
         GEN.decode_request(operation, b"{")
@@ -178,7 +179,7 @@ ORDER = {
 
 
 @pytest.mark.proves("4-09")
-@pytest.mark.parametrize(
+@each(
     ("content", "field"),
     [
         ({}, "message.parts[0].content"),
@@ -188,7 +189,7 @@ ORDER = {
         (None, "message.parts[0].content"),
     ],
 )
-@pytest.mark.parametrize("operation", [Operation.SEND, Operation.STREAM])
+@each("operation", [Operation.SEND, Operation.STREAM])
 def test_data_that_does_not_match_its_schema_is_refused(operation: Operation, content: Any, field: str) -> None:
     params = with_part({"type": "data", "content": content, "schema": ORDER})
     with pytest.raises(InvalidParams, match="Does not match its schema") as refused:
@@ -220,7 +221,7 @@ def _nested(levels: int) -> Any:
 
 
 @pytest.mark.proves("4-09")
-@pytest.mark.parametrize(
+@each(
     "schema",
     [
         {"type": "nonsense"},
@@ -249,7 +250,6 @@ def _nested(levels: int) -> Any:
         _doubling(40),
         _nested(json_schema.MAX_DEPTH + 1),
     ],
-    ids=lambda schema: json.dumps(schema)[:50],
 )
 def test_a_schema_that_cannot_be_used_safely_is_refused(schema: Any) -> None:
     with pytest.raises(InvalidParams, match="Unusable JSON Schema") as refused:
@@ -273,7 +273,7 @@ def test_data_too_large_for_its_schema_is_refused(schema: Any, data: Any) -> Non
 
 
 @pytest.mark.proves("4-09")
-@pytest.mark.parametrize(
+@each(
     ("schema", "data"),
     [
         ({}, None),
@@ -289,7 +289,6 @@ def test_data_too_large_for_its_schema_is_refused(schema: Any, data: Any) -> Non
         ({"format": "email"}, "formats only describe"),
         ({"patternProperties": {f"^{at}$": True for at in range(json_schema.MAX_PATTERNS)}}, {}),
     ],
-    ids=lambda value: json.dumps(value)[:40],
 )
 def test_what_a_schema_may_be(schema: Any, data: Any) -> None:
     check(data, schema, "content", "schema")
@@ -409,7 +408,7 @@ def test_times_are_iso_8601(key: str) -> None:
         GEN.decode_result(Operation.GET, json.dumps(answer | {key: "noon"}).encode(), strategies.GET)
 
 
-@pytest.mark.parametrize(
+@each(
     ("operation", "answer"),
     [
         ("SEND", b"{}"),
@@ -445,7 +444,7 @@ def test_an_event_that_is_none_is_the_agent_s_fault(data: bytes) -> None:
 
 
 @pytest.mark.proves("4-34", "4-35", "4-36", "4-37", "4-38", "4-39", "B-errors")
-@pytest.mark.parametrize("kind", TABLE)
+@each("kind", TABLE)
 def test_codes_are_the_five_of_json_rpc_or_the_five_of_the_dialect(kind: type[AccordError]) -> None:
     code = GEN.encode_error(kind("why")).code
     assert code in {-32700, -32600, -32601, -32602, -32603, -40001, -40002, -40003, -40004, -40005}

@@ -1,8 +1,7 @@
 """Every golden case, both ways: the shapes of each dialect are exactly these."""
 
-import pytest
-
 from accord.errors import AccordError
+from tests.cases import each
 from tests.protocol import golden
 
 CASES = list(golden.cases())
@@ -10,11 +9,7 @@ READ = [(name, case) for name, _, case in CASES if case.direction in ("both", "i
 WRITTEN = [(name, case) for name, _, case in CASES if case.direction in ("both", "out")]
 
 
-def _ids(wanted: tuple[str, str]) -> list[str]:
-    return [label for _, label, case in CASES if case.direction in wanted]
-
-
-@pytest.mark.parametrize(("dialect", "case"), READ, ids=_ids(("both", "in")))
+@each(("dialect", "case"), READ)
 def test_wire_is_read_as_the_model(dialect: str, case: golden.Case) -> None:
     found = golden.read(golden.CODECS[dialect], case)
     if isinstance(found, AccordError):
@@ -27,12 +22,12 @@ def test_wire_is_read_as_the_model(dialect: str, case: golden.Case) -> None:
     assert found == golden.build(case.model)
 
 
-@pytest.mark.parametrize(("dialect", "case"), WRITTEN, ids=_ids(("both", "out")))
+@each(("dialect", "case"), WRITTEN)
 def test_model_is_written_as_the_wire(dialect: str, case: golden.Case) -> None:
     assert golden.written(golden.CODECS[dialect], case) == case.wire
 
 
-@pytest.mark.parametrize("dialect", golden.CODECS)
-@pytest.mark.parametrize("kind", ["request", "result", "event", "error", "push", "card"])
+@each("dialect", golden.CODECS)
+@each("kind", ["request", "result", "event", "error", "push", "card"])
 def test_every_dialect_has_cases_of_every_kind(dialect: str, kind: str) -> None:
     assert any(case.kind == kind for name, _, case in CASES if name == dialect)

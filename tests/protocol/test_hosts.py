@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.protocol import urls
+from tests.cases import each
 
 LOOPBACK = [
     "127.0.0.1",
@@ -58,7 +59,7 @@ UNSPECIFIED = ["0.0.0.0", "::", "[::]", "::ffff:0.0.0.0", "0:0:0:0:0:0:0:0", "0"
 
 
 @pytest.mark.proves("C-18", "2-01")
-@pytest.mark.parametrize("host", LOOPBACK)
+@each("host", LOOPBACK)
 def test_loopback_is_where_only_this_machine_can_call(host: str) -> None:
     assert urls.is_loopback(host)
     assert urls.is_this_machine(host)
@@ -66,21 +67,21 @@ def test_loopback_is_where_only_this_machine_can_call(host: str) -> None:
 
 
 @pytest.mark.proves("C-18", "2-01")
-@pytest.mark.parametrize("host", ELSEWHERE)
+@each("host", ELSEWHERE)
 def test_what_others_can_be_is_not_this_machine(host: str) -> None:
     assert not urls.is_loopback(host)
     assert not urls.is_this_machine(host)
     assert not urls.is_unspecified(host)
 
 
-@pytest.mark.parametrize("host", UNSPECIFIED)
+@each("host", UNSPECIFIED)
 def test_no_address_leads_here_but_is_open_to_all_who_listen_there(host: str) -> None:
     assert urls.is_unspecified(host)
     assert urls.is_this_machine(host)
     assert not urls.is_loopback(host)
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "host"),
     [
         ("https://Agents.Example:8443/a?b#c", "agents.example"),
@@ -108,7 +109,7 @@ def test_these_are_addresses(url: str) -> None:
     assert urls.is_http_url(url)
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "",

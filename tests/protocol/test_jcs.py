@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.protocol import card_signatures
+from tests.cases import each
 
 pytestmark = pytest.mark.proves("CARD-SIGN-001")
 
@@ -40,7 +41,7 @@ NUMBERS = [  # RFC 8785, appendix B: the bits of a double, and how it is written
 ]
 
 
-@pytest.mark.parametrize(("bits", "written"), NUMBERS)
+@each(("bits", "written"), NUMBERS)
 def test_numbers_are_written_as_the_rfc_lists_them(bits: str, written: str) -> None:
     (value,) = struct.unpack(">d", bytes.fromhex(bits))
     assert card_signatures.encode_canonical(value).decode() == written
@@ -110,7 +111,7 @@ def deep(levels: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [
         float("nan"),

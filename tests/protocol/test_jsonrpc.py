@@ -8,33 +8,34 @@ from hypothesis import strategies as st
 
 from accord.errors import InvalidRequest, ParseError
 from accord.protocol import jsonrpc
-from accord.protocol.jsonrpc import Batch, Call, ErrorObject, Rejected
+from accord.protocol.jsonrpc import Batch, ErrorObject, Rejected, RpcCall
+from tests.cases import each
 from tests.strategies import json_values
 
 CALL = b'{"jsonrpc":"2.0","method":"x","params":{"a":1},"id":%b}'
 
 
 @pytest.mark.proves("2-03", "2-04", "3-41", "4-42", "JSONRPC-FMT-001")
-@pytest.mark.parametrize("identifier", [b'"a"', b'""', b"1", b"-7", b"1.5", b"1e400", b"null", b'"\\u00e9"'])
+@each("identifier", [b'"a"', b'""', b"1", b"-7", b"1.5", b"1e400", b"null", b'"\\u00e9"'])
 def test_ids_are_echoed_exactly(identifier: bytes) -> None:
     call = jsonrpc.decode(CALL % identifier)
-    assert call == Call("x", b'{"a":1}', identifier)
+    assert call == RpcCall("x", b'{"a":1}', identifier)
     assert jsonrpc.success(identifier, b"1") == b'{"jsonrpc":"2.0","id":%b,"result":1}' % identifier
 
 
 @pytest.mark.proves("2-04", "C-03")
 def test_a_call_without_an_id_is_a_notification() -> None:
     call = jsonrpc.decode(b'{"jsonrpc":"2.0","method":"x"}')
-    assert isinstance(call, Call)
+    assert isinstance(call, RpcCall)
     assert call.is_notification
     assert call.params == b"{}"
     null = jsonrpc.decode(CALL % b"null")
-    assert isinstance(null, Call)
+    assert isinstance(null, RpcCall)
     assert not null.is_notification
 
 
 @pytest.mark.proves("2-30", "3-41", "JSONRPC-ERR-003")
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         b"",
@@ -64,7 +65,7 @@ def test_what_is_not_json_is_a_parse_error(body: bytes) -> None:
 
 
 @pytest.mark.proves("2-03", "2-30")
-@pytest.mark.parametrize(
+@each(
     ("body", "named"),
     [
         (b"5", "object"),
@@ -99,10 +100,10 @@ def test_a_batch_keeps_its_entries_apart() -> None:
     found = jsonrpc.decode(b" [" + CALL % b"1" + b", 5, " + CALL % b'"two"' + b"]")
     assert isinstance(found, Batch)
     first, second, third = found.entries
-    assert isinstance(first, Call)
+    assert isinstance(first, RpcCall)
     assert isinstance(second, Rejected)
     assert isinstance(second.error, InvalidRequest)
-    assert isinstance(third, Call)
+    assert isinstance(third, RpcCall)
     assert jsonrpc.batch([b"1", b"2"]) == b"[1,2]"
 
 
@@ -137,7 +138,7 @@ def test_what_we_send_we_can_read(identifier: str, method: str, value: object) -
     except UnicodeEncodeError:
         return  # lone surrogates cannot be sent in UTF-8
     call = jsonrpc.decode(body)
-    assert isinstance(call, Call)
+    assert isinstance(call, RpcCall)
     assert call.method == method
     assert json.loads(call.id) == identifier
     assert json.loads(call.params) == {"v": value}

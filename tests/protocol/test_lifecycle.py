@@ -26,6 +26,7 @@ from accord.model import (
 from accord.protocol import lifecycle
 from accord.protocol.lifecycle import ENDED, TERMINAL, TRANSITIONS, IllegalTransition, TaskEnded, WrongTask, apply, fold
 from tests import strategies
+from tests.cases import each
 
 S = TaskState
 AT = "2024-01-01T00:00:00.000Z"
@@ -76,8 +77,8 @@ ALLOWED = (
 
 
 @pytest.mark.proves("C-04", "0-35", "0-37", "3-30")
-@pytest.mark.parametrize("before", S)
-@pytest.mark.parametrize("after", S)
+@each("before", S)
+@each("after", S)
 def test_every_pair_of_states(before: TaskState, after: TaskState) -> None:
     if (before, after) in ALLOWED:
         assert apply(task(before), status(after)).status.state is after

@@ -14,6 +14,7 @@ from accord.errors import InvalidParams, InvalidRequest, MethodNotFound, Version
 from accord.protocol.cards import decode_card
 from accord.protocol.negotiation import DialectRoute, Inquiry, Rejection, answer_dialect, negotiate
 from accord.protocol.operations import DialectName, Operation
+from tests.cases import each
 
 V1, V03, VAULT, GEN, RELAY = DialectName
 PUSH = "tasks/pushNotificationConfig/"
@@ -82,8 +83,8 @@ def test_3_a_1_0_version_is_v1_whatever_the_shape() -> None:
 
 
 @pytest.mark.proves("B-00")
-@pytest.mark.parametrize("operation", Operation)
-@pytest.mark.parametrize("version", [None, "0.3", "1.0"])
+@each("operation", Operation)
+@each("version", [None, "0.3", "1.0"])
 def test_3_a_1_0_method_name_is_v1_whatever_the_version(operation: Operation, version: str | None) -> None:
     found = route(operation.value, {"task_id": "t", "webhookUrl": "u"}, version=version)
     assert (found.dialect, found.operation) == (V1, operation)
@@ -104,7 +105,7 @@ ONE_DIALECT_S_METHODS = [
 
 
 @pytest.mark.proves("B-00", "B-07")
-@pytest.mark.parametrize(("method", "dialect", "operation"), ONE_DIALECT_S_METHODS)
+@each(("method", "dialect", "operation"), ONE_DIALECT_S_METHODS)
 def test_4_a_method_that_only_one_dialect_has(method: str, dialect: DialectName, operation: Operation) -> None:
     other_shapes = [{"id": "t"}, {"task_id": "t"}, {"webhookUrl": "u"}]
     for params in other_shapes:
@@ -132,9 +133,9 @@ GEN_MESSAGE = ["task_id", "message_id", "context_id"]
 
 
 @pytest.mark.proves("B-00", "B-16")
-@pytest.mark.parametrize("method", ["message/send", "message/stream", "tasks/get", "tasks/list", PUSH + "get"])
-@pytest.mark.parametrize("name", GEN_PARAMS)
-@pytest.mark.parametrize("value", [None, 3, {}])
+@each("method", ["message/send", "message/stream", "tasks/get", "tasks/list", PUSH + "get"])
+@each("name", GEN_PARAMS)
+@each("value", [None, 3, {}])
 def test_5_a_parameter_in_snake_case_is_gen_s(method: str, name: str, value: object) -> None:
     others = {"id": "t", "webhookUrl": "https://example.com"} | sent(KIND, TYPE_TEXT, role="assistant")
     for params in ({name: value}, others | {name: value}):
@@ -150,7 +151,7 @@ def test_5_a_message_in_snake_case_is_gen_s(name: str) -> None:
 
 
 @pytest.mark.proves("B-00", "B-01")
-@pytest.mark.parametrize(
+@each(
     ("params", "dialect"),
     [
         # `content` without `kind`: gen's, but for the roles and the webhook that only vault has
@@ -232,7 +233,7 @@ def test_6_no_other_method_asks_for_the_task(method: str) -> None:
 
 
 @pytest.mark.proves("B-00")
-@pytest.mark.parametrize(
+@each(
     ("origin", "last", "dialect"),
     [
         (VAULT, GEN, VAULT),
@@ -279,8 +280,8 @@ def test_extended_card_with_an_old_version_is_0_3(version: str) -> None:
 
 
 @pytest.mark.proves("4-51", "VER-SERVER-003")
-@pytest.mark.parametrize("version", ["99.0", "1.1", "2.0", "0.1", "0.4", "1", "one", "1.0-rc", "-1.0", "."])
-@pytest.mark.parametrize("method", ["SendMessage", "message/send"])
+@each("version", ["99.0", "1.1", "2.0", "0.1", "0.4", "1", "one", "1.0-rc", "-1.0", "."])
+@each("method", ["SendMessage", "message/send"])
 def test_an_unknown_version_is_refused(version: str, method: str) -> None:
     refused = rejection(method, version=version)
     assert isinstance(refused.error, VersionNotSupported)
@@ -289,7 +290,7 @@ def test_an_unknown_version_is_refused(version: str, method: str) -> None:
 
 
 @pytest.mark.proves("4-51", "VER-SERVER-003")
-@pytest.mark.parametrize(
+@each(
     ("version", "enabled", "supported"),
     [
         ("0.3", {V1}, "1.0"),
@@ -300,9 +301,7 @@ def test_an_unknown_version_is_refused(version: str, method: str) -> None:
         ("99.0", {V1}, "1.0"),
     ],
 )
-@pytest.mark.parametrize(
-    "more", [{}, {"dialect": "v1"}, {"dialect": "v03"}, {"path": "/a2a"}, {"method": "GetTask"}], ids=str
-)
+@each("more", [{}, {"dialect": "v1"}, {"dialect": "v03"}, {"path": "/a2a"}, {"method": "GetTask"}])
 def test_a_version_whose_dialect_is_off_is_refused(
     version: str, enabled: set[DialectName], supported: str, more: dict[str, Any]
 ) -> None:

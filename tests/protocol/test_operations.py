@@ -14,6 +14,7 @@ from accord.protocol.operations import (
     method_name,
     operation_for,
 )
+from tests.cases import each
 
 V1, V03, VAULT, GEN, RELAY = DialectName
 PUSH = "tasks/pushNotificationConfig/"
@@ -44,7 +45,7 @@ ALIASES = {
 
 
 @pytest.mark.proves("B-07", "B-11", "B-13", "B-methods", "JSONRPC-SVC-001")
-@pytest.mark.parametrize("operation", Operation)
+@each("operation", Operation)
 def test_every_accepted_name(operation: Operation) -> None:
     assert {name for names in ROWS[operation].names.values() for name in names} == ALIASES[operation]
 
@@ -61,7 +62,7 @@ def test_one_row_per_operation() -> None:
 
 
 @pytest.mark.proves("B-07", "4-19", "4-20", "4-21")
-@pytest.mark.parametrize(
+@each(
     ("operation", "dialect", "name"),
     [
         (Operation.SEND, V1, "SendMessage"),
@@ -125,8 +126,8 @@ IDS = [
 
 
 @pytest.mark.proves("HTTP_JSON-URL-001", "HTTP_JSON-URL-002")
-@pytest.mark.parametrize("id_", IDS)
-@pytest.mark.parametrize(("verb", "path", "operation", "names"), ROUTES)
+@each("id_", IDS)
+@each(("verb", "path", "operation", "names"), ROUTES)
 def test_every_rest_route_bare_with_tenant_and_under_v1(
     verb: str, path: str, operation: Operation, names: list[str], id_: str
 ) -> None:
@@ -139,8 +140,8 @@ def test_every_rest_route_bare_with_tenant_and_under_v1(
     assert match_rest("PATCH", path) == match_rest("PATCH", "/acme" + path) == match_rest("PATCH", "/v1" + path)
 
 
-@pytest.mark.parametrize("prefix", ["", "/acme", "/v1"])
-@pytest.mark.parametrize(("verb", "name"), [("GET", "cancel"), ("DELETE", "cancel"), ("DELETE", "subscribe")])
+@each("prefix", ["", "/acme", "/v1"])
+@each(("verb", "name"), [("GET", "cancel"), ("DELETE", "cancel"), ("DELETE", "subscribe")])
 def test_a_verb_in_the_path_is_never_the_end_of_an_id(prefix: str, verb: str, name: str) -> None:
     verbs = {"cancel": ("POST",), "subscribe": ("GET", "POST")}[name]
     assert match_rest(verb, f"{prefix}/tasks/urn:x:{name}") == MethodsAllowed(verbs)

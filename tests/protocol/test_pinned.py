@@ -37,6 +37,7 @@ from accord.protocol.json_schema import MAX_STEPS, check
 from accord.protocol.operations import Operation
 from accord.protocol.parts import AnyPart, read_parts
 from tests import strategies
+from tests.cases import each
 from tests.protocol.golden import CODECS
 
 HELLO = Message(message_id="m-1", role=Role.USER, parts=(Part(text="hi"),))
@@ -81,8 +82,8 @@ def test_who_speaks_to_vault_and_gen(said: str, role: Role, metadata: Any) -> No
 
 
 @pytest.mark.proves("B-04")
-@pytest.mark.parametrize("name", ["vault", "gen"])
-@pytest.mark.parametrize(
+@each("name", ["vault", "gen"])
+@each(
     ("role", "metadata", "said"),
     [
         (Role.USER, None, "user"),
@@ -109,7 +110,7 @@ def test_who_vault_and_gen_say_speaks(name: str, role: Role, metadata: Any, said
 
 
 @pytest.mark.proves("B-01", "B-02")
-@pytest.mark.parametrize(
+@each(
     ("wire", "part"),
     [
         # Without a discriminator: by the member that is there.
@@ -159,7 +160,7 @@ def test_what_a_part_means(wire: Any, part: Part) -> None:
 
 
 @pytest.mark.proves("B-01", "B-02")
-@pytest.mark.parametrize(
+@each(
     ("wire", "reason"),
     [
         ({}, "Unknown part ''"),
@@ -194,7 +195,7 @@ def test_an_empty_id_is_none() -> None:
 
 
 @pytest.mark.proves("4-09")
-@pytest.mark.parametrize(
+@each(
     ("data", "schema", "steps"),
     [
         # One for each schema, keyword's list and value, times one for each value of the data.

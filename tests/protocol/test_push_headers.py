@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from accord.errors import InvalidParams
 from accord.model import Authentication, PushConfig
 from accord.protocol import http_headers
+from tests.cases import each
 
 URL = "https://example.com/hook"
 AT = 1_700_000_000
@@ -21,7 +22,7 @@ def config(token: str | None = None, scheme: str | None = None, credentials: str
 
 
 @pytest.mark.proves("B-09", "0-29", "3-12", "PUSH-DELIVER-001")
-@pytest.mark.parametrize(
+@each(
     ("given", "authorization", "token"),
     [
         (config(), None, None),
@@ -76,8 +77,8 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("secret", BAD)
-@pytest.mark.parametrize("field", ["token", "authentication.credentials"])
+@each("secret", BAD)
+@each("field", ["token", "authentication.credentials"])
 def test_secrets_that_no_header_can_carry_are_refused_without_being_repeated(field: str, secret: str) -> None:
     given = config(token=secret) if field == "token" else config(scheme="Bearer", credentials=secret)
     with pytest.raises(InvalidParams) as refused:

@@ -19,6 +19,7 @@ from accord.model import (
 from accord.protocol.dialects import REST_DIALECTS
 from accord.protocol.dialects.base import params_from_body, params_from_query
 from accord.protocol.operations import TABLE, DialectName, Operation, RestMatch, match_rest
+from tests.cases import each
 
 V1, V03 = DialectName.V1, DialectName.V03
 PUSHES = "/tasks/t/pushNotificationConfigs"
@@ -79,8 +80,8 @@ REQUESTS: list[tuple[str, str, dict[str, object], Request]] = [
 
 
 @pytest.mark.proves("HTTP_JSON-QP-001")
-@pytest.mark.parametrize("prefix", ["", "/v1"])
-@pytest.mark.parametrize(("verb", "path", "query", "request_"), REQUESTS)
+@each("prefix", ["", "/v1"])
+@each(("verb", "path", "query", "request_"), REQUESTS)
 def test_text_is_read_as_what_it_stands_for(
     prefix: str, verb: str, path: str, query: dict[str, object], request_: Request
 ) -> None:
@@ -95,8 +96,8 @@ def test_a_tenant_is_read_from_the_path() -> None:
 
 
 @pytest.mark.proves("HTTP_JSON-QP-001")
-@pytest.mark.parametrize("prefix", ["", "/v1"])
-@pytest.mark.parametrize(
+@each("prefix", ["", "/v1"])
+@each(
     ("path", "name", "values"),
     [
         (
@@ -123,8 +124,8 @@ def test_every_route_without_a_body_is_tried_above() -> None:
     assert tried == {row.operation for row in TABLE if any(route.verb != "POST" for route in row.rest)}
 
 
-@pytest.mark.parametrize("dialect", [V1, V03])
-@pytest.mark.parametrize("params", [b"[]", b"5", b"{", b'{"id":1}'])
+@each("dialect", [V1, V03])
+@each("params", [b"[]", b"5", b"{", b'{"id":1}'])
 def test_what_is_no_object_of_parameters_is_refused(dialect: DialectName, params: bytes) -> None:
     with pytest.raises(AccordError, match=r"id|object|JSON"):
         REST_DIALECTS[dialect].decode_request(Operation.GET, params)
@@ -186,8 +187,8 @@ def test_a_name_that_is_repeated_is_a_list() -> None:
     }
 
 
-@pytest.mark.parametrize("body", [b"[]", b"5", b"null", b"{", b'{"a":}', b'{"\xff":1}', b"[" * 300])
-@pytest.mark.parametrize("values", [{"id": "t"}, {"tenant": "a"}])
+@each("body", [b"[]", b"5", b"null", b"{", b'{"a":}', b'{"\xff":1}', b"[" * 300])
+@each("values", [{"id": "t"}, {"tenant": "a"}])
 def test_a_body_that_is_no_object_cannot_be_joined(body: bytes, values: dict) -> None:
     with pytest.raises(AccordError):
         params_from_body(body, values)

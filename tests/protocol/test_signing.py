@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from accord.protocol import http_headers
 from accord.protocol.http_headers import HmacSignature, SignedRequest
+from tests.cases import each
 
 SECRET, OLD = b"a secret that two parties share", b"the secret that they had before"
 AT = 1_700_000_000
@@ -86,7 +87,7 @@ def test_two_different_requests_are_never_signed_alike(
         assert first.signed() + b1 != second.signed() + b2
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [
         "",

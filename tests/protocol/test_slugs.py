@@ -8,6 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from accord.protocol.urls import slug
+from tests.cases import each
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,7 @@ def test_a_latin_name_is_its_words(name: str, wanted: str) -> None:
     assert slug(name) == wanted
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "wanted"),
     [
         ("翻訳", "xn--pw0a62s"),

@@ -17,6 +17,7 @@ from accord.protocol.sse import (
     comment,
     encode,
 )
+from tests.cases import each
 
 pytestmark = pytest.mark.proves("2-22")
 
@@ -103,8 +104,8 @@ def test_data_is_split_at_every_kind_of_line_end() -> None:
     )
 
 
-@pytest.mark.parametrize("bad", ["a\nb", "a\rb", "a\0b", "\n", "1\ndata: forged"])
-@pytest.mark.parametrize("field", ["id", "event"])
+@each("bad", ["a\nb", "a\rb", "a\0b", "\n", "1\ndata: forged"])
+@each("field", ["id", "event"])
 def test_a_value_that_could_forge_fields_is_refused(field: str, bad: str) -> None:
     with pytest.raises(ValueError, match=f"^{field} must not contain"):
         encode(Frame(data=b"{}", **{field: bad}))  # type: ignore[arg-type]  # the field's name is the parameter
@@ -258,7 +259,7 @@ def test_the_event_type_lasts_for_one_event_and_the_last_one_wins() -> None:
     assert [frame.event for frame in decode(stream)] == ["b", None, None]
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "retry"),
     [
         (b"250", 250),
@@ -317,11 +318,8 @@ def test_one_event_may_be_exactly_as_large_as_the_limit() -> None:
     assert outcome(b"data: 4567890\n\n", 100, limit=12) == ([], True)
 
 
-@pytest.mark.parametrize(
-    "stream",
-    [b"data: " + b"x" * 200, b"data: x\n" * 200, b"data\n" * 200, b":" + b"x" * 200, b"id: " + b"1" * 200],
-)
-@pytest.mark.parametrize("size", [1, 7, 10_000])
+@each("stream", [b"data: " + b"x" * 200, b"data: x\n" * 200, b"data\n" * 200, b":" + b"x" * 200, b"id: " + b"1" * 200])
+@each("size", [1, 7, 10_000])
 def test_neither_a_long_line_nor_many_lines_outgrow_the_limit(stream: bytes, size: int) -> None:
     assert outcome(stream, size, limit=100) == ([], True)
 

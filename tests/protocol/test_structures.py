@@ -18,6 +18,7 @@ from accord.protocol.dialects import REST_DIALECTS
 from accord.protocol.operations import DialectName, Operation
 from accord.protocol.spec_schemas import NAMES
 from tests import strategies
+from tests.cases import each
 from tests.protocol import golden
 
 V1 = REST_DIALECTS[DialectName.V1]
@@ -46,7 +47,7 @@ def test_every_structure_of_the_specification_has_a_schema() -> None:
 
 
 @pytest.mark.proves("4-50", "DM-SERIAL-001", "DM-SERIAL-004")
-@pytest.mark.parametrize("name", MESSAGES)
+@each("name", MESSAGES)
 def test_a_schema_has_the_members_of_the_specification(name: str) -> None:
     schema, fields = spec_schemas.schemas()[name], MESSAGES[name].fields
     assert set(schema.get("properties", {})) == {field.json_name for field in fields}
@@ -69,7 +70,7 @@ TYPES = {
 
 
 @pytest.mark.proves("4-50")
-@pytest.mark.parametrize("name", MESSAGES)
+@each("name", MESSAGES)
 def test_a_member_has_its_type(name: str) -> None:
     for field in MESSAGES[name].fields:
         schema = spec_schemas.schemas()[name]["properties"][field.json_name]
@@ -99,7 +100,7 @@ def test_an_enumeration_has_its_values(name: str) -> None:
     assert set(spec_schemas.schemas()[name]["enum"]) == known
 
 
-@pytest.mark.parametrize("name", NAMES.values())
+@each("name", NAMES.values())
 def test_a_document_stands_alone(name: str) -> None:
     document = spec_schemas.document(name, f"https://example.com/{name}")
     jsonschema_rs.meta.validate(document)
@@ -156,7 +157,7 @@ def test_every_event_matches_its_schema(event: Event) -> None:
 
 
 @pytest.mark.proves("4-50")
-@pytest.mark.parametrize("operation", Operation)
+@each("operation", Operation)
 def test_every_request_matches_its_schema(operation: Operation) -> None:
     @settings(max_examples=20)
     @given(strategies.requests[operation.name])
@@ -167,7 +168,7 @@ def test_every_request_matches_its_schema(operation: Operation) -> None:
 
 
 @pytest.mark.proves("4-50", "HTTP_JSON-ERR-001")
-@pytest.mark.parametrize("kind", TABLE)
+@each("kind", TABLE)
 def test_every_error_matches_its_schema(kind: type[AccordError]) -> None:
     error = kind("why", violations=(Violation("a", "b"),), retry_after=3, metadata={"x": "y"})
     check("ErrorResponse", V1.encode_http_error(error))
@@ -197,7 +198,7 @@ WRITTEN = [
 
 
 @pytest.mark.proves("4-50")
-@pytest.mark.parametrize("case", WRITTEN)
+@each("case", WRITTEN)
 def test_every_golden_document_matches_its_schema(case: golden.Case) -> None:
     name = GOLDEN[case.kind](case)
     if name is None:
@@ -214,7 +215,7 @@ STATUS = {"state": "TASK_STATE_WORKING"}
 
 
 @pytest.mark.proves("4-50")
-@pytest.mark.parametrize(
+@each(
     ("name", "document"),
     [
         ("Part", {}),

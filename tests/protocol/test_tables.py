@@ -17,6 +17,7 @@ from accord.protocol.operations import (
     method_name,
     operation_for,
 )
+from tests.cases import each
 
 V1, V03, VAULT, GEN, RELAY = DialectName
 PUSH = "tasks/pushNotificationConfig/"
@@ -94,7 +95,7 @@ NAMES = {
         relay=(ASK_CARD, CARD),
     ),
 }
-each_operation = pytest.mark.parametrize("operation", Operation)
+each_operation = each("operation", Operation)
 
 
 @pytest.mark.proves("B-07", "B-11", "B-13", "B-methods", "JSONRPC-SVC-001")
@@ -213,7 +214,7 @@ def test_what_each_state_is_called_everywhere() -> None:
 
 
 @pytest.mark.proves("B-05", "B-states")
-@pytest.mark.parametrize(("name", "lower", "v1", "proto"), [row[:4] for row in NINE])
+@each(("name", "lower", "v1", "proto"), [row[:4] for row in NINE])
 def test_every_finer_name_is_read_in_every_dialect(name: str, lower: str, v1: str, proto: str) -> None:
     state = TaskState[name]
     assert states.from_lower(lower, "status") is state

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.protocol.http_headers import MAX_TRACESTATE, join_trace, trace_headers, trace_ids, trace_variables
+from tests.cases import each
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
@@ -19,7 +20,7 @@ def test_a_parent_and_its_state_are_one_text() -> None:
     assert trace_ids(f"{PARENT} a=1") == (TRACE, SPAN)
 
 
-@pytest.mark.parametrize(
+@each(
     "parent",
     [
         None,

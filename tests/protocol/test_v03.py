@@ -17,6 +17,7 @@ from accord.protocol.dialects.v03.rest import V03Rest
 from accord.protocol.operations import Operation
 from accord.protocol.sse import Frame
 from tests import strategies
+from tests.cases import each
 from tests.environments import judge
 from tests.protocol.golden import GOLDEN
 
@@ -44,7 +45,7 @@ def without(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.proves("3-07", "CORE-ERR-002", "DM-SERIAL-004", "DM-MSG-001", "DM-MSG-002", "DM-PART-001")
-@pytest.mark.parametrize(
+@each(
     ("operation", "params", "field", "reason"),
     [
         ("SEND", {}, "message", MISSING),
@@ -112,7 +113,7 @@ def test_what_is_missing_or_wrong_is_refused_by_its_path(operation: str, params:
 
 
 @pytest.mark.proves("3-07")
-@pytest.mark.parametrize(
+@each(
     ("operation", "params", "field"),
     [
         ("SEND", {"message": {"messageId": "m-1", "role": "ROLE_USER"}}, "message.parts"),
@@ -131,10 +132,8 @@ def test_rest_refuses_by_path_too(operation: str, params: Any, field: str) -> No
 
 
 @pytest.mark.proves("3-41")
-@pytest.mark.parametrize("dialect", [V03_JSON, V03_REST])
-@pytest.mark.parametrize(
-    "operation", [operation for operation in Operation if operation is not Operation.EXTENDED_CARD]
-)
+@each("dialect", [V03_JSON, V03_REST])
+@each("operation", [operation for operation in Operation if operation is not Operation.EXTENDED_CARD])
 def test_what_is_no_json_is_a_parse_error(dialect: Dialect, operation: Operation) -> None:
     with pytest.raises(ParseError):
         dialect.decode_request(operation, b'{"id": ')
@@ -145,7 +144,7 @@ TASK: dict[str, Any] = {"kind": "task", "id": "t-1", "contextId": "c-1", "status
 
 
 @pytest.mark.proves("DM-TASK-001", "DM-TASK-002", "DM-ART-001", "DM-STATUS-001")
-@pytest.mark.parametrize(
+@each(
     ("answer", "field"),
     [
         ({"kind": "task", "contextId": "c-1", "status": WORKING}, "id"),
@@ -215,7 +214,7 @@ def test_a_webhook_body_that_lacks_something_is_refused(body: Any) -> None:
 
 
 @pytest.mark.proves("B-03")
-@pytest.mark.parametrize(
+@each(
     ("card", "field"),
     [
         ({"url": "https://agent.example"}, "name"),

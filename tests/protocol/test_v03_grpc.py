@@ -18,6 +18,7 @@ from accord.model.card import (
 )
 from accord.protocol.dialects.v03.rest import V03Grpc, V03Rest
 from tests import strategies
+from tests.cases import each
 
 GRPC = V03Grpc()
 
@@ -70,7 +71,7 @@ def test_of_several_oauth_flows_the_first_that_0_3_knows_is_said() -> None:
 
 
 @pytest.mark.proves("B-15")
-@pytest.mark.parametrize("theirs", JSON_RPC_ERROR_CODE_MAP, ids=lambda theirs: theirs.__name__)
+@each("theirs", JSON_RPC_ERROR_CODE_MAP)
 def test_an_error_begins_with_the_name_that_the_official_client_looks_for(theirs: type[A2AError]) -> None:
     ours = for_code(JSON_RPC_ERROR_CODE_MAP[theirs])
     assert GRPC.encode_error(ours("why: so")).message == f"{theirs.__name__}: why: so"

@@ -12,6 +12,7 @@ from accord.protocol.dialects.relay import RelayDialect
 from accord.protocol.dialects.v03 import V03
 from accord.protocol.dialects.v03.rest import V03Rest
 from accord.protocol.operations import Operation
+from tests.cases import each
 
 JSON, REST, RELAY = V03(), V03Rest(), RelayDialect()
 SENT: dict[str, Any] = {"messageId": "m-1", "role": "user", "parts": [{"kind": "text", "text": "hello"}]}
@@ -30,8 +31,8 @@ def refused(dialect: Dialect, operation: str, params: Any) -> str:
 
 
 @pytest.mark.proves("DM-SERIAL-005")
-@pytest.mark.parametrize("dialect", [JSON, RELAY])
-@pytest.mark.parametrize(
+@each("dialect", [JSON, RELAY])
+@each(
     ("operation", "params", "unknown"),
     [
         ("SEND", {"message": SENT}, {"message": SENT | {"content": "hi"}}),
@@ -52,9 +53,9 @@ def test_what_only_others_define_is_ignored(dialect: Dialect, operation: str, pa
 
 
 @pytest.mark.proves("DM-SERIAL-005")
-@pytest.mark.parametrize("dialect", [JSON, REST, RELAY])
-@pytest.mark.parametrize("name", ["url", "raw", "name", "filename", "mediaType", "mime_type", "schema"])
-@pytest.mark.parametrize("value", [5, True, ["x"]])
+@each("dialect", [JSON, REST, RELAY])
+@each("name", ["url", "raw", "name", "filename", "mediaType", "mime_type", "schema"])
+@each("value", [5, True, ["x"]])
 def test_no_part_is_refused_for_a_member_of_others(dialect: Dialect, name: str, value: Any) -> None:
     for part in ({"kind": "text", "text": "x"}, {"kind": "data", "data": {"a": 1}}, {"file": {"uri": "u:"}}):
         sent = [{"message": SENT | {"parts": [wire, wire]}} for wire in (part, part | {name: value})]
@@ -62,7 +63,7 @@ def test_no_part_is_refused_for_a_member_of_others(dialect: Dialect, name: str, 
 
 
 @pytest.mark.proves("3-07", "DM-SERIAL-005")
-@pytest.mark.parametrize(
+@each(
     ("part", "dialect", "field"),
     [
         ({"text": "x", "kind": 5}, JSON, "kind"),
@@ -99,7 +100,7 @@ def test_content_is_no_part_of_a_message_unless_it_is_a_list() -> None:
 
 
 @pytest.mark.proves("3-07")
-@pytest.mark.parametrize(
+@each(
     ("operation", "params", "field"),
     [
         ("SEND", {"message": SENT | {"content": "hi"}}, "message.content"),

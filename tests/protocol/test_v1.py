@@ -38,6 +38,7 @@ from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import DialectName, Operation
 from accord.protocol.sse import Frame
 from tests import strategies
+from tests.cases import each
 from tests.protocol import golden
 
 V1_ = V1()
@@ -146,7 +147,7 @@ DETAILS = {
 
 
 @pytest.mark.proves("JSONRPC-ERR-002", "HTTP_JSON-ERR-001", "HTTP_JSON-ERR-002", "B-15")
-@pytest.mark.parametrize("kind", TABLE)
+@each("kind", TABLE)
 def test_every_error_carries_typed_details(kind: type[AccordError]) -> None:
     error = kind("why", violations=(Violation("a.b", "wrong"),), retry_after=3, metadata={"taskId": "t"})
     written = V1_.encode_error(error)
@@ -195,7 +196,7 @@ def test_a_missing_id_is_refused_by_its_name() -> None:
 
 
 @pytest.mark.proves("B-11", "DM-SERIAL-004")
-@pytest.mark.parametrize(
+@each(
     ("dialect", "operation", "params", "field"),
     [
         ("v1", "PUSH_SET", {"url": "https://example.com"}, "taskId"),
@@ -224,8 +225,8 @@ def test_no_webhook_is_set_or_removed_without_saying_which(
 
 
 @pytest.mark.proves("3-07")
-@pytest.mark.parametrize("number", ["1e999", "9" * 5000])
-@pytest.mark.parametrize(
+@each("number", ["1e999", "9" * 5000])
+@each(
     ("rest", "field"),
     [
         ('"configuration":{"historyLength":%s}', "configuration.historyLength"),

@@ -36,6 +36,7 @@ from accord.protocol.dialects.vault.objects import AUTH_REQUIRED, is_http
 from accord.protocol.operations import DialectName, Operation, method_name
 from accord.protocol.sse import Frame
 from tests import strategies
+from tests.cases import each
 from tests.environments import judge
 from tests.protocol import golden
 
@@ -62,7 +63,7 @@ RESULTS = {"SEND": "TaskSendResult", "GET": "Task", "CANCEL": "TaskCancelResult"
 
 
 @pytest.mark.proves("2-14", "B-16", "B-04")
-@pytest.mark.parametrize(
+@each(
     ("operation", "params", "field"),
     [
         ("SEND", {}, "message"),
@@ -97,7 +98,7 @@ def test_what_is_missing_or_wrong_is_named(operation: str, params: Any, field: s
     assert [violation.field for violation in refused.value.violations] == [field]
 
 
-@pytest.mark.parametrize("operation", Operation)
+@each("operation", Operation)
 def test_what_is_not_json_is_no_request(operation: Operation) -> None:
     with pytest.raises(ParseError):
         VAULT.decode_request(operation, b"{")
@@ -180,7 +181,7 @@ def test_metadata_under_our_key_that_is_not_ours_is_the_user_s(value: Any) -> No
     assert again == request
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "accepted"),
     [
         ("https://files.example/a", True),
@@ -273,7 +274,7 @@ def test_every_other_error_is_an_error(operation: str, error: AccordError) -> No
 
 
 @pytest.mark.proves("2-33")
-@pytest.mark.parametrize(
+@each(
     ("operation", "answer"),
     [
         ("SEND", b"{}"),
@@ -375,7 +376,7 @@ def test_chunks_of_a_streamed_text_are_one_string() -> None:
 
 
 @pytest.mark.proves("2-26", "B-errors")
-@pytest.mark.parametrize("kind", TABLE)
+@each("kind", TABLE)
 def test_every_error_can_end_a_stream(kind: type[AccordError]) -> None:
     with pytest.raises(errors.for_reason(kind().row.reason) or kind, match="why"):
         VAULT.decode_event(VAULT.encode_stream_error(kind("why")))
@@ -418,7 +419,7 @@ def test_only_our_own_words_mean_that_authentication_is_required(words: str) -> 
 
 
 @pytest.mark.proves("2-30", "2-31", "2-32", "B-errors")
-@pytest.mark.parametrize("kind", TABLE)
+@each("kind", TABLE)
 def test_codes_are_standard_or_application_codes(kind: type[AccordError]) -> None:
     wire = VAULT.encode_error(kind("why"))
     assert wire.code in {-32700, -32600, -32601, -32602, -32603} or -32099 <= wire.code <= -32000
@@ -439,7 +440,7 @@ CARD = {
 
 
 @pytest.mark.proves("B-03")
-@pytest.mark.parametrize("field", CARD)
+@each("field", CARD)
 def test_a_card_lacks_nothing_that_agentvault_requires(field: str) -> None:
     card = {name: value for name, value in CARD.items() if name != field}
     with pytest.raises(InvalidParams) as refused:

@@ -11,6 +11,7 @@ from accord.protocol.dialects import DIALECTS, decode_webhook
 from accord.protocol.dialects.base import result_of, simple_payload
 from accord.protocol.operations import DialectName
 from tests import strategies
+from tests.cases import each
 
 AT = "2024-03-15T18:30:00.000Z"
 DONE = TaskStatus(state=TaskState.COMPLETED, timestamp=AT)
@@ -24,8 +25,8 @@ EVENT = Event(seq=3, body=StatusUpdate(task_id="t-1", context_id="c-1", status=D
 
 
 @pytest.mark.proves("B-10", "0-32", "0-35")
-@pytest.mark.parametrize("form", [None, *PushFormat])
-@pytest.mark.parametrize("dialect", DialectName)
+@each("form", [None, *PushFormat])
+@each("dialect", DialectName)
 def test_every_form_of_every_dialect_is_understood(dialect: DialectName, form: PushFormat | None) -> None:
     found = decode_webhook(DIALECTS[dialect].encode_push(EVENT, TASK, form))
     assert isinstance(found, Task | StatusUpdate)
@@ -36,7 +37,7 @@ def test_every_form_of_every_dialect_is_understood(dialect: DialectName, form: P
 
 
 @pytest.mark.proves("0-08")
-@pytest.mark.parametrize("state", TaskState)
+@each("state", TaskState)
 def test_the_simple_form(state: TaskState) -> None:
     task = Task(id="t-1", status=TaskStatus(state=state), artifacts=TASK.artifacts)
     body = json.loads(simple_payload(task))

@@ -7,6 +7,7 @@ import pytest
 
 from accord.registry import cards, names
 from accord.registry.cards import MAX_CARD, InvalidCard
+from tests.cases import each
 from tests.registry.conftest import GEN, V03, V1, VAULT, document
 
 
@@ -57,9 +58,7 @@ def test_a_card_of_0_3_may_have_a_name() -> None:
 
 
 @pytest.mark.proves("2-01", "C-18")
-@pytest.mark.parametrize(
-    "host", ["localhost", "a.localhost", "127.0.0.1", "127.8.8.8", "127.1", "0x7f.1", "[::1]", "[::ffff:127.0.0.1]"]
-)
+@each("host", ["localhost", "a.localhost", "127.0.0.1", "127.8.8.8", "127.1", "0x7f.1", "[::1]", "[::ffff:127.0.0.1]"])
 def test_only_this_machine_may_be_reached_without_tls(host: str) -> None:
     url = f"http://{host}:8000/"
     for card in (document(V1, **place(url)), document(VAULT, url=url)):
@@ -67,7 +66,7 @@ def test_only_this_machine_may_be_reached_without_tls(host: str) -> None:
 
 
 @pytest.mark.proves("2-01")
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "http://agents.example/",
@@ -99,7 +98,7 @@ def test_grpc_has_addresses_of_its_own() -> None:
 
 
 @pytest.mark.proves("2-01")
-@pytest.mark.parametrize(
+@each(
     ("url", "is_fine"),
     [
         ("https://agents.example:50051", True),
@@ -139,7 +138,7 @@ def test_every_objection_is_told_at_once() -> None:
     assert "'nothing'" in found["humanReadableId"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("card", "field"),
     [
         (document({name: value for name, value in VAULT.items() if name != "url"}), "url"),
@@ -169,7 +168,7 @@ def test_names(text: str) -> None:
     assert names.is_name(text)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ["", "agent", "/agent", "org/", "a/b/c", "../etc", "./card", "https://x/y", "a b/c", "örg/agent", "x/" + "y" * 128],
 )

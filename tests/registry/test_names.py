@@ -17,6 +17,7 @@ from accord.server.settings import STORE_REGISTRY
 from accord.server.settings_loader import registry_of
 from accord.storage import schema
 from accord.storage.sqlite.driver import SqliteStore
+from tests.cases import each
 from tests.registry.conftest import FAR, V1, document
 from tests.registry.test_trust import TRUST, signed
 
@@ -58,7 +59,7 @@ async def test_a_card_goes_by_the_name_that_it_was_found_by() -> None:
         assert found.profile.human_readable_id == "evil/agent"
 
 
-@pytest.mark.parametrize(
+@each(
     ("ask", "said"),
     [
         (Elsewhere({"detail": "There is no such agent"}, 404), "There is no such agent"),
@@ -80,14 +81,14 @@ async def test_what_cannot_be_used(ask: Elsewhere, said: str) -> None:
     assert isinstance(refused.value, NotAsked) == (said in ("It answers 502", "No connection"))  # which may pass
 
 
-@pytest.mark.parametrize(
+@each(
     "host",
     [
         *("0.0.0.0", "[::]", "localhost.", "LOCALHOST", "a.localhost", "[::ffff:127.0.0.1]", "127.0.0.2"),
         *("127.1", "0x7f.1", "2130706433", "017700000001", "0"),
     ],
 )
-@pytest.mark.parametrize(("before", "binding"), [("https://", "JSONRPC"), ("", "GRPC")])
+@each(("before", "binding"), [("https://", "JSONRPC"), ("", "GRPC")])
 async def test_no_form_of_this_machine_s_address_is_taken_from_elsewhere(host: str, before: str, binding: str) -> None:
     place = PLACE | {"url": f"{before}{host}:8443", "protocolBinding": binding}
     ask = Elsewhere(listed(V1 | {"supportedInterfaces": [PLACE, place]}))

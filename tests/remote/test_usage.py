@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from accord import Context, agent
@@ -12,6 +11,7 @@ from accord.protocol.budgets import TokenUsage, TotalUsage, read_usage
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
 from accord.remote.tasks import ReportCredentials
+from tests.cases import each
 from tests.engine.conftest import ALICE, AT_ONCE, Hosting, said, saying, state
 from tests.engine.doubles import Watch, reaches, sent, until
 from tests.remote.conftest import Joined, Joining, Scripted, there
@@ -126,7 +126,7 @@ async def test_who_calls_an_agent_elsewhere_ends_by_what_that_uses(joining: Join
     await until(lambda: is_cancelled(peer))
 
 
-@pytest.mark.parametrize(
+@each(
     "said",
     [None, 7, [], {"inputTokens": -1}, {"inputTokens": "many"}, {"inputTokens": 1.5}, {"cost": 1e300}, {"models": [1]}],
 )

@@ -27,6 +27,7 @@ from accord.outbound import Unreachable
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
 from accord.remote.tasks import ReportCredentials
+from tests.cases import each
 from tests.engine.conftest import ALICE, AT_ONCE, said, saying, text
 from tests.engine.doubles import is_parked, reaches, rows, sent, until
 from tests.remote.conftest import PUSH, WEBHOOK, Joined, Joining, Scripted, there
@@ -65,7 +66,7 @@ def chunk(words: str) -> ArtifactUpdate:
 # --- which way ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("pushes", "streams", "terms", "may_push", "mode"),
     [
         (True, True, PUSH, True, ReportMode.PUSH),

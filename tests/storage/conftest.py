@@ -59,9 +59,9 @@ def heard() -> Heard:
     return Heard()
 
 
-@pytest.fixture(params=["sqlite-file", "sqlite-memory", "postgres"])
+@pytest.fixture(params=["sqlite-file", "postgres"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path, heard: Heard) -> AsyncIterator[AnyStore]:
-    """An empty store of each kind."""
+    """An empty store of each driver. A test may ask for `sqlite-memory`, the same driver without a file."""
     found: AnyStore
     if request.param == "postgres":
         empty = emptied if "ready" in request.fixturenames else dropped

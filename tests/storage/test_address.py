@@ -13,6 +13,7 @@ from accord.storage.address import (
     default_path,
     parse_address,
 )
+from tests.cases import each
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_a_password_is_never_shown(url: str) -> None:
     assert "accord" in str(found)
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "reason"),
     [
         ("", "no scheme"),

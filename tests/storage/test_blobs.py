@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 import boto3  # type: ignore[import-untyped]
 import moto.settings
@@ -17,8 +18,7 @@ from moto.server import ThreadedMotoServer
 from accord.model import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from accord.storage import schema
 from accord.storage.blobs import BlobCorrupt, BlobMissing, Blobs, LargeParts, open_blobs, sweep
-from accord.storage.blobs.blob_store import BackendBlobs
-from accord.storage.blobs.s3 import AwsCredentials, S3Backend
+from accord.storage.blobs.blob_store import BackendBlobs, Shelf, open_backend
 from accord.storage.commands.blobs import (
     add_references,
     begin_removal,
@@ -378,11 +378,9 @@ async def test_what_the_table_has_stays_readable_after_moving_out(ready: AnyStor
 # S3
 
 
-def bucket(server: Server, name: str = BUCKET, secret_key: str = "", prefix: str = "") -> S3Backend:
-    keys = AwsCredentials(
-        access_key=server.env["AWS_ACCESS_KEY_ID"], secret_key=secret_key or server.env["AWS_SECRET_ACCESS_KEY"]
-    )
-    return S3Backend(endpoint=server.endpoint, bucket=name, region="r", credentials=keys, prefix=prefix)
+def bucket(server: Server, name: str = BUCKET, secret_key: str = "", prefix: str = "") -> Shelf:
+    env = {**server.env, "AWS_SECRET_ACCESS_KEY": secret_key or server.env["AWS_SECRET_ACCESS_KEY"]}
+    return open_backend(f"s3://{name}/{quote(prefix)}?endpoint={server.endpoint}&region=r", env)
 
 
 async def test_a_prefix_may_hold_anything(s3: Server) -> None:

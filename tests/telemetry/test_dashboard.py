@@ -13,6 +13,7 @@ from accord.telemetry import exposition, metrics
 from accord.telemetry.exposition import Exposition
 from accord.telemetry.metrics import Metric, MetricKind, Tally
 from docs.reference.events import MEANINGS
+from tests.cases import each
 from tests.telemetry.promql import Query
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
@@ -49,7 +50,7 @@ def queries() -> list[str]:
     return [target["expr"] for panel in panels() for target in panel["targets"]]
 
 
-@pytest.mark.parametrize("query", [*queries(), *(rule["expr"] for rule in RULES["groups"][0]["rules"])])
+@each("query", [*queries(), *(rule["expr"] for rule in RULES["groups"][0]["rules"])])
 def test_every_query_is_one(query: str) -> None:
     assert Query(query, known()).used
 
@@ -126,7 +127,7 @@ def test_alarms_say_what_to_do_and_name_events_that_there_are() -> None:
         assert named <= set(MEANINGS), rule["alert"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "reason"),
     [
         ("rate(accord_gone_total[5m])", "accord_gone_total"),

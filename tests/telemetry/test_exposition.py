@@ -11,12 +11,13 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from accord.a2a import Caller
+from accord.a2a import Caller, HostedAgent
 from accord.auth.authentication import Presented
 from accord.engine.hooks import Hooks
 from accord.errors import AuthenticationFailed
 from accord.http.operator_endpoints import MetricsPage
 from accord.model import GetRequest, PushConfig, Task
+from accord.server.pipeline import pipeline
 from accord.service.host import Host
 from accord.storage.commands import jobs
 from accord.storage.commands.jobs import NewJob
@@ -25,7 +26,6 @@ from accord.telemetry import exposition as looked_up
 from accord.telemetry import metrics as counted
 from accord.telemetry.exposition import FRESH_SECONDS, REST_FACTOR, STORE_TIMEOUT_SECONDS, Exposition, StoreFigures
 from accord.telemetry.metrics import BUCKETS, Metric, MetricKind, Metrics
-from accord.telemetry.request_metrics import MeasuredA2A
 from accord.testing import Response, call
 from tests.engine.conftest import ALICE, AT_ONCE, Hosting, saying
 from tests.engine.doubles import Meddler
@@ -85,9 +85,9 @@ def value(found: dict[str, Family], name: str, **labels: str) -> float | None:
     return numbers[0] if numbers else None
 
 
-async def hosted(hosting: Hosting, metrics: Metrics, **more: Any) -> tuple[Host, MeasuredA2A]:
+async def hosted(hosting: Hosting, metrics: Metrics, **more: Any) -> tuple[Host, HostedAgent]:
     host = await hosting(parrot, hooks=Hooks(by_kind=metrics.notes), **more)
-    return host, MeasuredA2A(host.default, "parrot", metrics)
+    return host, pipeline(host.default, "parrot", metrics=metrics)
 
 
 # --- what it says ---------------------------------------------------------------------------------------------------

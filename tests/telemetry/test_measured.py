@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from accord.a2a import A2A, Caller
+from accord.a2a import A2A, Caller, HostedAgent, handler_of
 from accord.errors import TABLE, AccordError, RateLimited
 from accord.model import GetRequest, SendRequest, SubscribeRequest, Task
 from accord.protocol.operations import TABLE as OPERATIONS
 from accord.protocol.operations import DialectName, Operation
+from accord.service.middleware import Observed
 from accord.telemetry.metrics import Metrics
-from accord.telemetry.request_metrics import MeasuredA2A
+from accord.telemetry.request_metrics import MetricsObserver
 from tests.engine.conftest import ALICE, Hosting, all_of, saying
 from tests.http.scripted import Scripted
 from tests.telemetry.conftest import parrot
@@ -44,7 +45,7 @@ class Clock:
 
 
 def measured(inner: Any, metrics: Metrics, **more: Any) -> A2A:
-    return MeasuredA2A(inner, "parrot", metrics, **more)
+    return HostedAgent(Observed(handler_of(inner), [MetricsObserver(metrics, "parrot")], **more))
 
 
 async def ask(agent: A2A, operation: Operation, caller: Caller = ALICE) -> Any:

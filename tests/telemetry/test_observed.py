@@ -10,11 +10,12 @@ from msgspec.structs import replace
 from opentelemetry import trace as otel
 
 from accord.engine import tracing as process
+from accord.model import GetRequest
 from accord.server.optional_services import start_tracing
+from accord.server.pipeline import pipeline
 from accord.server.settings import TelemetrySettings
 from accord.server.settings_loader import BadSettings
 from accord.telemetry.metrics import Metrics
-from accord.telemetry.tracing import TracedA2A
 from tests.engine.conftest import ALICE
 from tests.http.scripted import Scripted
 from tests.serve.running import ROOT, accord, environment
@@ -59,12 +60,12 @@ def test_the_provider_of_an_application_is_kept(spans: Spans) -> None:
 
 
 async def test_what_is_under_way_is_the_parent_of_a_request(spans: Spans) -> None:
-    served = TracedA2A(Scripted(), "x", Metrics(), spans.tracing)  # type: ignore[arg-type]
+    served = pipeline(Scripted(), "x", metrics=Metrics(), tracing=spans.tracing)
     with otel.get_tracer("framework").start_as_current_span("GET /") as outer:
-        await served.get(None, replace(ALICE, trace=CALLER))  # type: ignore[arg-type]
+        await served.get(GetRequest(id="1"), replace(ALICE, trace=CALLER))
     found = spans.one("GetTask")
     assert parent_of(found) == f"{outer.get_span_context().span_id:016x}"
-    await served.get(None, replace(ALICE, trace=CALLER))  # type: ignore[arg-type]
+    await served.get(GetRequest(id="1"), replace(ALICE, trace=CALLER))
     alone = spans.named("GetTask")[1]
     assert (traced(alone), parent_of(alone)) == (CALLER.split("-")[1], CALLER.split("-")[2])
     assert id_of(alone) != id_of(found)

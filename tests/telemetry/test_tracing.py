@@ -18,12 +18,12 @@ from accord.engine.hooks import Hooks
 from accord.engine.webhook_delivery import Exchange, NotDelivered, WebhookDelivery
 from accord.errors import AgentUnavailable, TaskNotFound
 from accord.model import GetRequest, PushConfig, PushFormat, SendConfiguration, Task, TaskState
+from accord.server.pipeline import pipeline
 from accord.service.host import Host
 from accord.storage.commands import tasks
 from accord.telemetry.conventions import describe
 from accord.telemetry.logs import JsonFormatter, LineFormatter
 from accord.telemetry.metrics import Metrics
-from accord.telemetry.tracing import TracedA2A
 from tests.engine.conftest import ALICE, AT_ONCE, Hosting, all_of, saying, state, text
 from tests.engine.test_engine import dies
 from tests.http.scripted import Scripted
@@ -37,7 +37,7 @@ WITH_TRACE = replace(ALICE, trace=CALLER, binding="jsonrpc")
 
 def watched(host: Host, spans: Spans) -> HostedAgent:
     name = next(iter(host.services))
-    return TracedA2A(host.default, name, Metrics(), spans.tracing)
+    return pipeline(host.default, name, metrics=Metrics(), tracing=spans.tracing)
 
 
 @agent
@@ -212,7 +212,7 @@ async def test_a_failure_is_one_and_a_refusal_is_not(hosting: Hosting, spans: Sp
 
 async def test_what_we_cannot_answer_is_our_failure(spans: Spans) -> None:
     for error in (AgentUnavailable(), RuntimeError("secret")):
-        served = TracedA2A(Scripted(error), "x", Metrics(), spans.tracing)  # type: ignore[arg-type]
+        served = pipeline(Scripted(error), "x", metrics=Metrics(), tracing=spans.tracing)
         with pytest.raises(type(error)):
             await served.get(GetRequest(id="1"), ALICE)
         with pytest.raises(type(error)):

@@ -28,6 +28,7 @@ from accord.workflows.document import Document, IdleNudge, Permissions, Step, Sw
 from accord.workflows.findings import BadDocument
 from accord.workflows.source import load_document, read_document, tree_of
 from accord.workflows.step_types import STEP_TYPES
+from tests.cases import each
 from tests.workflows.saying import DOCUMENTS, documents
 
 
@@ -211,7 +212,7 @@ def test_a_pattern_may_be_left_to_the_roles() -> None:
     assert same(workflow("a").pattern(None).channel("c")).swarm == Swarm(channel="c")
 
 
-@pytest.mark.parametrize(
+@each(
     ("build", "says"),
     [
         (lambda: workflow("a").step("s", tsak="t"), "<step 's'>: error UNKNOWN_KEY: .* did you mean `task`"),
@@ -242,7 +243,7 @@ def build_workflows(builder: Builder, workflows: list[dict[str, Any]]) -> None:
             builder.step(step["name"], step)
 
 
-def each(method: Callable[..., Builder]) -> Callable[[Builder, Any], object]:
+def for_each(method: Callable[..., Builder]) -> Callable[[Builder, Any], object]:
     """Call a method for each of several: those of a list have a name, those of a table are below one."""
 
     def call(builder: Builder, several: Any) -> None:
@@ -257,10 +258,10 @@ BUILT: dict[str, Callable[[Builder, Any], object]] = {
     "version": lambda _builder, _said: None,
     "name": lambda _builder, _said: None,
     "swarm": lambda builder, said: [getattr(builder, name)(one) for name, one in said.items()],
-    "agents": each(Builder.agent),
+    "agents": for_each(Builder.agent),
     "workflows": build_workflows,
-    "permission_profiles": each(Builder.permission_profile),
-    "steps": each(Builder.custom_step),
+    "permission_profiles": for_each(Builder.permission_profile),
+    "steps": for_each(Builder.custom_step),
     "errorHandling": lambda builder, said: builder.on_error(said.get("strategy", "fail-fast"), said),
 }
 """Members of a document that are not said by one call of their own name."""

@@ -16,6 +16,7 @@ from accord.workflows.source import load_source, read_document, read_source
 from accord.workflows.step_types import STEP_TYPES
 from accord.workflows.triggers import BadCron, read_cron
 from accord.workflows.validation import agents, check, check_source
+from tests.cases import each
 from tests.workflows.saying import DOCUMENTS, documents
 
 ENV = {"PATH": "/nowhere", "SHOP_DIR": "/", "WRITER_URL": "http://writer", "MAIL_TOKEN": "t"}
@@ -65,7 +66,7 @@ def codes(text: str) -> set[str]:
 
 
 @pytest.mark.proves("1-43")
-@pytest.mark.parametrize("case", CASES, ids=[f"{case.code}-{at}" for at, case in enumerate(CASES)])
+@each("case", CASES)
 def test_what_is_wrong_is_found_where_it_stands(case: Case) -> None:
     everything = found(case.text)
     (finding,) = [one for one in everything if one.code == case.code]
@@ -229,7 +230,7 @@ def test_schedules() -> None:
     assert read_cron("5/10 * * * *").minutes == {5, 15, 25, 35, 45, 55}
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "why"),
     [
         ("* * * *", "4 fields"),

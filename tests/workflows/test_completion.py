@@ -14,6 +14,7 @@ from accord.workflows.verification import (
     read_owner_decision,
     without_markers,
 )
+from tests.cases import each
 
 NOTHING, SOMETHING = CompletionEvidence(), CompletionEvidence(files=1)
 
@@ -22,7 +23,7 @@ def came(output: str, evidence: CompletionEvidence = NOTHING, **members: object)
     return judge_completion("build", Result(**{"ok": True, "output": output, **members}), evidence)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@each(
     ("output", "evidence", "ok", "reason"),
     [
         ("OWNER_DECISION: COMPLETE\nREASON: all there", NOTHING, True, "completed_by_owner_decision"),

@@ -14,6 +14,7 @@ from accord.workflows.executors import Result
 from accord.workflows.records import Record, StepEnded, StepStarted
 from accord.workflows.state import FINAL, RunState
 from accord.workflows.values import Unresolved
+from tests.cases import each
 from tests.workflows.playing import START, Play, answer, mapping, plan_of, step
 from tests.workflows.scripts import scripts
 
@@ -107,7 +108,7 @@ def test_what_runs_may_also_be_left_to_end_by_itself() -> None:
     assert play.standing() == {"a": "failed", "b": "completed", "c": "skipped"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("on_error", "status", "after", "outcome"),
     [
         (None, "failed", "skipped", "failed"),
@@ -116,7 +117,7 @@ def test_what_runs_may_also_be_left_to_end_by_itself() -> None:
         ("continue", "failed", "completed", "completed"),
     ],
 )
-@pytest.mark.parametrize("strategy", ["fail-fast", "continue"])
+@each("strategy", ["fail-fast", "continue"])
 def test_on_error_says_what_becomes_of_dependents_and_of_the_run(
     strategy: str, on_error: Any, status: str, after: str, outcome: str
 ) -> None:

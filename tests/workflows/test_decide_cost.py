@@ -5,12 +5,11 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-import pytest
-
 from accord.workflows import decide as deciding
 from accord.workflows import state as standing
 from accord.workflows.document import Barrier, Step
 from accord.workflows.plan import Plan
+from tests.cases import each
 from tests.workflows.playing import Play, mapping, plan_of, step
 
 COUNTED = {deciding.__file__, standing.__file__}
@@ -95,7 +94,7 @@ SHAPES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+@each("shape", SHAPES)
 def test_a_run_of_thousands_of_steps_costs_as_much_for_each_as_a_small_one(shape: Callable[[int], Play]) -> None:
     def cost(size: int) -> float:
         play = shape(size)
@@ -105,7 +104,7 @@ def test_a_run_of_thousands_of_steps_costs_as_much_for_each_as_a_small_one(shape
     assert cost(MOST) < cost(MOST // 20) * 1.2
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+@each("shape", SHAPES)
 def test_so_does_reading_its_records_again(shape: Callable[[int], Play]) -> None:
     def cost(size: int) -> float:
         play = shape(size)

@@ -21,6 +21,7 @@ from accord.workflows.expressions import (
     rendered,
 )
 from accord.workflows.values import StepValue, Unresolved, Values
+from tests.cases import each
 
 VALUES = Values(
     input="hello",
@@ -37,7 +38,7 @@ VALUES = Values(
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("condition", "expected"),
     [
         ("steps.plan.output contains 'ok'", True),
@@ -76,7 +77,7 @@ def test_what_conditions_are_worth(condition: str, expected: bool) -> None:
     assert VALUES.holds(condition) is expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "problem"),
     [
         ("steps.a.output ==", "a value is missing at its end"),

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from accord.console.run_signals import EventUrls
+from accord.console.run_endpoints import EventUrls
 from accord.engine.agent import Node
 from accord.errors import AuthenticationFailed, TaskNotFound
 from accord.model import Task, TaskState

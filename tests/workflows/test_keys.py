@@ -5,10 +5,10 @@ import inspect
 from functools import cache
 from pathlib import Path
 
-import pytest
 from msgspec.structs import fields
 
 from accord.workflows import document
+from tests.cases import each
 
 TESTS = Path(__file__).parent.parent
 
@@ -278,7 +278,7 @@ def test_every_key_has_a_test_and_nothing_else_has_one() -> None:
     assert {name: set(keys) for name, keys in SHOWN_BY.items()} == expected
 
 
-@pytest.mark.parametrize("shown", sorted({test for keys in SHOWN_BY.values() for test in keys.values()}))
+@each("shown", sorted({test for keys in SHOWN_BY.values() for test in keys.values()}))
 def test_the_tests_are_there(shown: str) -> None:
     file, _, name = shown.partition("::")
     assert name in written_in(TESTS / file)

@@ -7,6 +7,7 @@ from accord.workflows.decide import decide
 from accord.workflows.records import StepStarted
 from accord.workflows.state import PlanNode, RunState
 from accord.workflows.values import StepValue, Unresolved
+from tests.cases import each
 from tests.workflows.playing import START, Play, mapping, plan_of, step
 
 
@@ -42,7 +43,7 @@ def test_an_item_is_called_as_its_map_says() -> None:
     assert values.text("{{word}} {{index}}") == "y 1"
 
 
-@pytest.mark.parametrize(
+@each(
     ("condition", "fails", "standing"),
     [
         ("steps.a.output == 'a/1'", False, "completed"),
@@ -58,7 +59,7 @@ def test_an_item_is_called_as_its_map_says() -> None:
         ("always() and vars.x > 1", True, "skipped"),
     ],
 )
-@pytest.mark.parametrize("strategy", ["fail-fast", "continue"])
+@each("strategy", ["fail-fast", "continue"])
 def test_conditions_of_the_language(strategy: str, condition: str, fails: bool, standing: str) -> None:
     plan = plan_of(step("a"), step("b", "a", if_=condition), vars={"x": 1}, strategy=strategy)
     play = Real(plan, {"a": int(fails)})

@@ -22,6 +22,7 @@ from accord.workflows.records import StepEnded
 from accord.workflows.source import read_document
 from accord.workflows.state import PlanNode
 from accord.workflows.validation import check
+from tests.cases import each
 from tests.workflows.expansions import lines_of
 from tests.workflows.playing import Play
 
@@ -56,7 +57,7 @@ def test_the_page_has_a_section_for_each_pattern_and_no_other() -> None:
     assert len(PATTERNS) == 24
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
+@each("pattern", PATTERNS)
 def test_each_example_becomes_what_its_section_says(pattern: str) -> None:
     section = SECTIONS[pattern]
     (becomes,) = re.findall(r"```text\n(.*?)```", section, re.DOTALL)
@@ -65,7 +66,7 @@ def test_each_example_becomes_what_its_section_says(pattern: str) -> None:
     assert [str(one) for one in check(read_document(example(pattern)), Path.cwd()) if one.severity == "error"] == []
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
+@each("pattern", PATTERNS)
 def test_what_a_pattern_makes_is_only_plain_steps_in_an_order(pattern: str) -> None:
     made = planned(example(pattern))
     seen: set[str] = set()
@@ -157,7 +158,7 @@ def test_others_are_heard_unless_the_task_speaks_of_them() -> None:
     assert task.startswith("Sum up {{steps.a.output | first-line}}\n\nWhat b said:\n")
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "agents", "missing"),
     [
         ("scatter-gather", ["a"], "two steps at least besides the one that gathers"),
@@ -205,7 +206,7 @@ def test_a_name_that_is_no_pattern_is_an_error_with_the_nearest() -> None:
     assert refusal.value.findings[0].code == "UNKNOWN_PATTERN"
 
 
-@pytest.mark.parametrize(
+@each(
     ("agents", "steps", "more", "chosen"),
     [
         (["m: mapper", "r: reducer"], ["m", "r"], "", "map-reduce"),
@@ -303,7 +304,7 @@ def test_what_is_never_approved_fails_the_run(tmp_path: Path) -> None:
     assert play.standing()["build"] == "skipped"
 
 
-@pytest.mark.parametrize(
+@each(
     ("decisions", "strategy", "threshold", "agreed"),
     [
         (["APPROVE", "APPROVE", "REJECT"], "majority", None, "APPROVE"),
@@ -326,7 +327,7 @@ def test_votes_are_counted_as_the_strategy_says(
     assert functions.consensus(strategy, threshold, texts, len(texts)) == agreed
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "vote"),
     [
         ("VOTE: yes", "APPROVE"),

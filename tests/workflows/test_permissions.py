@@ -17,10 +17,11 @@ from accord.workflows.permissions import (
     rules_in,
     take_snapshot,
 )
+from tests.cases import each
 from tests.workflows.scenes import git, repository
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "meant", "not_meant"),
     [
         ("*.py", ["a.py", "deep/er/a.py"], ["a.pyc", "a.py2/b"]),

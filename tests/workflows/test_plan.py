@@ -12,6 +12,7 @@ from accord.workflows.findings import BadDocument
 from accord.workflows.plan import Plan
 from accord.workflows.planner import make_plan
 from accord.workflows.source import read_document
+from tests.cases import each
 
 HEAD = 'version: "1"\nname: flow\n'
 
@@ -224,7 +225,7 @@ def test_variables_that_need_each_other_or_nothing_are_refused() -> None:
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "code"),
     [
         (["name: x, agent: a, task: '{{steps.y.output}}'"], "UNKNOWN_REFERENCE"),
@@ -453,7 +454,7 @@ TEMPLATES = sorted(
 )
 
 
-@pytest.mark.parametrize("file", TEMPLATES, ids=lambda file: file.stem)
+@each("file", TEMPLATES)
 def test_every_template_can_be_planned(file: Path) -> None:
     made = planned(file.read_text(encoding="utf-8"), input="what is wanted")
     assert made.steps

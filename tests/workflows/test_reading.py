@@ -30,6 +30,7 @@ from accord.workflows.source import (
     write_document,
 )
 from accord.workflows.yaml_nodes import MAX_DEPTH, parse_yaml
+from tests.cases import each
 from tests.workflows.saying import DOCUMENTS, documents, structs_in, texts
 
 HEAD = 'version: "1"\nname: a\nswarm: {pattern: dag}\n'
@@ -163,7 +164,7 @@ def test_anchors_and_merges() -> None:
     assert node.at(("c", "x")).line == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "code", "place", "words"),
     [
         ("a: 1\nb: [", "BAD_YAML", (3, 1), "That is no YAML"),
@@ -187,7 +188,6 @@ def test_anchors_and_merges() -> None:
         ("[" * 100_000, "TOO_LARGE", (1, MAX_DEPTH + 1), "nested"),
         ("#" * (4 * 1024 * 1024 + 1), "TOO_LARGE", (1, 1), "characters"),
     ],
-    ids=lambda value: value[:20] if isinstance(value, str) else None,
 )
 def test_what_is_no_yaml_is_said_with_its_place(text: str, code: str, place: tuple[int, int], words: str) -> None:
     (finding,) = findings(text)
@@ -230,7 +230,7 @@ def test_a_file_that_somebody_damaged_is_read_or_has_findings(data: st.DataObjec
 # --- names and values -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "seconds"),
     [
         ("timeout: 10m", 600),
@@ -353,7 +353,7 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "code", "line", "column", "fix"), MISTAKES, ids=[row[0][:50] for row in MISTAKES])
+@each(("text", "code", "line", "column", "fix"), MISTAKES)
 def test_a_mistake_has_its_place_its_code_and_its_fix(text: str, code: str, line: int, column: int, fix: str) -> None:
     whole = HEAD.replace("swarm: {pattern: dag}", text) if text.startswith("swarm") else HEAD + text
     (finding,) = findings(whole)

@@ -11,6 +11,7 @@ from accord.model import TaskState
 from accord.workflows.functions import score_in, vote_in
 from accord.workflows.permissions import matches
 from accord.workflows.values import Unresolved, Values
+from tests.cases import each
 from tests.engine.conftest import Hosting, state
 from tests.workflows.flows import FlowAgent, Noting, begun, ended, plan_of, step
 from tests.workflows.test_checks import found
@@ -19,7 +20,7 @@ EVIL = "a" * 5000 + "!"
 """Takes Python's engine longer than the universe has existed, for patterns with nested repetitions."""
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "text", "expected"),
     [
         ("b", "abc", True),
@@ -59,7 +60,7 @@ def test_globs_of_agents_take_linear_time() -> None:
     assert not matches("a" * 200 + "!", ["**a" * 30])
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "fix"),
     [
         ("a(?=b)", "lookahead is not supported"),

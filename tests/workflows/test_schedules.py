@@ -20,6 +20,7 @@ from accord.workflows.agent import WorkflowAgent
 from accord.workflows.document import Schedule
 from accord.workflows.source import read_document
 from accord.workflows.triggers import MISSED_MS, RETRY_SECONDS, Timetable, entries_of, latest_time, next_time, read_cron
+from tests.cases import each
 from tests.engine.conftest import Hosting, text
 
 UTC_ZONE, BERLIN = ZoneInfo("UTC"), ZoneInfo("Europe/Berlin")
@@ -45,7 +46,7 @@ def times(cron: str, zone: str, since: str, count: int) -> list[str]:
 # --- when -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("cron", "zone", "since", "due"),
     [
         ("30 6 * * 1-5", "Europe/Berlin", "2030-01-04T12:00Z", ["2030-01-07T06:30+01:00", "2030-01-08T06:30+01:00"]),

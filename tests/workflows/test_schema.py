@@ -14,6 +14,7 @@ from accord.workflows.schema import MEANINGS, schema
 from accord.workflows.source import SCHEMA_FILE, read_document, write_document
 from accord.workflows.yaml_nodes import parse_yaml
 from docs.workflows import generate
+from tests.cases import each
 from tests.workflows.saying import DOCUMENTS, documents, structs_in
 from tests.workflows.test_reading import HEAD, MISTAKES
 
@@ -35,7 +36,7 @@ def test_what_is_written_is_valid(document: Document) -> None:
     OF_SHAPE.validate(parse_yaml(write_document(document)).tree)
 
 
-@pytest.mark.parametrize("row", [row for row in MISTAKES if row[1] != BESIDES], ids=lambda row: row[0][:50])
+@each("row", [row for row in MISTAKES if row[1] != BESIDES])
 def test_what_is_not_read_is_not_valid(row: tuple[str, str, int, int, str]) -> None:
     text = row[0]
     whole = HEAD.replace("swarm: {pattern: dag}", text) if text.startswith("swarm") else HEAD + text

@@ -19,6 +19,7 @@ from accord.workflows.values import (
     check_argv,
     check_command,
 )
+from tests.cases import each
 from tests.workflows.scenes import environment, repository
 
 pytestmark = pytest.mark.proves("C-17")
@@ -111,7 +112,7 @@ def is_marked(command: str | Sequence[str], value: str, shell: str, work: Path) 
     return mark.exists()
 
 
-@pytest.mark.parametrize("command", corpus("refused"), ids=str)
+@each("command", corpus("refused"))
 def test_a_command_that_could_run_a_value_is_refused(command: str | list[str]) -> None:
     with pytest.raises((UnsafeCommand, BadExpression)) as raised:
         check(command)
@@ -162,7 +163,7 @@ def test_a_command_made_at_random_runs_no_value(tmp_path: Path) -> None:
 OPTION = "--upload-pack=./hostile"
 
 
-@pytest.mark.parametrize(
+@each(
     "command",
     [
         "git fetch . VALUE",
@@ -178,7 +179,6 @@ OPTION = "--upload-pack=./hostile"
         ["./publish.sh", "--title", "VALUE"],
         ["./publish.sh", "VALUE.txt"],
     ],
-    ids=str,
 )
 def test_a_value_that_would_be_an_option_is_refused(command: str | list[str]) -> None:
     values = Values(steps={"a": StepValue(output=OPTION)})
@@ -201,7 +201,7 @@ def test_an_empty_value_makes_no_option_of_what_follows() -> None:
         Values(steps={"a": StepValue(output="")}).shell(f"rm {TEMPLATE}-rf")
 
 
-@pytest.mark.parametrize(
+@each(
     "command",
     [
         "git log -- VALUE",
@@ -213,7 +213,6 @@ def test_an_empty_value_makes_no_option_of_what_follows() -> None:
         ["./publish.sh", "--title=VALUE"],
         ["echo", "VALUE"],
     ],
-    ids=str,
 )
 def test_a_value_may_begin_with_a_dash_where_no_option_is_read(command: str | list[str]) -> None:
     values = Values(steps={"a": StepValue(output="- one\n- two")})

@@ -16,6 +16,7 @@ from accord.workflows.commands import run_shell
 from accord.workflows.expressions import ROOTS, references
 from accord.workflows.functions import FILTERS, FUNCTIONS
 from accord.workflows.values import BadExpression, StepValue, Unresolved, UnsafeCommand, Values, check_command
+from tests.cases import each
 
 SHELLS = [shell for shell in ("sh", "bash") if shutil.which(shell)]
 CANARY = "pwned"
@@ -30,7 +31,7 @@ def values_of(said: str, **more: Any) -> Values:
 
 
 @pytest.mark.proves("1-39", "1-40")
-@pytest.mark.parametrize(
+@each(
     ("template", "expected"),
     [
         ("Topic: {{input}}!", "Topic: all of it!"),

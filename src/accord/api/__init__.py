@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from accord.a2a import Caller
     from accord.api.agent_types import Given, Kind, Options, profile
     from accord.auth.authentication import BodyNeeded, Identity, Presented, Scheme, challenge
-    from accord.auth.scheme_settings import Grant, Settings
+    from accord.auth.scheme_settings import Grant, MaskedSettings
     from accord.auth.schemes import Ports, SchemeKind
     from accord.engine import tracing
     from accord.engine.agent import TEXT, Agent, AgentWithMembers, Approvals, Crash, Living, Node, Profile
@@ -68,6 +68,7 @@ __all__ = [
     "Kind",
     "Living",
     "Location",
+    "MaskedSettings",
     "NoOptions",
     "Node",
     "Offers",
@@ -81,7 +82,6 @@ __all__ = [
     "Scheme",
     "SchemeKind",
     "ServedAgent",
-    "Settings",
     "Shelf",
     "Signals",
     "SignalsKind",
@@ -113,7 +113,7 @@ _HOMES = {
     "accord.a2a": ("Caller",),
     "accord.api.agent_types": ("Given", "Kind", "Options", "profile"),
     "accord.auth.authentication": ("BodyNeeded", "Identity", "Presented", "Scheme", "challenge"),
-    "accord.auth.scheme_settings": ("Grant", "Settings"),
+    "accord.auth.scheme_settings": ("Grant", "MaskedSettings"),
     "accord.auth.schemes": ("Ports", "SchemeKind"),
     "accord.engine.agent": ("TEXT", "Agent", "AgentWithMembers", "Approvals", "Crash", "Living", "Node", "Profile"),
     "accord.engine.child_tasks": ("ChildCall",),

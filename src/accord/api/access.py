@@ -7,11 +7,10 @@ from accord.lazy import lazily
 if TYPE_CHECKING:
     from accord.auth.api_keys import PREFIX, new_key
     from accord.auth.audit import AUTHENTICATE, OK, REGISTRY, Audit, entry
-    from accord.auth.authentication import Access, OpenStreams
+    from accord.auth.authentication import Access, ExpiringCache, OpenStreams
     from accord.auth.jwt import MAX_TOKEN, JwtAccess, discovery_url
     from accord.auth.passwords import hash_password
     from accord.auth.rate_limits import Bucket, CallerUsage, Quotas
-    from accord.auth.recent import ExpiringCache
     from accord.auth.roles import BUILT_IN, SKILL_KEYS, Roles
     from accord.auth.scheme_settings import AnyScheme, ApiKeys, Basic, Header, Hmac, Jwt, Mtls, Plugin, SignIn
     from accord.auth.schemes import Fetch, FetchError
@@ -28,11 +27,10 @@ __all__ = [
 _HOMES = {
     "accord.auth.api_keys": ("PREFIX", "new_key"),
     "accord.auth.audit": ("AUTHENTICATE", "OK", "REGISTRY", "Audit", "entry"),
-    "accord.auth.authentication": ("Access", "OpenStreams"),
+    "accord.auth.authentication": ("Access", "ExpiringCache", "OpenStreams"),
     "accord.auth.jwt": ("MAX_TOKEN", "JwtAccess", "discovery_url"),
     "accord.auth.passwords": ("hash_password",),
     "accord.auth.rate_limits": ("Bucket", "CallerUsage", "Quotas"),
-    "accord.auth.recent": ("ExpiringCache",),
     "accord.auth.roles": ("BUILT_IN", "SKILL_KEYS", "Roles"),
     "accord.auth.scheme_settings": (
         "AnyScheme",

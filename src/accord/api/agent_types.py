@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from accord.auth.scheme_settings import Settings
+from accord.auth.scheme_settings import MaskedSettings
 from accord.engine.agent import TEXT, Agent, Crash, Profile
 from accord.entries import Group, Unusable
 from accord.model import AgentSkill
@@ -30,7 +30,7 @@ Count = Annotated[int, Meta(ge=1)]
 log = logging.getLogger("accord.agents")
 
 
-class Options(Settings, frozen=True, kw_only=True):
+class Options(MaskedSettings, frozen=True, kw_only=True):
     """Options of an agent of any type; types add their own.
 
     Names in `SECRET` are never shown. An option that is left out has the framework's value, or else the default of the

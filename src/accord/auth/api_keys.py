@@ -13,11 +13,10 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from accord.a2a import Admission
-from accord.auth.authentication import Identity, Presented, challenge
-from accord.auth.recent import ExpiringCache
+from accord.auth.authentication import INVALID_TOKEN, ExpiringCache, Identity, Presented, challenge, refusal
 from accord.auth.scheme_settings import ApiKeys
 from accord.auth.schemes import Ports, SchemeKind
-from accord.errors import AgentUnavailable, AuthenticationFailed, PermissionDenied
+from accord.errors import AgentUnavailable, PermissionDenied
 from accord.model import ApiKeyScheme, SecurityScheme
 from accord.storage.commands import authentication
 from accord.storage.commands.authentication import KEY_ID_LENGTH, MAX_KEY_GENERATIONS, StoredApiKey
@@ -97,14 +96,14 @@ class ApiKeyAccess:
                 return None
         match = _KEY.fullmatch(text.strip())
         if match is None:
-            raise self._refused("not a key")
+            raise refusal(self.name, "not a key", INVALID_TOKEN, key=None)
         key = await self._find(match["id"])
         # Hash the secret for unknown IDs too, so that both refusals take the same path.
         is_right = hmac.compare_digest(_hash(match["secret"]), key.hash if key else _NOBODY)
         if key is None or not is_right:
-            raise self._refused("no such key")
+            raise refusal(self.name, "no such key", INVALID_TOKEN, key=None)
         if not key.is_live:
-            raise self._refused("revoked or expired", key.id)
+            raise refusal(self.name, "revoked or expired", INVALID_TOKEN, key=key.id)
         await self._note(key.id)
         ticket = Admission(kind=self.name, id=key.id, until=key.expires_at, key_id=key.id)
         return Identity(owner=key.owner, tenant=key.tenant, roles=frozenset(key.roles), ticket=ticket)
@@ -137,12 +136,6 @@ class ApiKeyAccess:
             await self._store.do(authentication.touch_api_key, id, USED_MS)
         except StoreUnavailable as error:
             log.warning("access.use_not_noted", extra={"key": id, "reason": str(error)})
-
-    def _refused(self, reason: str, id: str | None = None) -> AuthenticationFailed:
-        log.info("access.refused", extra={"scheme": self.name, "reason": reason, "key": id})
-        failure = AuthenticationFailed()
-        failure.challenges = (challenge("Bearer", error="invalid_token"),)
-        return failure
 
 
 def _built(settings: ApiKeys, ports: Ports) -> ApiKeyAccess:

@@ -5,8 +5,9 @@ A stream ends with the key, session or token that opened it.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Protocol, TypeVar, runtime_checkable
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
@@ -16,6 +17,8 @@ from accord.errors import AgentUnavailable, AuthenticationFailed
 from accord.model import SecurityScheme
 
 REALM = "accord"
+
+log = logging.getLogger("accord.access")
 
 MAX_NAME = 256
 """Maximum characters of an owner or tenant. Both are keys in the store, whose length is limited."""
@@ -169,8 +172,18 @@ def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+def refusal(scheme: str, reason: str, *challenges: str, **facts: str | None) -> AuthenticationFailed:
+    """Log why credentials were refused, and return the error, which does not contain the reason."""
+    log.info("access.refused", extra={"scheme": scheme, "reason": reason, **facts})
+    failure = AuthenticationFailed()
+    failure.challenges = challenges
+    return failure
+
+
+INVALID_TOKEN = challenge("Bearer", error="invalid_token")
+
+
 def _anonymous(presented: Presented) -> Caller:
-    """Return the anonymous caller."""
     return Caller(roams=True, peer=presented.peer or None)
 
 
@@ -191,8 +204,6 @@ LOOK_SECONDS = 2.0
 
 MESSAGE = "What this was opened with is not good any more"
 
-log = logging.getLogger("accord.access")
-
 T = TypeVar("T")
 
 Look = Callable[[str], Awaitable[bool]]
@@ -205,7 +216,6 @@ class OpenStream:
     __slots__ = ("_is_cancelled", "_task", "is_over", "is_waiting")
 
     def __init__(self) -> None:
-        """Start in the current task, which reads the stream."""
         self._task = asyncio.current_task()
         self._is_cancelled = False
         self.is_over = False
@@ -293,3 +303,44 @@ class OpenStreams:
         except Exception:
             log.exception("access.not_looked_up", extra={"scheme": ticket.kind})
             return True
+
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class ExpiringCache(Generic[K, V]):
+    """A cache of at most `size` values, each for at most `seconds`."""
+
+    def __init__(self, size: int, seconds: float, clock: Callable[[], float]) -> None:
+        """Create a cache whose entries expire by `clock`, in seconds."""
+        self._size = size
+        self._seconds = seconds
+        self._clock = clock
+        self._kept: OrderedDict[K, tuple[float, V]] = OrderedDict()
+
+    def get(self, key: K) -> V | None:
+        """Return a value, or None if it is missing or expired."""
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        if found[0] <= self._clock():
+            del self._kept[key]
+            return None
+        self._kept.move_to_end(key)
+        return found[1]
+
+    def put(self, key: K, value: V, until: float | None = None) -> None:
+        """Store a value, until `until` if that is earlier than its usual expiry."""
+        expires = self._clock() + self._seconds
+        self._kept[key] = (expires if until is None else min(expires, until), value)
+        self._kept.move_to_end(key)
+        if len(self._kept) > self._size:
+            self._kept.popitem(last=False)
+
+    def forget(self, key: K) -> None:
+        """Remove a value."""
+        self._kept.pop(key, None)
+
+    def __len__(self) -> int:
+        return len(self._kept)

@@ -15,10 +15,8 @@ from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder
 
 from accord.a2a import Admission
-from accord.auth.authentication import Identity, Presented, challenge
-from accord.auth.recent import ExpiringCache
-from accord.auth.scheme_settings import ANY_TENANT
-from accord.auth.scheme_settings import Jwt as Settings
+from accord.auth.authentication import INVALID_TOKEN, ExpiringCache, Identity, Presented, challenge, refusal
+from accord.auth.scheme_settings import ANY_TENANT, Jwt
 from accord.auth.schemes import Fetch, FetchError, SchemeKind
 from accord.errors import AgentUnavailable, AuthenticationFailed
 from accord.model import (
@@ -171,7 +169,7 @@ class JwtAccess:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: Jwt,
         fetch: Fetch | None = None,
         *,
         now: Callable[[], float] = time.time,
@@ -217,7 +215,7 @@ class JwtAccess:
         if token is None or token.count(".") != 2:
             return None
         if len(token) > MAX_TOKEN:
-            raise self._refused("too large")
+            raise self._refusal("too large")
         digest = hashlib.sha256(token.encode("latin-1")).digest()
         known = self._recent.get(digest)
         if known is not None:
@@ -226,7 +224,7 @@ class JwtAccess:
             if not self._is_ours(token):
                 return None
         except UNREADABLE as error:
-            raise self._refused(_reason(error)) from None
+            raise self._refusal(f"{type(error).__name__}: {error}"[:200]) from None
         claims, identity = await self.read(token)
         now = self._now()
         self._recent.put(digest, identity, until=self._clock() + min(claims["exp"], now + LONG_SECONDS) - now)
@@ -238,7 +236,7 @@ class JwtAccess:
             claims = await self._verified(token)
             return claims, self._identity(claims)
         except UNREADABLE as error:
-            raise self._refused(_reason(error)) from None
+            raise self._refusal(f"{type(error).__name__}: {error}"[:200]) from None
 
     def _is_ours(self, token: str) -> bool:
         """Whether the token claims to be of this issuer. It is not verified yet: others belong to another scheme."""
@@ -283,14 +281,11 @@ class JwtAccess:
         ticket = Admission(kind=self.name, until=int(until * 1000))
         return Identity(owner=settings.owner_prefix + owner, tenant=tenant, roles=roles, ticket=ticket)
 
-    def _refused(self, reason: str) -> AuthenticationFailed:
-        log.info("access.refused", extra={"scheme": self.name, "issuer": self._settings.issuer, "reason": reason})
-        failure = AuthenticationFailed()
-        failure.challenges = (challenge("Bearer", error="invalid_token"),)
-        return failure
+    def _refusal(self, reason: str) -> AuthenticationFailed:
+        return refusal(self.name, reason, INVALID_TOKEN, issuer=self._settings.issuer)
 
 
-def _keys(settings: Settings, fetch: Fetch | None, clock: Callable[[], float]) -> Jwks | OctKey:
+def _keys(settings: Jwt, fetch: Fetch | None, clock: Callable[[], float]) -> Jwks | OctKey:
     if settings.secret is not None:
         return OctKey.import_key(settings.secret)
     if fetch is None:
@@ -298,7 +293,7 @@ def _keys(settings: Settings, fetch: Fetch | None, clock: Callable[[], float]) -
     return Jwks(fetch, settings.issuer, settings.jwks_url, clock)
 
 
-def _algorithms(settings: Settings) -> frozenset[str]:
+def _algorithms(settings: Jwt) -> frozenset[str]:
     """Return the allowed algorithms: those of public keys or those of a shared secret, never both."""
     if settings.secret is None:
         allowed = frozenset(settings.algorithms or jose.KEY_TYPES)
@@ -331,11 +326,7 @@ def _listed(value: Any) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
-def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:200]
-
-
 SCHEME = SchemeKind(
-    settings=Settings,
+    settings=Jwt,
     build=lambda settings, ports: JwtAccess(settings, ports.fetch, now=ports.now, clock=ports.clock),
 )

@@ -1,7 +1,6 @@
 """Authentication with client certificates (mTLS), verified by this server or by a trusted proxy."""
 
 import base64
-import logging
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -12,11 +11,10 @@ from cryptography import x509
 from msgspec.structs import replace
 
 from accord.a2a import Admission
-from accord.auth.authentication import Identity, Presented, challenge
+from accord.auth.authentication import Identity, Presented, challenge, refusal
 from accord.auth.scheme_settings import Grant, Mtls, NameOf
 from accord.auth.schemes import SchemeKind
 from accord.auth.trusted_proxies import is_trusted, networks
-from accord.errors import AuthenticationFailed
 from accord.model import MutualTlsScheme, SecurityScheme
 
 MAX_HEADER = 32 * 1024
@@ -24,8 +22,6 @@ MAX_HEADER = 32 * 1024
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _IS_ENVOY = re.compile(r"\s*(By|Hash|Cert|Chain|Subject|URI|DNS)=", re.IGNORECASE)
 _PAIR = re.compile(r'\s*(?P<name>\w+)=(?P<value>"(?:[^"\\]|\\.)*"|[^;"]*)(?:;|$)')
-
-log = logging.getLogger("accord.access")
 
 
 class MtlsAccess:
@@ -36,7 +32,6 @@ class MtlsAccess:
     challenge = challenge("ClientCertificate")
 
     def __init__(self, settings: Mtls, now: Callable[[], float] = time.time) -> None:
-        """Read owners from certificates according to the settings."""
         self._settings = settings
         self._now = now
         self._proxies = networks(settings.trusted_proxies)
@@ -53,8 +48,7 @@ class MtlsAccess:
             certificate = self._certificate(presented)
             return None if certificate is None else self._identity(certificate)
         except (ValueError, x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType) as error:
-            log.info("access.refused", extra={"scheme": self.name, "reason": str(error)[:200]})
-            raise AuthenticationFailed from None
+            raise refusal(self.name, str(error)[:200]) from None
 
     def _certificate(self, presented: Presented) -> x509.Certificate | None:
         """Return the caller's certificate. A trusted proxy's own certificate does not count."""

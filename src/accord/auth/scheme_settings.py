@@ -16,8 +16,8 @@ MIN_SECRET = 16
 """Minimum characters of a shared secret. Random base64 of this length has 96 bits."""
 
 
-class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of all scheme settings."""
+class MaskedSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings whose output masks their secrets: the base of all settings of authentication."""
 
     SECRET: ClassVar[frozenset[str]] = frozenset()
     """Fields that are masked in output."""
@@ -27,7 +27,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return f"{type(self).__name__}({', '.join(f'{name}={text}' for name, text in shown.items())})"
 
 
-class Grant(Settings, frozen=True, kw_only=True):
+class Grant(MaskedSettings, frozen=True, kw_only=True):
     """The owner, tenant and roles of an authenticated caller."""
 
     owner: str = ""
@@ -68,7 +68,7 @@ class Secret(Grant, frozen=True, kw_only=True):
             raise ValueError(f"`secret` needs at least {MIN_SECRET} characters")
 
 
-class ApiKeys(Settings, frozen=True, kw_only=True, tag_field="type", tag="api-keys"):
+class ApiKeys(MaskedSettings, frozen=True, kw_only=True, tag_field="type", tag="api-keys"):
     """API keys of the store, created by `accord apikeys create` and sent in a header or as bearer tokens."""
 
     header: str = "X-API-Key"
@@ -78,7 +78,7 @@ class ApiKeys(Settings, frozen=True, kw_only=True, tag_field="type", tag="api-ke
     """Seconds for which a key is cached. A revoked key is refused after this time at the latest."""
 
 
-class SignIn(Settings, frozen=True, kw_only=True):
+class SignIn(MaskedSettings, frozen=True, kw_only=True):
     """Sign-in to the console with an issuer, by the authorization code flow with this server as the client."""
 
     SECRET = frozenset({"client_secret"})
@@ -99,7 +99,7 @@ class SignIn(Settings, frozen=True, kw_only=True):
     """Scopes to request from the issuer."""
 
 
-class Jwt(Settings, frozen=True, kw_only=True, tag_field="type", tag="jwt"):
+class Jwt(MaskedSettings, frozen=True, kw_only=True, tag_field="type", tag="jwt"):
     """Bearer tokens of one issuer, with keys from OpenID Connect discovery, `jwks_url` or a `secret`.
 
     Claims can be nested: `realm_access.roles`.
@@ -164,7 +164,7 @@ class Jwt(Settings, frozen=True, kw_only=True, tag_field="type", tag="jwt"):
             raise ValueError("`sign_in` needs an `issuer` that describes itself at its URL, and no `secret`")
 
 
-class Basic(Settings, frozen=True, kw_only=True, tag_field="type", tag="basic"):
+class Basic(MaskedSettings, frozen=True, kw_only=True, tag_field="type", tag="basic"):
     """User names and passwords."""
 
     users: dict[str, User]
@@ -174,7 +174,7 @@ class Basic(Settings, frozen=True, kw_only=True, tag_field="type", tag="basic"):
     """Seconds for which a verified password is cached, because hashing takes a while."""
 
 
-class Header(Settings, frozen=True, kw_only=True, tag_field="type", tag="header"):
+class Header(MaskedSettings, frozen=True, kw_only=True, tag_field="type", tag="header"):
     """Shared secrets in a header of any name."""
 
     name: str
@@ -184,7 +184,7 @@ class Header(Settings, frozen=True, kw_only=True, tag_field="type", tag="header"
     """Secrets and their owners."""
 
 
-class Hmac(Settings, frozen=True, kw_only=True, tag_field="type", tag="hmac"):
+class Hmac(MaskedSettings, frozen=True, kw_only=True, tag_field="type", tag="hmac"):
     """Signed requests, by the name of the key. `protocol.http_headers` defines the signature."""
 
     keys: dict[str, Secret]
@@ -197,7 +197,7 @@ class Hmac(Settings, frozen=True, kw_only=True, tag_field="type", tag="hmac"):
 NameOf = Literal["uri", "dns", "email", "common-name"]
 
 
-class Mtls(Settings, frozen=True, kw_only=True, tag_field="type", tag="mtls"):
+class Mtls(MaskedSettings, frozen=True, kw_only=True, tag_field="type", tag="mtls"):
     """Client certificates of TLS connections, or those that a trusted proxy passes on in `header`."""
 
     header: str | None = None
@@ -229,7 +229,7 @@ class Mtls(Settings, frozen=True, kw_only=True, tag_field="type", tag="mtls"):
             ip_network(network, strict=False)
 
 
-class Plugin(Settings, frozen=True, kw_only=True, tag_field="type", tag="plugin"):
+class Plugin(MaskedSettings, frozen=True, kw_only=True, tag_field="type", tag="plugin"):
     """An authentication scheme that another package has registered, with its own options."""
 
     SECRET = frozenset({"options"})  # only the package knows which of them are secrets

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from accord.auth.authentication import Access, Scheme
-from accord.auth.scheme_settings import AnyScheme, Jwt, Plugin, Settings
+from accord.auth.scheme_settings import AnyScheme, Jwt, MaskedSettings, Plugin
 from accord.entries import Group
 from accord.model import HttpAuthScheme, Scopes, SecurityRequirement, SecurityScheme
 from accord.storage.store import Store
@@ -37,11 +37,11 @@ class Ports(Struct, frozen=True, kw_only=True):
 class SchemeKind(Struct, frozen=True, kw_only=True):
     """An authentication scheme type. `build` creates a scheme from settings, or raises ValueError with the reason.
 
-    `settings` is a subclass of `Settings` with the allowed options. Its `SECRET` fields are masked.
+    `settings` is a subclass of `MaskedSettings` with the allowed options. Its `SECRET` fields are masked.
     """
 
     build: Callable[[Any, Ports], Scheme]
-    settings: type[Settings] = Settings
+    settings: type[MaskedSettings] = MaskedSettings
 
 
 SCHEMES = Group(
@@ -50,9 +50,9 @@ SCHEMES = Group(
     SchemeKind,
     {
         "api-keys": "accord.auth.api_keys:SCHEME",
-        "basic": "accord.auth.basic:SCHEME",
-        "header": "accord.auth.header:SCHEME",
-        "hmac": "accord.auth.hmac:SCHEME",
+        "basic": "accord.auth.passwords:SCHEME",
+        "header": "accord.auth.shared_secrets:HEADER",
+        "hmac": "accord.auth.shared_secrets:HMAC",
         "jwt": "accord.auth.jwt:SCHEME",
         "mtls": "accord.auth.mtls:SCHEME",
     },

@@ -5,15 +5,14 @@ It uses the registry in the settings (`--registry`, `ACCORD_REGISTRY_URL`), or e
 
 import os
 import sys
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from accord.cli.database import StoreOption
-from accord.cli.failures import Exit
-from accord.cli.tables import OutputFormat, cell_text, echo_json, print_rows, printable
+from accord.cli.failures import Exit, async_command, command_error
+from accord.cli.tables import OutputFormat, OutputOption, cell_text, echo_json, print_rows, printable
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -30,7 +29,6 @@ CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 
 app = typer.Typer(no_args_is_help=True, help="Publish agents, and find them by their names.")
 
-OutputOption = Annotated[OutputFormat, typer.Option("-o", "--output", help="How it is printed.")]
 RegistryOption = Annotated[
     str | None,
     typer.Option(
@@ -42,7 +40,8 @@ RegistryOption = Annotated[
 
 
 @app.command()
-def publish(
+@async_command(NAME)
+async def publish(
     card: Annotated[str, typer.Argument(metavar="CARD", help="The card's file, - for standard input, or an address.")],
     name: Annotated[
         str | None, typer.Option(metavar="ORG/AGENT", help="Its name, if it is not the one that the card states.")
@@ -55,24 +54,25 @@ def publish(
     output: OutputOption = OutputFormat.TEXT,
     registry: RegistryOption = None,
     store: StoreOption = None,
-) -> None:
+) -> int:
     """Publish an agent, or update its published card."""
+    from msgspec import DecodeError
+    from msgspec.json import decode
 
-    async def work() -> int:
-        from msgspec.json import decode
-
+    try:
         body: dict[str, Any] = {"card_data": decode(await _read_card(card))}
-        body |= {"human_readable_id": name} if name else {}
-        body |= {"visibility": visibility} if visibility else {}
-        async with _open_registry(store, registry, owner, tenant, writes=True) as found:
-            _show(await found.publish(body), output)
-        return Exit.DONE
-
-    _exit_with(work)
+    except DecodeError as error:
+        raise command_error(f"That is no card: {error}") from None
+    body |= {"human_readable_id": name} if name else {}
+    body |= {"visibility": visibility} if visibility else {}
+    async with _open_registry(store, registry, owner, tenant, writes=True) as found:
+        _show(await found.publish(body), output)
+    return Exit.DONE
 
 
 @app.command()
-def search(
+@async_command(NAME)
+async def search(
     words: Annotated[list[str] | None, typer.Argument(metavar="[WORDS]", help="All of them must occur.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="A tag; all that are given must match.")] = None,
     tee: Annotated[
@@ -87,7 +87,7 @@ def search(
     output: OutputOption = OutputFormat.TEXT,
     registry: RegistryOption = None,
     store: StoreOption = None,
-) -> None:
+) -> int:
     """Search agents, newest change first."""
     query = [("limit", str(limit)), ("skip", str(skip)), ("active_only", str(not all_).lower())]
     query += [("search", " ".join(words))] if words else []
@@ -95,45 +95,39 @@ def search(
     query += [("has_tee", str(tee).lower())] if tee is not None else []
     query += [("tee_type", tee_type)] if tee_type else []
     query += [("owned_only", "true")] if owned else []
-
-    async def work() -> int:
-        async with _open_registry(store, registry, tenant=tenant) as found:
-            page = await found.search(query)
-        items = page.get("items", [])
-        print_rows(items if output is OutputFormat.JSON else [_row(item) for item in items], COLUMNS, output)
-        more = page.get("pagination", {}).get("total_items", 0) - skip - len(items)
-        if more > 0:
-            typer.echo(f"{more} more: --skip {skip + len(items)} shows the next", err=True)
-        return Exit.DONE
-
-    _exit_with(work)
+    async with _open_registry(store, registry, tenant=tenant) as found:
+        page = await found.search(query)
+    items = page.get("items", [])
+    print_rows(items if output is OutputFormat.JSON else [_row(item) for item in items], COLUMNS, output)
+    more = page.get("pagination", {}).get("total_items", 0) - skip - len(items)
+    if more > 0:
+        typer.echo(f"{more} more: --skip {skip + len(items)} shows the next", err=True)
+    return Exit.DONE
 
 
 @app.command("show")
-def show_(
+@async_command(NAME)
+async def show_(
     name: Annotated[str, typer.Argument(metavar="ORG/AGENT", help="The agent's name.")],
     card: Annotated[bool, typer.Option("--card", help="Print the card and nothing else.")] = False,
     tenant: Annotated[str, typer.Option(help="Whose, in the store's own registry.")] = "",
     output: OutputOption = OutputFormat.TEXT,
     registry: RegistryOption = None,
     store: StoreOption = None,
-) -> None:
+) -> int:
     """Show an agent: its card, signature and health."""
-
-    async def work() -> int:
-        async with _open_registry(store, registry, tenant=tenant) as found:
-            known = await found.named(name)
-        if card:
-            echo_json(known.get("card_data"), indent=2)
-        else:
-            _show(known, output)
-        return Exit.DONE
-
-    _exit_with(work)
+    async with _open_registry(store, registry, tenant=tenant) as found:
+        known = await found.named(name)
+    if card:
+        echo_json(known.get("card_data"), indent=2)
+    else:
+        _show(known, output)
+    return Exit.DONE
 
 
 @app.command()
-def check(
+@async_command(NAME)
+async def check(
     target: Annotated[
         str, typer.Argument(metavar="AGENT", help="A name to look for, or a card to judge: its file, - or an address.")
     ],
@@ -142,20 +136,20 @@ def check(
     output: OutputOption = OutputFormat.TEXT,
     registry: RegistryOption = None,
     store: StoreOption = None,
-) -> None:
+) -> int:
     """Check an agent's availability, or validate a card for publishing; exit with 0 on success."""
+    if not _is_published_name(target):
+        return _check_card(await _read_card(target), output)
+    async with _open_registry(store, registry, owner, tenant, writes=True) as found:
+        known = await found.check(target)
+    _show(known, output)
+    return Exit.DONE if known.get("health", {}).get("state") == "up" else Exit.FAILED
+
+
+def _is_published_name(target: str) -> bool:
     from accord.api.directory import is_name
 
-    async def look() -> int:
-        async with _open_registry(store, registry, owner, tenant, writes=True) as found:
-            known = await found.check(target)
-        _show(known, output)
-        return Exit.DONE if known.get("health", {}).get("state") == "up" else Exit.FAILED
-
-    async def judge() -> int:
-        return _check_card(await _read_card(target), output)
-
-    _exit_with(look if is_name(target) and not Path(target).exists() else judge)
+    return is_name(target) and not Path(target).exists()
 
 
 # --- shared helpers ---------------------------------------------------------------------------------------------------
@@ -266,36 +260,3 @@ def _row(item: dict[str, Any]) -> dict[str, Any]:
         "visibility": item.get("visibility"),
         "description": line if len(line) <= MAX_SHOWN else line[: MAX_SHOWN - 3] + "...",
     }
-
-
-def _exit_with(work: Callable[[], Coroutine[Any, Any, int]]) -> None:
-    """Run the work, and exit with its code. A user error is one line, not a traceback."""
-    import asyncio
-
-    from msgspec import MsgspecError
-
-    from accord.api import StoreRefused, StoreUnavailable
-    from accord.api.administration import BadAddress
-    from accord.api.directory import InvalidCard, RegistryRefused, UnreachableServer
-    from accord.server.settings_loader import BadSettings
-
-    try:
-        code = asyncio.run(work())
-    except (BadAddress, BadSettings) as error:
-        code = _failed(error, Exit.MISUSED)
-    except UnreachableServer as error:
-        code = _failed(error, Exit.UNREACHABLE)
-    except RegistryRefused as error:
-        code = _failed(error, Exit.UNAUTHENTICATED if error.status in (401, 403) else Exit.FAILED)
-    except MsgspecError as error:
-        code = _failed(ValueError(f"That is no card: {error}"), Exit.FAILED)
-    except BrokenPipeError:
-        raise  # the reader closed the pipe; typer exits quietly
-    except (InvalidCard, StoreRefused, StoreUnavailable, OSError) as error:
-        code = _failed(error, Exit.FAILED)
-    raise typer.Exit(code)
-
-
-def _failed(error: Exception, code: Exit) -> Exit:
-    typer.echo(f"{NAME}: {printable(' '.join(str(error).split()))}", err=True)
-    return code

@@ -5,28 +5,11 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from accord.client.credentials import Credential, KeyManager
     from accord.client.credentials.sealed import SealedCredentials
-
-
-class CredentialPlace(Protocol):
-    """A storage of credentials."""
-
-    @property
-    def name(self) -> str:
-        """Name shown to people."""
-
-    async def get(self, id: str) -> "Credential | None":
-        """Return the credential with an id, or None."""
-
-    async def put(self, id: str, credential: "Credential") -> None:
-        """Store a credential, in place of the previous one with its id."""
-
-    async def remove(self, id: str) -> bool:
-        """Remove the credential with an id. Returns whether it existed."""
 
 
 def key_file(given: Path | None, env: Mapping[str, str]) -> Path:
@@ -139,6 +122,10 @@ class StorePlace:
     async def remove(self, id: str) -> bool:
         """Remove a credential."""
         return await self.keys.remove(self.tenant, id)
+
+
+CredentialPlace = FilePlace | KeyringPlace | StorePlace
+"""A storage of credentials, by ID; `name` is for people."""
 
 
 @asynccontextmanager

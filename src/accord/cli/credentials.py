@@ -7,8 +7,8 @@ requests a task that does not exist, with and without credentials.
 import os
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -16,41 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from accord.cli.credential_places import CredentialPlace, FilePlace, KeyringPlace, key_file, store_place, user_keys
-from accord.cli.database import StoreOption, run_and_exit
-from accord.cli.failures import Exit, command_error, explain_failure
-from accord.cli.tables import OutputFormat, print_rows, printable, time_of
+from accord.cli.database import StoreOption
+from accord.cli.failures import Exit, async_command, command_error, run_and_exit
+from accord.cli.tables import OutputFormat, OutputOption, print_rows, printable, time_of
 
 if TYPE_CHECKING:
     from accord.client.auth import ClientAuth
     from accord.client.credentials import Credential
     from accord.model import AgentCard
-
-
-async def check_credentials(agent: str, service: str | None, file: Path | None) -> int:
-    """Test the credentials, print the results, and return the exit code."""
-    from accord.cli.connection import connect_client
-    from accord.cli.connection_options import ConnectionOptions
-    from accord.client.auth import Anonymous, choose_auth_with_ids
-
-    keys = user_keys(file)
-    async with connect_client(ConnectionOptions(agent=agent), is_anonymous=True) as client:
-        card, origin = client.card, client.discovered.url
-        _print_line("card", f"{card.name}, {origin or agent}")
-    _print_line("asks for", _required_schemes(card))
-    auth, schemes, ids = choose_auth_with_ids(card, keys, service=service, origin=origin)
-    _print_line("sends", "nothing" if isinstance(auth, Anonymous) else repr(auth))
-    for label, names in (("scheme", schemes), ("kept as", ids)):
-        if names:
-            _print_line(label, ", ".join(names))
-    is_open, how = await _outcome(card, Anonymous())
-    _print_line("without", how)
-    if isinstance(auth, Anonymous):
-        return Exit.DONE if is_open else Exit.UNAUTHENTICATED
-    is_in, how = await _outcome(card, auth)
-    _print_line("with it", how)
-    if is_in and is_open:
-        _print_line("note", "it answers everybody, so this says nothing about the credentials")
-    return Exit.DONE if is_in else Exit.UNAUTHENTICATED
 
 
 async def _outcome(card: "AgentCard", auth: "ClientAuth") -> tuple[bool, str]:
@@ -110,7 +83,6 @@ FileOption = Annotated[
     Path | None, typer.Option("--file", metavar="FILE", help="The key file, if not the user's own (ACCORD_KEYS).")
 ]
 TenantOption = Annotated[str, typer.Option(help="Whose it is, in a store.")]
-OutputOption = Annotated[OutputFormat, typer.Option("-o", "--output", help="How it is printed.")]
 
 
 class CredentialKind(NamedTuple):
@@ -197,12 +169,28 @@ def set_(
         parts = {**parts, "hosts": tuple(dict.fromkeys(map(_host_of, targets)))}
     elif kind == "hosts":
         raise typer.BadParameter("This kind needs at least one host", param_hint="--host")
-    id = _host_of(id) if "://" in id else id
-    _run(_set(id, parts, where, file, tenant, store))
+    run_and_exit(NAME, _set(_host_of(id) if "://" in id else id, parts, _place(where, file, tenant, store)))
+
+
+async def _set(id: str, parts: Mapping[str, Any], opened: AbstractAsyncContextManager[CredentialPlace]) -> int:
+    from msgspec.structs import replace
+
+    from accord.client.auth.choice import is_host
+    from accord.client.credentials import Credential
+
+    async with opened as place:
+        before = await place.get(id) or Credential()
+        headers = before.headers | parts.get("headers", {})
+        await place.put(id, replace(before, **{**parts, "headers": headers}))
+        typer.echo(f"{printable(id)} is kept in {place.name}", err=True)
+        if not (before.hosts or "hosts" in parts or is_host(id)):
+            typer.echo(f"It is used with `--service {printable(id)}` alone; --host allows cards to name it", err=True)
+    return Exit.DONE
 
 
 @app.command()
-def get(
+@async_command(NAME)
+async def get(
     id: IdArgument,
     reveal: Annotated[bool, typer.Option("--show", help="Print the secrets themselves.")] = False,
     output: OutputOption = OutputFormat.TEXT,
@@ -213,93 +201,10 @@ def get(
     file: FileOption = None,
     tenant: TenantOption = "",
     store: StoreOption = None,
-) -> None:
+) -> int:
     """Show a credential and its sources; exit with 1 if it does not exist."""
     if reveal and where is CredentialPlaceName.STORE:
         raise typer.BadParameter("What a store keeps is sealed for its server and is not shown", param_hint="--show")
-    _run(_get(id, reveal, output, where, file, tenant, store))
-
-
-@app.command("list")
-def list_(
-    output: OutputOption = OutputFormat.TEXT,
-    where: Annotated[
-        CredentialPlaceName | None, typer.Option("--in", help="A store; by default the user's own credentials.")
-    ] = None,
-    file: FileOption = None,
-    tenant: TenantOption = "",
-    store: StoreOption = None,
-) -> None:
-    """List stored credentials without secrets; a keyring cannot be listed."""
-    _run(_list(output, where, file, tenant, store))
-
-
-@app.command()
-def remove(
-    id: IdArgument,
-    where: WhereOption = CredentialPlaceName.FILE,
-    file: FileOption = None,
-    tenant: TenantOption = "",
-    store: StoreOption = None,
-) -> None:
-    """Remove a credential; exit with 1 if it does not exist."""
-    _run(_remove(id, where, file, tenant, store))
-
-
-@app.command()
-def rotate(store: StoreOption = None) -> None:
-    """Seal all credentials and webhook secrets in a store with the first key of its settings.
-
-    The other keys are no longer needed then. Webhook secrets in plain text are sealed as well.
-    """
-    _run(_rotate(store))
-
-
-@app.command("test")
-def try_(
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Its address, its card's file, or its name.")],
-    service: Annotated[str | None, typer.Option(metavar="ID", help="Use what is kept under this id.")] = None,
-    file: FileOption = None,
-) -> None:
-    """Test credentials against an agent: read its card, select credentials, and request a task that does not exist.
-
-    Exit with 0 if the agent accepts them, with 3 if it is unreachable, and with 4 if it refuses them or none match its
-    card.
-    """
-
-    _run(check_credentials(agent, service, file))
-
-
-# --- implementation of commands ---------------------------------------------------------------------------------------
-
-
-async def _set(
-    id: str, parts: Mapping[str, Any], where: CredentialPlaceName, file: Path | None, tenant: str, store: str | None
-) -> int:
-    from msgspec.structs import replace
-
-    from accord.client.auth.choice import is_host
-    from accord.client.credentials import Credential
-
-    async with _place(where, file, tenant, store) as place:
-        before = await place.get(id) or Credential()
-        headers = before.headers | parts.get("headers", {})
-        await place.put(id, replace(before, **{**parts, "headers": headers}))
-        typer.echo(f"{printable(id)} is kept in {place.name}", err=True)
-        if not (before.hosts or "hosts" in parts or is_host(id)):
-            typer.echo(f"It is used with `--service {printable(id)}` alone; --host allows cards to name it", err=True)
-    return Exit.DONE
-
-
-async def _get(
-    id: str,
-    reveal: bool,
-    output: OutputFormat,
-    where: CredentialPlaceName | None,
-    file: Path | None,
-    tenant: str,
-    store: str | None,
-) -> int:
     if where is None:
         keys = user_keys(file)
         found, sources = keys.find(id), keys.sources(id)
@@ -318,9 +223,18 @@ async def _get(
     return Exit.DONE
 
 
-async def _list(
-    output: OutputFormat, where: CredentialPlaceName | None, file: Path | None, tenant: str, store: str | None
+@app.command("list")
+@async_command(NAME)
+async def list_(
+    output: OutputOption = OutputFormat.TEXT,
+    where: Annotated[
+        CredentialPlaceName | None, typer.Option("--in", help="A store; by default the user's own credentials.")
+    ] = None,
+    file: FileOption = None,
+    tenant: TenantOption = "",
+    store: StoreOption = None,
 ) -> int:
+    """List stored credentials without secrets; a keyring cannot be listed."""
     if where is CredentialPlaceName.STORE:
         async with store_place(store, tenant) as place:
             held = await place.keys.listed(tenant)
@@ -341,7 +255,16 @@ async def _list(
     return Exit.DONE
 
 
-async def _remove(id: str, where: CredentialPlaceName, file: Path | None, tenant: str, store: str | None) -> int:
+@app.command()
+@async_command(NAME)
+async def remove(
+    id: IdArgument,
+    where: WhereOption = CredentialPlaceName.FILE,
+    file: FileOption = None,
+    tenant: TenantOption = "",
+    store: StoreOption = None,
+) -> int:
+    """Remove a credential; exit with 1 if it does not exist."""
     async with _place(where, file, tenant, store) as place:
         is_there = await place.remove(id)
         said = (
@@ -353,7 +276,13 @@ async def _remove(id: str, where: CredentialPlaceName, file: Path | None, tenant
     return Exit.DONE if is_there else Exit.FAILED
 
 
-async def _rotate(store: str | None) -> int:
+@app.command()
+@async_command(NAME)
+async def rotate(store: StoreOption = None) -> int:
+    """Seal all credentials and webhook secrets in a store with the first key of its settings.
+
+    The other keys are no longer needed then. Webhook secrets in plain text are sealed as well.
+    """
     from accord.cli.database import open_existing_store
     from accord.server import credentials
     from accord.server.settings_loader import credentials_of
@@ -363,6 +292,46 @@ async def _rotate(store: str | None) -> int:
         count = await credentials.rotate_keys(found, settings)
     typer.echo(f"{count} sealed anew", err=True)
     return Exit.DONE
+
+
+@app.command("test")
+@async_command(NAME)
+async def try_(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Its address, its card's file, or its name.")],
+    service: Annotated[str | None, typer.Option(metavar="ID", help="Use what is kept under this id.")] = None,
+    file: FileOption = None,
+) -> int:
+    """Test credentials against an agent: read its card, select credentials, and request a task that does not exist.
+
+    Exit with 0 if the agent accepts them, with 3 if it is unreachable, and with 4 if it refuses them or none match its
+    card.
+    """
+    from accord.cli.connection import connect_client
+    from accord.cli.connection_options import ConnectionOptions
+    from accord.client.auth import Anonymous, choose_auth_with_ids
+
+    keys = user_keys(file)
+    async with connect_client(ConnectionOptions(agent=agent), is_anonymous=True) as client:
+        card, origin = client.card, client.discovered.url
+        _print_line("card", f"{card.name}, {origin or agent}")
+    _print_line("asks for", _required_schemes(card))
+    auth, schemes, ids = choose_auth_with_ids(card, keys, service=service, origin=origin)
+    _print_line("sends", "nothing" if isinstance(auth, Anonymous) else repr(auth))
+    for label, names in (("scheme", schemes), ("kept as", ids)):
+        if names:
+            _print_line(label, ", ".join(names))
+    is_open, how = await _outcome(card, Anonymous())
+    _print_line("without", how)
+    if isinstance(auth, Anonymous):
+        return Exit.DONE if is_open else Exit.UNAUTHENTICATED
+    is_in, how = await _outcome(card, auth)
+    _print_line("with it", how)
+    if is_in and is_open:
+        _print_line("note", "it answers everybody, so this says nothing about the credentials")
+    return Exit.DONE if is_in else Exit.UNAUTHENTICATED
+
+
+# --- implementation of commands ---------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -435,25 +404,3 @@ def _values_of(credential: "Credential") -> list[tuple[str, Any, bool]]:
             if text
         ]
     return found
-
-
-def _run(work: Coroutine[Any, Any, int]) -> None:
-    """Run the work, and exit. A user error is one line."""
-    from accord.client.credentials import KeyManagementError
-
-    async def explaining() -> int:
-        try:
-            return await work
-        except KeyManagementError as error:
-            typer.echo(f"{NAME}: {printable(str(error))}", err=True)
-            return Exit.FAILED
-        except Exception as error:
-            failure = explain_failure(error)
-            if failure is None:
-                raise
-            typer.echo(f"{NAME}: {printable(failure.message)}", err=True)
-            if failure.hint:
-                typer.echo(failure.hint, err=True)
-            return failure.exit
-
-    run_and_exit(NAME, explaining())

@@ -5,14 +5,21 @@ official command line's specification (11.4, 11.6, appendices B and D).
 """
 
 import shlex
+from collections.abc import Callable, Coroutine
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 import typer
+
+from accord.cli import CLICK_ERROR
+from accord.cli.tables import printable
 
 if TYPE_CHECKING:
     from accord.errors import AccordError
 
+
+P = ParamSpec("P")
 
 UNKNOWN_CALLER = "Bring credentials: --bearer, --api-key, or `accord creds set`"
 FORBIDDEN = "The credentials are known, but not enough: whoever runs the agent can give their holder another role"
@@ -84,6 +91,59 @@ def explain_failure(error: Exception) -> ExplainedFailure | None:
         if isinstance(cause, kind) and (exit is not Exit.TIMED_OUT or getattr(cause, "was_sent", True)):
             return ExplainedFailure(exit, code, str(error) or "It took too long", _remedy(exit, error))
     return None
+
+
+def async_command(name: str) -> Callable[[Callable[P, Coroutine[Any, Any, int]]], Callable[P, None]]:
+    """Make an async function a command that exits with its result; its errors are printed after `name`."""
+
+    def decorate(work: Callable[P, Coroutine[Any, Any, int]]) -> Callable[P, None]:
+        @wraps(work)
+        def command(*args: P.args, **kwargs: P.kwargs) -> None:
+            run_and_exit(name, work(*args, **kwargs))
+
+        return command
+
+    return decorate
+
+
+def run_and_exit(command: str, work: Coroutine[Any, Any, int]) -> None:
+    """Run the work, and exit with its code. A user error is one line, not a traceback."""
+    import asyncio
+
+    try:
+        code = asyncio.run(work)
+    except BrokenPipeError:
+        raise  # the reader closed the pipe; typer exits quietly
+    except Exception as error:
+        if isinstance(error, CLICK_ERROR) or (failure := _operator_failure(error) or explain_failure(error)) is None:
+            raise
+        typer.echo(f"{command}: {printable(' '.join(failure.message.split()))}", err=True)
+        if failure.hint:
+            typer.echo(failure.hint, err=True)
+        code = failure.exit
+    raise typer.Exit(code)
+
+
+def _operator_failure(error: Exception) -> ExplainedFailure | None:
+    """Return the explanation of an error of settings, the store or the registry."""
+    from accord.api import StoreRefused, StoreUnavailable
+    from accord.api.administration import BadAddress
+    from accord.api.directory import InvalidCard, RegistryRefused, UnreachableServer
+    from accord.client.credentials import KeyManagementError
+    from accord.server.settings_loader import BadSettings
+
+    match error:
+        case BadAddress() | BadSettings():
+            exit = Exit.MISUSED
+        case UnreachableServer():
+            exit = Exit.UNREACHABLE
+        case RegistryRefused(status=401 | 403):
+            exit = Exit.UNAUTHENTICATED
+        case InvalidCard() | RegistryRefused() | StoreRefused() | StoreUnavailable() | KeyManagementError() | OSError():
+            exit = Exit.FAILED
+        case _:
+            return None
+    return ExplainedFailure(exit, "A2ACLI_ERR_INTERNAL", str(error))
 
 
 def _remedy(exit: Exit, error: Exception) -> str | None:

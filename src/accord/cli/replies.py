@@ -6,7 +6,7 @@ order.
 
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
@@ -44,35 +44,35 @@ RESTARTED = "What was said so far does not count: the agent began anew"
 """Message after an agent's restart, its default after a crash of its server: printed text cannot be taken back."""
 
 
-class ReplyPrinter(Protocol):
-    """Prints a reply while it arrives."""
+class ReplyPrinter:
+    """Prints a reply while it arrives; progress is drawn on a terminal meanwhile."""
+
+    def __init__(self, progress: Progress | None = None) -> None:
+        """Create a printer without output."""
+        self._progress = progress or Progress()
 
     def event(self, event: Event) -> None:
         """Print an event."""
+        self._progress.event(event)
 
     def end(self, answer: Answer) -> None:
         """Print the result: the final task, or the message that answers."""
 
     def pause(self) -> None:
         """Clear the terminal for other output."""
+        self._progress.stop()
 
 
-class JsonReplyPrinter:
-    """Prints each event as a line of JSON."""
+class JsonReplyPrinter(ReplyPrinter):
+    """Prints each event as a line of JSON. The last one has the final state."""
 
     def event(self, event: Event) -> None:
         """Print the event. Events that A2A 1.0 lacks are part of the task."""
         if (frame := agent_output.V1.encode_event(event)) is not None:
             agent_output.write(escape_json(frame.data.decode()) + "\n")
 
-    def end(self, answer: Answer) -> None:
-        """Print nothing more: the last event has the final state."""
 
-    def pause(self) -> None:
-        """Do nothing: every line is complete."""
-
-
-class ResultPrinter:
+class ResultPrinter(ReplyPrinter):
     """Prints only the result, as text or as one JSON document, with progress on a terminal."""
 
     def __init__(
@@ -84,12 +84,8 @@ class ResultPrinter:
         with_history: bool = False,
     ) -> None:
         """Print the result of an operation."""
-        self._progress, self._is_json, self._operation = progress, is_json, operation
-        self._with_history = with_history
-
-    def event(self, event: Event) -> None:
-        """Show the progress."""
-        self._progress.event(event)
+        super().__init__(progress)
+        self._is_json, self._operation, self._with_history = is_json, operation, with_history
 
     def end(self, answer: Answer) -> None:
         """Print the result."""
@@ -101,17 +97,13 @@ class ResultPrinter:
         else:
             agent_output.lines(agent_output.of_message(answer))
 
-    def pause(self) -> None:
-        """Clear the progress."""
-        self._progress.stop()
 
-
-class LiveTextPrinter:
+class LiveTextPrinter(ReplyPrinter):
     """Prints fields and blocks as they come. A streamed text extends its block."""
 
     def __init__(self, progress: Progress) -> None:
         """Create a printer without output."""
-        self._progress = progress
+        super().__init__(progress)
         self._texts = _PrintedTexts()
         self._open: str | None = None
         self._last = "\n"
@@ -183,12 +175,12 @@ class LiveTextPrinter:
             self._lines(agent_output.of_parts(others, "Text"))
 
 
-class PlainTextPrinter:
+class PlainTextPrinter(ReplyPrinter):
     """Prints only the text of the answer (C-07), without files and intermediate messages."""
 
     def __init__(self, progress: Progress) -> None:
         """Create a printer without output."""
-        self._progress = progress
+        super().__init__(progress)
         self._text = StreamedText()
         self._last = "\n"
 
@@ -258,7 +250,7 @@ def reply_printer(
         return PlainTextPrinter(progress)
     if not stream:
         return ResultPrinter(progress, is_json=reach.is_json, operation=operation)
-    return JsonReplyPrinter() if reach.is_json else LiveTextPrinter(progress)
+    return JsonReplyPrinter(progress) if reach.is_json else LiveTextPrinter(progress)
 
 
 async def print_events(

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -302,14 +302,15 @@ def _rows_that_fit(rows: list[StepRow], height: int) -> list[StepRow]:
     return [rows[at] for at in sorted(ranked[:height])]
 
 
-class RunDisplay(Protocol):
-    """Displays a run."""
+class RunDisplay:
+    """Displays a run: by default its id at the start, and its output or error at the end."""
 
-    hears: bool
+    hears = False
     """Whether it shows the streamed text of steps' agents."""
 
     def begun(self, run_id: str) -> None:
         """Show the run's id."""
+        agent_output.tell(f"Run {run_id}")
 
     def learn(self, lines: "Iterable[StoredStep]") -> None:
         """Show the steps from their stored records."""
@@ -327,65 +328,33 @@ class RunDisplay(Protocol):
         """Resume drawing, with the events of the pause."""
 
     def end(self, run: dict[str, Any]) -> None:
-        """Show the result of the run."""
+        """Print the output of a completed run, or the error of a failed one."""
+        if run["state"] == "completed":
+            if text := run["output"]:
+                agent_output.write(agent_output.answer_text(text).removesuffix("\n") + "\n")
+        elif run.get("error"):
+            agent_output.tell(f"accord: {agent_output.safe(run['error'])}")
 
 
-def run_display(*, is_json: bool) -> RunDisplay:
-    """Return the display for the terminal or format."""
-    if is_json:
-        return JsonRunDisplay()
-    if sys.stderr.isatty():
-        from rich.console import Console
-
-        console = Console(stderr=True)
-        if console.is_terminal and not console.is_dumb_terminal:
-            steps = StepRows()
-            return LiveRunDisplay(steps, StepTree(console, steps))
-    return LineRunDisplay()
-
-
-class JsonRunDisplay:
+class JsonRunDisplay(RunDisplay):
     """Displays each event as a line of JSON, and the result as the last line."""
-
-    hears = False
 
     def begun(self, run_id: str) -> None:
         """Print the start of the run."""
         agent_output.write(agent_output.compact({"event": "begun", "run": run_id}) + "\n")
-        _print_start(run_id)
-
-    def learn(self, lines: "Iterable[StoredStep]") -> None:
-        """Do nothing: the last line has the stored steps."""
+        super().begun(run_id)
 
     def news(self, news: RunEvent) -> None:
         """Print the event."""
         agent_output.write(agent_output.compact(news) + "\n")
-
-    def heard(self, step: str, text: str) -> None:
-        """Do nothing: the text is part of its task's output."""
-
-    def pause(self) -> None:
-        """Do nothing: every line is complete."""
-
-    def go_on(self) -> None:
-        """Do nothing: no events were held back."""
 
     def end(self, run: dict[str, Any]) -> None:
         """Print the result."""
         agent_output.write(agent_output.compact(run) + "\n")
 
 
-class LineRunDisplay:
+class LineRunDisplay(RunDisplay):
     """Displays each event as a line, and the output of a step below its end."""
-
-    hears = False
-
-    def begun(self, run_id: str) -> None:
-        """Print the run's id."""
-        _print_start(run_id)
-
-    def learn(self, lines: "Iterable[StoredStep]") -> None:
-        """Do nothing: only new events are printed."""
 
     def news(self, news: RunEvent) -> None:
         """Print the event. The streamed output of a step is part of its end."""
@@ -396,19 +365,6 @@ class LineRunDisplay:
         agent_output.tell(f"{step}: {agent_output.line(first)}")
         for line in rest:
             agent_output.tell(f"{step} | {agent_output.safe(line)}")
-
-    def heard(self, step: str, text: str) -> None:
-        """Do nothing: the text is part of the step's end."""
-
-    def pause(self) -> None:
-        """Do nothing: every line is complete."""
-
-    def go_on(self) -> None:
-        """Do nothing: no events were held back."""
-
-    def end(self, run: dict[str, Any]) -> None:
-        """Print the output of the run."""
-        _print_result(run)
 
 
 def _event_text(news: RunEvent) -> str:
@@ -430,7 +386,7 @@ def _event_text(news: RunEvent) -> str:
     return news.text or ""
 
 
-class LiveRunDisplay:
+class LiveRunDisplay(RunDisplay):
     """Displays the run as a live tree."""
 
     hears = True
@@ -439,10 +395,6 @@ class LiveRunDisplay:
         """Create the display without drawing it."""
         self._steps, self._tree = steps, tree
         self._is_paused = False
-
-    def begun(self, run_id: str) -> None:
-        """Print the run's id above the tree."""
-        _print_start(run_id)
 
     def learn(self, lines: "Iterable[StoredStep]") -> None:
         """Draw the steps in their stored state."""
@@ -475,23 +427,18 @@ class LiveRunDisplay:
     def end(self, run: dict[str, Any]) -> None:
         """Stop drawing, and print the output of the run."""
         self._tree.stop()
-        _print_result(run)
+        super().end(run)
 
 
-def _print_start(run_id: str) -> None:
-    agent_output.tell(f"Run {run_id}")
+def run_display(*, is_json: bool) -> RunDisplay:
+    """Return the display for the terminal or format."""
+    if is_json:
+        return JsonRunDisplay()
+    if sys.stderr.isatty():
+        from rich.console import Console
 
-
-def _print_result(run: dict[str, Any]) -> None:
-    """Print the output of a completed run, or the error of a failed one."""
-    if run["state"] == "completed":
-        if text := run["output"]:
-            agent_output.write(
-                agent_output.safe(text).removesuffix("\n") + "\n" if sys.stdout.isatty() else _with_newline(text)
-            )
-    elif run.get("error"):
-        agent_output.tell(f"accord: {agent_output.safe(run['error'])}")
-
-
-def _with_newline(text: str) -> str:
-    return text if text.endswith("\n") else text + "\n"
+        console = Console(stderr=True)
+        if console.is_terminal and not console.is_dumb_terminal:
+            steps = StepRows()
+            return LiveRunDisplay(steps, StepTree(console, steps))
+    return LineRunDisplay()

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from accord.cli.database import StoreOption, open_existing_store, run_and_exit
-from accord.cli.failures import Exit
-from accord.cli.tables import OutputFormat, printable
+from accord.cli.database import StoreOption, open_existing_store
+from accord.cli.failures import Exit, async_command
+from accord.cli.tables import OutputFormat, OutputOption, printable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -141,7 +141,6 @@ StepArgument = Annotated[
     str | None, typer.Argument(metavar="STEP", help="The step that asks; not needed if only one does.")
 ]
 CommentOption = Annotated[str, typer.Option(metavar="TEXT", help="What there is to say about it.")]
-OutputOption = Annotated[OutputFormat, typer.Option("-o", "--output", help="How it is printed.")]
 
 
 class RunFilter(Enum):
@@ -156,83 +155,117 @@ class RunFilter(Enum):
 
 
 @app.command("list")
-def list_(
+@async_command(NAME)
+async def list_(
     state: Annotated[RunFilter, typer.Option(help="open has not ended yet.")] = RunFilter.ALL,
     inner: Annotated[bool, typer.Option("--inner", help="Also runs that are steps of others.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many are listed at most.")] = 50,
     output: OutputOption = OutputFormat.TEXT,
     store: StoreOption = None,
-) -> None:
+) -> int:
     """List runs, latest start first, with the signals and approvals that they wait for."""
-    run_and_exit(NAME, _list(store, state, inner, limit, output))
+    from accord.api import queries
+    from accord.api.queries import RunListQuery
+    from accord.cli import stored_runs
+
+    async with open_existing_store(store, read_only=True) as opened:
+        wanted = RunListQuery(states=_states(state), inner=inner, limit=limit + 1)
+        found = await queries.list_runs(opened, wanted)
+        rows = [await stored_runs.run_row(opened, run) for run in found[:limit]]
+    stored_runs.show_list(rows, output)
+    if len(found) > limit:
+        typer.echo(f"There are more than {limit}: --limit shows more", err=True)
+    return Exit.DONE
 
 
 @app.command()
-def show(run: RunArgument, output: OutputOption = OutputFormat.TEXT, store: StoreOption = None) -> None:
+@async_command(NAME)
+async def show(run: RunArgument, output: OutputOption = OutputFormat.TEXT, store: StoreOption = None) -> int:
     """Show a run: its steps, their status, and pending signals and approvals."""
-    run_and_exit(NAME, _show(store, run, output))
+    from accord.cli import stored_runs
+
+    async with open_existing_store(store, read_only=True) as opened:
+        if (found := await _read_run(opened, run)) is None:
+            return Exit.FAILED
+        await stored_runs.show_run(opened, found, output)
+    return Exit.DONE
 
 
 @app.command()
-def logs(
+@async_command(NAME)
+async def logs(
     run: RunArgument,
     step: Annotated[str | None, typer.Option(metavar="STEP", help="Only what is said about this step.")] = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the run has ended.")] = False,
     output: OutputOption = OutputFormat.TEXT,
     store: StoreOption = None,
-) -> None:
+) -> int:
     """Print the log of a run, with the time and step of each event."""
-    run_and_exit(NAME, _logs(store, run, step, follow, output))
+    from accord.cli import stored_runs
+
+    async with open_existing_store(store, read_only=True) as opened:
+        if (found := await _read_run(opened, run)) is None:
+            return Exit.FAILED
+        if not await stored_runs.show_log(opened, found, step, output, follow=follow):
+            typer.echo(f"{NAME}: there is nothing to show, or it is kept no longer", err=True)
+    return Exit.DONE
 
 
 # --- signals and answers ----------------------------------------------------------------------------------------------
 
 
 @app.command()
-def approve(
+@async_command(NAME)
+async def approve(
     run: RunArgument, step: StepArgument = None, comment: CommentOption = "", store: StoreOption = None
-) -> None:
+) -> int:
     """Approve a step."""
-    run_and_exit(NAME, _control(store, run, lambda one: one.decide(step, is_approved=True, comment=comment)))
+    return await _control(store, run, lambda one: one.decide(step, is_approved=True, comment=comment))
 
 
 @app.command()
-def reject(run: RunArgument, step: StepArgument = None, comment: CommentOption = "", store: StoreOption = None) -> None:
+@async_command(NAME)
+async def reject(
+    run: RunArgument, step: StepArgument = None, comment: CommentOption = "", store: StoreOption = None
+) -> int:
     """Reject a step."""
-    run_and_exit(NAME, _control(store, run, lambda one: one.decide(step, is_approved=False, comment=comment)))
+    return await _control(store, run, lambda one: one.decide(step, is_approved=False, comment=comment))
 
 
 @app.command()
-def answer(
+@async_command(NAME)
+async def answer(
     run: RunArgument,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The answer to what the run asks.")],
     store: StoreOption = None,
-) -> None:
+) -> int:
     """Answer the question of a run's agent."""
-    run_and_exit(NAME, _control(store, run, lambda one: one.answer(text)))
+    return await _control(store, run, lambda one: one.answer(text))
 
 
 @app.command()
-def signal(
+@async_command(NAME)
+async def signal(
     run: RunArgument,
     event: Annotated[str, typer.Argument(metavar="EVENT", help="The event that a step waits for.")],
     data: Annotated[
         str, typer.Option(metavar="JSON", help="What comes with it: JSON, or else it is taken as text.")
     ] = "",
     store: StoreOption = None,
-) -> None:
+) -> int:
     """Send a signal to a step that waits for it."""
-    run_and_exit(NAME, _control(store, run, lambda one: one.signal(event, data)))
+    return await _control(store, run, lambda one: one.signal(event, data))
 
 
 @app.command()
-def cancel(
+@async_command(NAME)
+async def cancel(
     run: RunArgument,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")] = None,
     store: StoreOption = None,
-) -> None:
+) -> int:
     """Cancel a run and its child tasks."""
-    run_and_exit(NAME, _control(store, run, lambda one: one.cancel(reason)))
+    return await _control(store, run, lambda one: one.cancel(reason))
 
 
 @app.command()
@@ -247,21 +280,6 @@ def resume(run: RunArgument, output: OutputOption = OutputFormat.TEXT, store: St
 # --- implementation ---------------------------------------------------------------------------------------------------
 
 
-async def _list(url: str | None, which: RunFilter, inner: bool, limit: int, output: OutputFormat) -> int:
-    from accord.api import queries
-    from accord.api.queries import RunListQuery
-    from accord.cli import stored_runs
-
-    async with open_existing_store(url, read_only=True) as store:
-        wanted = RunListQuery(states=_states(which), inner=inner, limit=limit + 1)
-        found = await queries.list_runs(store, wanted)
-        rows = [await stored_runs.run_row(store, run) for run in found[:limit]]
-    stored_runs.show_list(rows, output)
-    if len(found) > limit:
-        typer.echo(f"There are more than {limit}: --limit shows more", err=True)
-    return Exit.DONE
-
-
 def _states(which: RunFilter) -> "tuple[TaskState, ...]":
     from accord.model import TaskState
     from accord.protocol.lifecycle import ENDED
@@ -269,27 +287,6 @@ def _states(which: RunFilter) -> "tuple[TaskState, ...]":
     if which is RunFilter.ALL:
         return ()
     return tuple(state for state in TaskState if (state in ENDED) == (which is RunFilter.ENDED))
-
-
-async def _show(url: str | None, run: str, output: OutputFormat) -> int:
-    from accord.cli import stored_runs
-
-    async with open_existing_store(url, read_only=True) as store:
-        if (found := await _read_run(store, run)) is None:
-            return Exit.FAILED
-        await stored_runs.show_run(store, found, output)
-    return Exit.DONE
-
-
-async def _logs(url: str | None, run: str, step: str | None, follow: bool, output: OutputFormat) -> int:
-    from accord.cli import stored_runs
-
-    async with open_existing_store(url, read_only=True) as store:
-        if (found := await _read_run(store, run)) is None:
-            return Exit.FAILED
-        if not await stored_runs.show_log(store, found, step, output, follow=follow):
-            typer.echo(f"{NAME}: there is nothing to show, or it is kept no longer", err=True)
-    return Exit.DONE
 
 
 async def _control(url: str | None, run: str, give: "Callable[[RunControl], Awaitable[Exit]]") -> int:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -21,6 +21,10 @@ class OutputFormat(Enum):
 
     TEXT = "text"
     JSON = "json"
+
+
+OutputOption = Annotated[OutputFormat, typer.Option("-o", "--output", help="How it is printed.")]
+RowsOption = Annotated[OutputFormat, typer.Option("-o", "--output", help="How they are printed.")]
 
 
 def print_rows(rows: Rows, columns: Sequence[str], output: OutputFormat) -> None:

@@ -19,8 +19,9 @@ from msgspec.structs import replace
 from accord.a2a import A2A, Caller, streaming_operations, unary_operations
 from accord.client import connection
 from accord.client.auth import ClientAuth
-from accord.client.connection import ConnectOptions, header_pairs
+from accord.client.connection import ConnectOptions
 from accord.client.discovery import DiscoveredCard
+from accord.client.http_link import header_pairs
 from accord.client.interfaces import JSONRPC, AgentEndpoint
 from accord.client.peer import AgentLink, AgentPeer, send_once, unconfirmed_error
 from accord.client.remote_task import RemoteTask, Speech, message_of
@@ -249,18 +250,15 @@ class Client:
 
     async def get(self, request: GetRequest, caller: Caller | None = None) -> Task:
         """Read one task."""
-        found: Task = await self.peer.ask(Operation.GET, request)
-        return found
+        return cast("Task", await self.peer.ask(Operation.GET, request))
 
     async def list(self, request: TaskFilter, caller: Caller | None = None) -> TaskPage:
         """List tasks, newest status first."""
-        found: TaskPage = await self.peer.ask(Operation.LIST, request)
-        return found
+        return cast("TaskPage", await self.peer.ask(Operation.LIST, request))
 
     async def cancel(self, request: CancelRequest, caller: Caller | None = None) -> Task:
         """Cancel one task."""
-        found: Task = await self.peer.ask(Operation.CANCEL, request)
-        return found
+        return cast("Task", await self.peer.ask(Operation.CANCEL, request))
 
     def subscribe(
         self, request: SubscribeRequest, caller: Caller | None = None, after: int | None = None
@@ -270,35 +268,29 @@ class Client:
 
     async def push_set(self, request: PushConfig, caller: Caller | None = None) -> PushConfig:
         """Create or replace a webhook."""
-        found: PushConfig = await self.peer.ask(Operation.PUSH_SET, request)
-        return found
+        return cast("PushConfig", await self.peer.ask(Operation.PUSH_SET, request))
 
     async def push_get(self, request: PushGetRequest, caller: Caller | None = None) -> PushConfig:
         """Read a webhook."""
-        found: PushConfig = await self.peer.ask(Operation.PUSH_GET, request)
-        return found
+        return cast("PushConfig", await self.peer.ask(Operation.PUSH_GET, request))
 
     async def push_list(self, request: PushListRequest, caller: Caller | None = None) -> PushPage:
         """List a task's webhooks."""
-        found: PushPage = await self.peer.ask(Operation.PUSH_LIST, request)
-        return found
+        return cast("PushPage", await self.peer.ask(Operation.PUSH_LIST, request))
 
     async def push_delete(self, request: PushDeleteRequest, caller: Caller | None = None) -> int:
         """Remove webhooks and return their number."""
-        found: int = await self.peer.ask(Operation.PUSH_DELETE, request)
-        return found
+        return cast("int", await self.peer.ask(Operation.PUSH_DELETE, request))
 
     async def extended_card(self, request: CardRequest, caller: Caller | None = None) -> AgentCard:
         """Read the card for authenticated callers."""
-        found: AgentCard = await self.peer.ask(Operation.EXTENDED_CARD, request)
-        return found
+        return cast("AgentCard", await self.peer.ask(Operation.EXTENDED_CARD, request))
 
 
 class PendingClient:
     """A client that is not connected yet: `async with` it, or await it and close the client yourself."""
 
     def __init__(self, make: Callable[[], Awaitable[Client]]) -> None:
-        """Store the factory that is called on enter or await."""
         self._make = make
         self._made: Client | None = None
 
@@ -328,7 +320,6 @@ class LocalLink:
     resumable = True
 
     def __init__(self, agent: A2A, caller: Caller) -> None:
-        """Create a link to `agent`."""
         self._caller = caller
         self._answering, self._streaming = unary_operations(agent), streaming_operations(agent)
 

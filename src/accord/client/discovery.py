@@ -118,7 +118,6 @@ class CardNotFound(Exception):
     """No card was found. `tried` maps each address to its result."""
 
     def __init__(self, target: str, tried: Mapping[str, str]) -> None:
-        """Store the results and list them in the message."""
         answers = "; ".join(f"{url}: {answer}" for url, answer in tried.items())
         super().__init__(f"No agent card at {target} ({answers})")
         self.tried = dict(tried)
@@ -132,7 +131,6 @@ class BadCard(Exception):
     """A card was found, but is not usable. `findings` contains the reasons."""
 
     def __init__(self, url: str, findings: Iterable[CardFinding]) -> None:
-        """Store the findings and list them in the message."""
         self.url = url
         self.findings = tuple(findings)
         super().__init__(f"The agent card at {url} cannot be used: {'; '.join(describe_findings(self.findings))}")

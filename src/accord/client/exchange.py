@@ -7,14 +7,14 @@ authentication methods are in `auth`. Links and discovery use this module.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Generator
+from typing import Protocol, cast, overload
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from msgspec.structs import replace
 
 from accord.engine import tracing
-from accord.outbound import HttpReply, HttpRequest, HttpTransport, OpenReply, TimedOut, Unreachable
+from accord.outbound import HttpReply, HttpRequest, HttpTransport, OpenReply, ReadReply, TimedOut, Unreachable
 
 AuthFlow = Generator[HttpRequest, HttpReply, HttpRequest]
 
@@ -79,17 +79,21 @@ class AuthDriver:
 
         There is one retry: a second 401 is final.
         """
-        if self.auth.retry(request, refused) is None:
-            return None
-        return await self._run(lambda: _require_flow(self.auth.retry(request, refused)))
+        return await self._run(lambda: self.auth.retry(request, refused))
 
-    async def _run(self, begin: Callable[[], AuthFlow]) -> HttpRequest:
+    @overload
+    async def _run(self, begin: Callable[[], AuthFlow]) -> HttpRequest: ...
+    @overload
+    async def _run(self, begin: Callable[[], AuthFlow | None]) -> HttpRequest | None: ...
+    async def _run(self, begin: Callable[[], AuthFlow | None]) -> HttpRequest | None:
         while True:
             flow = begin()
+            if flow is None:
+                return None
             try:
                 asked = next(flow)
             except StopIteration as done:
-                return _request_of(done)
+                return cast("HttpRequest", done.value)
             if self._asking is None:
                 return await self._ask(flow, asked)
             flow.close()  # another request is fetching credentials, which may satisfy this one too
@@ -105,7 +109,7 @@ class AuthDriver:
             while True:
                 asked = flow.send(await self._exchange(asked))
         except StopIteration as done:
-            return _request_of(done)
+            return cast("HttpRequest", done.value)
         except Exception as error:
             failure = error
             raise
@@ -119,24 +123,17 @@ class AuthDriver:
         try:
             opened = await self._transport.open(request)
             try:
-                body = await opened.read()
+                return await whole_reply(opened)
             finally:
                 await opened.close()
         except Unreachable as error:
             kind = TimedOut if isinstance(error, TimedOut) else Unreachable
             raise kind(f"No credentials to be had: {error.reason}", was_sent=False) from error
-        return HttpReply(status=opened.status, headers=opened.headers, body=body)
 
 
-def _require_flow(flow: AuthFlow | None) -> AuthFlow:
-    if flow is None:  # it was not None a moment ago
-        raise RuntimeError("A way to authenticate must decide to ask again from the request alone")
-    return flow
-
-
-def _request_of(done: StopIteration) -> HttpRequest:
-    found: HttpRequest = done.value
-    return found
+async def whole_reply(opened: OpenReply) -> HttpReply:
+    """Read the body of an answer."""
+    return HttpReply(status=opened.status, headers=opened.headers, body=await opened.read())
 
 
 MAX_REDIRECTS = 3
@@ -171,8 +168,7 @@ class HttpExchange:
 
     async def fetch(self, request: HttpRequest) -> HttpReply:
         """Send a request and return its whole answer."""
-        opened = await self.open(request)
-        return HttpReply(status=opened.status, headers=opened.headers, body=await opened.read())
+        return await whole_reply(await self.open(request))
 
     async def _authenticated(self, request: HttpRequest) -> OpenReply:
         driver = self.driver
@@ -182,27 +178,9 @@ class HttpExchange:
         opened = await self.transport.open(sent)
         if opened.status != 401:
             return opened
-        refused = HttpReply(status=opened.status, headers=opened.headers, body=await opened.read())
+        refused = await whole_reply(opened)
         again = await driver.retry(sent, refused)
-        return _ReadReply(refused) if again is None else await self.transport.open(again)
-
-
-class _ReadReply:
-    """An answer that has been read."""
-
-    def __init__(self, reply: HttpReply) -> None:
-        self.status = reply.status
-        self.headers: Mapping[str, str] = reply.headers
-        self._body = reply.body
-
-    async def read(self) -> bytes:
-        return self._body
-
-    async def pieces(self) -> AsyncIterator[bytes]:
-        yield self._body
-
-    async def close(self) -> None:
-        pass
+        return ReadReply(refused) if again is None else await self.transport.open(again)
 
 
 def _redirected(request: HttpRequest, opened: OpenReply) -> str | None:

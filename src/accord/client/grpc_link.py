@@ -7,8 +7,8 @@ name at the start of a 0.3 message, then the status. Addresses are checked befor
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any, ClassVar, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Any, ClassVar, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import grpc
@@ -16,26 +16,12 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
+from accord import errors
 from accord.client.auth.schemes import certificates_of
 from accord.client.exchange import AuthDriver, ClientAuth
-from accord.client.http_link import EventStream, Headers, missing_operation, version_headers
+from accord.client.http_link import EventStream, Headers, header_pairs, missing_operation, version_headers
 from accord.engine import tracing
-from accord.errors import (
-    AccordError,
-    AgentUnavailable,
-    AuthenticationFailed,
-    InternalError,
-    InvalidAgentResponse,
-    InvalidParams,
-    MethodNotFound,
-    ParseError,
-    PermissionDenied,
-    RateLimited,
-    RemoteError,
-    TaskNotFound,
-    TaskTimeout,
-    UnsupportedOperation,
-)
+from accord.errors import AccordError
 from accord.model import Event, Request, Result
 from accord.outbound import (
     MAX_BYTES,
@@ -61,7 +47,7 @@ from accord.protocol.protobuf import GRPC_SERVICES, GrpcMethod, NoProtobuf, from
 from accord.protocol.sse import Frame
 
 ChannelOptions = tuple[tuple[str, int | str], ...]
-"""Settings of a channel."""
+_NOT_PINNED: ChannelOptions = ()
 
 
 def parse_target(url: str) -> tuple[str, bool]:
@@ -101,16 +87,16 @@ async def check_target(policy: Policy, target: str, *, is_secure: bool) -> tuple
 Code: TypeAlias = grpc.StatusCode
 
 GRPC_ERRORS: Mapping[Code, type[AccordError]] = {
-    Code.INVALID_ARGUMENT: InvalidParams,
-    Code.NOT_FOUND: TaskNotFound,
-    Code.PERMISSION_DENIED: PermissionDenied,
-    Code.UNAUTHENTICATED: AuthenticationFailed,
-    Code.RESOURCE_EXHAUSTED: RateLimited,
-    Code.FAILED_PRECONDITION: UnsupportedOperation,
-    Code.UNIMPLEMENTED: MethodNotFound,
-    Code.INTERNAL: InternalError,
-    Code.UNAVAILABLE: AgentUnavailable,
-    Code.DEADLINE_EXCEEDED: TaskTimeout,
+    Code.INVALID_ARGUMENT: errors.InvalidParams,
+    Code.NOT_FOUND: errors.TaskNotFound,
+    Code.PERMISSION_DENIED: errors.PermissionDenied,
+    Code.UNAUTHENTICATED: errors.AuthenticationFailed,
+    Code.RESOURCE_EXHAUSTED: errors.RateLimited,
+    Code.FAILED_PRECONDITION: errors.UnsupportedOperation,
+    Code.UNIMPLEMENTED: errors.MethodNotFound,
+    Code.INTERNAL: errors.InternalError,
+    Code.UNAVAILABLE: errors.AgentUnavailable,
+    Code.DEADLINE_EXCEEDED: errors.TaskTimeout,
 }
 """gRPC status -> error, where nothing else identifies it. Other statuses are a RemoteError."""
 
@@ -152,7 +138,7 @@ def error_of_call(error: grpc.aio.AioRpcError, *, is_open: bool, limit: int) -> 
     texts = {key: value for key, value in metadata.items() if isinstance(value, str)}
     if found.retry_after is None:
         found.retry_after = read_retry_after(texts)
-    if isinstance(found, AuthenticationFailed) and "www-authenticate" in texts:
+    if isinstance(found, errors.AuthenticationFailed) and "www-authenticate" in texts:
         found.challenges = (texts["www-authenticate"],)
     return found
 
@@ -160,7 +146,9 @@ def error_of_call(error: grpc.aio.AioRpcError, *, is_open: bool, limit: int) -> 
 def _agent_error(code: Code, sentence: str, details: list[Any]) -> AccordError:
     named, sentence = named_error(sentence)
     found = read_error(0, sentence, details)
-    kind = type(found) if not isinstance(found, RemoteError) else named or GRPC_ERRORS.get(code, RemoteError)
+    kind = (
+        type(found) if not isinstance(found, errors.RemoteError) else named or GRPC_ERRORS.get(code, errors.RemoteError)
+    )
     facts = {name: value for name, value in found.metadata.items() if name != "code"}
     return kind(
         sentence or f"The agent answered with gRPC status {code.name}",
@@ -214,7 +202,7 @@ CHANNEL_OPTIONS: ChannelOptions = (
     ("grpc.use_local_subchannel_pool", 1),  # connections belong to one set of credentials
 )
 
-Metadata = tuple[tuple[str, str], ...]
+T = TypeVar("T")
 
 
 class GrpcLink:
@@ -250,43 +238,46 @@ class GrpcLink:
         self._max_bytes = max_bytes
         self._methods = METHODS[dialect]
         self._driver = AuthDriver(auth, transport) if auth is not None and not isinstance(auth, AuthDriver) else auth
-        stated = headers.items() if isinstance(headers, Mapping) else headers
-        self._headers: Headers = (*version_headers(dialect, extensions), *stated)
+        self._headers: Headers = (*version_headers(dialect, extensions), *header_pairs(headers))
         self._channel: Any = None
 
     async def ask(self, operation: Operation, request: Request, *, seconds: float | None = None) -> Result:
         """Send one request and return the answer."""
         method, call = self._call(operation, request)
-        patience = self.seconds if seconds is None else seconds
-        try:
-            answer = await self._asked(method, call, patience)
-        except grpc.aio.AioRpcError as error:
-            raise self._translated(error) from error
-        return method.dialect.decode_result(operation, _json(method, answer), request)
-
-    async def _asked(self, method: GrpcMethod, call: HttpRequest, seconds: float | None) -> bytes:
         make = (await self._open()).unary_unary(method.path)
-        sent = await self._with_credentials(call)
-        try:
-            answer: bytes = await make(sent.body, metadata=_metadata(sent), timeout=seconds)
-        except grpc.aio.AioRpcError as error:
-            again = await self._again(sent, error)
-            if again is None:
-                raise
-            answer = await make(again.body, metadata=_metadata(again), timeout=seconds)
-        return answer
+        timeout = self.seconds if seconds is None else seconds
+
+        async def send(sent: HttpRequest) -> bytes:
+            answer: bytes = await make(sent.body, metadata=_metadata(sent), timeout=timeout)
+            return answer
+
+        return method.dialect.decode_result(operation, _json(method, await self._authorized(call, send)), request)
 
     async def follow(self, operation: Operation, request: Request, after: int | None = None) -> AsyncIterator[Event]:
         """Open a stream and yield its events."""
         method, call = self._call(operation, request, after)
+        make = (await self._open()).unary_stream(method.path)
+
+        async def send(sent: HttpRequest) -> tuple[Any, Any]:
+            """Open a stream and return it with its first message."""
+            opened = make(sent.body, metadata=_metadata(sent))
+            try:
+                async with asyncio.timeout(self.seconds):
+                    return opened, await opened.read()
+            except BaseException as error:
+                opened.cancel()
+                if isinstance(error, TimeoutError):
+                    raise TimedOut("No answer in time", was_sent=True) from None
+                raise
+
         stream = EventStream(method.dialect.decode_event)
-        opened, message = await self._opened(method, call)
+        opened, message = await self._authorized(call, send)
         try:
             while message is not grpc.aio.EOF:
                 yield stream.numbered(method.dialect.decode_event(Frame(data=_json(method, message))), None)
                 message = await opened.read()
         except grpc.aio.AioRpcError as error:
-            failure = self._translated(error, is_open=True)
+            failure = error_of_call(error, is_open=True, limit=self._max_bytes)
             if not isinstance(failure, Unreachable):
                 raise failure from error
             stream.cut(failure)
@@ -295,30 +286,19 @@ class GrpcLink:
         finally:
             opened.cancel()
 
-    async def _opened(self, method: GrpcMethod, call: HttpRequest) -> tuple[Any, Any]:
-        """Open a stream and return it with its first message."""
-        make = (await self._open()).unary_stream(method.path)
+    async def _authorized(self, call: HttpRequest, send: Callable[[HttpRequest], Awaitable[T]]) -> T:
+        """Send a call with its credentials, and once more with other credentials if they are refused."""
         sent = await self._with_credentials(call)
         try:
-            return await self._first(make(sent.body, metadata=_metadata(sent)))
+            try:
+                return await send(sent)
+            except grpc.aio.AioRpcError as error:
+                again = await self._again(sent, error)
+                if again is None:
+                    raise
+            return await send(again)
         except grpc.aio.AioRpcError as error:
-            again = await self._again(sent, error)
-            if again is None:
-                raise self._translated(error) from error
-        try:
-            return await self._first(make(again.body, metadata=_metadata(again)))
-        except grpc.aio.AioRpcError as error:
-            raise self._translated(error) from error
-
-    async def _first(self, opened: Any) -> tuple[Any, Any]:
-        try:
-            async with asyncio.timeout(self.seconds):
-                return opened, await opened.read()
-        except BaseException as error:
-            opened.cancel()
-            if isinstance(error, TimeoutError):
-                raise TimedOut("No answer in time", was_sent=True) from None
-            raise
+            raise error_of_call(error, is_open=False, limit=self._max_bytes) from error
 
     async def close(self) -> None:
         """Close the channel."""
@@ -336,7 +316,7 @@ class GrpcLink:
         try:
             body = from_json(method.request, method.dialect.encode_request(operation, request))
         except NoProtobuf:
-            raise InvalidParams("The request is nested too deeply for gRPC") from None
+            raise errors.InvalidParams("The request is nested too deeply for gRPC") from None
         resumed = () if after is None else (("last-event-id", str(after)),)
         traced = tracing.headers().items()
         scheme = "https" if self._is_secure else "http"
@@ -344,34 +324,30 @@ class GrpcLink:
         return method, HttpRequest(method="POST", url=url, headers=(*self._headers, *resumed, *traced), body=body)
 
     async def _open(self) -> Any:
-        if self._channel is None:  # created here because it belongs to the running loop
-            target, pinned = await self._checked()
-            if self._channel is None:  # no concurrent call has opened it
-                self._channel = self._channel_to(target, pinned)
+        """Return the channel. With a policy it connects to the checked addresses, under the host's name."""
+        if self._channel is not None:
+            return self._channel
+        target, pinned = self._target, _NOT_PINNED
+        if self._policy is not None:
+            try:
+                target, pinned = await check_target(self._policy, target, is_secure=self._is_secure)
+            except (TargetRefused, OSError) as error:
+                raise Unreachable(f"There is no connection: {error}", was_sent=False) from error
+        if self._channel is None:  # no concurrent call has opened it
+            options = (*CHANNEL_OPTIONS, *pinned, ("grpc.max_receive_message_length", self._max_bytes))
+            if self._is_secure:
+                auth = None if self._driver is None else self._driver.auth
+                self._channel = grpc.aio.secure_channel(target, _credentials(self._tls, auth), options=options)
+            else:
+                self._channel = grpc.aio.insecure_channel(target, options=options)
         return self._channel
-
-    async def _checked(self) -> tuple[str, ChannelOptions]:
-        """Return the target to connect to: with a policy, the checked addresses under the host's name."""
-        if self._policy is None:
-            return self._target, ()
-        try:
-            return await check_target(self._policy, self._target, is_secure=self._is_secure)
-        except (TargetRefused, OSError) as error:
-            raise Unreachable(f"There is no connection: {error}", was_sent=False) from error
-
-    def _channel_to(self, target: str, pinned: ChannelOptions) -> Any:
-        options = (*CHANNEL_OPTIONS, *pinned, ("grpc.max_receive_message_length", self._max_bytes))
-        if not self._is_secure:
-            return grpc.aio.insecure_channel(target, options=options)
-        auth = None if self._driver is None else self._driver.auth
-        return grpc.aio.secure_channel(target, _credentials(self._tls, auth), options=options)
 
     async def _with_credentials(self, call: HttpRequest) -> HttpRequest:
         if self._driver is None:
             return call
         sent = await self._driver.prepare(call)
         if sent.url != call.url:
-            raise AuthenticationFailed("Credentials that belong into a query cannot be sent over gRPC")
+            raise errors.AuthenticationFailed("Credentials that belong into a query cannot be sent over gRPC")
         return sent
 
     async def _again(self, sent: HttpRequest, error: grpc.aio.AioRpcError) -> HttpRequest | None:
@@ -379,9 +355,6 @@ class GrpcLink:
             return None
         said = {str(key).lower(): str(value) for key, value in error.trailing_metadata() or ()}
         return await self._driver.retry(sent, HttpReply(status=401, headers=said, body=b""))
-
-    def _translated(self, error: grpc.aio.AioRpcError, *, is_open: bool = False) -> AccordError | Unreachable:
-        return error_of_call(error, is_open=is_open, limit=self._max_bytes)
 
 
 def _credentials(tls: ssl.SSLContext | None, auth: ClientAuth | None) -> grpc.ChannelCredentials:
@@ -392,12 +365,12 @@ def _credentials(tls: ssl.SSLContext | None, auth: ClientAuth | None) -> grpc.Ch
     return grpc.ssl_channel_credentials(found or None, key, chain)
 
 
-def _metadata(sent: HttpRequest) -> Metadata:
+def _metadata(sent: HttpRequest) -> Headers:
     return tuple((name.lower(), value) for name, value in sent.headers)
 
 
 def _json(method: GrpcMethod, message: bytes) -> bytes:
     try:
         return to_json(method.response, message)
-    except (ParseError, InvalidParams) as error:
-        raise InvalidAgentResponse(f"The agent's answer is invalid: {error.message}") from None
+    except (errors.ParseError, errors.InvalidParams) as error:
+        raise errors.InvalidAgentResponse(f"The agent's answer is invalid: {error.message}") from None

@@ -15,19 +15,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.client.exchange import AuthDriver, ClientAuth, HttpExchange
+from accord import errors
+from accord.client.exchange import AuthDriver, ClientAuth, HttpExchange, whole_reply
 from accord.client.retries import error_of_reply
 from accord.engine.ids import new_id
-from accord.errors import (
-    AccordError,
-    InvalidAgentResponse,
-    InvalidParams,
-    ParseError,
-    RemoteError,
-    TaskNotCancelable,
-    TaskNotFound,
-    UnsupportedOperation,
-)
+from accord.errors import AccordError
 from accord.model import (
     ArtifactUpdate,
     CancelRequest,
@@ -48,7 +40,6 @@ from accord.outbound import (
     HttpReply,
     HttpRequest,
     HttpTransport,
-    OpenReply,
     StreamBroken,
     StreamEndedEarly,
     Unreachable,
@@ -96,7 +87,7 @@ class EventStream:
             if frame.data and frame.event not in KEEP_ALIVE_EVENTS:
                 yield self.numbered(self._read(frame), frame.id)
         if failure is not None:
-            raise InvalidAgentResponse(f"An event has more than {failure.limit} bytes")
+            raise errors.InvalidAgentResponse(f"An event has more than {failure.limit} bytes")
 
     def cut(self, error: Unreachable) -> None:
         """Raise the error that cut the stream, unless the task has already ended."""
@@ -130,6 +121,12 @@ class EventStream:
 
 
 Headers = tuple[tuple[str, str], ...]
+
+
+def header_pairs(headers: Mapping[str, str] | Headers | None) -> Headers:
+    """Return headers as pairs."""
+    return tuple(headers.items()) if isinstance(headers, Mapping) else headers or ()
+
 
 VERSION_NAMES: Mapping[DialectName, str] = {DialectName.V1: "1.0", DialectName.V03: "0.3"}
 """Dialect -> its `A2A-Version`. The other dialects have no A2A version."""
@@ -165,8 +162,7 @@ class HttpLink(ABC):
         self.resumable = False
         self.seconds = seconds
         self._exchange = HttpExchange(transport, auth)
-        stated = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
-        self.headers: Headers = (*version_headers(dialect, extensions), *stated)
+        self.headers: Headers = (*version_headers(dialect, extensions), *header_pairs(headers))
 
     @abstractmethod
     def outgoing(self, operation: Operation, request: Request, seconds: float | None) -> HttpRequest:
@@ -191,11 +187,10 @@ class HttpLink(ABC):
     async def ask(self, operation: Operation, request: Request, *, seconds: float | None = None) -> Result:
         """Send one request and return the answer."""
         patience = self.seconds if seconds is None else seconds
-        opened = await self._exchange.open(self.outgoing(operation, request, patience))
-        body = await opened.read()
-        if not 200 <= opened.status < 300:
-            raise self._failure(opened, body, request)
-        return self.result(operation, body, request)
+        reply = await self._exchange.fetch(self.outgoing(operation, request, patience))
+        if not 200 <= reply.status < 300:
+            raise error_of_reply(reply, self.stated_error(reply, request))
+        return self.result(operation, reply.body, request)
 
     async def follow(self, operation: Operation, request: Request, after: int | None = None) -> AsyncIterator[Event]:
         """Open a stream and yield its events."""
@@ -206,7 +201,8 @@ class HttpLink(ABC):
         opened = await self._exchange.open(replace(outgoing, headers=headers, streams=True))
         stream = EventStream(self.streamed)
         if not 200 <= opened.status < 300:
-            raise self._failure(opened, await opened.read(), request)
+            reply = await whole_reply(opened)
+            raise error_of_reply(reply, self.stated_error(reply, request))
         if not opened.headers.get("content-type", "").lower().startswith(STREAM):
             yield stream.numbered(self.whole_event(await opened.read()), None)
             return
@@ -221,17 +217,13 @@ class HttpLink(ABC):
         else:
             stream.finish()
 
-    def _failure(self, opened: OpenReply, body: bytes, request: Request) -> AccordError:
-        reply = HttpReply(status=opened.status, headers=opened.headers, body=body)
-        return error_of_reply(reply, self.stated_error(reply, request))
-
-    async def close(self) -> None:  # noqa: B027 - nothing here is the link's alone, and no subclass needs to say so
+    async def close(self) -> None:  # noqa: B027 - no subclass needs to say so
         """Do nothing: the caller owns the transport."""
 
 
-def missing_operation(operation: Operation, dialect: DialectName) -> UnsupportedOperation:
+def missing_operation(operation: Operation, dialect: DialectName) -> errors.UnsupportedOperation:
     """Return the refusal of an operation that a dialect lacks in a binding."""
-    return UnsupportedOperation(f"{operation.value} does not exist in dialect {dialect.value}")
+    return errors.UnsupportedOperation(f"{operation.value} does not exist in dialect {dialect.value}")
 
 
 def version_headers(dialect: DialectName, extensions: Iterable[str]) -> Headers:
@@ -293,15 +285,15 @@ class JsonRpcLink(HttpLink):
         """Decode the error object of an answer."""
         try:
             answer = jsonrpc.read_answer(reply.body)
-        except (InvalidParams, ParseError):
+        except (errors.InvalidParams, errors.ParseError):
             return None
         return self.codec.decode_error(answer) if isinstance(answer, ErrorObject) else None
 
     def _answer(self, body: bytes) -> bytes:
         try:
             answer = jsonrpc.read_answer(body)
-        except (InvalidParams, ParseError) as error:
-            raise InvalidAgentResponse(f"The answer is not JSON-RPC: {error.message}") from None
+        except (errors.InvalidParams, errors.ParseError) as error:
+            raise errors.InvalidAgentResponse(f"The answer is not JSON-RPC: {error.message}") from None
         if isinstance(answer, ErrorObject):
             raise self.codec.decode_error(answer)
         return answer
@@ -370,12 +362,12 @@ class RestLink(HttpLink):
     def stated_error(self, reply: HttpReply, request: Request) -> AccordError | None:
         """Decode the error in an answer. An unnamed 404 or 409 refers to the requested task."""
         found = REST_DIALECTS[self.dialect].decode_http_error(reply.body)
-        if not isinstance(found, RemoteError):
+        if not isinstance(found, errors.RemoteError):
             return found
         if reply.status == 404 and _names_task(request):
-            return TaskNotFound(found.message, metadata=found.metadata)
+            return errors.TaskNotFound(found.message, metadata=found.metadata)
         if reply.status == 409 and isinstance(request, CancelRequest):
-            return TaskNotCancelable(found.message, metadata=found.metadata)
+            return errors.TaskNotCancelable(found.message, metadata=found.metadata)
         return found
 
 

@@ -8,10 +8,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from accord.api import Settings
+from accord.api import MaskedSettings
 
 
-class ConsoleSettings(Settings, frozen=True, kw_only=True):
+class ConsoleSettings(MaskedSettings, frozen=True, kw_only=True):
     """Settings of the console: its pages under `/console/` and its API under `/api/`."""
 
     enabled: bool = True

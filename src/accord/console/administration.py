@@ -102,11 +102,11 @@ class DeliveriesApi(ServerSection):
             limit=query.limit + 1,
         )
         visible = self._server.visibility.visible_tasks(caller, Operation.GET)
-        found = await queries.list_deliveries(self._server.store, caller.tenant, visible, wanted)
-        rows, more = split_page(found, query.limit, lambda row: (row.task_id, row.id))
-        return DeliveryPage(items=[_delivery_row(one) for one in rows], next=more, feed=feed)
+        deliveries = await queries.list_deliveries(self._server.store, caller.tenant, visible, wanted)
+        rows, more = split_page(deliveries, query.limit, lambda row: (row.task_id, row.id))
+        return DeliveryPage(items=[_delivery_row(delivery) for delivery in rows], next=more, feed=feed)
 
-    @route("POST", f"{DELIVERIES}/redeliver", noted="Redeliver")
+    @route("POST", f"{DELIVERIES}/redeliver", audited="Redeliver")
     async def redeliver(self, request: ApiRequest, body: Redelivery) -> RedeliveryCount:
         """Redeliver webhooks now, each from the first event that it has not received."""
         caller, store = request.caller, self._server.store
@@ -129,10 +129,12 @@ class DeliveriesApi(ServerSection):
         wanted = DeliveryListQuery(task_id=task_id, id=id, limit=1)
         # Attempts are read first, so the state of the webhook includes their outcome.
         attempts = await queries.list_delivery_attempts(self._server.store, caller.tenant, task_id, id)
-        found = await queries.list_deliveries(self._server.store, caller.tenant, visible, wanted)
-        if not found:
+        deliveries = await queries.list_deliveries(self._server.store, caller.tenant, visible, wanted)
+        if not deliveries:
             raise TaskNotFound("There is no such webhook")
-        return view_of(DeliveryView, _delivery_row(found[0]), history=[_attempt(attempt) for _, attempt in attempts])
+        return view_of(
+            DeliveryView, _delivery_row(deliveries[0]), history=[_attempt(attempt) for _, attempt in attempts]
+        )
 
 
 def _delivery_row(delivery: ListedDelivery) -> DeliveryRow:
@@ -211,8 +213,8 @@ class RecordsApi(ServerSection):
             before=read_page(query.page, tuple[int, int]),
             limit=query.limit + 1,
         )
-        found = await queries.find_audit(self._server.store, caller.tenant, wanted)
-        rows, more = split_page(found, query.limit, lambda entry: (entry.at, entry.id))
+        entries = await queries.find_audit(self._server.store, caller.tenant, wanted)
+        rows, more = split_page(entries, query.limit, lambda entry: (entry.at, entry.id))
         return AuditPage(items=[view_of(AuditRow, entry, at=time_of(entry.at)) for entry in rows], next=more)
 
     @route("GET", "/api/settings")

@@ -30,12 +30,12 @@ from accord.protocol.operations import DialectName
 class ServedAs(Struct, frozen=True, kw_only=True):
     """The actual behavior of a server, to compare a card with.
 
-    `schemes` are the enforced schemes, by their names in cards. `asked` is the origin that the caller used. With
+    `schemes` are the enforced schemes, by their names in cards. `origin` is the origin that the caller used. With
     `has_extended` the agent has skills for authenticated callers. `contact` is the last contact with a remote agent.
     """
 
     offers: Offers
-    asked: str = ""
+    origin: str = ""
     has_extended: bool = False
     schemes: frozenset[str] = frozenset()
     is_open: bool = True
@@ -66,7 +66,7 @@ def card_findings(document: bytes, url: str, server: ServedAs) -> list[FindingVi
 # --- findings of card readers -----------------------------------------------------------------------------------------
 
 
-def _as_clients(read: ReadCard, _server: ServedAs) -> Iterator[FindingView]:
+def _client_findings(read: ReadCard, _server: ServedAs) -> Iterator[FindingView]:
     """Yield findings of clients. Addresses that a client would not use count as missing."""
     kept, findings = keep_usable_interfaces(read.card, read.url, CardHostTrust())
     lost = len(read.card.supported_interfaces) - len(kept.supported_interfaces)
@@ -77,15 +77,15 @@ def _as_clients(read: ReadCard, _server: ServedAs) -> Iterator[FindingView]:
         yield _error("supportedInterfaces", "Clients that read the card at this address find no usable interface")
 
 
-def _as_asked(read: ReadCard, server: ServedAs) -> Iterator[FindingView]:
+def _host_findings(read: ReadCard, server: ServedAs) -> Iterator[FindingView]:
     """Yield a finding if the caller's host is not the card's: clients do not follow a card to other hosts."""
-    here, there = urlsplit(server.asked).hostname, urlsplit(read.url).hostname
+    here, there = urlsplit(server.origin).hostname, urlsplit(read.url).hostname
     if here and here != there:
         text = f"You reach the server as {here}, but the card leads to {there}: clients that read it here refuse that"
         yield _warning("supportedInterfaces", f"{text}, so publish the address at {there}")
 
 
-def _as_registries(read: ReadCard, _server: ServedAs) -> Iterator[FindingView]:
+def _registry_findings(read: ReadCard, _server: ServedAs) -> Iterator[FindingView]:
     try:
         publishing.read(read.document)
     except publishing.InvalidCard as error:
@@ -93,7 +93,7 @@ def _as_registries(read: ReadCard, _server: ServedAs) -> Iterator[FindingView]:
             yield _info(field, f"Not to be published in a registry as it is: {problem}")
 
 
-def _as_people(read: ReadCard, _server: ServedAs) -> Iterator[FindingView]:
+def _reader_findings(read: ReadCard, _server: ServedAs) -> Iterator[FindingView]:
     """Yield what people and models need to choose the agent and the card lacks."""
     card = read.card
     if not card.description.strip():
@@ -124,28 +124,28 @@ def _signed(read: ReadCard, server: ServedAs) -> Iterator[FindingView]:
 
 
 def _capabilities(read: ReadCard, server: ServedAs) -> Iterator[FindingView]:
-    stated, offers = read.card.capabilities, server.offers
-    for member, says, does in (
-        ("streaming", stated.streaming, offers.streaming),
-        ("pushNotifications", stated.push_notifications, offers.push),
-        ("extendedAgentCard", stated.extended_agent_card, offers.extended_card),
+    capabilities, offers = read.card.capabilities, server.offers
+    for member, is_stated, is_offered in (
+        ("streaming", capabilities.streaming, offers.streaming),
+        ("pushNotifications", capabilities.push_notifications, offers.push),
+        ("extendedAgentCard", capabilities.extended_agent_card, offers.extended_card),
     ):
-        if says and not does:
+        if is_stated and not is_offered:
             yield _error(f"capabilities.{member}", "The card offers it, and the server refuses it")
-        elif does and not says:
+        elif is_offered and not is_stated:
             yield _warning(
                 f"capabilities.{member}",
-                "The server supports it, but the card does not state it",
+                "The server supports it, but the card is_offered not state it",
             )
     if offers.extended_card and not server.has_extended:
         yield _info("capabilities.extendedAgentCard", "The extended card has no more than the public one")
 
 
 def _security(read: ReadCard, server: ServedAs) -> Iterator[FindingView]:
-    stated = frozenset(read.card.security_schemes)
-    for name in sorted(stated - server.schemes):
+    names = frozenset(read.card.security_schemes)
+    for name in sorted(names - server.schemes):
         yield _error(f"securitySchemes.{name}", "The card names it, but the server does not accept it")
-    for name in sorted(server.schemes - stated):
+    for name in sorted(server.schemes - names):
         yield _warning(f"securitySchemes.{name}", "The server accepts it, but the card does not name it")
     if server.is_open:
         yield _info("securityRequirements", "The server has no authentication: any client may use the agent")
@@ -176,10 +176,10 @@ CARD_CHECKS: tuple[Callable[[ReadCard, ServedAs], Iterator[FindingView]], ...] =
     _unreachable,
     _capabilities,
     _security,
-    _as_clients,
-    _as_asked,
-    _as_registries,
-    _as_people,
+    _client_findings,
+    _host_findings,
+    _registry_findings,
+    _reader_findings,
     _signed,
 )
 
@@ -277,7 +277,7 @@ class AgentsApi(ServerSection):
         agent, served = self._server.agents[slug], self._server.served
         return ServedAs(
             offers=self._server.host.services[agent.profile.name].offers,
-            asked=origin,
+            origin=origin,
             has_extended=bool(agent.profile.extended_skills),
             schemes=served.schemes,
             is_open=served.is_open,

@@ -180,7 +180,7 @@ class ChatAnswers:
     async def about(self, tenant: str, chat: Chat, message: ChatMessage) -> AnswerInfo:
         """Return the task, agent and title of an answer."""
         before = await chats.read_message_pair(self._server.store, tenant, chat.id, message.id)
-        question = next((one.doc for one in before if one.role != ASSISTANT and one.doc), None)
+        question = next((earlier.doc for earlier in before if earlier.role != ASSISTANT and earlier.doc), None)
         agent: Agent | None = self._server.agents.get(message.agent or "")
         return AnswerInfo(
             message_id=message.id,
@@ -197,11 +197,11 @@ class ChatAnswers:
 
     async def active(self, tenant: str, chat: Chat) -> list[ChatAnswer]:
         """Return the pending answers of a chat. Those that have ended meanwhile are stored first."""
-        found = []
+        answers = []
         for message in await chats.list_pending_answers(self._server.store, tenant, chat.id):
-            known = self._answers.get((tenant, chat.id, message.id))
-            if known is not None:
-                found.append(known)
+            running = self._answers.get((tenant, chat.id, message.id))
+            if running is not None:
+                answers.append(running)
                 continue
             linked = message if message.task_id else await self._find_task(tenant, chat, message)
             if linked is None:
@@ -211,8 +211,8 @@ class ChatAnswers:
                 async for _ in answer.frames(5):
                     pass
             else:
-                found.append(answer)
-        return found
+                answers.append(answer)
+        return answers
 
     async def _is_over(self, tenant: str, message: ChatMessage) -> bool:
         head = await queries.read_task_head(self._server.store, tenant, message.task_id or "")
@@ -231,7 +231,7 @@ class ChatAnswers:
         query = queries.TaskListQuery(owner=chat.owner, context_id=chat.context_id, limit=SEARCHED_TASKS)
         for stored in (await queries.list_tasks(server.store, tenant, query))[0]:
             task = await server.host.engine.archive.unpack(tenant, stored)
-            places = [at for at, one in enumerate(task.history) if one.message_id == message_id]
+            places = [at for at, turn in enumerate(task.history) if turn.message_id == message_id]
             if places:
                 asked = message_id if places[0] else None
                 data = task_data_id(task.id)
@@ -250,7 +250,7 @@ def task_data_id(task_id: str) -> str:
 
 def attempt_message_id(before: Sequence[ChatMessage], answer: ChatMessage) -> str:
     """Return the id of the message sent to the agent: unique per attempt at an answer."""
-    question = next((one.id for one in before if one.role != ASSISTANT), "")
+    question = next((message.id for message in before if message.role != ASSISTANT), "")
     return f"{question}/{answer.id}"
 
 

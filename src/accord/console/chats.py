@@ -20,8 +20,8 @@ from accord.api.queries import ListedTask
 from accord.api.remote import ContactPort, RemoteAgentPort
 from accord.console import ui_messages, ui_stream
 from accord.console.chat_answers import STREAM, ChatAnswer, ChatAnswers, attempt_message_id, task_data_id
-from accord.console.routing import ApiReply, ApiRequest, ApiRoute, ApiSection, read_page, route, split_page
-from accord.console.server_context import ServerContext, ServerSection
+from accord.console.routing import ApiReply, ApiRequest, ApiSection, read_page, route, split_page
+from accord.console.server_context import ServerContext
 from accord.console.task_rows import chat_row, check_question, waiting_reason_of
 from accord.console.ui_messages import UIMessage
 from accord.console.views import ChatPage, ChatRow, ChatView, Limit, Model
@@ -53,46 +53,6 @@ UNDECIDED = "The last task waits for an approval. Approve or reject it: a text d
 Mode = Literal["stream", "task"]
 
 
-class ModelsApi(ServerSection):
-    """The agents that chats offer."""
-
-    @route("GET", "/api/models")
-    async def models(self, request: ApiRequest) -> list[Model]:
-        """List the agents that the caller may send to."""
-        visibility = self._server.visibility
-        return [
-            self._model(slug)
-            for slug, agent in self.offered.items()
-            if visibility.allows(request.caller, agent.profile.name, Operation.SEND)
-        ]
-
-    @cached_property
-    def offered(self) -> Mapping[str, Agent]:
-        """The agents that chats offer, the default first. Without A2A they are this server's own agents."""
-        agents = self._server.agents
-        if self._server.terms.a2a:
-            return agents
-        return {slug: agent for slug, agent in agents.items() if not isinstance(agent, ContactPort)}
-
-    def mode(self, slug: str) -> Mode:
-        """Return the default mode of an agent: `task` for remote agents unless the settings say otherwise."""
-        stated = self._server.terms.task_mode
-        is_task = isinstance(self._server.agents[slug], RemoteAgentPort) if stated is None else stated
-        return "task" if is_task else "stream"
-
-    def _model(self, slug: str) -> Model:
-        profile = self._server.agents[slug].profile
-        examples = [example for skill in profile.skills for example in skill.examples]
-        return Model(
-            id=slug,
-            name=profile.name,
-            description=profile.description,
-            mode=self.mode(slug),
-            is_default=slug == next(iter(self.offered)),
-            examples=examples[:EXAMPLES],
-        )
-
-
 class ChatQuery(Struct, frozen=True, kw_only=True):
     """Filters of the list of chats: `q` are words in titles or messages, `page` is a page token."""
 
@@ -105,57 +65,6 @@ class ChatTitle(Struct, frozen=True, kw_only=True):
     """A new title."""
 
     title: Annotated[str, Meta(min_length=1, max_length=200)]
-
-
-class ChatHistoryApi(ApiSection):
-    """The stored chats of a caller."""
-
-    def __init__(self, server: ServerContext, answers: ChatAnswers) -> None:
-        """Create the handlers for chats with these `answers`."""
-        self._server = server
-        self._answers = answers
-
-    async def find(self, request: ApiRequest) -> Chat:
-        """Return the requested chat. A chat of another owner raises the same error as a missing one."""
-        caller = request.caller
-        chat = await chats.find(self._server.store, caller.tenant, caller.owner, request.parts["chat"])
-        if chat is None:
-            raise _chat_not_found()
-        return chat
-
-    @route("GET", CHATS)
-    async def page(self, request: ApiRequest, query: ChatQuery) -> ChatPage:
-        """List the caller's chats, newest first."""
-        caller, feed = request.caller, self._server.feed.seq
-        before = read_page(query.page, tuple[int, str])
-        found = await chats.list_chats(
-            self._server.store, caller.tenant, caller.owner, query.q.strip(), before, query.limit + 1
-        )
-        page, following = split_page(found, query.limit, lambda chat: (chat.updated_at, chat.id))
-        return ChatPage(items=[chat_row(chat) for chat in page], next=following, feed=feed)
-
-    @route("GET", CHAT)
-    async def show(self, request: ApiRequest) -> ChatView:
-        """Show a chat and its messages."""
-        feed, tenant = self._server.feed.seq, request.caller.tenant
-        chat = await self.find(request)
-        active = await self._answers.active(tenant, chat)
-        stored = await chats.list_messages(self._server.store, tenant, chat.id)
-        messages = [msgspec.json.decode(message.doc) for message in stored if message.doc is not None]
-        return ChatView(chat=chat_row(replace(chat, is_active=bool(active))), messages=messages, feed=feed)
-
-    @route("PATCH", CHAT)
-    async def rename(self, request: ApiRequest, body: ChatTitle) -> ChatRow:
-        """Rename a chat."""
-        caller, chat = request.caller, await self.find(request)
-        await chats.rename(self._server.store, caller.tenant, caller.owner, chat.id, body.title)
-        return chat_row(replace(chat, title=body.title))
-
-    @route("DELETE", CHAT, status=204)
-    async def delete(self, request: ApiRequest) -> None:
-        """Delete a chat. Its tasks remain."""
-        caller, chat = request.caller, await self.find(request)
-        await chats.delete(self._server.store, caller.tenant, caller.owner, chat.id)
 
 
 def _chat_not_found(reason: str = "There is no such chat") -> TaskNotFound:
@@ -184,7 +93,7 @@ class ChatBody(Struct, frozen=True, kw_only=True, rename="camel"):
         """The user's message."""
         message = self.message or (self.messages[-1] if self.messages else None)
         if message is None or message.get("role", USER) != USER:
-            raise invalid_field("message", "The last message has to be one of the user")
+            raise invalid_field("message", "The last message must have the role `user`")
         identifier = message.get("id") or new_id()
         if not isinstance(identifier, str) or len(identifier) > MAX_ID:
             raise invalid_field("message.id", f"It has up to {MAX_ID} characters")
@@ -210,14 +119,92 @@ _stop = msgspec.json.Decoder(StopBody)
 
 
 class ChatApi(ApiSection):
-    """The chat endpoints."""
+    """The chats of a caller, their messages and answers, and the agents that chats offer."""
 
     def __init__(self, server: ServerContext, answers: ChatAnswers) -> None:
         """Create the handlers for chats with the agents of `server` and these `answers`."""
         self._server = server
         self._answers = answers
-        self._chats = ChatHistoryApi(server, answers)
-        self._models = ModelsApi(server)
+
+    # --- stored chats and agents ----------------------------------------------------------------------------------
+
+    @route("GET", CHATS)
+    async def page(self, request: ApiRequest, query: ChatQuery) -> ChatPage:
+        """List the caller's chats, newest first."""
+        caller, feed = request.caller, self._server.feed.seq
+        before = read_page(query.page, tuple[int, str])
+        stored = await chats.list_chats(
+            self._server.store, caller.tenant, caller.owner, query.q.strip(), before, query.limit + 1
+        )
+        page, following = split_page(stored, query.limit, lambda chat: (chat.updated_at, chat.id))
+        return ChatPage(items=[chat_row(chat) for chat in page], next=following, feed=feed)
+
+    @route("GET", CHAT)
+    async def show(self, request: ApiRequest) -> ChatView:
+        """Show a chat and its messages."""
+        feed, tenant = self._server.feed.seq, request.caller.tenant
+        chat = await self._find(request)
+        active = await self._answers.active(tenant, chat)
+        stored = await chats.list_messages(self._server.store, tenant, chat.id)
+        messages = [msgspec.json.decode(message.doc) for message in stored if message.doc is not None]
+        return ChatView(chat=chat_row(replace(chat, is_active=bool(active))), messages=messages, feed=feed)
+
+    @route("PATCH", CHAT)
+    async def rename(self, request: ApiRequest, body: ChatTitle) -> ChatRow:
+        """Rename a chat."""
+        caller, chat = request.caller, await self._find(request)
+        await chats.rename(self._server.store, caller.tenant, caller.owner, chat.id, body.title)
+        return chat_row(replace(chat, title=body.title))
+
+    @route("DELETE", CHAT, status=204)
+    async def delete(self, request: ApiRequest) -> None:
+        """Delete a chat. Its tasks remain."""
+        caller, chat = request.caller, await self._find(request)
+        await chats.delete(self._server.store, caller.tenant, caller.owner, chat.id)
+
+    async def _find(self, request: ApiRequest) -> Chat:
+        """Return the requested chat. A chat of another owner raises the same error as a missing one."""
+        caller = request.caller
+        chat = await chats.find(self._server.store, caller.tenant, caller.owner, request.parts["chat"])
+        if chat is None:
+            raise _chat_not_found()
+        return chat
+
+    @route("GET", "/api/models")
+    async def models(self, request: ApiRequest) -> list[Model]:
+        """List the agents that the caller may send to."""
+        visibility = self._server.visibility
+        return [
+            self._model(slug)
+            for slug, agent in self._offered.items()
+            if visibility.allows(request.caller, agent.profile.name, Operation.SEND)
+        ]
+
+    @cached_property
+    def _offered(self) -> Mapping[str, Agent]:
+        """The agents that chats offer, the default first. Without A2A they are this server's own agents."""
+        agents = self._server.agents
+        if self._server.terms.a2a:
+            return agents
+        return {slug: agent for slug, agent in agents.items() if not isinstance(agent, ContactPort)}
+
+    def _mode(self, slug: str) -> Mode:
+        """Return the default mode of an agent: `task` for remote agents unless the settings say otherwise."""
+        is_task_mode = self._server.terms.task_mode
+        is_task = isinstance(self._server.agents[slug], RemoteAgentPort) if is_task_mode is None else is_task_mode
+        return "task" if is_task else "stream"
+
+    def _model(self, slug: str) -> Model:
+        profile = self._server.agents[slug].profile
+        examples = [example for skill in profile.skills for example in skill.examples]
+        return Model(
+            id=slug,
+            name=profile.name,
+            description=profile.description,
+            mode=self._mode(slug),
+            is_default=slug == next(iter(self._offered)),
+            examples=examples[:EXAMPLES],
+        )
 
     # --- a turn ---------------------------------------------------------------------------------------------------
 
@@ -240,7 +227,7 @@ class ChatApi(ApiSection):
         answer = self._answers.expect(caller.tenant, body.id, answer_id)  # before the answer becomes visible
         try:
             chat = await self._start(body.id, slug, turn, answer_id, caller)
-            await self._send(chat, answer_id, turn.question, answered, body.mode or self._models.mode(slug), caller)
+            await self._send(chat, answer_id, turn.question, answered, body.mode or self._mode(slug), caller)
         except DuplicateMessage:  # by the same request, sent twice at once
             self._answers.forget(answer)
             return await self.post(request, body)
@@ -251,7 +238,7 @@ class ChatApi(ApiSection):
 
     def _slug(self, body: ChatBody, chat: Chat | None, caller: Caller) -> str:
         """Return the slug of the agent: the requested one, the chat's own, or the server's first."""
-        agents, offered = self._server.agents, self._models.offered
+        agents, offered = self._server.agents, self._offered
         default = chat.agent if chat else next(iter(offered), next(iter(agents)))
         slug = body.agent or body.selected_chat_model or body.model or default
         if slug not in agents:
@@ -384,12 +371,12 @@ class ChatApi(ApiSection):
         active = [] if chat is None else await self._answers.active(caller.tenant, chat)
         return _stream(active[-1], request) if active else ApiReply(204)
 
-    @route("POST", f"{ANSWERS}/stop", noted="StopAnswer", status=204)
+    @route("POST", f"{ANSWERS}/stop", audited="StopAnswer", status=204)
     async def stop_answer(self, request: ApiRequest) -> None:
         """Cancel the task of the pending answer."""
         caller, tenant, store = request.caller, request.caller.tenant, self._server.store
         message_id = codec.decode(request.body, _stop).message_id if request.body else None
-        chat = await self._chats.find(request)
+        chat = await self._find(request)
         for answer in await self._answers.active(tenant, chat):
             await answer.begins.wait()
         pending = [message.id for message in await chats.list_pending_answers(store, tenant, chat.id)]
@@ -406,10 +393,6 @@ class ChatApi(ApiSection):
         if answer.task_id is not None and service is not None:
             with suppress(AccordError):  # it has ended, or belongs to another owner
                 await service.cancel(CancelRequest(id=answer.task_id), caller)
-
-    def routes(self) -> list[ApiRoute]:
-        """Return the routes of answers, stored chats and agents."""
-        return [*super().routes(), *self._chats.routes(), *self._models.routes()]
 
 
 def _encode_message(message: UIMessage) -> str:

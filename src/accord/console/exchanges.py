@@ -45,38 +45,26 @@ RunExchange = Callable[[SendPiece], Awaitable[None]]
 """Sends a request and passes on the pieces of its response."""
 
 
-def exchange_in_process(app: App, scope: Scope, body: bytes) -> RunExchange:
-    """Return an exchange with an application of this process."""
+async def exchange_in_process(app: App, scope: Scope, body: bytes, send_piece: SendPiece) -> None:
+    """Send a request to an application of this process."""
 
-    async def run(send_piece: SendPiece) -> None:
-        async def send(message: Mapping[str, Any]) -> None:
-            if message["type"] == "http.response.start":
-                await send_piece(ResponseHead(message["status"], _texts(message.get("headers", ()))))
-            elif piece := message.get("body", b""):
-                await send_piece(bytes(piece))
+    async def send(message: Mapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            await send_piece(ResponseHead(message["status"], _texts(message.get("headers", ()))))
+        elif piece := message.get("body", b""):
+            await send_piece(bytes(piece))
 
-        await app(scope, _receiving(body), send)
-
-    return run
+    await app(scope, _receiving(body), send)
 
 
-def exchange_with_server(
-    outbound: HttpSession, method: str, url: str, headers: Mapping[str, str], body: bytes | None
-) -> RunExchange:
-    """Return an exchange with another server."""
-
-    async def run(send_piece: SendPiece) -> None:
-        request = HttpRequest(
-            method=method, url=url, headers=tuple(headers.items()), body=body, seconds=None, streams=True
-        )
-        async with await outbound.open(request) as answer:
-            received = [(name.lower(), value) for name, value in answer.headers.items()]
-            await send_piece(ResponseHead(answer.status, received))
-            async with aclosing(answer.pieces()) as pieces:
-                async for piece in pieces:
-                    await send_piece(piece)
-
-    return run
+async def exchange_with_server(outbound: HttpSession, request: HttpRequest, send_piece: SendPiece) -> None:
+    """Send a request to another server."""
+    async with await outbound.open(request) as answer:
+        headers = [(name.lower(), value) for name, value in answer.headers.items()]
+        await send_piece(ResponseHead(answer.status, headers))
+        async with aclosing(answer.pieces()) as pieces:
+            async for piece in pieces:
+                await send_piece(piece)
 
 
 @asynccontextmanager
@@ -141,19 +129,19 @@ async def fetch_in_process(
         else:
             pieces.append(piece)
 
-    await exchange_in_process(app, scope_of(method, target, headers, origin), body)(send)
+    await exchange_in_process(app, scope_of(method, target, headers, origin), body, send)
     return ServerAnswer(status=heads[0].status, body=b"".join(pieces))
 
 
 def _receiving(body: bytes) -> Receive:
     """Return a receive function that sends a body once and then waits: clients leave by ending the exchange."""
-    given = False
+    is_sent = False
 
     async def receive() -> dict[str, Any]:
-        nonlocal given
-        if given:
+        nonlocal is_sent
+        if is_sent:
             await asyncio.get_running_loop().create_future()
-        given = True
+        is_sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return receive

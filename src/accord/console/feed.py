@@ -187,11 +187,11 @@ class Feed:
             subscribers.left_at = loop.time()
 
     def _of_tenant(self, tenant: str) -> FeedSubscribers:
-        found = self._tenants.get(tenant)
-        if found is None:
-            found = self._tenants[tenant] = FeedSubscribers(tenant, self.seq, self._now_ms())
+        subscribers = self._tenants.get(tenant)
+        if subscribers is None:
+            subscribers = self._tenants[tenant] = FeedSubscribers(tenant, self.seq, self._now_ms())
             self._wake.set()
-        return found
+        return subscribers
 
     def _remembered(self, subscribers: FeedSubscribers, after: int) -> list[FeedEvent] | None:
         """Return the task events after a number, or None if they are no longer remembered."""
@@ -248,8 +248,8 @@ class Feed:
     async def _log_frames(self, tenant: str, subscriber: FeedSubscriber, begin: int) -> bytes:
         """Return the last sequence numbers of the tasks in a subscriber's topics."""
         rows = await queries.task_rows(self._store, tenant, sorted(subscriber.topics))
-        seen = [row for row in rows if subscriber.seen.sees(row.agent, row.owner)]
-        return b"".join(frame(begin, "log", {"taskId": row.id, "seq": row.seq}) for row in seen)
+        visible_rows = [row for row in rows if subscriber.seen.sees(row.agent, row.owner)]
+        return b"".join(frame(begin, "log", {"taskId": row.id, "seq": row.seq}) for row in visible_rows)
 
     # --- sending --------------------------------------------------------------------------------------------------
 
@@ -293,15 +293,15 @@ class Feed:
     async def _poll(self, subscribers: FeedSubscribers) -> None:
         """Poll for changes whose notifications were lost."""
         now = self._now_ms()
-        found = await queries.recently_changed_tasks(
+        changed = await queries.recently_changed_tasks(
             self._store, subscribers.tenant, SEES_ALL, subscribers.polled_to - SLACK_MS, POLLED
         )
         subscribers.polled_to = now
-        if len(found) == POLLED:
+        if len(changed) == POLLED:
             number = self._next()
             subscribers.send([FeedEvent(number, "", None, frame(number, "reset", {}))])
-        known = subscribers.known(found)
-        subscribers.dirty.update({id: None for id, seq in found.items() if seq > known.get(id, -1)})
+        known = subscribers.known(changed)
+        subscribers.dirty.update({id: None for id, seq in changed.items() if seq > known.get(id, -1)})
 
     async def _flush(self, subscribers: FeedSubscribers, dirty: Sequence[str]) -> None:
         """Read the changes of tasks, and send them."""

@@ -166,8 +166,8 @@ class FeedSubscribers:
 
     def row(self, task_id: str) -> TaskRow | None:
         """Return the last sent row of a task."""
-        found = self._known.get(task_id)
-        return None if found is None else found[0]
+        entry = self._known.get(task_id)
+        return None if entry is None else entry[0]
 
     def remember(self, row: TaskRow, seq: int) -> None:
         """Store the row of a task and its sequence number. The least recently changed rows are dropped."""

@@ -7,6 +7,7 @@ at addresses that webhooks may have. Credentials are not shown. Request template
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Set
+from functools import partial
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
@@ -46,6 +47,7 @@ from accord.model import (
     SubscribeRequest,
     TaskFilter,
 )
+from accord.outbound import HttpRequest
 from accord.protocol import codec, sse
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS
 from accord.protocol.dialects.base import path_from_request, query_from_params
@@ -266,7 +268,7 @@ class InspectorApi(ServerSection):
         wanted = dialects if query.dialect is None else dialects & {query.dialect}
         return TemplateList(items=request_templates(wanted), task_id=TASK_ID)
 
-    @route("POST", "/api/inspect", noted="Inspect")
+    @route("POST", "/api/inspect", audited="Inspect")
     async def inspect(self, request: ApiRequest, body: Inspection) -> ApiReply:
         """Send a request, and stream its response as server-sent events: head, frame or body, end."""
         _check_inspection(body)
@@ -283,14 +285,21 @@ class InspectorApi(ServerSection):
         body = (inspection.body or "").encode()
         headers = [*_allowed_headers(inspection).items(), ("content-length", str(len(body)))]
         site = self._server.served.site_as(agent, request.caller)
-        return exchange_in_process(site, scope_of(inspection.method, inspection.path, headers, request.scope), body)
+        scope = scope_of(inspection.method, inspection.path, headers, request.scope)
+        return partial(exchange_in_process, site, scope, body)
 
     def _external(self, inspection: Inspection, caller: Caller) -> RunExchange:
         if caller.roles is not None and not (ADMIN in caller.roles and caller.is_of_server):
             raise PermissionDenied("Only operators may inspect external servers")
-        url, headers = inspection.url or "", _allowed_headers(inspection)
-        body = None if inspection.body is None else inspection.body.encode()
-        return exchange_with_server(self._server.served.outbound(url), inspection.method, url, headers, body)
+        request = HttpRequest(
+            method=inspection.method,
+            url=inspection.url or "",
+            headers=tuple(_allowed_headers(inspection).items()),
+            body=None if inspection.body is None else inspection.body.encode(),
+            seconds=None,
+            streams=True,
+        )
+        return partial(exchange_with_server, self._server.served.outbound(request.url), request)
 
     def _check_agent(self, slug: str, caller: Caller) -> None:
         agent = self._server.agents.get(slug)

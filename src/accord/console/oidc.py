@@ -65,7 +65,7 @@ class Issuer:
         self._clock = clock
         # An ID token has the client as its audience. Its identity is read as from any other token.
         self._tokens = JwtAccess(replace(settings, audience=(sign_in.client_id,), sign_in=None), fetch)
-        self._known: tuple[float, _Described] | None = None
+        self._cached: tuple[float, _Described] | None = None
 
     @property
     def label(self) -> str:
@@ -98,12 +98,12 @@ class Issuer:
         joint = "&" if urlsplit(described.authorization_endpoint).query else "?"
         return f"{described.authorization_endpoint}{joint}{query}", pending
 
-    async def finish(self, pending: PendingSignIn, code: str, redirect: str, stated: str | None) -> Identity:
-        """Return the identity of the signed-in person. `stated` is the issuer named by the response (RFC 9207).
+    async def finish(self, pending: PendingSignIn, code: str, redirect: str, issuer: str | None) -> Identity:
+        """Return the identity of the signed-in person. `issuer` is the issuer named by the response (RFC 9207).
 
         Raises AuthenticationFailed for an invalid response, and NotFetched if the issuer cannot be reached.
         """
-        if not code or len(code) > MAX_CODE or stated not in (None, self._settings.issuer):
+        if not code or len(code) > MAX_CODE or issuer not in (None, self._settings.issuer):
             raise AuthenticationFailed
         token = await self._redeemed(code, pending.verifier, redirect)
         claims, identity = await self._tokens.read(token)
@@ -143,21 +143,23 @@ class Issuer:
         return token
 
     async def _description(self) -> _Described:
-        known = self._known
-        if known is not None and known[0] > self._clock():
-            return known[1]
+        cached = self._cached
+        if cached is not None and cached[0] > self._clock():
+            return cached[1]
         issuer = self._settings.issuer
         try:
-            found = _described.decode(await self._fetch(discovery_url(issuer)))
+            description = _described.decode(await self._fetch(discovery_url(issuer)))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            raise FetchError("The issuer's description of itself is not readable") from None
-        if found.issuer != issuer:
-            raise FetchError("The issuer calls itself something else")
+            raise FetchError("The issuer's description is not valid") from None
+        if description.issuer != issuer:
+            raise FetchError("The issuer states another URL for itself")
         allowed = ("https", urlsplit(issuer).scheme)
-        if not {urlsplit(found.authorization_endpoint).scheme, urlsplit(found.token_endpoint).scheme} <= {*allowed}:
-            raise FetchError("The issuer would be asked over a less safe connection than the issuer's own")
-        self._known = self._clock() + FRESH_SECONDS, found
-        return found
+        if not {urlsplit(description.authorization_endpoint).scheme, urlsplit(description.token_endpoint).scheme} <= {
+            *allowed
+        }:
+            raise FetchError("The endpoints of the issuer are less secure than the issuer's own URL")
+        self._cached = self._clock() + FRESH_SECONDS, description
+        return description
 
     def _refused(self, reason: str) -> AuthenticationFailed:
         log.info("console.not_signed_in", extra={"issuer": self._settings.issuer, "reason": reason})

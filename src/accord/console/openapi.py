@@ -5,7 +5,7 @@ Descriptions are the docstrings of the handlers and structures. A2A's HTTP+JSON 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from accord.console import CONSOLE
 from accord.console.routing import UNPROCESSABLE, ApiReply, ApiRequest, ApiRoute, ApiSection, route
-from accord.model.schemas import components as components_of
+from accord.model.schemas import components
 
 
 class Problem(Struct, frozen=True, kw_only=True):
@@ -32,29 +32,32 @@ class Refused(Struct, frozen=True, kw_only=True):
     human_readable_id: str | UnsetType = UNSET
 
 
-_REF = "#/components/schemas/{name}"
 _PART = re.compile(r"\(\?P<(\w+)>([^()]*)\)")
 
 
 def describe(title: str, version: str, base: str, routes: Sequence[ApiRoute]) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of the routes below `base`."""
-    kinds = [kind for stated in routes for kind in (stated.body, stated.query, stated.result) if kind is not None]
-    schemas, components = components_of([*kinds, Refused], _REF)
+    kinds = [kind for described in routes for kind in (described.body, described.query, described.result)]
+    kinds = [*filter(None, kinds), Refused]
+    schemas, named = components(kinds, "#/components/schemas/{name}")
     _open(schemas)
-    _open(components)
-    schema_of = dict(zip(map(str, [*kinds, Refused]), schemas, strict=True))
+    _open(named)
+    schema_of = dict(zip(kinds, schemas, strict=True))
+    # Structures of query parameters are described as parameters.
+    queries = {kind: schema_of[kind]["$ref"].rpartition("/")[2] for kind in (each.query for each in routes) if kind}
+    parameters = {kind: named[name] for kind, name in queries.items()}
     paths: dict[str, dict[str, Any]] = {}
-    for stated in routes:
-        path = path_of(stated).removeprefix(base)
-        paths.setdefault(path, {})[stated.method.lower()] = _operation(stated, path, schema_of, components)
-    for found in [stated.query for stated in routes if stated.query is not None]:
-        components.pop(_named(schema_of[str(found)]), None)  # they are parameters
+    for described in routes:
+        # An optional slash at the end is included.
+        path = _PART.sub(r"{\1}", described.pattern.replace("/?", "/")).removeprefix(base)
+        operation = _operation(described, path, schema_of, parameters.get(described.query, {}))
+        paths.setdefault(path, {})[described.method.lower()] = operation
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": version},
         "servers": [{"url": base}],
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {"schemas": {name: named[name] for name in named if name not in queries.values()}},
     }
 
 
@@ -70,67 +73,36 @@ def _open(schema: Any) -> None:
         _open(inner)
 
 
-def path_of(stated: ApiRoute) -> str:
-    """Return the path of a route in OpenAPI notation, with an optional slash included."""
-    return _PART.sub(r"{\1}", stated.pattern.replace("/?", "/"))
+def _operation(
+    described: ApiRoute, path: str, schema_of: Mapping[Any, dict[str, Any]], query: Mapping[str, Any]
+) -> dict[str, Any]:
+    def content(kind: Any) -> dict[str, Any]:
+        return {} if kind is None else {"content": {"application/json": {"schema": schema_of[kind]}}}
 
-
-def _operation(stated: ApiRoute, path: str, schema_of: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
-    summary = (stated.handler.__doc__ or "").partition("\n")[0]
-    told: dict[str, Any] = {"description": summary}
-    if stated.result is not None:
-        told["content"] = _json(schema_of[str(stated.result)])
-    refusals = [(UNPROCESSABLE, "What is wrong with the request.")] if stated.body or stated.query else []
-    refusals += [] if stated.is_open else [(401, "Who asks did not say who they are.")]
-    why_not = _json(schema_of[str(Refused)])
-    operation: dict[str, Any] = {
-        "operationId": _identifier(stated, path),
-        "summary": summary,
-        "parameters": [*_in_path(stated), *_in_query(stated, schema_of, components)],
-        "responses": {str(stated.status): told}
-        | {str(status): {"description": reason, "content": why_not} for status, reason in refusals}
-        | {"default": {"description": "Why not.", "content": why_not}},
-    }
-    if stated.body is not None:
-        operation["requestBody"] = {"required": True, "content": _json(schema_of[str(stated.body)])}
-    return operation
-
-
-def _identifier(stated: ApiRoute, path: str) -> str:
-    """Return a unique id for each route, although one handler may serve several."""
+    summary = (described.handler.__doc__ or "").partition("\n")[0]
+    responses = {str(described.status): {"description": summary} | content(described.result)}
+    if described.body or described.query:
+        responses[str(UNPROCESSABLE)] = {"description": "The request is not valid."} | content(Refused)
+    if not described.is_open:
+        responses["401"] = {"description": "Credentials are missing or not valid."} | content(Refused)
+    responses["default"] = {"description": "The request is refused."} | content(Refused)
+    in_path = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "pattern": f"^{pattern}$"}}
+        for name, pattern in _PART.findall(described.pattern)
+    ]
+    in_query = [
+        {"name": name, "in": "query", "required": name in query.get("required", ()), "schema": schema}
+        for name, schema in query.get("properties", {}).items()
+    ]
+    # The id is unique for each route, although one handler may serve several.
     words = re.findall(r"[a-z]+", path.replace("{", " by ").lower())
-    return "_".join([stated.method.lower(), *words])
-
-
-def _in_path(stated: ApiRoute) -> Iterator[dict[str, Any]]:
-    for name, pattern in _PART.findall(stated.pattern):
-        yield {
-            "name": name,
-            "in": "path",
-            "required": True,
-            "schema": {"type": "string", "pattern": f"^{pattern}$"},
-        }
-
-
-def _in_query(stated: ApiRoute, schema_of: dict[str, Any], components: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    if stated.query is None:
-        return
-    schema = components[_named(schema_of[str(stated.query)])]
-    for name, property in schema["properties"].items():
-        yield {"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": property}
-
-
-def _named(schema: dict[str, Any]) -> str:
-    """Return the component name of a structure. If two share a name, both have longer ones."""
-    reference: str = schema["$ref"]
-    return reference.rpartition("/")[2]
-
-
-def _json(schema: Any) -> dict[str, Any]:
-    return {"application/json": {"schema": schema}}
-
-
-TITLE = "Accord console"
+    operation = {
+        "operationId": "_".join([described.method.lower(), *words]),
+        "summary": summary,
+        "parameters": [*in_path, *in_query],
+        "responses": responses,
+    }
+    return operation | ({"requestBody": {"required": True} | content(described.body)} if described.body else {})
 
 
 class OpenApiEndpoint(ApiSection):
@@ -149,5 +121,5 @@ class OpenApiEndpoint(ApiSection):
     @cached_property
     def document(self) -> bytes:
         """The document, as OpenAPI 3.1."""
-        found = describe(TITLE, self._version, CONSOLE.rstrip("/"), [*self._documented, *self.routes()])
-        return msgspec.json.encode(found)
+        routes = [*self._documented, *self.routes()]
+        return msgspec.json.encode(describe("Accord console", self._version, CONSOLE.rstrip("/"), routes))

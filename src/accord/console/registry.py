@@ -225,7 +225,7 @@ class RegistryApi(ApiSection):
 
     # --- cards ----------------------------------------------------------------------------------------------------
 
-    @route("POST", f"{CARDS}/?", noted="PublishAgent", status=201)
+    @route("POST", f"{CARDS}/?", audited="PublishAgent", status=201)
     async def publish(self, request: ApiRequest, body: PublishBody) -> PublishedAgent:
         """Publish an agent."""
         listing = await self._registry.publish(
@@ -239,7 +239,7 @@ class RegistryApi(ApiSection):
         if query.owned_only and request.visitor is None:
             raise AuthenticationFailed("Authenticate to list your own agents")
         skip = query.offset if query.skip is None else query.skip
-        wanted = AgentQuery(
+        search = AgentQuery(
             words=tuple(dict.fromkeys(query.search.lower().split())),
             tags=tuple(dict.fromkeys(tag.strip().lower() for tag in query.tags)),
             has_tee=query.has_tee,
@@ -249,7 +249,7 @@ class RegistryApi(ApiSection):
             skip=skip,
             limit=query.limit,
         )
-        listings, total = await self._registry.search(request.visitor, wanted)
+        listings, total = await self._registry.search(request.visitor, search)
         pagination = Pagination(
             total_items=total,
             limit=query.limit,
@@ -282,7 +282,7 @@ class RegistryApi(ApiSection):
             return ApiReply(document=listing.card.encode(), changed_ms=listing.updated_at)
         return ApiReply(body=Raw(listing.card.encode()))
 
-    @route("PUT", AGENT, noted="ChangeAgent")
+    @route("PUT", AGENT, audited="ChangeAgent")
     async def change(self, request: ApiRequest, body: ChangeBody) -> PublishedAgent:
         """Change an agent."""
         change = Change(
@@ -290,7 +290,7 @@ class RegistryApi(ApiSection):
         )
         return await self._view(await self._registry.change(request.caller, _id(request), change), request)
 
-    @route("DELETE", AGENT, noted="RemoveAgent", status=204)
+    @route("DELETE", AGENT, audited="RemoveAgent", status=204)
     async def remove(self, request: ApiRequest) -> None:
         """Remove an agent from the listings."""
         await self._registry.remove(request.caller, _id(request))
@@ -360,14 +360,14 @@ class RegistryApi(ApiSection):
         """List the caller's API keys."""
         return [_key_info(key) for key in await self._developers.held(request.caller)]
 
-    @route("POST", KEYS, noted="MakeKey", status=201)
+    @route("POST", KEYS, audited="MakeKey", status=201)
     async def create_key(self, request: ApiRequest, body: KeyBody | None) -> NewKey:
         """Create an API key. Its secret is shown only now."""
-        wanted = body or KeyBody()
-        key, stored = await self._developers.create(request.caller, wanted.description or "", wanted.expires_days)
+        options = body or KeyBody()
+        key, stored = await self._developers.create(request.caller, options.description or "", options.expires_days)
         return NewKey(plain_api_key=key, api_key_info=_key_info(stored))
 
-    @route("DELETE", f"{KEYS}/(?P<id>[0-9a-f]{{16,64}})", noted="EndKey", status=204)
+    @route("DELETE", f"{KEYS}/(?P<id>[0-9a-f]{{16,64}})", audited="EndKey", status=204)
     async def revoke_key(self, request: ApiRequest) -> None:
         """Revoke an API key of the caller."""
         if not await self._developers.revoke(request.caller, request.parts["id"]):

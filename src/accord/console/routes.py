@@ -5,7 +5,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from accord.console.administration import DeliveriesApi, RecordsApi
@@ -17,12 +17,12 @@ from accord.console.inbox import InboxApi
 from accord.console.inspector import InspectorApi
 from accord.console.openapi import OpenApiEndpoint
 from accord.console.routing import ApiRoute, ApiSection, Refusals
-from accord.console.run_signals import REFUSALS as RUN_REFUSALS
-from accord.console.run_signals import RunSignalsApi
+from accord.console.run_endpoints import REFUSALS as RUN_REFUSALS
+from accord.console.run_endpoints import RunSignalsApi
 from accord.console.runs import REFUSALS as FLOW_REFUSALS
 from accord.console.runs import WorkflowsApi
 from accord.console.server_context import ServerContext
-from accord.console.sign_in import IssuersApi, SessionApi, SignInSessions
+from accord.console.sign_in import SignInApi
 from accord.console.tasks import TasksApi
 from accord.workflows.agent import WorkflowAgent
 
@@ -31,21 +31,19 @@ REFUSALS: Refusals = {**RUN_REFUSALS, **FLOW_REFUSALS}
 
 def routes_of(  # one argument per service
     server: ServerContext,
-    sign_in: SignInSessions,
+    sign_in: SignInApi,
     answers: ChatAnswers,
-    flows: Mapping[str, WorkflowAgent],
-    runs: RunSignalsApi,
-    features: Mapping[str, bool],
+    workflows: Mapping[str, WorkflowAgent],
+    signals: RunSignalsApi,
 ) -> list[ApiRoute]:
     """Return the console routes of a server with these workflows and sign-in sessions."""
     sections: list[ApiSection] = [
-        SessionApi(sign_in, version=server.version, url=server.url, features=features),
-        IssuersApi(sign_in, server.url),
+        sign_in,
         TasksApi(server),
         InboxApi(server),
         EventsApi(server.feed),
         ChatApi(server, answers),
-        WorkflowsApi(server, flows, runs),
+        WorkflowsApi(server, workflows, signals),
         AgentsApi(server),
         InspectorApi(server),
         DeliveriesApi(server),
@@ -69,14 +67,15 @@ class Placeholder:
 def placeholder_routes() -> list[ApiRoute]:
     """Return the routes of any server."""
     nothing: Any = Placeholder()
-    return routes_of(nothing, nothing, nothing, {}, RunSignalsApi(nothing, nothing, {}), {})
+    sign_in = SignInApi(*[nothing] * 8)
+    return routes_of(nothing, sign_in, nothing, {}, RunSignalsApi(nothing, nothing, {}))
 
 
 def openapi_json() -> str:
     """Return the OpenAPI document in the form that the front end stores."""
-    found: Sequence[ApiRoute] = placeholder_routes()[:-1]  # the last one describes the others
-    described = json.loads(OpenApiEndpoint(found, VERSION).document)
-    return json.dumps(described, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+    routes = placeholder_routes()[:-1]  # the last one describes the others
+    document = json.loads(OpenApiEndpoint(routes, VERSION).document)
+    return json.dumps(document, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 if __name__ == "__main__":

@@ -148,7 +148,7 @@ class ApiReply(NamedTuple):
 class ApiRoute(NamedTuple):
     """A route: method, path pattern and handler.
 
-    Visitors may only use `is_open` routes. `noted` is the operation's name in the audit log. A body has up to
+    Visitors may only use `is_open` routes. `audited` is the operation's name in the audit log. A body has up to
     `max_body` bytes, or the server's limit if that is lower. A route that `streams` is refused before it does anything
     if the caller has too many open streams. `query`, `body` and `result` are the structures of the query parameters,
     the JSON body, which may be empty if it `is_optional`, and the response with `status`.
@@ -158,7 +158,7 @@ class ApiRoute(NamedTuple):
     pattern: str
     handler: Callable[..., Awaitable[Any]]
     is_open: bool = False
-    noted: str | None = None
+    audited: str | None = None
     query: Any = None
     body: Any = None
     is_optional: bool = False
@@ -189,14 +189,16 @@ def route(method: str, pattern: str, **fields: Any) -> Callable[[H], H]:
     def register(handler: H) -> H:
         types = inspect.get_annotations(handler, eval_str=True)
         body, result = types.get("body"), types["return"]
-        stated: dict[str, Any] = {
+        derived: dict[str, Any] = {
             "query": types.get("query"),
             "body": next(iter(get_args(body)), body),
             "is_optional": bool(get_args(body)),
             "result": None if result in (ApiReply, None) else result,
         }
-        made = ApiRoute(method, pattern, handler, **(stated | fields))
-        vars(handler).setdefault("api_routes", []).insert(0, made)  # decorators are applied from the last to the first
+        declared = ApiRoute(method, pattern, handler, **(derived | fields))
+        vars(handler).setdefault("api_routes", []).insert(
+            0, declared
+        )  # decorators are applied from the last to the first
         return handler
 
     return register
@@ -208,7 +210,7 @@ class ApiSection:
     def routes(self) -> list[ApiRoute]:
         """Return the routes in the order of the class."""
         members = [(name, getattr(member, "api_routes", ())) for name, member in vars(type(self)).items()]
-        return [made._replace(handler=getattr(self, name)) for name, routes in members for made in routes]
+        return [declared._replace(handler=getattr(self, name)) for name, routes in members for declared in routes]
 
 
 class Refusal(NamedTuple):
@@ -282,10 +284,10 @@ class ApiApplication:
             return
         except Exception as error:
             reply, outcome, headers = self._refused(error, scope)
-        if caller is not None and route.noted is not None and self._audit is not None and self._audit.is_on:
+        if caller is not None and route.audited is not None and self._audit is not None and self._audit.is_on:
             agent = parts.get("id") or reply.about or _agent_of(reply)
             task_id = parts.get("task") or parts.get("run")
-            self._audit.note(entry(route.noted, caller, agent, task_id, outcome, self._audit.now_ms()))
+            self._audit.note(entry(route.audited, caller, agent, task_id, outcome, self._audit.now_ms()))
         if reply.stream is None or scope["method"] == "HEAD":
             account = address_of(scope) if caller is None else account_of(caller)
             try:
@@ -397,8 +399,8 @@ def _list_parameters(kind: type[Struct]) -> frozenset[str]:
 def _parameters(request: ApiRequest, kind: type[Struct]) -> Struct:
     """Return the query parameters as a structure. Unknown ones are ignored. Only lists have more than one value."""
     lists = _list_parameters(kind)
-    given = {name: values if name in lists else values[0] for name, values in request.query.items()}
-    return codec.convert(given, kind, strict=False)
+    members = {name: values if name in lists else values[0] for name, values in request.query.items()}
+    return codec.convert(members, kind, strict=False)
 
 
 def time_of(at: int | None) -> str | None:

@@ -7,18 +7,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from accord.api.queries import ListedRun as Noted
 from accord.console.routing import time_of
-from accord.console.views import Lane, Segment, StateName, Timeline, View
+from accord.console.views import Lane, Segment, StateName, Timeline, V, View, view_of
 from accord.model.base import timestamp_ms
 from accord.protocol.states import LOWER
 from accord.workflows.attempts import WITH_ADVICE
-from accord.workflows.document import Step
-from accord.workflows.run_request import RunOrigin
 from accord.workflows.source import StepPositions
-from accord.workflows.state import FINAL, PlanNode
+from accord.workflows.state import PlanNode
 from accord.workflows.step_types import StepType, step_type
-from accord.workflows.stored_run import CANCELLED, RunWait, StoredRun, StoredStep, is_reused
+from accord.workflows.stored_run import RunWait, StoredRun, StoredStep, is_reused
 
 StepStatus = Literal["pending", "running", "waiting", "completed", "failed", "skipped", "cancelled"]
 """Status of a step. `waiting` is between two attempts. `cancelled` had started when its run ended."""
@@ -197,146 +194,105 @@ MISSED = frozenset({"failed_verification", WITH_ADVICE})
 """Reasons of a failed verification (`workflows.verification`)."""
 
 
-def run_row(noted: Noted, origin: RunOrigin, slug: str, lines: list[StoredStep], waits: list[RunWait]) -> RunRow:
+def run_row(run: StoredRun, slug: str) -> RunRow:
     """Return a run as a list row."""
-    return RunRow(
-        id=noted.task_id,
-        workflow=origin.title,
-        agent=noted.agent,
+    task = run.task
+    return view_of(
+        RunRow,
+        task,
+        id=task.task_id,
+        workflow=run.origin.title,
         slug=slug,
-        status=LOWER[noted.state],  # type: ignore[arg-type]  # all of them are states
-        begin=timestamp_ms(noted.begun_at),
-        updated_at=timestamp_ms(noted.updated_at),
-        owner=noted.owner,
-        parent_id=noted.parent_id,
-        counts=dict(Counter(line.status for line in lines if not line.depth)),
-        waits=[_wait(one) for one in waits],
-        seq=noted.last_seq,
+        status=LOWER[task.state],
+        begin=timestamp_ms(task.begun_at),
+        updated_at=timestamp_ms(task.updated_at),
+        counts=dict(Counter(step.status for step in run.lines() if not step.depth)),
+        waits=[_wait(wait) for wait in run.waits()],
+        seq=task.last_seq,
     )
 
 
 def _wait(wait: RunWait) -> WaitView:
     kind = "approval" if wait.is_approval else "event" if wait.event is not None else "time"
-    return WaitView(step=wait.step, kind=kind, event=wait.event, until=time_of(wait.until))  # type: ignore[arg-type]
+    return view_of(WaitView, wait, kind=kind, until=time_of(wait.until))
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 
-class RunStepViews:
-    """The views of the steps of one run."""
-
-    def __init__(self, found: StoredRun) -> None:
-        """Read the records of a run once."""
-        self.found, self.state = found, found.state()
-        self.lines = found.lines()
-        self._places = StepPositions(found.text, self.state.plan.workflow)
-
-    def views(self) -> list[StepView]:
-        """Return all steps in plan order, items below their maps, barriers last."""
-        steps = [StepView(**self._shown(line)) for line in self.lines]
-        return steps + [_barrier(node) for node in self.state.nodes.values() if node.barrier is not None]
-
-    def detail(self, name: str) -> StepDetail | None:
-        """Return all details of a step, or None if the name is unknown."""
-        line = next((one for one in self.lines if one.name == name), None)
-        if line is None:
-            return None
-        node, step = self._known(line)
-        return StepDetail(
-            **{**self._shown(line), "error": line.error, "output": line.output},
-            description=step.description,
-            condition=step.if_,
-            input=self.found.input_of(name),
-            item=node.item,
-            tries=self.attempts(name),
-        )
-
-    def _known(self, line: StoredStep) -> tuple[PlanNode, Step]:
-        node = self.state.nodes[line.name]
-        assert node.step is not None  # lines are of steps
-        return node, node.step
-
-    def _shown(self, line: StoredStep) -> dict[str, Any]:
-        node, step = self._known(line)
-        place = self._places.of(line.name, step)
-        return {
-            "name": line.name,
-            "type": line.type,
-            "status": line.status,
-            "agent": step.agent or step.url,
-            "depth": line.depth,
-            "parent": None if node.parent is None else node.parent.name,
-            "needs": list(node.after),
-            "attempts": line.attempts,
-            "begin": time_of(line.begun_at),
-            "end": time_of(line.ended_at),
-            "exit_code": line.exit_code,
-            "reason": line.reason,
-            "error": None if line.error is None else line.error[:MAX_SHOWN],
-            "output": line.output[:MAX_SHOWN],
-            "is_reused": is_reused(node),
-            "verification": _check_view(step, line),
-            "child": line.child,
-            "line": None if place is None else place.first,
-            "last_line": None if place is None else place.last,
-        }
-
-    def attempts(self, name: str) -> list[TryView]:
-        """Return the attempts at a step by number."""
-        return [
-            TryView(
-                attempt=one.number,
-                status=one.status,  # type: ignore[arg-type]  # all of them are statuses
-                begin=time_of(one.begun_at),
-                end=time_of(one.ended_at),
-                exit_code=one.exit_code,
-                error=one.error,
-                output=one.output,
-                child=one.child,
-            )
-            for one in self.found.attempts(name)
-        ]
+def step_views(run: StoredRun) -> list[StepView]:
+    """Return all steps in plan order, items below their maps, barriers last."""
+    positions = StepPositions(run.text, run.plan.workflow)
+    steps = [_step_view(StepView, run, step, positions) for step in run.lines()]
+    return steps + [_barrier(node) for node in run.state().nodes.values() if node.barrier is not None]
 
 
-def _barrier(node: PlanNode) -> StepView:
-    end = node.end
-    return StepView(
-        name=node.name,
-        type=BARRIER,
-        status=node.standing,
-        agent=None,
-        depth=0,
-        parent=None,
-        needs=list(node.after),
-        attempts=0,
-        begin=None,
-        end=None if end is None else timestamp_ms(end.at),
-        exit_code=None,
-        reason=None if end is None else end.reason,
-        error=None if end is None else end.error,
-        output="",
-        is_reused=False,
-        verification=None,
-        child=None,
-        line=None,
-        last_line=None,
+def step_detail(run: StoredRun, name: str) -> StepDetail | None:
+    """Return all details of a step, or None if the name is unknown."""
+    step = next((step for step in run.lines() if step.name == name), None)
+    if step is None:
+        return None
+    node = run.state().nodes[name]
+    assert node.step is not None  # stored steps are of steps
+    return _step_view(
+        StepDetail,
+        run,
+        step,
+        StepPositions(run.text, run.plan.workflow),
+        error=step.error,
+        output=step.output,
+        description=node.step.description,
+        condition=node.step.if_,
+        input=run.input_of(name),
+        item=node.item,
+        tries=_attempts(run, name),
     )
 
 
-def _check_view(step: Step, line: StoredStep) -> CheckView | None:
-    """Return a step's verification and its result."""
-    wanted = step.verification
-    if wanted is None:
-        return None
-    passed = True if line.reason == PASSED else False if line.reason in MISSED else None
-    return CheckView(type=wanted.type, value=wanted.value, description=wanted.description, passed=passed)
+def _step_view(kind: type[V], run: StoredRun, stored: StoredStep, positions: StepPositions, **fields: Any) -> V:
+    node = run.state().nodes[stored.name]
+    step = node.step
+    assert step is not None  # stored steps are of steps
+    place, check = positions.of(stored.name, step), step.verification
+    passed = True if stored.reason == PASSED else False if stored.reason in MISSED else None
+    members = {
+        "agent": step.agent or step.url,
+        "parent": None if node.parent is None else node.parent.name,
+        "needs": list(node.after),
+        "begin": time_of(stored.begun_at),
+        "end": time_of(stored.ended_at),
+        "error": None if stored.error is None else stored.error[:MAX_SHOWN],
+        "output": stored.output[:MAX_SHOWN],
+        "is_reused": is_reused(node),
+        "verification": None if check is None else view_of(CheckView, check, passed=passed),
+        "line": None if place is None else place.first,
+        "last_line": None if place is None else place.last,
+    }
+    return view_of(kind, stored, **(members | fields))
 
 
-def is_open(line: StoredStep) -> bool:
-    """Whether a step may still change."""
-    return line.status not in FINAL and line.status != CANCELLED
+def _attempts(run: StoredRun, step: str) -> list[TryView]:
+    """Return the attempts at a step by number."""
+    return [
+        view_of(
+            TryView, attempt, attempt=attempt.number, begin=time_of(attempt.begun_at), end=time_of(attempt.ended_at)
+        )
+        for attempt in run.attempts(step)
+    ]
 
+
+def _barrier(node: PlanNode) -> StepView:
+    stored = StoredStep(name=node.name, type=BARRIER, status=node.standing)
+    none = dict.fromkeys(("agent", "parent", "verification", "line", "last_line", "begin", "end", "reason", "error"))
+    end = (
+        {}
+        if node.end is None
+        else {"end": timestamp_ms(node.end.at), "reason": node.end.reason, "error": node.end.error}
+    )
+    return view_of(StepView, stored, needs=list(node.after), is_reused=False, **(none | end))
+
+
+# --- timeline ---------------------------------------------------------------------------------------------------------
 
 _STATES: Mapping[str, str] = {
     "running": "working",
@@ -351,37 +307,38 @@ BETWEEN = "submitted"
 """State of the time between two attempts."""
 
 
-def run_timeline(steps: RunStepViews, now_ms: int) -> Timeline:
+def run_timeline(run: StoredRun, now_ms: int) -> Timeline:
     """Return the waterfall of a run."""
-    return Timeline(lanes=[_lane(line, steps.attempts(line.name)) for line in steps.lines], now=timestamp_ms(now_ms))
+    return Timeline(lanes=[_lane(step, _attempts(run, step.name)) for step in run.lines()], now=timestamp_ms(now_ms))
 
 
-def _lane(line: StoredStep, tries: list[TryView]) -> Lane:
+def _lane(step: StoredStep, attempts: list[TryView]) -> Lane:
     return Lane(
-        id=line.name,
-        label=line.name,
+        id=step.name,
+        label=step.name,
         kind="step",
-        parent=line.name.rpartition("[")[0] if line.depth else None,
-        task_id=line.child,
-        segments=list(_segments(line, tries)),
+        parent=step.name.rpartition("[")[0] if step.depth else None,
+        task_id=step.child,
+        segments=list(_segments(step, attempts)),
     )
 
 
-def _segments(line: StoredStep, tries: list[TryView]) -> Iterator[Segment]:
+def _segments(step: StoredStep, attempts: list[TryView]) -> Iterator[Segment]:
     """Yield the attempts, and the time between them. A step that has not started has none."""
-    before: str | None = None
-    for one in tries:
-        begin = one.begin or one.end
-        if begin is None or one.status == "skipped":
+    previous_end: str | None = None
+    for attempt in attempts:
+        begin = attempt.begin or attempt.end
+        if begin is None or attempt.status == "skipped":
             continue
-        if before is not None:
-            yield Segment(begin=before, end=begin, state=BETWEEN, label=f"waits for attempt {one.attempt}")
-        state = _running_state(step_type(line.type)) if one.status == "running" else _STATES[one.status]
-        label = one.status if len(tries) == 1 else f"attempt {one.attempt}, {one.status}"
-        yield Segment(begin=begin, end=one.end, state=state, label=label)
-        before = one.end
-    if before is not None and line.status == "waiting" and is_open(line):
-        yield Segment(begin=before, end=None, state=BETWEEN, label="waits for the next attempt")
+        if previous_end is not None:
+            yield Segment(begin=previous_end, end=begin, state=BETWEEN, label=f"waits for attempt {attempt.attempt}")
+        is_running = attempt.status == "running"
+        state = _running_state(step_type(step.type)) if is_running else _STATES[attempt.status]
+        label = attempt.status if len(attempts) == 1 else f"attempt {attempt.attempt}, {attempt.status}"
+        yield Segment(begin=begin, end=attempt.end, state=state, label=label)
+        previous_end = attempt.end
+    if previous_end is not None and step.status == "waiting":
+        yield Segment(begin=previous_end, end=None, state=BETWEEN, label="waits for the next attempt")
 
 
 def _running_state(row: StepType) -> str:

@@ -19,13 +19,12 @@ from accord.api.queries import ListedRun, RunListQuery, TaskHead
 from accord.client.text import text_of
 from accord.console import HOOKS, RUNS, run_views
 from accord.console.routing import ApiRequest, ApiRoute, ApiSection, Refusal, Refusals, route
-from accord.console.run_signals import RUN, RunSignalsApi
+from accord.console.run_endpoints import RUN, RunSignalsApi
 from accord.console.run_views import (
     HookView,
     RerunView,
     RunPage,
     RunRow,
-    RunStepViews,
     RunView,
     ScheduleView,
     StepDetail,
@@ -44,7 +43,7 @@ from accord.workflows.agent import WorkflowAgent, schema
 from accord.workflows.attempts import INNER
 from accord.workflows.channel import METADATA
 from accord.workflows.records import StepEnded
-from accord.workflows.run_request import RunRequest, carry_over_records, origin_of
+from accord.workflows.run_request import RunRequest, carry_over_records
 from accord.workflows.source import write_document
 from accord.workflows.stored_run import StoredRun
 
@@ -177,16 +176,14 @@ class WorkflowsApi(ApiSection):
         row = self._rows.get(key)
         if row is None:
             records = await queries.load_steps(self._server.store, listed.tenant, listed.task_id)
-            row = self._rows[key] = self._row_of(RunStepViews(StoredRun(listed, records)))
+            row = self._rows[key] = self._row_of(StoredRun(listed, records))
             if len(self._rows) > MAX_CACHED:
                 self._rows.popitem(last=False)
         self._rows.move_to_end(key)
         return row
 
-    def _row_of(self, views: RunStepViews) -> RunRow:
-        task = views.found.task
-        slug, waits = self._server.visibility.slug(task.agent), views.found.waits()
-        return run_views.run_row(task, origin_of(task.origin), slug, views.lines, waits)
+    def _row_of(self, run: StoredRun) -> RunRow:
+        return run_views.run_row(run, self._server.visibility.slug(run.task.agent))
 
     @route("GET", RUN)
     async def show(self, request: ApiRequest) -> RunView:
@@ -204,11 +201,11 @@ class WorkflowsApi(ApiSection):
             none = dict.fromkeys(("output", "question", "asks", "previous"))
             row = _started_row(head, slug)
             return view_of(RunView, row, steps=[], input="", inputs={}, document=document, **none, **common)
-        views, question = RunStepViews(run), _question(task)
+        question = _question(task)
         return view_of(
             RunView,
-            self._row_of(views),
-            steps=views.views(),
+            self._row_of(run),
+            steps=run_views.step_views(run),
             input=run.plan.input,
             inputs=run.plan.inputs,
             output=_result(task),
@@ -223,26 +220,24 @@ class WorkflowsApi(ApiSection):
     async def timeline(self, request: ApiRequest) -> Timeline:
         """Show the timeline of a run's steps, attempt by attempt."""
         run, now = await self._visible_run(request), self._server.now_ms()
-        return (
-            Timeline(lanes=[], now=timestamp_ms(now)) if run is None else run_views.run_timeline(RunStepViews(run), now)
-        )
+        return Timeline(lanes=[], now=timestamp_ms(now)) if run is None else run_views.run_timeline(run, now)
 
     @route("GET", f"{RUN}/steps/(?P<name>[^/]+)")
     async def step(self, request: ApiRequest) -> StepDetail:
         """Show one step of a run: its input, its output and every attempt."""
         run = await self._visible_run(request)
-        detail = None if run is None else RunStepViews(run).detail(request.parts["name"])
+        detail = None if run is None else run_views.step_detail(run, request.parts["name"])
         if detail is None:
             raise TaskNotFound(f"The run has no step {request.parts['name']}")
         return detail
 
     async def _read_task(self, caller: Caller, run_id: str) -> tuple[TaskHead, Task]:
         """Return the task of a run. A run of another owner raises the same error as a missing one."""
-        found = await self._server.host.engine.archive.read(caller.tenant, run_id)
+        pair = await self._server.host.engine.archive.read(caller.tenant, run_id)
         visible = self._server.visibility.visible_tasks(caller, Operation.GET)
-        if found is None or not visible.sees(found[0].agent, found[0].owner):
+        if pair is None or not visible.sees(pair[0].agent, pair[0].owner):
             raise _run_not_found(run_id)
-        return found
+        return pair
 
     async def _read_run(self, caller: Caller, run_id: str) -> tuple[TaskHead, Task, StoredRun | None]:
         """Return a run's task and its records, read at the same sequence number unless the run changes too quickly."""
@@ -260,8 +255,8 @@ class WorkflowsApi(ApiSection):
 
     async def _stored_run(self, caller: Caller, run_id: str) -> StoredRun | None:
         store = self._server.store
-        wanted = RunListQuery(tenant=caller.tenant, task_id=run_id, inner=True, limit=1)
-        listed = await queries.list_runs(store, wanted)
+        query = RunListQuery(tenant=caller.tenant, task_id=run_id, inner=True, limit=1)
+        listed = await queries.list_runs(store, query)
         return StoredRun(listed[0], await queries.load_steps(store, caller.tenant, run_id)) if listed else None
 
     def _actions(self, caller: Caller, head: TaskHead, run: StoredRun | None) -> list[Any]:
@@ -347,18 +342,18 @@ def _run_not_found(run_id: str) -> TaskNotFound:
     return TaskNotFound(f"There is no run {run_id}")
 
 
-def _rerun_request(run: StoredRun, wanted: Rerun) -> RunRequest:
+def _rerun_request(run: StoredRun, scope: Rerun) -> RunRequest:
     """Return the request of a re-run: the original request, and the steps it reuses."""
     original = replace(run.origin.wish, start_from=None, previous_run=None)
-    if wanted.fresh:
+    if scope.fresh:
         return original
-    if wanted.from_ is None and run.task.state is TaskState.COMPLETED:
+    if scope.from_ is None and run.task.state is TaskState.COMPLETED:
         raise CannotRerun("The run has completed: name the step to run again from, or start all steps with `fresh`")
     try:
-        carry_over_records(run.plan, run.records, wanted.from_, 0)
+        carry_over_records(run.plan, run.records, scope.from_, 0)
     except ValueError as error:
         raise InvalidParams(str(error)) from None
-    return replace(original, start_from=wanted.from_, previous_run=run.task.task_id)
+    return replace(original, start_from=scope.from_, previous_run=run.task.task_id)
 
 
 def _started_row(head: TaskHead, slug: str) -> RunRow:

@@ -40,11 +40,11 @@ class Cookie(NamedTuple):
 
     def read(self, presented: Presented) -> str | None:
         """Return the cookie's value. Two values of one name count as none, because another site may have set one."""
-        wanted = self.named(presented.secure)
+        cookie_name = self.named(presented.secure)
         lines = (value.decode("latin-1") for name, value in presented.headers if name == b"cookie")
         pairs = [pair.strip().partition("=") for line in lines for pair in line.split(";")]
-        found = {value for name, _, value in pairs if name == wanted}
-        return found.pop() if len(found) == 1 else None
+        values = {value for name, _, value in pairs if name == cookie_name}
+        return values.pop() if len(values) == 1 else None
 
     def set(self, value: str, secure: bool, seconds: int) -> Headers:
         """Return the headers that set the cookie for so many seconds."""
@@ -109,9 +109,9 @@ def _may_read(presented: Presented) -> bool:
 
 
 def _may_write(presented: Presented) -> bool:
-    stated = is_same_origin(presented)
+    is_same = is_same_origin(presented)
     # Every browser with cookies sends the origin of a request.
-    return SESSION_COOKIE.read(presented) is None if stated is None else stated
+    return SESSION_COOKIE.read(presented) is None if is_same is None else is_same
 
 
 KEYS, PASSWORDS, SECRETS, ISSUERS = "api-keys", "basic", "header", "jwt"
@@ -161,7 +161,7 @@ class SignInMethods:
     @property
     def grounds(self) -> dict[str, tuple[str, ...]]:
         """The valid grounds of sessions, by scheme."""
-        return {scheme: tuple(found.values()) for scheme, found in self._grounds.items()}
+        return {scheme: tuple(grounds.values()) for scheme, grounds in self._grounds.items()}
 
     def ground(self, scheme: str, name: str) -> str:
         """Return the ground of sessions of a user, a secret or an issuer."""
@@ -266,16 +266,16 @@ class BrowserSessions:
         self._cached.forget(hash)
 
     async def _stored(self, hash: str) -> StoredSession | None:
-        found = self._cached.get(hash)
-        if found is not None:
-            return found
+        session = self._cached.get(hash)
+        if session is not None:
+            return session
         try:
-            found = await storage.find_session(self._store, hash)
+            session = await storage.find_session(self._store, hash)
         except StoreUnavailable as error:
             raise AgentUnavailable("Sessions cannot be looked up at the moment", retry_after=RETRY_SECONDS) from error
-        if found is not None:
-            self._cached.put(hash, found)
-        return found
+        if session is not None:
+            self._cached.put(hash, session)
+        return session
 
     def _has_ground(self, session: StoredSession, token: str) -> bool:
         """Whether the key or ground of a session still exists."""
@@ -321,9 +321,9 @@ class SessionAuthenticator:
     async def admit(self, presented: Presented) -> Caller:
         """Return the caller, or raise AuthenticationFailed."""
         check_origin(presented, is_public=self._is_public)
-        found = await self._session(presented)
-        if found is not None:
-            return found
+        caller = await self._session(presented)
+        if caller is not None:
+            return caller
         try:
             return await self._admit(presented)
         except AuthenticationFailed as error:

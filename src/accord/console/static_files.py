@@ -100,15 +100,24 @@ class StaticFiles:
         mount: str = scope.get("accord.mount", "")
         path = scope["path"].removeprefix(mount)
         if path == PAGES.rstrip("/"):
-            asked = scope.get("query_string", b"")
-            await _send_text(scope, send, 308, b"", [(b"location", _url(mount) + (b"?" + asked if asked else b""))])
+            query = scope.get("query_string", b"")
+            await _send_text(scope, send, 308, b"", [(b"location", _url(mount) + (b"?" + query if query else b""))])
             return
         name = path.removeprefix(PAGES)
-        found = await asyncio.to_thread(self._find, name, mount)
-        if found is None:
+        file = await asyncio.to_thread(self._find, name, mount)
+        if file is None:
             await _send_text(scope, send, 404, b"There is no such file\n", [(b"cache-control", b"no-store")])
             return
-        await _send_file(scope, send, found, FOREVER if name.startswith(ASSETS) else REVALIDATE)
+        caching = FOREVER if name.startswith(ASSETS) else REVALIDATE
+        headers = [(b"cache-control", caching), (b"etag", file.etag.encode()), (b"vary", b"Accept-Encoding")]
+        if file.etag in (header(scope, b"if-none-match") or ""):
+            await _send(scope, send, 304, b"", headers)
+            return
+        headers.append((b"content-type", file.kind.encode()))
+        if file.packed is not None and choose_encoding(header(scope, b"accept-encoding") or "", ("gzip",)):
+            await _send(scope, send, 200, file.packed, [*headers, (b"content-encoding", b"gzip")])
+        else:
+            await _send(scope, send, 200, file.body, headers)
 
     def _find(self, name: str, mount: str) -> StaticFile | None:
         """Return a file, or the page for other names without an extension, which the front end routes."""
@@ -123,15 +132,15 @@ class StaticFiles:
         return StaticFile.of(_with_base_path(page.body, mount), page.kind)
 
     def _read(self, path: Path) -> StaticFile:
-        state = path.stat()
-        key = path, state.st_mtime_ns, state.st_size
-        found = self._files.get(key)
-        if found is None:
+        status = path.stat()
+        key = path, status.st_mtime_ns, status.st_size
+        file = self._files.get(key)
+        if file is None:
             kind = TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
             if len(self._files) >= MAX_FILES:
                 self._files.clear()
-            self._files[key] = found = StaticFile.of(path.read_bytes(), kind)
-        return found
+            self._files[key] = file = StaticFile.of(path.read_bytes(), kind)
+        return file
 
 
 class RootRedirect:
@@ -143,11 +152,10 @@ class RootRedirect:
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answer one request."""
-        return self._lead(scope, send) if _is_visit(scope) else self._agent(scope, receive, send)
-
-    async def _lead(self, scope: Scope, send: Send) -> None:
+        if not _is_visit(scope):
+            return self._agent(scope, receive, send)
         headers = [(b"location", _url(scope.get("accord.mount", ""))), (b"vary", b"Accept")]
-        await _send_text(scope, send, 307, b"", [*headers, (b"cache-control", b"no-store")])
+        return _send_text(scope, send, 307, b"", [*headers, (b"cache-control", b"no-store")])
 
 
 def _is_visit(scope: Scope) -> bool:
@@ -160,29 +168,16 @@ def _is_visit(scope: Scope) -> bool:
 def _with_base_path(page: bytes, mount: str) -> bytes:
     """Return a page whose file links work at any path, with the server's mount in a `meta` element."""
     base = escape(mount).encode() + PAGES.encode()
-    placed = page.replace(b'="./', b'="' + base)
     meta = b'<meta name="accord-mount" content="' + escape(mount).encode() + b'" />'
-    return placed.replace(b"<head>", b"<head>\n    " + meta, 1)
+    return page.replace(b'="./', b'="' + base).replace(b"<head>", b"<head>\n    " + meta, 1)
 
 
-async def _send_file(scope: Scope, send: Send, file: StaticFile, caching: bytes) -> None:
-    etag, packed = (
-        file.etag,
-        file.packed if choose_encoding(header(scope, b"accept-encoding") or "", ("gzip",)) else None,
-    )
-    said = [*SECURITY_HEADERS, (b"cache-control", caching), (b"etag", etag.encode()), (b"vary", b"Accept-Encoding")]
-    if etag in (header(scope, b"if-none-match") or ""):
-        await respond(send, 304, b"", said)
-        return
-    said.append((b"content-type", file.kind.encode()))
-    if packed is not None:
-        said.append((b"content-encoding", b"gzip"))
-    await respond(send, 200, file.body if packed is None else packed, said, head=scope["method"] == "HEAD")
+def _send(scope: Scope, send: Send, status: int, body: bytes, headers: Headers) -> Awaitable[None]:
+    return respond(send, status, body, [*SECURITY_HEADERS, *headers], head=scope["method"] == "HEAD")
 
 
-async def _send_text(scope: Scope, send: Send, status: int, text: bytes, headers: Headers) -> None:
-    said = [(b"content-type", b"text/plain; charset=utf-8"), *SECURITY_HEADERS, *headers]
-    await respond(send, status, text, said, head=scope["method"] == "HEAD")
+def _send_text(scope: Scope, send: Send, status: int, text: bytes, headers: Headers) -> Awaitable[None]:
+    return _send(scope, send, status, text, [(b"content-type", b"text/plain; charset=utf-8"), *headers])
 
 
 def _url(mount: str) -> bytes:

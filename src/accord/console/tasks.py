@@ -170,8 +170,8 @@ class TasksApi(ApiSection):
             before=query.page or None,
             limit=query.limit,
         )
-        found = await self._list(request.caller, search)
-        return TaskPage(items=self._rows(found.items), next=found.next, total=found.total, feed=feed)
+        page = await self._list(request.caller, search)
+        return TaskPage(items=self._rows(page.items), next=page.next, total=page.total, feed=feed)
 
     async def _list(self, caller: Caller, search: TaskSearch) -> ListedTaskPage:
         visible = self._server.visibility.visible_tasks(caller)

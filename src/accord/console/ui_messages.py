@@ -31,12 +31,16 @@ TITLE = 80
 
 def to_agent_parts(message: UIMessage) -> tuple[Part, ...]:
     """Return the A2A parts of a message. Raises InvalidParams if it cannot be sent."""
-    found = message.get("parts")
-    if not isinstance(found, list):
+    stated_parts = message.get("parts")
+    if not isinstance(stated_parts, list):
         raise invalid_field("message.parts", "A message has a list of parts")
-    parts = tuple(made for at, part in enumerate(found) if (made := _part(part, f"message.parts[{at}]")) is not None)
+    parts = tuple(
+        agent_part
+        for at, part in enumerate(stated_parts)
+        if (agent_part := _part(part, f"message.parts[{at}]")) is not None
+    )
     if not parts:
-        raise invalid_field("message.parts", "There is nothing in the message that an agent could be told")
+        raise invalid_field("message.parts", "The message has no text, file or data for the agent")
     return parts
 
 
@@ -65,19 +69,19 @@ def _file(part: Mapping[str, Any], at: str) -> Part:
         return Part(url=url, media_type=media_type, filename=filename)
     head, comma, content = url[5:].partition(",")
     if not comma:
-        raise invalid_field(f"{at}.url", "This is no data: URL")
-    stated, is_base64 = head.removesuffix(";base64"), head.endswith(";base64")
+        raise invalid_field(f"{at}.url", "It is not a valid data: URL")
+    media_types, is_base64 = head.removesuffix(";base64"), head.endswith(";base64")
     try:
         raw = b64decode(unquote_to_bytes(content), validate=True) if is_base64 else unquote_to_bytes(content)
     except binascii.Error:
-        raise invalid_field(f"{at}.url", "What the data: URL has is not base64") from None
-    return Part(raw=raw, media_type=media_type or stated.partition(";")[0] or "text/plain", filename=filename)
+        raise invalid_field(f"{at}.url", "The content of the data: URL is not valid base64") from None
+    return Part(raw=raw, media_type=media_type or media_types.partition(";")[0] or "text/plain", filename=filename)
 
 
 def is_decision(message: UIMessage) -> bool:
     """Whether a message decides an approval: it has data with a boolean `approved`."""
-    found = [part.get("data") for part in message.get("parts") or () if isinstance(part, dict)]
-    return any(isinstance(data, dict) and isinstance(data.get("approved"), bool) for data in found)
+    contents = [part.get("data") for part in message.get("parts") or () if isinstance(part, dict)]
+    return any(isinstance(data, dict) and isinstance(data.get("approved"), bool) for data in contents)
 
 
 def answered_in(message: UIMessage) -> str | None:

@@ -201,7 +201,7 @@ class UiStreamEncoder:
         """Create an encoder before its first event."""
         self.is_done = False
         self._about = about
-        self._is_heard = about.asked is None
+        self._is_reached = about.asked is None
         self._texts = StreamedTexts()
         self._artifacts: dict[str, list[Part]] = {}
         self._names: dict[str, Artifact] = {}
@@ -224,10 +224,10 @@ class UiStreamEncoder:
         body = event.body
         if self.is_done:
             return []
-        if self._is_heard or isinstance(body, Task):
-            self._is_heard = True
-            return list(self._said(event))
-        self._is_heard = isinstance(body, MessageUpdate) and body.message.message_id == self._about.asked
+        if self._is_reached or isinstance(body, Task):
+            self._is_reached = True
+            return list(self._event(event))
+        self._is_reached = isinstance(body, MessageUpdate) and body.message.message_id == self._about.asked
         if isinstance(body, ArtifactUpdate):  # earlier parts are kept, so that later ones get the right index
             self._keep(body.artifact, append=body.append)
         return []
@@ -238,7 +238,7 @@ class UiStreamEncoder:
 
     # --- events ---------------------------------------------------------------------------------------------------
 
-    def _said(self, event: Event) -> Iterator[Chunk]:
+    def _event(self, event: Event) -> Iterator[Chunk]:
         match event.body:
             case StatusUpdate(status=status, metadata=metadata):
                 yield from self._tool((metadata or {}).get(TOOL))
@@ -257,9 +257,9 @@ class UiStreamEncoder:
         if status.message is not None and state in REASONS:
             yield from self._message(status.message)
         yield from self._task(status, event.seq, event.at)
-        said = text_of(status.message.parts) if status.message else ""
+        text = text_of(status.message.parts) if status.message else ""
         if state in ERRORS:
-            yield from self._failed(said or ERRORS[state], event.at)
+            yield from self._failed(text or ERRORS[state], event.at)
         elif state in REASONS:
             aborted = [{"type": "abort"}] if state is TaskState.CANCELED else []
             why = "abort" if aborted else REASONS[state]
@@ -283,12 +283,12 @@ class UiStreamEncoder:
 
     def _task(self, status: TaskStatus, seq: int, at: str | None) -> Iterator[Chunk]:
         """Yield the state of the task if it changed. The same id replaces the earlier state."""
-        said = text_of(status.message.parts) if status.message else ""
+        text = text_of(status.message.parts) if status.message else ""
         asks = status.state in lifecycle.INTERRUPTED
         data = self._about.task(
             LOWER[status.state],
-            **({"statusMessage": said} if said else {}),
-            **(_question(status.message, said) if asks else {}),
+            **({"statusMessage": text} if text else {}),
+            **(_question(status.message, text) if asks else {}),
         )
         if data == self._shown:
             return
@@ -339,27 +339,27 @@ class UiStreamEncoder:
         """Yield an artifact that is not only text."""
         self._unshown.pop(identifier, None)
         named = self._names[identifier]
-        told = {"name": named.name, "description": named.description, "metadata": named.metadata}
-        yield self._shown_parts(identifier, self._artifacts[identifier], quote(identifier, safe=""), told)
+        members = {"name": named.name, "description": named.description, "metadata": named.metadata}
+        yield self._shown_parts(identifier, self._artifacts[identifier], quote(identifier, safe=""), members)
 
-    def _shown_parts(self, identifier: str, parts: Iterable[Part], place: str, told: dict[str, Any]) -> Chunk:
+    def _shown_parts(self, identifier: str, parts: Iterable[Part], place: str, members: dict[str, Any]) -> Chunk:
         data = {
             "artifactId": identifier,
             "taskId": self._about.task_id,
-            **{name: value for name, value in told.items() if value},
+            **{name: value for name, value in members.items() if value},
             "parts": [self._part(part, place, at) for at, part in enumerate(parts)],
         }
         return {"type": "data-artifact", "id": identifier, "data": data}
 
     def _part(self, part: Part, place: str, at: int) -> dict[str, Any]:
-        told: dict[str, Any] = {"mediaType": part.media_type, "filename": part.filename}
+        members: dict[str, Any] = {"mediaType": part.media_type, "filename": part.filename}
         if part.text is not None:
-            told["text"] = part.text
+            members["text"] = part.text
         elif part.data is not UNSET:
-            return {"data": part.data, **{name: value for name, value in told.items() if value is not None}}
+            return {"data": part.data, **{name: value for name, value in members.items() if value is not None}}
         else:
-            told["url"] = self._address(part, place, at)
-        return {name: value for name, value in told.items() if value is not None}
+            members["url"] = self._address(part, place, at)
+        return {name: value for name, value in members.items() if value is not None}
 
     def _file(self, part: Part, place: str, at: int) -> Iterator[Chunk]:
         address = self._address(part, place, at)
@@ -389,12 +389,12 @@ class UiStreamEncoder:
         kind: dict[str, Any] = {} if name in (PLAN, CREATE, UPDATE) else {"dynamic": True}
         if call not in self._tools:
             self._tools.add(call)
-            given = tool.get("input")
+            arguments = tool.get("input")
             yield {
                 "type": "tool-input-available",
                 "toolCallId": call,
                 "toolName": name,
-                "input": {} if given is None else given,
+                "input": {} if arguments is None else arguments,
                 **kind,
             }
         if "error" in tool:
@@ -412,10 +412,10 @@ def _is_repetition(data: Any, text: str) -> bool:
     return isinstance(data, dict) and all(key == APPROVAL or value == text for key, value in data.items())
 
 
-def _question(message: Message | None, said: str) -> dict[str, Any]:
+def _question(message: Message | None, text: str) -> dict[str, Any]:
     """Return the question, and the `schema` of its answer if the agent stated one."""
     metadata = (message.metadata if message else None) or {}
-    return {"question": said, **{key: metadata[key] for key in (SCHEMA, APPROVAL) if metadata.get(key)}}
+    return {"question": text, **{key: metadata[key] for key in (SCHEMA, APPROVAL) if metadata.get(key)}}
 
 
 def _finish_metadata(reason: str, at: str | None) -> dict[str, Any]:
@@ -453,8 +453,8 @@ def message_answer(about: AnswerInfo, message: Message) -> list[Chunk]:
     """Return the answer of an agent that sends a message without a task."""
     encoder = UiStreamEncoder(about)
     begun = [chunk for chunk in encoder.begin() if chunk["type"] != "data-task"]
-    said = TaskStatus(state=TaskState.COMPLETED, message=message, timestamp=about.created_at)
-    update = StatusUpdate(task_id=about.task_id, context_id=about.context_id, status=said)
+    status = TaskStatus(state=TaskState.COMPLETED, message=message, timestamp=about.created_at)
+    update = StatusUpdate(task_id=about.task_id, context_id=about.context_id, status=status)
     chunks = [*begun, *encoder.feed(Event(seq=1, body=update, at=about.created_at))]
     return [chunk for chunk in chunks if chunk["type"] != "data-task"]
 
@@ -472,5 +472,5 @@ _encoder = msgspec.json.Encoder()
 def frame(chunk: Chunk, version: int = 5) -> bytes:
     """Return a chunk as a server-sent event, for a client of that major version of the SDK."""
     left_out = NEWER_MEMBERS.get(chunk["type"], frozenset()) if version < 6 else frozenset()
-    told = {name: value for name, value in chunk.items() if name not in left_out} if left_out else chunk
-    return b"data: " + _encoder.encode(told) + b"\n\n"
+    members = {name: value for name, value in chunk.items() if name not in left_out} if left_out else chunk
+    return b"data: " + _encoder.encode(members) + b"\n\n"

@@ -164,6 +164,10 @@ class Subscriber:
     async def __aexit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """End the subscription."""
         self._hub.leave(self._channel)
 
     async def events(self, stops: Stops) -> AsyncIterator[Event]:

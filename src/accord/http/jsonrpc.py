@@ -15,10 +15,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.a2a import A2A, Caller, streaming_operations, unary_operations
-from accord.auth.authentication import Access
+from accord.a2a import A2A, Call, Caller, Handler, handler_of
+from accord.auth.authentication import Access, ExpiringCache
 from accord.auth.rate_limits import Quotas
-from accord.auth.recent import ExpiringCache
 from accord.errors import AccordError, InternalError, InvalidRequest, UnsupportedMediaType
 from accord.http import cards
 from accord.http.asgi import (
@@ -49,7 +48,6 @@ from accord.http.sse import (
     NO_ENVELOPE,
     STREAM_HEADERS,
     LargeEvent,
-    OpenEventStream,
     SseWriter,
     encode_frame,
     last_event_id,
@@ -58,7 +56,7 @@ from accord.model import AgentCard, Event, Request
 from accord.protocol import jsonrpc, sse
 from accord.protocol.dialects import BY_MEMBER, DIALECTS
 from accord.protocol.dialects.base import Dialect
-from accord.protocol.jsonrpc import Batch, Call, Entry, Rejected
+from accord.protocol.jsonrpc import Batch, Entry, Rejected, RpcCall
 from accord.protocol.negotiation import (
     ALL_DIALECTS,
     DIALECT_HEADER,
@@ -126,7 +124,7 @@ class JsonRpcRequest(Struct, frozen=True):
 class RoutedCall(Struct, frozen=True):
     """A call with its dialect, its caller and the headers of its response."""
 
-    call: Call
+    call: RpcCall
     route: DialectRoute
     caller: Caller
     headers: Headers
@@ -140,7 +138,7 @@ class JsonRpcBinding:
 
     def __init__(
         self,
-        service: A2A,
+        service: A2A | Handler,
         *,
         origin: FindOrigin | None = None,
         enabled: frozenset[DialectName] = ALL_DIALECTS,
@@ -165,8 +163,7 @@ class JsonRpcBinding:
             MAX_REMEMBERED_CALLERS, DAY_SECONDS, time.monotonic
         )
         self._admit = admit or Access().admit
-        self._answering = unary_operations(service)
-        self._streaming = streaming_operations(service)
+        self._handler = handler_of(service)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
@@ -251,7 +248,7 @@ class JsonRpcBinding:
             entry, route, known, activated_extensions(asked.scope, self._extensions), asked.scope, dialect
         )
 
-    def _route(self, asked: JsonRpcRequest, call: Call) -> DialectRoute | Rejection:
+    def _route(self, asked: JsonRpcRequest, call: RpcCall) -> DialectRoute | Rejection:
         inquiry = Inquiry(
             method=call.method,
             params=call.params,
@@ -264,7 +261,7 @@ class JsonRpcBinding:
 
     def _refused(self, asked: JsonRpcRequest, entry: Entry | Batch, error: AccordError) -> JsonRpcReply:
         """Return a refusal of a request, as far as it was decoded."""
-        if isinstance(entry, Call):
+        if isinstance(entry, RpcCall):
             return self._failure(entry.id, error, self._route(asked, entry).dialect)
         identifier = entry.id if isinstance(entry, Rejected) else jsonrpc.NULL_ID
         return self._failure(identifier, error, answer_dialect(asked.path, asked.wished, asked.version))
@@ -274,7 +271,7 @@ class JsonRpcBinding:
         dialect = understood.dialect
         try:
             request = dialect.decode_request(operation, call.params)
-            result = await self._answering[operation](request, understood.caller)
+            result = await self._handler.handle(Call(operation, request, understood.caller))
             if isinstance(result, AgentCard):
                 result = cards.card_at_origin(result, cards.request_origin(understood.scope))
             result = self._linking(understood, request)(result)
@@ -348,8 +345,8 @@ class JsonRpcBinding:
             after = last_event_id(scope)
             if after is None and operation in understood.dialect.replays:
                 after = 0
-            events = self._streaming[operation](request, understood.caller, after)
-            opened = OpenEventStream(await await_unless_gone(receive, anext(events)), events)
+            pending = self._handler.follow(Call(operation, request, understood.caller, after))
+            stream = await await_unless_gone(receive, pending)
         except AccordError as error:
             await self._write_refusal(send, understood, error, scope)
             return
@@ -360,7 +357,7 @@ class JsonRpcBinding:
             await self._write_refusal(send, understood, InternalError(), scope)
             return
         if call.is_notification:
-            async with aclosing(events):  # type: ignore[type-var]  # every service stream is an async generator
+            async with aclosing(stream):
                 await _write(send, JsonRpcReply(b"", name))
             return
         linking, most = self._linking(understood, request), self._quotas.inline_files
@@ -369,7 +366,7 @@ class JsonRpcBinding:
         broke, account = partial(self._stream_error, understood), account_of(understood.caller)
         writer = SseWriter(send, events_of, broke, account=account, quotas=self._quotas)
         try:
-            await writer.run(opened, receive, [_DIALECT_HEADERS[name], *understood.headers])
+            await writer.run(stream, receive, [_DIALECT_HEADERS[name], *understood.headers])
         except AccordError as error:  # too many of the caller's requested bytes are unread
             await self._write_refusal(send, understood, error, scope)
 
@@ -435,7 +432,7 @@ def _wants_events(scope: Scope) -> bool:
     return b"text/event-stream" in accepted and b"application/json" not in accepted
 
 
-def _success(call: Call, result: bytes) -> bytes:
+def _success(call: RpcCall, result: bytes) -> bytes:
     return b"" if call.is_notification else jsonrpc.success(call.id, result)
 
 

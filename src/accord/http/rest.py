@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, quote, unquote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.a2a import A2A, Caller, streaming_operations, unary_operations
+from accord.a2a import A2A, Call, Caller, Handler, TaskEvents, handler_of
 from accord.auth.authentication import Access
 from accord.auth.rate_limits import Quotas
 from accord.errors import AccordError, InternalError, InvalidRequest, MethodNotFound, UnsupportedMediaType
@@ -44,7 +44,7 @@ from accord.http.asgi import (
 from accord.http.files import FileLinks, large_file_linker
 from accord.http.request_bodies import read_request
 from accord.http.response_bodies import ClientGone, account_of
-from accord.http.sse import STREAM_HEADERS, LargeEvent, OpenEventStream, SseWriter, encode_frame, last_event_id
+from accord.http.sse import STREAM_HEADERS, LargeEvent, SseWriter, encode_frame, last_event_id
 from accord.model import AgentCard, Event, Request
 from accord.protocol import sse
 from accord.protocol.dialects import REST_DIALECTS, RestDialect
@@ -75,7 +75,7 @@ OPERATION_PLACES = {
 class RestResult(NamedTuple):
     """The result of a request, its dialect, and the account whose limits it counts against."""
 
-    content: bytes | OpenEventStream
+    content: bytes | TaskEvents
     dialect: RestDialect
     account: Hashable
     shorten: Callable[[Event], Event] | None = None
@@ -94,7 +94,7 @@ class RestBinding:
 
     def __init__(
         self,
-        service: A2A,
+        service: A2A | Handler,
         *,
         enabled: frozenset[DialectName] = ALL_DIALECTS,
         admit: Admit | None = None,
@@ -111,8 +111,7 @@ class RestBinding:
         self._extensions = extensions
         self._quotas = quotas
         self._admit = admit or Access().admit
-        self._answering = unary_operations(service)
-        self._streaming = streaming_operations(service)
+        self._handler = handler_of(service)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
@@ -146,7 +145,7 @@ class RestBinding:
     async def _write(self, reply: "RestReply", result: RestResult, receive: Receive, headers: Headers) -> None:
         """Write a response or a stream, or an error if it is too large at present."""
         try:
-            if isinstance(result.content, OpenEventStream):
+            if isinstance(result.content, TaskEvents):
                 reply = replace(reply, dialect=result.dialect)
                 await reply.stream(result.content, result, receive, headers, self._quotas)
             else:
@@ -160,10 +159,9 @@ class RestBinding:
         most = self._quotas.inline_files
         shorten: Callable[[Any], Any] = large_file_linker(self._links, request, caller, most)
         if ROWS[operation].streams:
-            events = self._streaming[operation](request, caller, last_event_id(scope))
-            opened = OpenEventStream(await await_unless_gone(receive, anext(events)), events)
-            return RestResult(opened, dialect, account_of(caller), shorten)
-        answer = self._answering[operation](request, caller)
+            pending = self._handler.follow(Call(operation, request, caller, last_event_id(scope)))
+            return RestResult(await await_unless_gone(receive, pending), dialect, account_of(caller), shorten)
+        answer = self._handler.handle(Call(operation, request, caller))
         result = await (await_unless_gone(receive, answer) if operation in LONG_OPERATIONS else answer)
         if isinstance(result, AgentCard):
             result = cards.card_at_origin(result, cards.request_origin(scope))
@@ -233,12 +231,12 @@ class RestReply(Struct, frozen=True):
         await self.write(error.row.http, self.dialect.encode_http_error(error), error_headers(error))
 
     async def stream(
-        self, opened: OpenEventStream, result: RestResult, receive: Receive, headers: Headers, quotas: Quotas
+        self, opened: TaskEvents, result: RestResult, receive: Receive, headers: Headers, quotas: Quotas
     ) -> None:
         """Write events until they end or the client disconnects."""
         stated = [self._says_dialect, *headers]
         if self._is_head:
-            async with aclosing(opened.rest):  # type: ignore[type-var]  # every service stream is an async generator
+            async with aclosing(opened):
                 await self.send({"type": "http.response.start", "status": 200, "headers": [*STREAM_HEADERS, *stated]})
                 await self.send({"type": "http.response.body", "body": b""})
             return

@@ -5,12 +5,13 @@ The dialect encodes an event, the binding wraps it, and `protocol.sse` frames it
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, MutableMapping
+from collections.abc import Awaitable, Callable, Hashable, MutableMapping
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from accord.a2a import TaskEvents
 from accord.auth.rate_limits import Quotas
 from accord.errors import AccordError, InternalError, InvalidParams, Violation
 from accord.http import timers
@@ -59,23 +60,6 @@ def encode_frame(frame: Frame, envelope: tuple[bytes, bytes] = NO_ENVELOPE) -> b
     return LargeEvent(head + before, frame.data, after + end)
 
 
-class OpenEventStream:
-    """A stream whose first event has been read: an error before it is a response and not an event."""
-
-    __slots__ = ("_first", "rest")
-
-    def __init__(self, first: Event, rest: AsyncIterator[Event]) -> None:
-        """Start with `first`."""
-        self._first: Event | None = first
-        self.rest = rest
-
-    def first(self) -> Event:
-        """Return the first event once, and release it: it may be a whole task, and the stream is long-lived."""
-        first, self._first = self._first, None
-        assert first is not None  # a stream is written once
-        return first
-
-
 def last_event_id(scope: Scope) -> int | None:
     """Return the number of the last event that a client received, from `Last-Event-ID` or `?after=`."""
     for name, stated in (("Last-Event-ID", header(scope, b"last-event-id")), ("after", query(scope, "after"))):
@@ -114,7 +98,7 @@ class SseWriter:
         self._is_sending = self._is_over = False
         self._alive: asyncio.Task[None] | None = None
 
-    async def run(self, opened: OpenEventStream, receive: Receive, headers: Headers) -> None:
+    async def run(self, stream: TaskEvents, receive: Receive, headers: Headers) -> None:
         """Write everything, until the events end or the client disconnects.
 
         The only AccordError raised is for a first event that exceeds the limits. Nothing has been sent then.
@@ -125,7 +109,7 @@ class SseWriter:
         reader = loop.create_task(self._until_gone(receive, task))
         quiet = _KeepAliveTimer(timers.timers_of(loop), lambda: self._look(task))
         try:
-            await self._write_all(opened)
+            await self._write_all(stream)
         except ClientGone:
             return  # it was disconnected because it does not read
         except asyncio.CancelledError:
@@ -137,11 +121,11 @@ class SseWriter:
                 if helper is not None:
                     helper.cancel()
 
-    async def _write_all(self, opened: OpenEventStream) -> None:
-        async with aclosing(opened.rest) as events:  # type: ignore[type-var]  # every service stream is an async generator
+    async def _write_all(self, stream: TaskEvents) -> None:
+        async with aclosing(stream):
             try:
-                await self._write(self._encode(opened.first()))
-                async for event in events:
+                await self._write(self._encode(stream.first()))
+                async for event in stream.rest:
                     written = self._write(self._encode(event))
                     del event  # it may be long, and the client slow
                     await written

@@ -92,6 +92,26 @@ class OpenReply(Protocol):
         """Release the connection. The unread body is discarded."""
 
 
+class ReadReply:
+    """An answer that has been read."""
+
+    def __init__(self, reply: HttpReply) -> None:
+        self.status = reply.status
+        self.headers = reply.headers
+        self._body = reply.body
+
+    async def read(self) -> bytes:
+        """Return the body."""
+        return self._body
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield the body."""
+        yield self._body
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
 class HttpTransport(Protocol):
     """Sends HTTP requests. It is independent of A2A, follows no redirect and retries nothing."""
 

@@ -22,7 +22,7 @@ MAX_BATCH = 100
 """Maximum calls in one body: a batch is answered as a whole, and no client needs more."""
 
 
-class Call(Struct, frozen=True):
+class RpcCall(Struct, frozen=True):
     """One request; without an id it is a notification, which gets no response."""
 
     method: str
@@ -42,7 +42,7 @@ class Rejected(Struct, frozen=True):
     id: bytes = NULL_ID
 
 
-Entry = Call | Rejected
+Entry = RpcCall | Rejected
 
 
 class Batch(Struct, frozen=True):
@@ -132,7 +132,7 @@ def _entry(wire: _Wire) -> Entry:
         return Rejected(InvalidRequest("`method` must be a non-empty string"), answer_to)
     if params[:1] not in (b"{", b"[") and params != b"null":
         return Rejected(InvalidRequest("`params` must be an object"), answer_to)
-    return Call(method, b"{}" if params == b"null" else params, identifier)
+    return RpcCall(method, b"{}" if params == b"null" else params, identifier)
 
 
 def _is_id(raw: bytes) -> bool:

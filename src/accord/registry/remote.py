@@ -10,9 +10,8 @@ from accord.model import AgentCard
 from accord.protocol import codec, urls
 from accord.registry import cards, names
 from accord.registry.availability import AskPort, ServerAnswer, UnreachableServer
-from accord.registry.cards import InvalidCard
+from accord.registry.cards import InvalidCard, SignedBy, TrustedKeys
 from accord.registry.names import NotAsked, UnknownName
-from accord.registry.trust import SignedBy, TrustedKeys
 
 API = "/api/v1"
 
@@ -26,7 +25,6 @@ class RegistryRefused(Exception):
     """
 
     def __init__(self, status: int, message: str, name: str | None = None) -> None:
-        """Store the status, the message and the name."""
         super().__init__(message)
         self.status = status
         self.name = name

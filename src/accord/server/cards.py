@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from accord.a2a import A2A, Caller
 from accord.auth.schemes import CardSecurity
 from accord.engine.agent import Agent, Profile
 from accord.model import (
@@ -18,14 +17,13 @@ from accord.model import (
     AgentExtension,
     AgentInterface,
     AgentProvider,
-    CardRequest,
     SecurityRequirement,
     SecurityScheme,
 )
 from accord.protocol.extensions import IDEMPOTENT_SEND, NUMBERED_EVENTS
 from accord.protocol.operations import DialectName
 from accord.protocol.urls import slug
-from accord.server.settings import CardSettings, Settings
+from accord.server.settings import Capability, CardSettings, Settings
 from accord.server.settings_loader import BadSettings
 from accord.service.service import Offers
 
@@ -142,19 +140,13 @@ def card_interfaces(endpoints: Endpoints, enabled: frozenset[DialectName]) -> tu
     )
 
 
-class PlacedAgent:
-    """An `A2A` whose cards name the interfaces of one place."""
-
-    def __init__(self, agent: A2A, interfaces: tuple[AgentInterface, ...]) -> None:
-        """Serve `agent`, with `interfaces` in its cards."""
-        self._agent = agent
-        self._interfaces = interfaces
-        self.send, self.stream = agent.send, agent.stream
-        self.get, self.list, self.cancel, self.subscribe = agent.get, agent.list, agent.cancel, agent.subscribe
-        self.push_set, self.push_get = agent.push_set, agent.push_get
-        self.push_list, self.push_delete = agent.push_list, agent.push_delete
-
-    async def extended_card(self, request: CardRequest, caller: Caller) -> AgentCard:
-        """Read the card for authenticated callers."""
-        card = await self._agent.extended_card(request, caller)
-        return replace(card, supported_interfaces=self._interfaces)
+def offers_of(settings: Settings) -> Offers:
+    """Return the optional parts of A2A that the settings offer."""
+    chosen = settings.server.capabilities
+    if chosen is None:
+        return Offers()
+    return Offers(
+        streaming=Capability.STREAMING in chosen,
+        push=Capability.PUSH in chosen,
+        extended_card=Capability.EXTENDED_CARD in chosen,
+    )

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord import __version__
-from accord.a2a import A2A, Caller, HostedAgent
+from accord.a2a import Caller, HostedAgent
 from accord.auth.audit import Audit
 from accord.auth.authentication import Access, Look, OpenStreams, Presented, Revocable
 from accord.auth.rate_limits import CallerUsage, counting
@@ -47,7 +47,6 @@ from accord.outbound import HttpSession, Policy
 from accord.remote.tasks import RemoteAgentPort
 from accord.server import agents, cards
 from accord.server.agents import start_agents
-from accord.server.cards import PlacedAgent
 from accord.server.grace_period import GracePeriod
 from accord.server.optional_services import (
     Instruments,
@@ -57,13 +56,13 @@ from accord.server.optional_services import (
     key_fetcher,
     trusted_signers,
 )
+from accord.server.pipeline import at_place, authentication, pipeline
 from accord.server.registry import Gates, PublishedAgents, catalog_of
-from accord.server.settings import Capability, Settings
+from accord.server.settings import Settings
 from accord.server.settings_loader import BadSettings
 from accord.server.sites import AgentSite, CardAndDocuments, LazyApplication, RenewedSite, choose_by_method
-from accord.service.guard import GuardedService
 from accord.service.host import Host
-from accord.service.service import Offers, Service
+from accord.service.service import Service
 from accord.service.storage_quotas import StorageQuotas, measuring
 from accord.storage import schema
 from accord.storage.address import Address, SqliteAddress, open_store
@@ -145,13 +144,57 @@ class Composition:
         stack.push_async_callback(audit.stop)
         everybody = with_members(self._agents.values())
         observed = Instruments(self._settings.telemetry, [agent.profile.name for agent in everybody], self._env, stack)
+        host, links, reports = await self._start_host(store, hub, observed.hooks, stack, grace)
+        usage = CallerUsage(self._settings.limits, count=counting(store), clock=self._clock.monotonic)
+        storage = StorageQuotas(self._settings.limits, measuring(store), self._clock.monotonic)
+        has_console = self._settings.console.enabled and bool(self._url)
+        hours = self._settings.console.session_hours
+        sessions = BrowserSessions(store, rules.ways.grounds, hours) if has_console else None
+        standing = self._standing(rules.access, sessions, stack)
+        required = frozenset(one.uri for one in self._settings.card.extensions if one.required)
+        shared: dict[str, Any] = {
+            "roles": rules.roles,
+            "access": rules.access,
+            "usage": usage,
+            "storage": storage,
+            "required": required,
+            "streams": standing,
+            "audit": audit,
+            "metrics": observed.metrics,
+            "tracing": observed.tracing,
+        }
+        guarded = {
+            name: pipeline(self._service(host, agent.profile), name, label=agent.profile.name, **shared)
+            for name, agent in self._agents.items()
+        }
+        admit = authentication(rules.access, audit, observed.metrics, observed.tracing)
+        published = self._published(store, rules)
+        placed = self._placed(host, guarded)
+        running = self._addressed(host, links, placed, rules, admit, published)
+        running.pages.update(reports)
+        running.pages[METRICS_PATH] = self._metrics_page(observed.metrics, store, rules.access, admit)
+        gates = Gates(rules.access, admit, usage, audit, sessions, standing)
+        if published is not None:
+            running.pages[API] = published.served(gates, stack)
+        running.pages.update(await self._triggers(host, guarded, rules, gates, stack))
+        if has_console:
+            await self._add_console(running, guarded, rules, gates, stack)
+        if self._settings.server.grpc_port is not None:
+            await grpc_server(stack, grace, self._settings, placed, admit, links)
+        return running
+
+    async def _start_host(
+        self, store: Store, hub: Hub, hooks: Hooks, stack: AsyncExitStack, grace: GracePeriod
+    ) -> tuple[Host, FileLinks | None, dict[str, App]]:
+        """Start the agents and their host. The pages receive reports about remote tasks."""
+        everybody = with_members(self._agents.values())
         elsewhere = await agents.prepare_remote_agents(everybody, stack)
         blobs = open_blobs(self._settings.blobs, store, self._env)
         stack.push_async_callback(blobs.close)
         parts = await LargeParts.open(store, blobs)
         links = self._links(parts)
-        host = self._hosted(self._archive(store, parts, links), blobs, links, hub, observed.hooks, stack)
-        receivers = await agents.join_remote_agents(elsewhere, host.engine, self._settings, self._url, stack)
+        host = self._hosted(self._archive(store, parts, links), blobs, links, hub, hooks, stack)
+        reports = await agents.join_remote_agents(elsewhere, host.engine, self._settings, self._url, stack)
         credential = await self._credentials(everybody)
         node = Node(
             store=store,
@@ -167,37 +210,10 @@ class Composition:
         await host.start()
         stack.push_async_callback(lambda: host.stop(grace.left()))
         grace.at_end.append(host.engine.dismiss)
-        usage = CallerUsage(self._settings.limits, count=counting(store), clock=self._clock.monotonic)
-        storage = StorageQuotas(self._settings.limits, measuring(store), self._clock.monotonic)
-        has_console = self._settings.console.enabled and bool(self._url)
-        hours = self._settings.console.session_hours
-        sessions = BrowserSessions(store, rules.ways.grounds, hours) if has_console else None
-        standing = self._standing(rules.access, sessions, stack)
-        required = frozenset(one.uri for one in self._settings.card.extensions if one.required)
-        guard = partial(GuardedService, roles=rules.roles, access=rules.access, usage=usage, storage=storage)
-        guard = partial(guard, audit=audit, required=required, standing=standing)
-        guarded: dict[str, HostedAgent] = {}
-        for name, agent in self._agents.items():
-            gate = guard(self._service(host, agent.profile), name)
-            guarded[name] = observed.agent(gate, agent.profile.name)
-        admit = observed.admit(rules.access, audit)
-        published = self._published(store, rules)
-        placed = self._placed(guarded)
-        running = self._addressed(host, links, placed, rules, admit, published)
-        running.pages.update(receivers)
-        running.pages[METRICS_PATH] = self._metrics_page(observed.metrics, store, rules.access, admit)
-        gates = Gates(rules.access, admit, usage, audit, sessions, standing)
-        if published is not None:
-            running.pages[API] = published.served(gates, stack)
-        running.pages.update(await self._triggers(host, guarded, rules, gates, stack))
-        if has_console:
-            await self._add_console(running, guarded, rules, gates, stack)
-        if self._settings.server.grpc_port is not None:
-            await grpc_server(stack, grace, self._settings, placed, admit, links)
-        return running
+        return host, links, reports
 
     async def _triggers(
-        self, host: Host, guarded: Mapping[str, A2A], rules: AccessRules, gates: Gates, stack: AsyncExitStack
+        self, host: Host, guarded: Mapping[str, HostedAgent], rules: AccessRules, gates: Gates, stack: AsyncExitStack
     ) -> dict[str, App]:
         """Start the triggers of workflows, unless the node has no URL: such a node runs only its command's run."""
         if not self._url or not any(isinstance(agent, AgentWithMembers) for agent in self._agents.values()):
@@ -248,7 +264,7 @@ class Composition:
 
             service = running.host.services[self._agents[name].profile.name]
             card = card_of(name)
-            here = PlacedAgent(guarded[name], card.supported_interfaces)
+            here = at_place(guarded[name], card.supported_interfaces, service.offers)
             return self._site(here, service, self._described(card, rules.sign), facts, admit, running.links)
 
         served = EndpointInfo(
@@ -322,7 +338,7 @@ class Composition:
             limits=settings.engine,
             hooks=hooks,
             sender=HttpWebhookSender(outbound, keys=push.signing_keys, links=links, clock=self._clock.now),
-            offers=self._offers(),
+            offers=cards.offers_of(settings),
             upkeep=RetentionLoop(archive.store, blobs, settings.retention),
             clock=self._clock,
         )
@@ -347,16 +363,6 @@ class Composition:
 
         return (await own_keys(self._settings, self._env)).find
 
-    def _offers(self) -> Offers:
-        chosen = self._settings.server.capabilities
-        if chosen is None:
-            return Offers()
-        return Offers(
-            streaming=Capability.STREAMING in chosen,
-            push=Capability.PUSH in chosen,
-            extended_card=Capability.EXTENDED_CARD in chosen,
-        )
-
     def _service(self, host: Host, profile: Profile) -> Service:
         """Return an agent's service. Without a setting, it offers an extended card if the agent has extended skills."""
         service = host.services[profile.name]
@@ -374,7 +380,7 @@ class Composition:
         self,
         host: Host,
         links: FileLinks | None,
-        placed: Mapping[str, A2A],
+        placed: Mapping[str, HostedAgent],
         rules: AccessRules,
         admit: Admit,
         published: PublishedAgents | None,
@@ -425,12 +431,16 @@ class Composition:
     def _at(self, place: str) -> Agent:
         return self._agents.get(place, next(iter(self._agents.values())))
 
-    def _placed(self, guarded: Mapping[str, A2A]) -> dict[str, A2A]:
+    def _placed(self, host: Host, guarded: Mapping[str, HostedAgent]) -> dict[str, HostedAgent]:
         """Return agents by their places. At each place all cards name the same addresses."""
         dialects = frozenset(self._settings.server.dialects)
         first = next(iter(guarded.values()))
         return {
-            place: PlacedAgent(guarded.get(place, first), cards.card_interfaces(endpoints, dialects))
+            place: at_place(
+                guarded.get(place, first),
+                cards.card_interfaces(endpoints, dialects),
+                host.services[self._at(place).profile.name].offers,
+            )
             for place, endpoints in self._places().items()
         }
 
@@ -447,7 +457,7 @@ class Composition:
 
     def _site(  # one argument per part of the site
         self,
-        agent: A2A,
+        agent: HostedAgent,
         service: Service,
         described: CardAndDocuments,
         facts: cards.CardFacts,

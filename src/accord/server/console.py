@@ -14,10 +14,9 @@ from accord.auth.roles import Roles
 from accord.console.chat_answers import ChatAnswers
 from accord.console.feed import Feed
 from accord.console.routes import REFUSALS, routes_of
-from accord.console.routing import ApiRoute
 from accord.console.server_context import EndpointInfo, ServerContext
 from accord.console.sessions import SignInMethods
-from accord.console.sign_in import SignInSessions
+from accord.console.sign_in import SignInApi
 from accord.console.task_rows import TaskVisibility
 from accord.engine.agent import Agent, AgentWithMembers
 from accord.engine.clock import SYSTEM
@@ -66,38 +65,40 @@ class Console:
             quotas=settings.limits,
         )
 
-    def opened(self, gates: Gates, ways: SignInMethods, stack: AsyncExitStack) -> App:
+    def opened(self, gates: Gates, methods: SignInMethods, stack: AsyncExitStack) -> App:
         """Return the console's API, which runs until the stack is left."""
         self._server.feed.start()
         stack.push_async_callback(self._server.feed.stop)
         answers = ChatAnswers(self._server)
         stack.push_async_callback(answers.stop)
-        return gates.api(self._routes(self._door(gates, ways, stack), answers), REFUSALS)
-
-    def _routes(self, door: SignInSessions, answers: ChatAnswers) -> list[ApiRoute]:
-        settings, flows = self._settings, flows_of(self._server.agents)
+        flows = flows_of(self._server.agents)
         features = {
-            "a2a": settings.console.a2a,
-            "audit": settings.audit is not Audited.NONE,
-            "registry": settings.registry.enabled,
+            "a2a": self._settings.console.a2a,
+            "audit": self._settings.audit is not Audited.NONE,
+            "registry": self._settings.registry.enabled,
             "workflows": bool(flows),
         }
+        sign_in = self._sign_in(gates, methods, features, stack)
         runs = runs_of(flows, self._server.host, self._roles)
-        return routes_of(self._server, door, answers, flows, runs, features)
+        return gates.api(routes_of(self._server, sign_in, answers, flows, runs), REFUSALS)
 
-    def _door(self, gates: Gates, ways: SignInMethods, stack: AsyncExitStack) -> SignInSessions:
-        """Return the sign-in sessions, with the issuers of the settings."""
+    def _sign_in(
+        self, gates: Gates, methods: SignInMethods, features: Mapping[str, bool], stack: AsyncExitStack
+    ) -> SignInApi:
+        """Return the sign-in endpoints, with the issuers of the settings."""
         assert gates.sessions is not None  # the console always creates them
         issuers = {}
-        if ways.issuers:
+        if methods.issuers:
             from accord.console.oidc import Issuer
 
             # The operator names the issuers, also in private networks.
             outbound = HttpSession.strict(Policy(allow_private=True))
             stack.push_async_callback(outbound.close)
             ports = key_fetcher(outbound), token_poster(outbound)
-            issuers = {name: Issuer(*settings, *ports) for name, settings in ways.issuers.items()}
-        return SignInSessions(gates.access, gates.admit, gates.sessions, ways, issuers, gates.audit)
+            issuers = {name: Issuer(*settings, *ports) for name, settings in methods.issuers.items()}
+        return SignInApi(
+            self._server, gates.access, gates.admit, gates.sessions, methods, issuers, gates.audit, features
+        )
 
 
 def _slugs(agents: Mapping[str, Agent]) -> dict[str, str]:

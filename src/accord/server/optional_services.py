@@ -11,9 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from accord.a2a import A2A, HostedAgent
-from accord.auth.audit import Audit, watched
-from accord.auth.authentication import Access
+from accord.a2a import HostedAgent
 from accord.auth.scheme_settings import Mtls
 from accord.auth.schemes import Fetch, FetchError
 from accord.engine.hooks import Detail, Hook, Hooks, TaskFinished
@@ -22,14 +20,13 @@ from accord.http.cards import SignCard
 from accord.http.files import FileLinks
 from accord.outbound import HttpSession, Policy, TargetRefused, Unreachable
 from accord.registry.availability import AskPort, ForbiddenAddress, ServerAnswer, UnreachableServer
-from accord.registry.trust import TrustedKeys
+from accord.registry.cards import TrustedKeys
 from accord.server import cards
 from accord.server.grace_period import GracePeriod
 from accord.server.settings import CardSettings, LogFormat, RegistrySettings, Settings, TelemetrySettings
 from accord.server.settings_loader import BadSettings
 from accord.telemetry import logs
 from accord.telemetry.metrics import Metrics
-from accord.telemetry.request_metrics import MeasuredA2A
 
 if TYPE_CHECKING:
     from accord.http.grpc import GrpcTls
@@ -48,32 +45,19 @@ class Instruments:
     ) -> None:
         """Measure `agents`. The last traces are sent when `stack` is left."""
         self.metrics = Metrics(agents)
-        self._tracing = start_tracing(settings, env)
+        self.tracing = start_tracing(settings, env)
         notes: dict[type[Detail], Callable[[Any], None]] = {**self.metrics.notes, TaskFinished: self._ended}
         hooks: list[Hook] = []
         if settings.log_format is LogFormat.JSON:
             hooks.append(logs.log_context_hook)
-        if self._tracing is not None:
-            hooks.append(self._tracing.hear)
-            stack.push_async_callback(self._tracing.flush)
+        if self.tracing is not None:
+            hooks.append(self.tracing.hear)
+            stack.push_async_callback(self.tracing.flush)
         self.hooks = Hooks(tuple(hooks), notes)
 
     def _ended(self, detail: TaskFinished) -> None:
         self.metrics.notes[TaskFinished](detail)
         logs.log_task_end(detail)
-
-    def agent(self, inner: HostedAgent, name: str) -> HostedAgent:
-        """Return an agent with metrics and traces."""
-        if self._tracing is None:
-            return MeasuredA2A(inner, name, self.metrics)
-        from accord.telemetry.tracing import TracedA2A
-
-        return TracedA2A(inner, name, self.metrics, self._tracing)
-
-    def admit(self, access: Access, audit: Audit) -> Admit:
-        """Return an authentication function with metrics and audit, if authentication is required."""
-        counted = access.admit if not access.schemes else self.metrics.watched(watched(access.admit, audit))
-        return counted if self._tracing is None else self._tracing.watched(counted)
 
 
 def start_tracing(settings: TelemetrySettings, env: Mapping[str, str]) -> "Tracing | None":
@@ -206,7 +190,7 @@ async def grpc_server(
     stack: AsyncExitStack,
     grace: GracePeriod,
     settings: Settings,
-    agents: Mapping[str, A2A],
+    agents: Mapping[str, HostedAgent],
     admit: Admit,
     links: FileLinks | None,
 ) -> None:

@@ -29,7 +29,7 @@ Seconds = Annotated[float, Meta(ge=0)]
 """A duration in seconds."""
 
 
-class Section(schemes.Settings, frozen=True, kw_only=True):
+class Section(schemes.MaskedSettings, frozen=True, kw_only=True):
     """A group of settings, whose `repr` has no secrets."""
 
 

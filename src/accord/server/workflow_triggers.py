@@ -13,8 +13,7 @@ from accord.a2a import A2A, Caller
 from accord.auth.roles import Roles
 from accord.client.credentials import Credential
 from accord.console import HOOKS, RUNS
-from accord.console.run_signals import REFUSALS, EventUrls, RunSignalsApi
-from accord.console.workflow_webhooks import HookedWorkflow, WorkflowWebhooks
+from accord.console.run_endpoints import REFUSALS, EventUrls, HookedWorkflow, RunSignalsApi, WorkflowWebhooks
 from accord.engine.agent import Agent
 from accord.http.asgi import App
 from accord.http.webhooks import WebhookEndpoint, query_credentials

@@ -5,7 +5,7 @@ Input and output are model objects, every refusal is an `AccordError`. It is ind
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.a2a import Caller
+from accord.a2a import METHODS, Call, Caller, Handler, Pending, TaskEvents, read_stream
 from accord.engine.agent import Profile
 from accord.engine.context import wait_key
 from accord.engine.messages import as_message
@@ -58,8 +58,10 @@ from accord.model import (
 from accord.model.base import timestamp_ms
 from accord.model.metadata_keys import TASK_CONFIG
 from accord.protocol import lifecycle
+from accord.protocol.operations import Operation
 from accord.protocol.parts import joined_text
-from accord.service import pagination, stream_options
+from accord.service import pagination
+from accord.service.stream_options import apply_stream_options
 from accord.service.submission import FirstReply, TaskSubmission
 from accord.storage.commands import task_endings, task_lifecycle, tasks, webhooks
 from accord.storage.commands.steps import ParentExecution
@@ -83,7 +85,7 @@ class Offers(Struct, frozen=True, kw_only=True):
     extended_card: bool = False
 
 
-class Service:
+class Service(Handler):
     """The A2A interface over one agent of an engine."""
 
     def __init__(
@@ -144,16 +146,38 @@ class Service:
     def _answers_alone(self, request: SendRequest, caller: Caller) -> bool:
         return not caller.wants_task and self._profile.answers_alone(request.message)
 
-    async def stream(self, request: SendRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
+    def stream(self, request: SendRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
         """Send a message and yield the task's events. The first event is the task.
 
         A caller that sends a duplicate may pass `after`: the first event is then the task as of that event.
         """
-        self._need_streaming()
+        return read_stream(self, Call(Operation.STREAM, request, caller, after))
+
+    def subscribe(self, request: SubscribeRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
+        """Subscribe to a task that has not ended. The first event is the current task.
+
+        `after` is the sequence number of the last seen event. With it, the first event is the task as of that event,
+        and later events follow. This also works for an ended task.
+        """
+        return read_stream(self, Call(Operation.SUBSCRIBE, request, caller, after))
+
+    def handle(self, call: Call) -> Pending[Any]:
+        """Execute an operation with a single reply."""
+        if call.executes:
+            return self.execute(call.request.id, call.caller)
+        pending: Pending[Any] = getattr(self, METHODS[call.operation])(call.request, call.caller)
+        return pending
+
+    def follow(self, call: Call) -> Pending[TaskEvents]:
+        """Execute a streaming operation until its first event."""
+        if not self.offers.streaming:
+            raise UnsupportedOperation("This agent does not stream")
+        open_stream = self._stream if call.operation is Operation.STREAM else self._subscribe
+        return open_stream(call.request, call.caller, call.after)
+
+    async def _stream(self, request: SendRequest, caller: Caller, after: int | None) -> TaskEvents:
         if self._answers_alone(request, caller):
-            answer = await self.send(request, caller)
-            yield Event(seq=0, body=answer)
-            return
+            return TaskEvents(Event(seq=0, body=await self.send(request, caller)), _no_events())
         configuration = request.configuration or SendConfiguration()
         self._check_inline(request)
         with _retryable:
@@ -162,48 +186,25 @@ class Service:
             if after is not None and after < seq:
                 task, seq = await self._from(*await self._intake.find(task.id, caller), after, caller)
         first = lifecycle.limit_history(task, configuration.history_length)
-        events = stream_options.apply_stream_options(self._follow(first, seq, caller, at_answer, begun.events), request)
-        del begun, task, first
-        with suppress(StopAsyncIteration):
-            while True:  # no event is held while a slow reader blocks: it may be a large task
-                yield await anext(events)
+        stream = self._open(first, seq, caller, at_answer, begun.events)
+        apply_stream_options(stream, request)
+        return stream
 
-    async def subscribe(
-        self, request: SubscribeRequest, caller: Caller, after: int | None = None
-    ) -> AsyncIterator[Event]:
-        """Subscribe to a task that has not ended. The first event is the current task.
-
-        `after` is the sequence number of the last seen event. With it, the first event is the task as of that event,
-        and later events follow. This also works for an ended task.
-        """
-        self._need_streaming()
+    async def _subscribe(self, request: SubscribeRequest, caller: Caller, after: int | None) -> TaskEvents:
         with _retryable:
             stored, first = await self._intake.find(request.id, caller)
             if stored.task_state in lifecycle.ENDED and after is None:
                 raise UnsupportedOperation("The task has ended; there is nothing left to follow")
             first, seq = await self._from(stored, first, after, caller)
-        events = self._follow(first, seq, caller, at_end)
-        del stored, first
-        with suppress(StopAsyncIteration):
-            while True:  # as in stream
-                yield await anext(events)
+        return self._open(first, seq, caller, at_end)
 
-    async def _follow(
-        self, first: Task, seq: int, caller: Caller, stops: Stops, known: Sequence[Event] = ()
-    ) -> AsyncIterator[Event]:
-        begin, hub = [Event(seq=seq, body=first, at=first.status.timestamp)], self._engine.hub
-        async with hub.follow(caller.tenant, first.id, seq) as follower:
-            if known:
-                hub.feed(caller.tenant, first.id, known)
-            is_over = stops(begin[0])
-            del first
-            yield begin.pop()
-            if is_over:
-                return
-            events = follower.events(stops)
-            with suppress(StopAsyncIteration):
-                while True:
-                    yield await anext(events)
+    def _open(self, task: Task, seq: int, caller: Caller, stops: Stops, known: Sequence[Event] = ()) -> TaskEvents:
+        """Return the task and the events that follow it."""
+        hub, first = self._engine.hub, Event(seq=seq, body=task, at=task.status.timestamp)
+        subscriber = hub.follow(caller.tenant, task.id, seq)
+        if known:
+            hub.feed(caller.tenant, task.id, known)
+        return TaskEvents(first, _no_events() if stops(first) else subscriber.events(stops), subscriber.leave)
 
     async def _from(self, stored: tasks.StoredTask, task: Task, after: int | None, caller: Caller) -> tuple[Task, int]:
         """Return the task as of an event, as far back as its log reaches, and that event's sequence number."""
@@ -359,10 +360,6 @@ class Service:
             raise ExtendedCardNotConfigured
         return self.extended()
 
-    def _need_streaming(self) -> None:
-        if not self.offers.streaming:
-            raise UnsupportedOperation("This agent does not stream")
-
     # --- other agents ---------------------------------------------------------------------------------------------
 
     async def call(self, message: Message, caller: Caller, parent: ParentExecution) -> str:
@@ -388,6 +385,11 @@ class Service:
         limit = None if timeout_ms is None else {TASK_CONFIG: {"timeout": timeout_ms}}
         ready = await self._intake.ready(SendRequest(message=message, metadata=limit), caller, parent, places)
         return PreparedChild(ready.accept, partial(self._intake.begin, ready))
+
+
+async def _no_events() -> AsyncIterator[Event]:
+    return
+    yield
 
 
 def _answer(task: Task) -> Message:

@@ -4,16 +4,19 @@ from collections.abc import AsyncIterator, Iterator
 
 from msgspec.structs import replace
 
+from accord.a2a import TaskEvents
 from accord.engine.subscriptions import at_turn_end
 from accord.model import Artifact, ArtifactUpdate, Event, Part, SendRequest, Task
 from accord.protocol import lifecycle
 
 
-def apply_stream_options(events: AsyncIterator[Event], request: SendRequest) -> AsyncIterator[Event]:
-    """Return the events with the request's options applied."""
-    if not request.include_intermediates:
-        events = _outcome(events)
-    return events if request.buffer_size is None else _cut_up(events, request.buffer_size)
+def apply_stream_options(stream: TaskEvents, request: SendRequest) -> None:
+    """Apply a request's options to the events after its task."""
+    task = stream.head.body
+    if not request.include_intermediates and isinstance(task, Task):
+        stream.pass_through(_outcome(task, stream.rest))
+    if request.buffer_size is not None:
+        stream.pass_through(_cut_up(stream.rest, request.buffer_size))
 
 
 async def _cut_up(events: AsyncIterator[Event], size: int) -> AsyncIterator[Event]:
@@ -26,17 +29,12 @@ async def _cut_up(events: AsyncIterator[Event], size: int) -> AsyncIterator[Even
             yield piece
 
 
-async def _outcome(events: AsyncIterator[Event]) -> AsyncIterator[Event]:
-    """Yield the task, then at each turn's end its whole artifacts and its status."""
-    task: Task | None = None
+async def _outcome(task: Task, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
+    """Yield at each turn's end its whole artifacts and its status."""
     held: list[Event] = []
     async for event in events:
-        if isinstance(event.body, Task) and task is None:
-            task = event.body
-            yield event
-            continue
         held.append(event)
-        if task is not None and at_turn_end(event):
+        if at_turn_end(event):
             task, before = lifecycle.fold(task, held[:-1]), held[-1].seq - 1
             for artifact in task.artifacts:
                 yield Event(seq=before, body=_whole(task, artifact), at=event.at)

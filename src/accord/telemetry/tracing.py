@@ -1,4 +1,4 @@
-"""OpenTelemetry traces of a process, and an `A2A` that traces requests; needs the extra `otel`.
+"""OpenTelemetry traces of a process, and middleware that traces requests; needs the extra `otel`.
 
 Nothing imports this before a setting enables traces. Only W3C trace contexts are propagated: OpenTelemetry's other
 data, such as baggage, is not meant for other servers.
@@ -7,7 +7,7 @@ data, such as baggage, is not meant for other servers.
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from importlib.metadata import entry_points, version
 from typing import Any
 
@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from accord.a2a import Caller, HostedAgent
+from accord.a2a import Call, Caller, Handler, Middleware, Pending, TaskEvents
 from accord.auth.authentication import Presented
 from accord.engine import tracing as process
 from accord.engine.hooks import Detail, UsageReported
@@ -28,10 +28,8 @@ from accord.engine.tracing import ExecutionSpan, Fact, SpanStart
 from accord.errors import AccordError
 from accord.model import Event, Task
 from accord.protocol.http_headers import TRACEPARENT, TRACESTATE, join_trace, trace_headers
-from accord.protocol.operations import ROWS, Operation
+from accord.service.middleware import INTERNAL_REASON
 from accord.telemetry.conventions import FACTS, RequestSpan, SpanParent, SpanRole, describe
-from accord.telemetry.metrics import Metrics
-from accord.telemetry.request_metrics import INTERNAL_REASON, MeasuredA2A, R, T
 
 SCOPE = "accord"
 """Name of the instrumentation, and the default name of the service."""
@@ -151,6 +149,10 @@ class Tracing:
 
         return admit_traced
 
+    def middleware(self, inner: Handler, agent: str) -> "Traced":
+        """Return middleware that traces calls of the agent with that name."""
+        return Traced(inner, agent, self)
+
     async def flush(self) -> None:
         """Send recorded spans, with a short timeout."""
         if isinstance(self._provider, TracerProvider):
@@ -208,23 +210,24 @@ def _installed() -> str:
     return ", ".join(sorted({found.name for found in entry_points(group=_GROUP)}))
 
 
-class TracedA2A(MeasuredA2A):
-    """An `A2A` that counts and traces its requests."""
+class Traced(Middleware):
+    """Traces calls."""
 
-    def __init__(self, inner: HostedAgent, agent: str, metrics: Metrics, tracing: Tracing) -> None:
-        """Trace requests to `inner`."""
-        super().__init__(inner, agent, metrics)
+    def __init__(self, inner: Handler, agent: str, tracing: Tracing) -> None:
+        """Trace calls of `inner`, the agent with that name."""
+        super().__init__(inner)
+        self._agent = agent
         self._tracing = tracing
 
-    async def _ask(
-        self, operation: Operation, ask: Callable[[R, Caller], Awaitable[T]], request: R, caller: Caller
-    ) -> T:
-        if ROWS[operation].streams:  # this call is the beginning of a stream
-            return await super()._ask(operation, ask, request, caller)
-        span = self._begin(operation, caller)
+    def handle(self, call: Call) -> Pending[Any]:
+        """Trace an operation with a single reply. Starting a held task is not an operation of A2A."""
+        return self.inner.handle(call) if call.executes else self._handle(call)
+
+    async def _handle(self, call: Call) -> Any:
+        span = self._begin(call)
         try:
             with span.current():
-                result = await super()._ask(operation, ask, request, caller)
+                result = await self.inner.handle(call)
             _note_result(span, result)
             return result
         except Exception as error:
@@ -233,39 +236,58 @@ class TracedA2A(MeasuredA2A):
         finally:
             span.end()
 
-    async def _follow(
-        self, operation: Operation, events: AsyncIterator[Event], request: Any, caller: Caller
-    ) -> AsyncIterator[Event]:
-        span, count = self._begin(operation, caller), 0
+    async def follow(self, call: Call) -> TaskEvents:
+        """Trace a streaming operation until its stream is closed."""
+        traced = _TracedStream(self._begin(call))
         try:
-            async with aclosing(super()._follow(operation, events, request, caller)) as inner:  # type: ignore[type-var]
-                with span.current():  # never around a yield: the reader of a stream does other work meanwhile
-                    begun = [await anext(inner)]
-                _note_result(span, begun[0].body)
-                count = 1
-                yield begun.pop()
-                with suppress(StopAsyncIteration):
-                    while True:  # hold no event while its reader is slow: it may be a large task
-                        begun.append(await anext(inner))
-                        count += 1
-                        yield begun.pop()
-        except Exception as error:
-            _note_failure(span, error)
+            with traced.span.current():  # never around the events: their reader does other work meanwhile
+                stream = await self.inner.follow(call)
+        except BaseException as error:
+            if isinstance(error, Exception):
+                _note_failure(traced.span, error)
+            traced.end()
             raise
-        finally:
-            span.note(events=count)
-            span.end()
+        _note_result(traced.span, stream.head.body)
+        traced.events = 1
+        stream.pass_through(traced.count(stream.rest))
+        stream.on_close(traced.end)
+        return stream
 
-    def _begin(self, operation: Operation, caller: Caller) -> RecordedSpan:
+    def _begin(self, call: Call) -> RecordedSpan:
+        caller = call.caller
         return self._tracing.begin(
             RequestSpan(
                 agent=self._agent,
-                operation=operation.value,
+                operation=call.operation.value,
                 binding=caller.binding,
                 dialect=caller.origin,
                 trace=caller.trace,
             )
         )
+
+
+class _TracedStream:
+    """The span of a stream, and the number of its events."""
+
+    def __init__(self, span: RecordedSpan) -> None:
+        self.span = span
+        self.events = 0
+
+    async def count(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
+        counted: list[Event] = []
+        try:
+            with suppress(StopAsyncIteration):
+                while True:  # hold no event while its reader is slow: it may be a large task
+                    counted.append(await anext(events))
+                    self.events += 1
+                    yield counted.pop()
+        except Exception as error:
+            _note_failure(self.span, error)
+            raise
+
+    def end(self) -> None:
+        self.span.note(events=self.events)
+        self.span.end()
 
 
 def _note_result(span: RecordedSpan, result: object) -> None:

@@ -34,7 +34,6 @@ class MovableClock:
     """A clock that is ahead of the machine's clock by an offset that tests set."""
 
     def __init__(self) -> None:
-        """Start at the machine's time."""
         self._ahead = 0.0
         self._settle: list[Settle] = []
         self._bounds: set[asyncio.Timeout] = set()

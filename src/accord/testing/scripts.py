@@ -121,7 +121,6 @@ class ScriptedAgent:
     """An agent that makes moves. `heard` is every message that started or resumed one of its executions."""
 
     def __init__(self, profile: Profile, moves: tuple[Move, ...]) -> None:
-        """Make these moves in each task."""
         self.profile = profile
         self.heard: list[Message] = []
         self._moves = moves

@@ -7,6 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from accord.agents.crewai.flows import _restored_value, _stored_value, stored_state
+from tests.cases import each
 
 
 class City(BaseModel):
@@ -21,7 +22,7 @@ def local() -> Any:
     return Here()
 
 
-@pytest.mark.parametrize("value", ["text", 7, 1.5, None, True, ["a", {"b": [1]}], {"a": None}, City(name="Rome")])
+@each("value", ["text", 7, 1.5, None, True, ["a", {"b": [1]}], {"a": None}, City(name="Rome")])
 def test_what_can_be_read_again_is_kept(value: Any) -> None:
     written = _stored_value(value)
     assert written is not None

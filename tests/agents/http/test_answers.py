@@ -16,6 +16,7 @@ from accord.engine.agent import Agent
 from accord.model import Artifact, ArtifactUpdate, Part, Task, TaskState
 from accord.testing import running, text_in
 from tests.agents.http.webhook import Behave, Webhook, hangs, says, streams, webhook, writes
+from tests.cases import each
 
 DONE = says({"output": "done"})
 
@@ -207,7 +208,7 @@ async def test_files_come_as_they_are_or_in_json() -> None:
     assert [part.data for part in parts(task)] == [odd], "what is no list of files is the flow's own data"
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "media_type", "text"),
     [
         (b"plain", "text/plain", "plain"),
@@ -322,7 +323,7 @@ async def test_a_flow_may_ask() -> None:
 # --- when it goes wrong -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "reason"),
     [
         (says({"message": "no such city"}, status=404), "The flow refused the message: HTTP 404: no such city"),

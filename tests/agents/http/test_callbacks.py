@@ -23,6 +23,7 @@ from accord.storage.store import Tx
 from accord.testing import MovableClock, Running, running, text_in
 from tests.agents.http.test_answers import parts, text_in_status
 from tests.agents.http.webhook import Asked, Behave, Webhook, hangs, says, webhook, writes
+from tests.cases import each
 from tests.engine.doubles import is_parked, until
 from tests.serve.running import BOUND_SECONDS, Server, text_of
 
@@ -250,7 +251,7 @@ async def test_strangers_are_refused_and_learn_nothing() -> None:
             assert (await http.get(good)).status_code == 405
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         b"",

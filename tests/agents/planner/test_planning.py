@@ -5,9 +5,10 @@ import pytest
 from accord.agents.planner.rules import PlanCommand, parse_command, pick_agent, split_prompt
 from accord.engine.node_port import ServedAgent
 from accord.model import AgentSkill
+from tests.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("prompt", "tasks"),
     [
         ("Research the market\nWrite a summary", ["Research the market", "Write a summary"]),
@@ -53,7 +54,7 @@ def test_a_task_finds_the_agent_that_suits_it(task: str, agent: str) -> None:
     assert pick_agent(task, AGENTS, "Desk") == agent
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "command"),
     [
         ("execute all", PlanCommand("execute")),
@@ -100,7 +101,7 @@ BLANKS = " " * 100_000
 """A pattern that takes more than linear time for these does not end within a test."""
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         f"x{BLANKS}x",

@@ -4,7 +4,6 @@ import re
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from accord.agents.process.formats import (
 )
 from accord.agents.process.options import FormatName
 from accord.agents.process.output import EventReader, TextReader
+from tests.cases import each
 
 ROWS: list[tuple[str, list[dict[str, Any]], list[Observation]]] = [
     (
@@ -222,8 +222,8 @@ ROWS: list[tuple[str, list[dict[str, Any]], list[Observation]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "events", "seen"), ROWS, ids=[f"{row[0]}-{at}" for at, row in enumerate(ROWS)])
-@pytest.mark.parametrize("size", [1, 7, 100_000])
+@each(("name", "events", "seen"), ROWS)
+@each("size", [1, 7, 100_000])
 def test_it_sees(name: str, events: list[dict[str, Any]], seen: list[Observation], size: int) -> None:
     output = EventReader(FORMATS[name])
     raw = b"\n".join(msgspec.json.encode(event) for event in events)

@@ -21,6 +21,7 @@ from accord.api import agent_types
 from accord.api.agent_types import Given
 from accord.engine.agent import Crash
 from tests.agents.process.conftest import Making
+from tests.cases import each
 from tests.serve.running import accord
 
 SESSION = "0198-abc"
@@ -87,7 +88,7 @@ def test_grants_are_given_as_they_are() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@each("name", PRESETS)
 def test_a_prompt_is_never_a_flag_in_a_terminal(name: str) -> None:
     mode = PRESETS[name].terminal
     found = build_argv("x", mode, [], CommandCall(prompt="--help"))
@@ -169,7 +170,7 @@ def test_what_is_set_for_the_environment_is_not_shown() -> None:
     assert "secret" not in repr(ProcessOptions(command="x", env={"KEY": "secret"}))
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "reason"),
     [
         ({}, "say which command it is"),

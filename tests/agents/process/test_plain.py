@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.agents.process.output import MAX_SEQUENCE, TerminalText, terminal_text, text_tail
+from tests.cases import each
 
 SHOWN = [
     ("colours", "\x1b[1;31mred\x1b[0m \x1b[38;2;1;2;3mtoo\x1b[m", "red too"),
@@ -26,12 +27,12 @@ SHOWN = [
 ]
 
 
-@pytest.mark.parametrize(("given", "shown"), [row[1:] for row in SHOWN], ids=[row[0] for row in SHOWN])
+@each(("given", "shown"), [row[1:] for row in SHOWN])
 def test_it_shows(given: str, shown: str) -> None:
     assert terminal_text(given) == shown
 
 
-@pytest.mark.parametrize(("given", "shown"), [row[1:] for row in SHOWN], ids=[row[0] for row in SHOWN])
+@each(("given", "shown"), [row[1:] for row in SHOWN])
 def test_it_shows_the_same_last_line_byte_by_byte(given: str, shown: str) -> None:
     stream = TerminalText()
     said = "".join(stream.feed(bytes([byte])) for byte in given.encode()) + stream.settle()

@@ -14,6 +14,7 @@ from accord.agents.relay.channel import (
     parse_messages,
     request_text,
 )
+from tests.cases import each
 
 OLD = {"id": 1, "from": "Worker1", "text": "DONE: old"}
 
@@ -52,7 +53,7 @@ def test_an_answer_is_found_by_its_tag_and_stripped(text: str) -> None:
 
 
 @pytest.mark.proves("C-10")
-@pytest.mark.parametrize(
+@each(
     ("after", "before"),
     [
         ((), (OLD,)),

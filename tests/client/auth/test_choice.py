@@ -44,6 +44,7 @@ from accord.model import (
 )
 from accord.outbound import HttpReply, HttpRequest
 from accord.protocol.cards import decode_card
+from tests.cases import each
 
 TOKEN_URL = "https://id.example/token"
 CODE = AuthorizationCodeFlow(authorization_url="https://id.example/auth", token_url=TOKEN_URL, scopes={})
@@ -105,7 +106,7 @@ def held(credential: Credential = EVERYTHING, id: str = "a.example") -> Held:
 
 
 @pytest.mark.proves("2-06")
-@pytest.mark.parametrize(
+@each(
     ("alternatives", "kind"),
     [
         (["-", "mtls", "basic", "bearer", "oauth", "key"], ApiKey),
@@ -250,7 +251,7 @@ def test_ids_and_hosts_of_cards_are_quoted_in_commands(is_stored: bool) -> None:
     assert "'svc;reboot'" in command
 
 
-@pytest.mark.parametrize(
+@each(
     ("id", "url", "origin", "is_sent"),
     [
         ("a.example", "https://a.example/", "https://a.example/", True),

@@ -9,6 +9,7 @@ from accord.client.auth import NoCredentials
 from accord.errors import AuthenticationFailed, TaskNotFound
 from accord.model import GetRequest, TaskFilter
 from accord.outbound.httpx2 import Httpx2Transport
+from tests.cases import each
 from tests.client.auth.conftest import TokenEndpoint, serving
 from tests.client.auth.test_served import BASIC, HEADER, HMAC, SECRET, keys
 
@@ -20,7 +21,7 @@ HELD: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 
 
 @pytest.mark.proves("2-06", "2-08", "2-11")
-@pytest.mark.parametrize(
+@each(
     ("dialect", "binding"),
     [
         ("v1", "JSONRPC"),
@@ -32,7 +33,7 @@ HELD: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         ("relay", None),
     ],
 )
-@pytest.mark.parametrize("way", HELD)
+@each("way", HELD)
 async def test_a_conversation_with_credentials(way: str, dialect: str, binding: str | None) -> None:
     scheme, env = HELD[way]
     async with (

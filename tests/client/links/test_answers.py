@@ -22,6 +22,7 @@ from accord.errors import (
 )
 from accord.outbound import HttpReply, read_retry_after
 from accord.outbound.messages import MAX_RETRY_SECONDS
+from tests.cases import each
 
 
 def reply(status: int, body: bytes = b"", **headers: str) -> HttpReply:
@@ -30,7 +31,7 @@ def reply(status: int, body: bytes = b"", **headers: str) -> HttpReply:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("status", "kind"),
     [
         (400, InvalidRequest),
@@ -78,7 +79,7 @@ def test_it_is_said_how_to_authenticate() -> None:
     assert error.challenges == ('Bearer realm="x"',)
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "said"),
     [
         (b'{"detail":"Not authenticated"}', "Not authenticated"),
@@ -91,14 +92,13 @@ def test_it_is_said_how_to_authenticate() -> None:
         (b"[" * 100_000, ""),
         (b'{"message":"' + b"x" * 1000 + b'"}', "x" * 300),
     ],
-    ids=lambda value: str(value)[:30],
 )
 def test_a_sentence_is_taken_from_where_most_put_it(body: bytes, said: str) -> None:
     expected = "The agent answered with HTTP 400" + (f": {said}" if said else "")
     assert error_of_reply(reply(400, body), None).message == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("headers", "seconds"),
     [
         ({}, None),

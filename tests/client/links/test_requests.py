@@ -28,6 +28,7 @@ from accord.model import (
 )
 from accord.outbound import HttpRequest, OpenReply
 from accord.protocol.operations import TABLE, DialectName, Operation
+from tests.cases import each
 
 V1, V03, VAULT, GEN, RELAY = DialectName
 SEND = SendRequest(message=Message(message_id="m", role=Role.USER, parts=(Part(text="hi"),)))
@@ -91,7 +92,7 @@ ADDRESSES = {
 }
 
 
-@pytest.mark.parametrize("operation", Operation)
+@each("operation", Operation)
 def test_every_operation_has_its_address(operation: Operation) -> None:
     verb, v1, v03 = ADDRESSES[operation]
     assert (sent(rest(V1), operation).method, sent(rest(V1), operation).url) == (verb, f"http://a/b{v1}")
@@ -166,7 +167,7 @@ def test_headers_say_what_is_spoken_and_what_the_caller_adds(dialect: DialectNam
     assert more == plain | declared | {"x-mine": "1"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "target", "is_secure"),
     [
         ("localhost:5000", "localhost:5000", False),

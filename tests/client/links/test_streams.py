@@ -15,6 +15,7 @@ from accord.outbound import HttpRequest, OpenReply, StreamBroken, TimedOut, Unre
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS
 from accord.protocol.operations import DialectName
 from accord.protocol.sse import Frame, encode
+from tests.cases import each
 
 V1 = DialectName.V1
 IDS = {"taskId": "t", "contextId": "c"}
@@ -116,7 +117,7 @@ def test_cuts_between_bytes_change_nothing(cuts: list[int]) -> None:
 # --- the end --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", TaskState)
+@each("state", TaskState)
 def test_a_stream_ends_when_the_task_rests(state: TaskState) -> None:
     stream = reading()
     fed(stream, framed(TASK, {"statusUpdate": {**IDS, "status": {"state": state.value}}}))
@@ -175,7 +176,7 @@ def test_an_error_is_raised_after_the_events_before_it() -> None:
         next(events)
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         b"not json",
@@ -190,9 +191,8 @@ def test_an_error_is_raised_after_the_events_before_it() -> None:
         b'{"result":{"task":{"id":"t","status":{"state":"TASK_STATE_MAYBE"}}}}',
         b'{"result":"\xff"}',
     ],
-    ids=lambda data: data[:30].decode(errors="replace"),
 )
-@pytest.mark.parametrize("name", DialectName)
+@each("name", DialectName)
 def test_garbage_is_the_agents_fault(name: DialectName, data: bytes) -> None:
     stream = EventStream(DIALECTS[name].decode_streamed)
     with pytest.raises(InvalidAgentResponse):

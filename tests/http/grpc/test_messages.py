@@ -28,6 +28,7 @@ from accord.protocol.operations import DialectName, Operation
 from accord.protocol.protobuf import GRPC_SERVICES, to_json
 from accord.protocol.sse import Frame
 from tests import strategies
+from tests.cases import each
 
 METHODS = {method.path: method for edition in GRPC_SERVICES.values() for method in edition.methods}
 each_method = pytest.mark.parametrize("path", METHODS)
@@ -160,7 +161,7 @@ def test_numbers_are_whole_where_they_are() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("sent", "part"),
     [
         ({"text": ""}, Part(text="")),

@@ -11,10 +11,9 @@ from a2a.types import a2a_pb2 as new
 
 from accord.a2a import Caller
 from accord.auth.authentication import Access, Presented
-from accord.auth.header import HeaderAccess
-from accord.auth.hmac import HmacAccess
 from accord.auth.rate_limits import Quotas
 from accord.auth.scheme_settings import Header, Hmac, Secret
+from accord.auth.shared_secrets import HeaderAccess, HmacAccess
 from accord.model import Event, Task, TaskState, TaskStatus
 from accord.protocol import http_headers
 from tests.engine.doubles import until

@@ -4,13 +4,13 @@ import hashlib
 import hmac
 from collections.abc import Callable, Mapping
 
-from accord.api import AuthenticationFailed, Identity, Ports, Presented, SchemeKind, Settings, challenge
+from accord.api import AuthenticationFailed, Identity, MaskedSettings, Ports, Presented, SchemeKind, challenge
 from accord.model import HttpAuthScheme, SecurityScheme
 
 MIN_SECRET = 16
 
 
-class Tickets(Settings, frozen=True, kw_only=True):
+class Tickets(MaskedSettings, frozen=True, kw_only=True):
     """How it is set up."""
 
     SECRET = frozenset({"secret"})

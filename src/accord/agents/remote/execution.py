@@ -374,8 +374,8 @@ class RemoteExecution(TaskUpdates):
     async def _wait_in_doubt(self, link: RemoteLink, *, searches: int) -> None:
         """Search again soon, then wait for a webhook, and finally give the task up as unknown.
 
-        `searches` is the maximum number of searches. An agent that detects duplicates receives the message each time, so
-        it is retried until the SLA ends. The same applies to an agent that cannot be reached. Only a person may have
+        `searches` is the maximum number of searches. An agent that detects duplicates receives the message each time.
+        It is retried until the SLA ends. The same applies to an agent that cannot be reached. Only a person may have
         the message sent again, at the risk that it is executed twice.
         """
         request = self._ctx.handed_in(poll_signal(link.asks)) if link.asks > link.looked else None

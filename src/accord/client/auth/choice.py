@@ -43,6 +43,8 @@ from accord.protocol import http_headers, urls
 Make = Callable[[Credential, Sequence[str]], ClientAuth | None]
 """Creates a `ClientAuth` from a credential and scopes; None if the credential lacks the secret."""
 
+OAUTH_VARIABLES = "ACCORD_OAUTH_{id}_CLIENT_ID and _CLIENT_SECRET"
+
 
 class AuthMethod(Struct, frozen=True, kw_only=True):
     """One authentication method.
@@ -67,92 +69,74 @@ def auth_method_of(scheme: SecurityScheme) -> AuthMethod:
 
 def _api_key(scheme: ApiKeyScheme) -> AuthMethod:
     if http_headers.is_signature_scheme(scheme):
-        return _signature(scheme)
+        wants = f"requests that are signed in the header {scheme.name}"
+        return AuthMethod(rank=5, kind="hmac", wants=wants, variables="ACCORD_HMAC_{id}", make=_signature)
 
     def make(credential: Credential, scopes: Sequence[str]) -> ClientAuth | None:
-        if credential.api_key is None:
-            return None
-        return ApiKey(credential.api_key, location=scheme.location, name=scheme.name)
+        key = credential.api_key
+        return None if key is None else ApiKey(key, location=scheme.location, name=scheme.name)
 
     wants = f"an API key in the {scheme.location} {scheme.name}"
     return AuthMethod(rank=0, kind="api-key", wants=wants, variables="ACCORD_KEY_{id}", make=make)
 
 
-def _signature(scheme: ApiKeyScheme) -> AuthMethod:
-    def make(credential: Credential, scopes: Sequence[str]) -> ClientAuth | None:
-        key = credential.hmac
-        return None if key is None else HmacAuth(key.secret, key_id=key.key_id)
-
-    wants = f"requests that are signed in the header {scheme.name}"
-    return AuthMethod(rank=5, kind="hmac", wants=wants, variables="ACCORD_HMAC_{id}", make=make)
-
-
-OAUTH_VARIABLES = "ACCORD_OAUTH_{id}_CLIENT_ID and _CLIENT_SECRET"
-
-
 def _oauth2(scheme: OAuth2Scheme) -> AuthMethod:
     flow = scheme.flows.client_credentials
     if flow is None:  # the other flows need a person with a browser, who supplies a token
-        return _bearer("a token of another OAuth 2.0 flow than client credentials", rank=2)
-
-    def make(credential: Credential, scopes: Sequence[str]) -> ClientAuth | None:
-        client = credential.oauth
-        if client is None or not client.client_id or not client.client_secret:
-            return _token(credential)
-        return ClientCredentials(
-            flow.token_url, client.client_id, client.client_secret, scopes=scopes, parameters=client.parameters
-        )
-
-    wants = f"an OAuth 2.0 client of {flow.token_url}"
-    return AuthMethod(
-        rank=1, kind="oauth", wants=wants, variables=OAUTH_VARIABLES, make=make, sent_to=(flow.token_url,)
-    )
+        return _bearer("a token of another OAuth 2.0 flow than client credentials")
+    return _oauth_client("OAuth 2.0", ClientCredentials, flow.token_url)
 
 
 def _open_id_connect(scheme: OpenIdConnectScheme) -> AuthMethod:
-    url = scheme.open_id_connect_url
+    return _oauth_client("OpenID Connect", OpenIdConnect, scheme.open_id_connect_url)
 
+
+def _oauth_client(standard: str, flow: type[ClientCredentials] | type[OpenIdConnect], url: str) -> AuthMethod:
     def make(credential: Credential, scopes: Sequence[str]) -> ClientAuth | None:
         client = credential.oauth
         if client is None or not client.client_id or not client.client_secret:
-            return _token(credential)
-        more: Mapping[str, Any] = {"scopes": scopes, "parameters": client.parameters}
-        return OpenIdConnect(url, client.client_id, client.client_secret, hosts=credential.hosts, **more)
+            return None if credential.bearer is None else Bearer(credential.bearer)
+        options: dict[str, Any] = {"scopes": scopes, "parameters": client.parameters}
+        if flow is OpenIdConnect:
+            options["hosts"] = credential.hosts
+        return flow(url, client.client_id, client.client_secret, **options)
 
-    wants = f"an OpenID Connect client of {url}"
+    wants = f"an {standard} client of {url}"
     return AuthMethod(rank=1, kind="oauth", wants=wants, variables=OAUTH_VARIABLES, make=make, sent_to=(url,))
 
 
 def _http(scheme: HttpAuthScheme) -> AuthMethod:
     if scheme.scheme.lower() != "basic":
-        return _bearer(f"a token for HTTP {scheme.scheme}", rank=2, scheme=scheme.scheme)
+        return _bearer(f"a token for HTTP {scheme.scheme}", scheme.scheme)
+    wants = "a name and a password"
+    return AuthMethod(rank=3, kind="basic", wants=wants, variables="ACCORD_BASIC_{id}", make=_basic)
 
+
+def _bearer(wants: str, scheme: str = "Bearer") -> AuthMethod:
     def make(credential: Credential, scopes: Sequence[str]) -> ClientAuth | None:
-        user = credential.basic
-        return None if user is None else BasicAuth(user.username, user.password)
+        return None if credential.bearer is None else Bearer(credential.bearer, scheme=scheme)
 
-    return AuthMethod(rank=3, kind="basic", wants="a name and a password", variables="ACCORD_BASIC_{id}", make=make)
-
-
-def _bearer(wants: str, *, rank: int, scheme: str = "Bearer") -> AuthMethod:
-    def make(credential: Credential, scopes: Sequence[str]) -> ClientAuth | None:
-        return _token(credential, scheme)
-
-    return AuthMethod(rank=rank, kind="bearer", wants=wants, variables="ACCORD_TOKEN_{id}", make=make)
-
-
-def _token(credential: Credential, scheme: str = "Bearer") -> ClientAuth | None:
-    return None if credential.bearer is None else Bearer(credential.bearer, scheme=scheme)
+    return AuthMethod(rank=2, kind="bearer", wants=wants, variables="ACCORD_TOKEN_{id}", make=make)
 
 
 def _mtls(scheme: MutualTlsScheme) -> AuthMethod:
-    def make(credential: Credential, scopes: Sequence[str]) -> ClientAuth | None:
-        own = credential.certificate
-        return None if own is None else MtlsAuth(own.file, own.key, password=own.password, ca=own.ca)
+    variables = "`certificate` in a key file"
+    return AuthMethod(rank=4, kind="mtls", wants="a client certificate", variables=variables, make=_certificate)
 
-    return AuthMethod(
-        rank=4, kind="mtls", wants="a client certificate", variables="`certificate` in a key file", make=make
-    )
+
+def _signature(credential: Credential, scopes: Sequence[str] = ()) -> ClientAuth | None:
+    key = credential.hmac
+    return None if key is None else HmacAuth(key.secret, key_id=key.key_id)
+
+
+def _basic(credential: Credential, scopes: Sequence[str] = ()) -> ClientAuth | None:
+    user = credential.basic
+    return None if user is None else BasicAuth(user.username, user.password)
+
+
+def _certificate(credential: Credential, scopes: Sequence[str]) -> ClientAuth | None:
+    own = credential.certificate
+    return None if own is None else MtlsAuth(own.file, own.key, password=own.password, ca=own.ca)
 
 
 _FORMS: Mapping[str, Callable[[Any], AuthMethod]] = {
@@ -330,16 +314,14 @@ def _unstated_auth(credential: Credential, *, is_named: bool) -> ClientAuth | No
     A plain secret is sent only if the caller named the credential.
     """
     if credential.hmac is not None:
-        return HmacAuth(credential.hmac.secret, key_id=credential.hmac.key_id)
+        return _signature(credential)
     if credential.headers:
         return CustomHeader(credential.headers)
     if not is_named:
         return None
     if credential.bearer is not None:
         return Bearer(credential.bearer)
-    if credential.api_key is not None:
-        return ApiKey(credential.api_key)
-    return None if credential.basic is None else BasicAuth(credential.basic.username, credential.basic.password)
+    return _basic(credential) if credential.api_key is None else ApiKey(credential.api_key)
 
 
 def _describe_missing(way: AuthMethod, ids: Sequence[str], reasons: Sequence[str], commands: Sequence[str]) -> str:

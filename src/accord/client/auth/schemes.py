@@ -80,7 +80,6 @@ class Bearer(StaticAuth):
     """A token in `Authorization`, after the name of an HTTP authentication scheme."""
 
     def __init__(self, token: str, *, scheme: str = "Bearer") -> None:
-        """Send `token`."""
         self._value = f"{scheme} {_printable(token)}"
 
     def added(self, request: HttpRequest) -> HttpRequest:
@@ -92,7 +91,6 @@ class BasicAuth(StaticAuth):
     """A user name and a password (RFC 7617), in UTF-8."""
 
     def __init__(self, username: str, password: str) -> None:
-        """Send the user name with the password."""
         if ":" in username:
             raise ValueError("A user's name has no colon")
         self._value = "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
@@ -106,7 +104,6 @@ class CustomHeader(StaticAuth):
     """Headers of any name."""
 
     def __init__(self, headers: Mapping[str, str]) -> None:
-        """Send these headers."""
         self._headers = {name: _printable(value) for name, value in headers.items()}
 
     def added(self, request: HttpRequest) -> HttpRequest:
@@ -214,7 +211,6 @@ class CombinedAuth:
     """Several credentials together. A signature comes last, because it covers the others."""
 
     def __init__(self, auths: Iterable[ClientAuth]) -> None:
-        """Use all of `auths`."""
         self.auths = tuple(sorted(auths, key=lambda auth: isinstance(auth, HmacAuth)))
 
     def __repr__(self) -> str:

@@ -104,7 +104,6 @@ class OpenedCredentials:
     """Decrypted credentials, for `client.auth.choose_auth`."""
 
     def __init__(self, found: Mapping[str, Credential]) -> None:
-        """Hold exactly these credentials."""
         self._found = found
 
     def find(self, id: str) -> Credential | None:
@@ -119,7 +118,6 @@ class SealedCredentials:
     """The credentials of all tenants of a store."""
 
     def __init__(self, store: Store, seals: CredentialSealer) -> None:
-        """Store them in `store`, encrypted by `seals`."""
         self._store = store
         self._seals = seals
 
@@ -145,16 +143,7 @@ class SealedCredentials:
     async def listed(self, tenant: str) -> list[CredentialSummary]:
         """Return a tenant's credentials without their secrets."""
         stored = await self._store.read(authentication.list_credentials, tenant)
-        return [
-            CredentialSummary(
-                id=one.id,
-                kinds=one.kinds,
-                key_id=one.key_id,
-                created_at=one.created_at,
-                updated_at=one.updated_at,
-            )
-            for one in stored
-        ]
+        return [msgspec.convert(one, CredentialSummary, from_attributes=True) for one in stored]
 
     async def remove(self, tenant: str, id: str) -> bool:
         """Remove a credential. Returns False if it does not exist."""

@@ -22,7 +22,7 @@ from google.rpc import error_details_pb2, status_pb2
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.a2a import A2A, Caller, streaming_operations, unary_operations
+from accord.a2a import A2A, Call, Caller, Handler, handler_of, read_stream
 from accord.auth.authentication import BodyNeeded
 from accord.auth.rate_limits import Quotas
 from accord.errors import (
@@ -202,7 +202,7 @@ class GrpcCalls:
 
     def __init__(
         self,
-        service: A2A,
+        service: A2A | Handler,
         *,
         reader: GrpcReader,
         admit: Admit,
@@ -216,8 +216,7 @@ class GrpcCalls:
 
         A message waits at most `quotas.unread_seconds` for a client that does not read.
         """
-        self._answering = unary_operations(service)
-        self._streaming = streaming_operations(service)
+        self._handler = handler_of(service)
         self._reader = reader
         self._admit = admit
         self._extensions = extensions
@@ -261,7 +260,7 @@ class GrpcCalls:
 
     async def _result(self, method: GrpcMethod, understood: GrpcRequest, context: Any) -> bytes:
         """Return an encoded result; the result itself may be large, and is not held while the client reads."""
-        result = await self._answering[method.operation](understood.request, understood.caller)
+        result = await self._handler.handle(Call(method.operation, understood.request, understood.caller))
         json = method.dialect.encode_result(method.operation, result)
         if len(json) > self._quotas.inline_files:
             json = method.dialect.encode_result(method.operation, self._shortening(understood)(result))
@@ -276,8 +275,8 @@ class GrpcCalls:
         """Answer a streaming call. gRPC cancels it when the client disconnects."""
         try:
             understood = await self._understand(method, context)
-            follow = self._streaming[method.operation]
-            events = follow(understood.request, understood.caller, understood.after)
+            call = Call(method.operation, understood.request, understood.caller, understood.after)
+            events = read_stream(self._handler, call)
             async with aclosing(events):  # type: ignore[type-var]  # every service stream is an async generator
                 await self._write_all(events, method, understood, context)
             return

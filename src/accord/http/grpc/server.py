@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 from msgspec import Struct
 
-from accord.a2a import A2A
+from accord.a2a import A2A, Handler
 from accord.auth.authentication import Access
 from accord.auth.rate_limits import Quotas
 from accord.errors import AgentUnavailable, InvalidRequest
@@ -55,9 +55,9 @@ class GrpcBinding:
 
     def __init__(  # noqa: PLR0913  # each is a limit, or a component made by the caller
         self,
-        service: A2A,
+        service: A2A | Handler,
         *,
-        agents: Mapping[str, A2A] = MappingProxyType({}),
+        agents: Mapping[str, A2A | Handler] = MappingProxyType({}),
         enabled: frozenset[DialectName] = ALL_DIALECTS,
         admit: Admit | None = None,
         extensions: frozenset[str] = frozenset(),

@@ -249,7 +249,12 @@ BLOBS = Group(
     "accord.blobs",
     "place for large parts",
     BlobsKind,
-    {"dir": "accord.storage.blobs.blob_store:DIRECTORY", "s3": "accord.storage.blobs.s3:KIND"},
+    {
+        "az": "accord.storage.blobs.object_storage:AZURE",
+        "dir": "accord.storage.blobs.blob_store:DIRECTORY",
+        "gs": "accord.storage.blobs.object_storage:GOOGLE",
+        "s3": "accord.storage.blobs.object_storage:S3",
+    },
     taken=("table",),
 )
 """All backend types by address scheme."""
@@ -383,7 +388,10 @@ DIRECTORY = BlobsKind(open=_open_directory)
 
 
 TABLE = "table:"
-BLOB_ADDRESS_FORMS = "`table:`, `dir:///path`, a path, and `s3://bucket/prefix?endpoint=http://host:port&region=name`"
+BLOB_ADDRESS_FORMS = (
+    "`table:`, `dir:///path`, a path, `s3://bucket/prefix?endpoint=http://host:port&region=name`, `gs://bucket/prefix`,"
+    " and `az://container/prefix?account=name`"
+)
 ADDRESS_PURPOSE = "large parts"
 
 _SCHEME = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*):.*", re.DOTALL)
@@ -392,8 +400,8 @@ _SCHEME = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*):.*", re.DOTALL)
 def open_blobs(url: str, store: Store, env: Mapping[str, str], grace_ms: int = GRACE_MS) -> Blobs:
     """Open the blob store for large parts.
 
-    `env` has the credentials of S3 under the names of AWS's own tools. Bytes stored within `grace_ms` are not removed,
-    because the reference to them may be pending.
+    `env` has the credentials of object storage under the names of its vendor's own tools. Bytes stored within
+    `grace_ms` are not removed, because the reference to them may be pending.
     """
     return TableBlobs(store, grace_ms) if url == TABLE else BackendBlobs(store, open_backend(url, env), grace_ms)
 
@@ -406,6 +414,8 @@ def open_backend(url: str, env: Mapping[str, str]) -> Shelf:
         raise StoreRefused(f"The address of large parts cannot be understood; known are {BLOB_ADDRESS_FORMS}")
     try:
         kind = BLOBS.load(scheme)
+    except ImportError as error:
+        raise StoreRefused(str(error)) from error
     except Unusable as error:
         raise StoreRefused(f"Large parts cannot be kept at {scheme}://: {error}") from error
     where = (

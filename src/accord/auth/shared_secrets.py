@@ -1,15 +1,16 @@
-"""Authentication with HMAC-signed requests, each accepted once and for a few minutes."""
+"""Authentication with secrets that client and server share: sent in a header, or signing each request."""
 
-import logging
+import hashlib
+import hmac
 import os
 import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from accord.auth.authentication import BodyNeeded, Identity, Presented, challenge
-from accord.auth.scheme_settings import Hmac
+from accord.auth.authentication import BodyNeeded, Identity, Presented, challenge, refusal
+from accord.auth.scheme_settings import Header, Hmac
 from accord.auth.schemes import SchemeKind
-from accord.errors import AgentUnavailable, AuthenticationFailed
+from accord.errors import AgentUnavailable
 from accord.model import ApiKeyScheme, SecurityScheme
 from accord.protocol import http_headers
 from accord.storage.commands import authentication
@@ -30,7 +31,43 @@ SIGNATURE = ApiKeyScheme(
 
 _NOBODY = os.urandom(32)
 
-log = logging.getLogger("accord.access")
+
+class HeaderAccess:
+    """Authentication with a shared secret in a header."""
+
+    name = "header"
+
+    def __init__(self, settings: Header) -> None:
+        if not settings.name or not settings.secrets:
+            raise ValueError("A header for authentication needs a name and secrets")
+        self._header = settings.name
+        self._secrets = [(_digest(one.secret), one.identity()) for one in settings.secrets]
+
+    @property
+    def security(self) -> Mapping[str, SecurityScheme]:
+        """The A2A scheme: a key in a header."""
+        return {"header": SecurityScheme(api_key_security_scheme=ApiKeyScheme(location="header", name=self._header))}
+
+    @property
+    def challenge(self) -> str:
+        """A challenge that names the header, because HTTP has no registered scheme for it."""
+        return challenge("ApiKey", header=self._header)
+
+    async def identify(self, presented: Presented) -> Identity | None:
+        """Return the owner of the request's secret, or None without one."""
+        stated = presented.header(self._header)
+        if stated is None:
+            return None
+        given = _digest(stated)
+        # Compare with every secret, as digests of one length, so that the time reveals nothing about them.
+        found = [identity for digest, identity in self._secrets if hmac.compare_digest(digest, given)]
+        if not found:
+            raise refusal(self.name, "no such secret")
+        return found[0]
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
 
 
 class UsedSignatures:
@@ -72,7 +109,7 @@ class UsedSignatures:
 
 
 class HmacAccess:
-    """Authentication with signed requests."""
+    """Authentication with signed requests, each accepted once and for a few minutes."""
 
     name = "hmac"
     security: Mapping[str, SecurityScheme] = MappingProxyType(
@@ -100,9 +137,9 @@ class HmacAccess:
             return None
         signature, now = http_headers.parse_signature(stated), int(self._now())
         if signature is None:
-            raise self._refused("no signature")
+            raise refusal(self.name, "no signature")
         if abs(now - signature.timestamp) > self._window:
-            raise self._refused("not of now")
+            raise refusal(self.name, "not of now")
         if presented.body is None:
             raise BodyNeeded
         request = http_headers.SignedRequest(method=presented.method, target=presented.target, nonce=signature.nonce)
@@ -110,9 +147,9 @@ class HmacAccess:
         secret, identity, seen = self._keys.get(signature.key_id or self._only, (_NOBODY, None, None))
         digest = http_headers.find_digest(signature, presented.body, (secret,), request=request)
         if digest is None or identity is None or seen is None:
-            raise self._refused("not signed by a known key")
+            raise refusal(self.name, "not signed by a known key")
         if not seen.add(signature.timestamp, digest, now) or not await self._use(digest):
-            raise self._refused("seen before")
+            raise refusal(self.name, "seen before")
         return identity
 
     async def _use(self, digest: str) -> bool:
@@ -124,9 +161,6 @@ class HmacAccess:
         except StoreUnavailable as error:
             raise AgentUnavailable("Signatures cannot be checked at the moment", retry_after=RETRY_SECONDS) from error
 
-    def _refused(self, reason: str) -> AuthenticationFailed:
-        log.info("access.refused", extra={"scheme": self.name, "reason": reason})
-        return AuthenticationFailed()
 
-
-SCHEME = SchemeKind(settings=Hmac, build=lambda settings, ports: HmacAccess(settings, ports.now, ports.store))
+HEADER = SchemeKind(settings=Header, build=lambda settings, _: HeaderAccess(settings))
+HMAC = SchemeKind(settings=Hmac, build=lambda settings, ports: HmacAccess(settings, ports.now, ports.store))
