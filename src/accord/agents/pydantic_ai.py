@@ -148,11 +148,11 @@ def _latest(turns: list[StoredTurn], most: int) -> list[StoredTurn]:
     """Return the latest turns, with the system prompt of the first turn."""
     if len(turns) <= most:
         return turns
-    kept = turns[len(turns) - most :]
-    first, *rest = _decoded(kept[0].messages)
+    latest_turns = turns[len(turns) - most :]
+    first, *rest = _decoded(latest_turns[0].messages)
     prompts = [part for part in _decoded(turns[0].messages)[0].parts if part.part_kind == "system-prompt"]
-    again = dataclasses.replace(first, parts=[*prompts, *first.parts])
-    return [StoredTurn(kept[0].id, _encoded([again, *rest])), *kept[1:]]
+    first_with_prompts = dataclasses.replace(first, parts=[*prompts, *first.parts])
+    return [StoredTurn(latest_turns[0].id, _encoded([first_with_prompts, *rest])), *latest_turns[1:]]
 
 
 def _decoded(messages: Raw) -> list[Any]:
@@ -233,14 +233,14 @@ class PydanticAIAgent:
         results = await _results(ctx, progress.mark.wanted) if progress.mark.wanted else None
         agent, used = self._agent, CountedUsage()
         prompt = None if progress.messages else user_content(ctx.message.parts)
-        given = agent.iter(
+        agent_run = agent.iter(
             prompt,
             message_history=[*progress.earlier, *progress.messages] or None,
             deferred_tool_results=results,
             deps=await self._deps(ctx),
             usage_limits=self._limits(),
         )
-        async with _translate_errors(), given as run:
+        async with _translate_errors(), agent_run as run:
             node = run.next_node
             while not agent.is_end_node(node):
                 try:
@@ -255,8 +255,8 @@ class PydanticAIAgent:
                     await _count(ctx, run, used)
                     raise
                 await _count(ctx, run, used)
-                asked = [node.request] if agent.is_model_request_node(node) else []
-                progress.reached([*run.all_messages(), *asked])
+                requests = [node.request] if agent.is_model_request_node(node) else []
+                progress.reached([*run.all_messages(), *requests])
                 if len(progress.messages) > 1 and not agent.is_end_node(node):  # the prompt alone need not be stored
                     await progress.note(answer.checkpoint())
         assert run.result is not None
@@ -329,8 +329,8 @@ async def _results(ctx: Context, wanted: Sequence[DeferredCall]) -> Any:
     results = DeferredToolResults()
     for call in wanted:
         if not call.is_approval:
-            said = await ctx.ask(_question(call), key=call.id)
-            results.calls[call.id] = ToolReturn(said.text if said.data is None else said.data)
+            reply = await ctx.ask(_question(call), key=call.id)
+            results.calls[call.id] = ToolReturn(reply.text if reply.data is None else reply.data)
         elif decision := await ctx.approve(_question(call), key=call.id):
             results.approvals[call.id] = ToolApproved()
         else:
@@ -341,10 +341,10 @@ async def _results(ctx: Context, wanted: Sequence[DeferredCall]) -> Any:
 def _question(call: DeferredCall) -> tuple[Part, ...]:
     """Return the question about a tool call as text, and as data for clients that are programs."""
     arguments = ", ".join(f"{name}={value!r}" for name, value in call.args.items())
-    usual = "May {} be called?" if call.is_approval else "What is the result of {}?"
-    text = call.metadata.get("question") or usual.format(f"{call.tool}({arguments})")
-    about = {"toolCallId": call.id, "tool": call.tool, "args": call.args, "metadata": call.metadata}
-    return Part(text=str(text)), Part(data=about, media_type=JSON)
+    default_text = "May {} be called?" if call.is_approval else "What is the result of {}?"
+    text = call.metadata.get("question") or default_text.format(f"{call.tool}({arguments})")
+    call_data = {"toolCallId": call.id, "tool": call.tool, "args": call.args, "metadata": call.metadata}
+    return Part(text=str(text)), Part(data=call_data, media_type=JSON)
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------
@@ -368,11 +368,15 @@ async def _show_tools(ctx: Context, events: AsyncIterable[Any]) -> None:
 
 async def _count(ctx: Context, run: Any, used: CountedUsage) -> None:
     """Report the usage since the last report, also for answers that could not be used."""
-    now = run.usage
-    tokens, answers = now.input_tokens - used.input_tokens, now.output_tokens - used.output_tokens
-    cost = float(now.cost or 0) - used.cost
+    usage = run.usage
+    tokens, answers = usage.input_tokens - used.input_tokens, usage.output_tokens - used.output_tokens
+    cost = float(usage.cost or 0) - used.cost
     if tokens or answers or cost:
-        used.input_tokens, used.output_tokens, used.cost = now.input_tokens, now.output_tokens, float(now.cost or 0)
+        used.input_tokens, used.output_tokens, used.cost = (
+            usage.input_tokens,
+            usage.output_tokens,
+            float(usage.cost or 0),
+        )
         responses = [message for message in run.all_messages() if message.kind == "response"]
         model = responses[-1].model_name if responses else None
         await ctx.usage(input_tokens=tokens, output_tokens=answers, cost=cost, model=model)
@@ -403,8 +407,8 @@ async def _translate_errors() -> AsyncIterator[None]:
 
 def _gives_text(output_type: Any) -> bool:
     """Whether the model's text may be the output."""
-    given = output_type if isinstance(output_type, list | tuple) else (output_type,)
-    return any(one is str for one in given) or str in getattr(output_type, "__args__", ())
+    output_types = output_type if isinstance(output_type, list | tuple) else (output_type,)
+    return any(kind is str for kind in output_types) or str in getattr(output_type, "__args__", ())
 
 
 KIND = Kind(
