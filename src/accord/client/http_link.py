@@ -46,7 +46,7 @@ from accord.outbound import (
 )
 from accord.protocol import jsonrpc
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS, Dialect
-from accord.protocol.dialects.base import path_from_request, query_from_params
+from accord.protocol.dialects.fields import path_from_request, query_from_params
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.lifecycle import ENDED, INTERRUPTED
 from accord.protocol.negotiation import DIALECT_HEADER, VERSION_HEADER

@@ -28,7 +28,7 @@ from accord.console.exchanges import (
 )
 from accord.console.routing import ApiReply, ApiRequest, route, time_of
 from accord.console.server_context import ServerSection
-from accord.console.views import Template, TemplateList, View
+from accord.console.views import View
 from accord.errors import AccordError, InvalidParams, PermissionDenied, TaskNotFound
 from accord.http.sse import KEEP_ALIVE_SECONDS, STREAM_HEADERS
 from accord.model import (
@@ -50,9 +50,9 @@ from accord.model import (
 from accord.outbound import HttpRequest
 from accord.protocol import codec, sse
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS
-from accord.protocol.dialects.base import path_from_request, query_from_params
+from accord.protocol.dialects.fields import path_from_request, query_from_params
 from accord.protocol.negotiation import MOUNTS
-from accord.protocol.operations import TABLE, DialectName, Operation, Row, method_name
+from accord.protocol.operations import TABLE, DialectName, Operation, OperationRow, method_name
 from accord.protocol.sse import KEEP_ALIVE, Decoder, Frame, FrameTooLarge
 
 TASK_ID = "TASK-ID"
@@ -72,6 +72,30 @@ _VERSION_HEADERS: Mapping[DialectName, dict[str, str]] = {
 """Headers that select a dialect without a path of its own."""
 
 _PATHS = {dialect: f"{path}/" for path, dialect in MOUNTS.items()}
+
+
+class Template(View, frozen=True, kw_only=True):
+    """A request to edit and send. `path` is below the agent's own, and `body` is JSON or null.
+
+    `operation` is its name in A2A, and `label` its name in the binding.
+    """
+
+    operation: str
+    label: str
+    dialect: str
+    binding: Literal["JSONRPC", "HTTP+JSON"]
+    streams: bool
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: dict[str, Any] | None
+
+
+class TemplateList(View, frozen=True, kw_only=True):
+    """Requests for each operation, dialect and binding. `task_id` is their placeholder for a task id."""
+
+    items: list[Template]
+    task_id: str
 
 
 def _sample_message() -> SendRequest:
@@ -105,7 +129,7 @@ def request_templates(dialects: Set[DialectName]) -> list[Template]:
     return [template for template in templates if template is not None]
 
 
-def _rpc(row: Row, dialect: DialectName) -> Template | None:
+def _rpc(row: OperationRow, dialect: DialectName) -> Template | None:
     name = method_name(row.operation, dialect)
     if name is None:
         return None
@@ -125,7 +149,7 @@ def _rpc(row: Row, dialect: DialectName) -> Template | None:
     )
 
 
-def _rest(row: Row, dialect: DialectName) -> Template | None:
+def _rest(row: OperationRow, dialect: DialectName) -> Template | None:
     routes = row.rest if dialect is DialectName.V1 else row.rest_v03
     if not routes:
         return None
@@ -162,7 +186,12 @@ def _card(dialect: DialectName) -> Template:
 
 
 def _template(
-    row: Row, dialect: DialectName, binding: Literal["JSONRPC", "HTTP+JSON"], *, headers: dict[str, str], **more: Any
+    row: OperationRow,
+    dialect: DialectName,
+    binding: Literal["JSONRPC", "HTTP+JSON"],
+    *,
+    headers: dict[str, str],
+    **more: Any,
 ) -> Template:
     return Template(
         operation=row.operation.value,

@@ -4,6 +4,7 @@ The operations are rows of `protocol.operations`, the structures those of `proto
 authentication are from the agent's card.
 """
 
+import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -16,7 +17,7 @@ from accord.model import AgentCard, SendRequest
 from accord.protocol import codec, spec_schemas
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS
 from accord.protocol.negotiation import ALL_DIALECTS, DIALECT_VERSIONS
-from accord.protocol.operations import TABLE, DialectName, Operation, RestRoute, Row
+from accord.protocol.operations import TABLE, DialectName, Operation, OperationRow, RestRoute
 from accord.protocol.spec_schemas import NAMES
 
 OPENAPI_PATH, SCHEMAS_PATH = "/openapi.json", "/schemas"
@@ -88,7 +89,8 @@ class ApiDocuments:
             await respond(send, 405, b"", [(b"allow", b"GET, HEAD")])
             return
         root = scope.get("root_path", "").rstrip("/")
-        document = self._document(scope["path"].removeprefix(root), root, cards.request_origin(scope))
+        asked = scope["path"].removeprefix(root), root, cards.request_origin(scope)
+        document = await asyncio.to_thread(self._document, *asked)  # descriptions are read from source files
         if document is None:
             plain = [(b"content-type", b"text/plain; charset=utf-8")]
             text = b"There is no such document; /schemas lists those that there are\n"
@@ -137,7 +139,7 @@ def _base(card: AgentCard) -> str:
 class OperationAddress(NamedTuple):
     """One operation at one address of one version."""
 
-    row: Row
+    row: OperationRow
     route: RestRoute
     prefix: str
     dialect: DialectName

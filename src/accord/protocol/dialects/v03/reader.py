@@ -1,116 +1,135 @@
-"""The reader of A2A before 1.0: decoded structs to the model.
+"""The reader of A2A before 1.0: decoded structs, and what they mean in the model.
 
-It reads all spellings alike. The requirements of a dialect are settings of its `V03Reader`.
+The structs cover JSON-RPC, protobuf JSON and mixtures of both, tolerant where deployed peers differ. A member that only
+other dialects define may have any type here. The requirements of a dialect are settings of its `V03Reader`.
 """
 
 import base64
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
+from accord import model
 from accord.errors import InvalidParams
-from accord.model import (
-    Artifact,
-    ArtifactUpdate,
-    Authentication,
-    EventBody,
-    Message,
-    Part,
-    PushConfig,
-    Role,
-    SendConfiguration,
-    StatusUpdate,
-    Task,
-    TaskFilter,
-    TaskState,
-    TaskStatus,
-)
+from accord.model import Role, TaskState
+from accord.model.base import NonEmpty
 from accord.protocol.codec import convert, invalid_field, read_time
-from accord.protocol.dialects.v03.shapes import (
-    KIND_MEMBERS,
-    MISSING,
-    V03AnswerIn,
-    V03ArtifactIn,
-    V03AuthenticationIn,
-    V03BodyIn,
-    V03ConfigurationIn,
-    V03ContentIn,
-    V03ListIn,
-    V03MessageIn,
-    V03PartIn,
-    V03PushIn,
-    V03StatusIn,
-    text_or_none,
-)
-from accord.protocol.parts import from_base64, read_parts
+from accord.protocol.parts import AnyFile, AnyPart, from_base64, read_parts
 from accord.protocol.states import from_any
 
 WRAPPED = "data_part_compat"
 """Part metadata: `true` where data is `{"value": ...}` only because 0.3 requires an object. The official SDK's mark."""
 
+
 Wire = TypeVar("Wire")
 Value = TypeVar("Value")
+MISSING = "Required field is missing"
 
 
-def read_configuration(wire: V03ConfigurationIn | None) -> SendConfiguration | None:
-    """Read a send configuration; without `blocking` the caller waits (B-08)."""
-    if wire is None:
-        return None
-    push = wire.push_notification_config
-    return SendConfiguration(
-        accepted_output_modes=wire.accepted_output_modes or (),
-        task_push_notification_config=None if push is None else read_push(push),
-        history_length=wire.history_length,
-        return_immediately=wire.blocking is False,
-    )
+def text_or_none(value: Any) -> str | None:
+    """Return a value if it is text, else None."""
+    return value if isinstance(value, str) else None
 
 
-def read_filter(wire: V03ListIn) -> TaskFilter:
-    """Read the filter of a task list."""
-    return TaskFilter(
-        context_id=wire.context_id or None,
-        status=from_any(wire.status, "status") if wire.status else None,
-        page_size=wire.page_size,
-        page_token=wire.page_token or None,
-        history_length=wire.history_length,
-        status_timestamp_after=read_time(wire.status_timestamp_after or None, "statusTimestampAfter"),
-        include_artifacts=wire.include_artifacts or False,
-    )
+class V03FileIn(AnyFile, rename="camel", gc=False):
+    """The file of a part; two of its members are protobuf JSON's."""
+
+    file_with_bytes: Any = None
+    file_with_uri: Any = None
 
 
-def read_push(wire: V03PushIn, task_id: str | None = None, config_id: str | None = None) -> PushConfig:
-    """Read a webhook; of several authentication schemes the first is used."""
-    return PushConfig(
-        url=wire.url,
-        id=wire.id or config_id or None,
-        task_id=task_id,
-        token=wire.token or None,
-        authentication=_authentication(wire.authentication),
-        payload_format=wire.payload_format,
-        events=wire.events or (),
-    )
+class V03PartIn(AnyPart, gc=False):
+    """A part: `text`, `file`, `data`, `metadata` and either `kind` or `type` are its own."""
+
+    kind: Any = None
+    type: Any = None
+    file: V03FileIn | None = None
+    url: Any = None
+    raw: Any = None
+    name: Any = None
+    filename: Any = None
+    media_type: Any = field(default=None, name="mediaType")
+    mime_type: Any = None
+    schema: Any = None
 
 
-def read_set(wire: V03PushIn, task_id: str, config_id: str | None = None) -> PushConfig:
-    """Read a webhook to set. It replaces an earlier one with the same id; the default id is the task's.
+class V03MessageIn(Struct, rename="camel", gc=False):
+    """A message; in protobuf JSON its parts are `content`."""
 
-    The official SDK has the same default.
-    """
-    return read_push(wire, task_id, config_id or task_id)
+    role: str = ""
+    message_id: str | None = None
+    parts: list[V03PartIn] | None = None
+    content: Any = None
+    context_id: str | None = None
+    task_id: str | None = None
+    metadata: dict[str, Any] | None = None
+    extensions: tuple[str, ...] | None = None
+    reference_task_ids: tuple[str, ...] | None = None
 
 
-def _authentication(wire: V03AuthenticationIn | None) -> Authentication | None:
-    if wire is None:
-        return None
-    scheme = next(iter(wire.schemes or ()), text_or_none(wire.scheme))
-    return Authentication(scheme=scheme, credentials=wire.credentials or None) if scheme else None
+class V03ContentIn(Struct):
+    """The member of a message that only protobuf JSON has."""
+
+    content: list[V03PartIn] | None = None
+
+
+class V03StatusIn(Struct, gc=False):
+    """A task's status."""
+
+    state: str | None = None
+    message: V03MessageIn | None = None
+    timestamp: str | None = None
+
+
+class V03ArtifactIn(Struct, rename="camel", gc=False):
+    """An artifact."""
+
+    artifact_id: NonEmpty
+    parts: list[V03PartIn] | None = None
+    name: str | None = None
+    description: str | None = None
+    metadata: dict[str, Any] | None = None
+    extensions: tuple[str, ...] | None = None
+
+
+class V03BodyIn(V03MessageIn):
+    """A task, a message or an update: the content of results and streams."""
+
+    kind: str | None = None
+    id: str | None = None
+    status: V03StatusIn | str | None = None
+    artifacts: list[V03ArtifactIn] | None = None
+    history: list[V03MessageIn] | None = None
+    artifact: V03ArtifactIn | None = None
+    append: bool | None = None
+    last_chunk: bool | None = None
+
+
+class V03AnswerIn(V03BodyIn):
+    """A body, or an object with one as its member, as in protobuf JSON and 1.0."""
+
+    task: V03BodyIn | None = None
+    message: V03BodyIn | None = None
+    msg: V03BodyIn | None = None
+    status_update: V03BodyIn | None = None
+    artifact_update: V03BodyIn | None = None
+
+
+_SHARED = ("kind", "contextId", "metadata")
+KIND_MEMBERS: dict[str, frozenset[str]] = {
+    "task": frozenset({*_SHARED, "id", "status", "artifacts", "history"}),
+    "message": frozenset({*_SHARED, "role", "messageId", "parts", "taskId", "extensions", "referenceTaskIds"}),
+    "status-update": frozenset({*_SHARED, "taskId", "status"}),
+    "artifact-update": frozenset({*_SHARED, "taskId", "artifact", "append", "lastChunk"}),
+}
+"""The members of each kind of body."""
 
 
 _ROLES = {"user": Role.USER, "agent": Role.AGENT, "ROLE_USER": Role.USER, "ROLE_AGENT": Role.AGENT}
-EMPTY_PARTS = (Part(text=""),)
+EMPTY_PARTS = (model.Part(text=""),)
 """The parts of an object without parts."""
 
 
@@ -149,6 +168,7 @@ FOREIGN: dict[str, type] = {
 }
 """Members of a part that only other dialects define, and their types there."""
 
+
 _foreign = attrgetter(*FOREIGN)
 _ABSENT = (None,) * len(FOREIGN)
 
@@ -175,7 +195,7 @@ class V03Reader(Struct, frozen=True):
     tag: str = "kind"
     """Name of a part's discriminator; its other spelling is read as well."""
 
-    def message(self, wire: V03MessageIn) -> Message:
+    def message(self, wire: V03MessageIn) -> model.Message:
         """Read a message."""
         role = _ROLES.get(wire.role)
         if role is None:
@@ -184,7 +204,7 @@ class V03Reader(Struct, frozen=True):
             raise invalid_field("messageId", MISSING)
         own = wire.parts is not None and not self.proto
         parts = self._parts(wire.parts, "parts") if own else self._either(wire)
-        return Message(
+        return model.Message(
             message_id=wire.message_id or "",
             role=role,
             parts=parts,
@@ -195,9 +215,9 @@ class V03Reader(Struct, frozen=True):
             reference_task_ids=wire.reference_task_ids or (),
         )
 
-    def artifact(self, wire: V03ArtifactIn) -> Artifact:
+    def artifact(self, wire: V03ArtifactIn) -> model.Artifact:
         """Read an artifact."""
-        return Artifact(
+        return model.Artifact(
             artifact_id=wire.artifact_id,
             parts=self._parts(wire.parts, "parts"),
             name=wire.name,
@@ -206,11 +226,11 @@ class V03Reader(Struct, frozen=True):
             extensions=wire.extensions or (),
         )
 
-    def task(self, wire: V03BodyIn) -> Task:
+    def task(self, wire: V03BodyIn) -> model.Task:
         """Read a task."""
         if not wire.id:
             raise invalid_field("id", MISSING)
-        return Task(
+        return model.Task(
             id=wire.id,
             status=read_member("status", self._status, wire.status),
             context_id=wire.context_id or None,
@@ -219,7 +239,7 @@ class V03Reader(Struct, frozen=True):
             metadata=wire.metadata,
         )
 
-    def answer(self, wire: V03AnswerIn) -> EventBody:
+    def answer(self, wire: V03AnswerIn) -> model.EventBody:
         """Read a body, alone or as a member; with a `kind` the members are ignored."""
         if wire.kind in KIND_MEMBERS:
             return self.body(wire)
@@ -235,7 +255,7 @@ class V03Reader(Struct, frozen=True):
                 return read_member(member, self.body, inner)
         return self.body(wire)
 
-    def body(self, wire: V03BodyIn) -> EventBody:
+    def body(self, wire: V03BodyIn) -> model.EventBody:
         """Read a task, message or update: by its `kind`, else by its members."""
         match wire.kind or _guess(wire):
             case "message":
@@ -247,22 +267,22 @@ class V03Reader(Struct, frozen=True):
             case _:
                 return self.task(wire)
 
-    def _status_update(self, wire: V03BodyIn) -> StatusUpdate:
+    def _status_update(self, wire: V03BodyIn) -> model.StatusUpdate:
         if not wire.task_id:
             raise invalid_field("taskId", MISSING)
-        return StatusUpdate(
+        return model.StatusUpdate(
             task_id=wire.task_id,
             context_id=wire.context_id or "",
             status=read_member("status", self._status, wire.status),
             metadata=wire.metadata,
         )
 
-    def _artifact_update(self, wire: V03BodyIn) -> ArtifactUpdate:
+    def _artifact_update(self, wire: V03BodyIn) -> model.ArtifactUpdate:
         if not wire.task_id:
             raise invalid_field("taskId", MISSING)
         if wire.artifact is None:
             raise invalid_field("artifact", MISSING)
-        return ArtifactUpdate(
+        return model.ArtifactUpdate(
             task_id=wire.task_id,
             context_id=wire.context_id or "",
             artifact=read_member("artifact", self.artifact, wire.artifact),
@@ -271,16 +291,16 @@ class V03Reader(Struct, frozen=True):
             metadata=wire.metadata,
         )
 
-    def _status(self, wire: V03StatusIn | str | None) -> TaskStatus:
+    def _status(self, wire: V03StatusIn | str | None) -> model.TaskStatus:
         if not isinstance(wire, V03StatusIn):
             raise invalid_field("", MISSING if wire is None else "Expected `object`, got `str`")
         if wire.state is None and not self.proto:
             raise invalid_field("state", MISSING)
         state = from_any(wire.state, "state") if wire.state else TaskState.UNKNOWN
         message = None if wire.message is None else read_member("message", self.message, wire.message)
-        return TaskStatus(state=state, message=message, timestamp=read_time(wire.timestamp or None, "timestamp"))
+        return model.TaskStatus(state=state, message=message, timestamp=read_time(wire.timestamp or None, "timestamp"))
 
-    def _either(self, wire: V03MessageIn) -> tuple[Part, ...]:
+    def _either(self, wire: V03MessageIn) -> tuple[model.Part, ...]:
         """Read the parts of a message with `content`, which only in protobuf JSON always contains parts."""
         if self.proto or isinstance(wire.content, list):
             content = convert({"content": wire.content}, V03ContentIn).content
@@ -288,7 +308,7 @@ class V03Reader(Struct, frozen=True):
                 return self._parts(content, "content")
         return self._parts(wire.parts, "parts")
 
-    def _parts(self, wires: list[V03PartIn] | None, name: str) -> tuple[Part, ...]:
+    def _parts(self, wires: list[V03PartIn] | None, name: str) -> tuple[model.Part, ...]:
         if not wires:
             if wires is None:
                 raise invalid_field("parts", MISSING)
@@ -297,7 +317,7 @@ class V03Reader(Struct, frozen=True):
         first = wires[0]
         is_text = first.text is not None and first.kind == "text" and first.type is None and first.media_type is None
         if is_text and len(wires) == 1:
-            return (Part(text=first.text, metadata=first.metadata),)
+            return (model.Part(text=first.text, metadata=first.metadata),)
         known = read_list(name, self._known, wires)
         if self.proto:
             for wire in known:
@@ -319,7 +339,7 @@ class V03Reader(Struct, frozen=True):
         return part
 
 
-def _unwrapped(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+def _unwrapped(parts: tuple[model.Part, ...]) -> tuple[model.Part, ...]:
     """Unwrap data that was wrapped only because 0.3 requires an object."""
     for part in parts:
         if part.metadata is not None and WRAPPED in part.metadata:
@@ -327,7 +347,7 @@ def _unwrapped(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     return parts
 
 
-def _unwrap(part: Part) -> Part:
+def _unwrap(part: model.Part) -> model.Part:
     marks = part.metadata or {}
     if marks.get(WRAPPED) is not True or not isinstance(part.data, dict) or "value" not in part.data:
         return part
@@ -345,6 +365,7 @@ def _from_proto(part: V03PartIn) -> None:
 
 _BINARY = ("image/", "audio/", "video/", "application/pdf", "application/zip", "application/gzip")
 """Media types of files that are never base64 text themselves."""
+
 
 _LEAST_SIZE = 24
 """The base64 of 18 bytes: no file of these types is smaller, so a shorter text proves nothing."""
