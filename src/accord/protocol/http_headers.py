@@ -129,12 +129,12 @@ def parse_signature(value: str) -> HmacSignature | None:
     """Read the header's value. Returns None if it is invalid or repeats a member."""
     pairs = [member.strip().partition("=")[::2] for member in value[: MAX_SIGNATURE_LENGTH + 1].split(",")]
     digests = tuple(text for name, text in pairs if name == "v1")
-    said = [(name, text) for name, text in pairs if name in ("t", "k", "n")]
-    found = dict(said)
+    parameters = [(name, text) for name, text in pairs if name in ("t", "k", "n")]
+    found = dict(parameters)
     names = [found[name] for name in ("k", "n") if name in found]
     is_sound = (
         len(value) <= MAX_SIGNATURE_LENGTH
-        and len(found) == len(said)
+        and len(found) == len(parameters)
         and _TIME.fullmatch(found.get("t", ""))
         and all(_NAME.fullmatch(name) for name in names)
         and digests

@@ -276,10 +276,10 @@ def path_from_request(route: RestRoute, request: model.Request) -> str:
 
 def query_from_params(route: RestRoute, params: bytes) -> list[tuple[str, str]]:
     """Return the query for the parameters outside the path of a route; the tenant is a prefix of the path."""
-    named = _PATH_VALUE.findall(route.path)
-    said = {"tenant", *named, *(alias for name in named for alias in _NAMED_IN_PATH[name])}
+    path_names = _PATH_VALUE.findall(route.path)
+    in_path = {"tenant", *path_names, *(alias for name in path_names for alias in _NAMED_IN_PATH[name])}
     stated = codec.decode(params, _OBJECT)
-    return [(name, _query_text(value)) for name, value in stated.items() if name not in said and value is not None]
+    return [(name, _query_text(value)) for name, value in stated.items() if name not in in_path and value is not None]
 
 
 def _query_text(value: Any) -> str:

@@ -144,13 +144,13 @@ class V03(Dialect):
         """Read a webhook with its task, whose id is the request's if the result has none."""
         if wire.push_notification_config is None:
             raise invalid_field("pushNotificationConfig", MISSING)
-        asked = (
+        requested_task = (
             request.task_id
             if isinstance(request, model.PushConfig | model.PushGetRequest | model.PushListRequest)
             else None
         )
         name = text_or_none(wire.name)
-        task_id = wire.own_task() or text_or_none(wire.id) or task_of(name) or asked
+        task_id = wire.own_task() or text_or_none(wire.id) or task_of(name) or requested_task
         return read_push(wire.push_notification_config, task_id, config_of(name))
 
     def _answer(self, data: bytes) -> model.EventBody:

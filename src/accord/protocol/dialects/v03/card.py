@@ -61,12 +61,12 @@ def _addresses(stated: tuple[model.AgentInterface, ...]) -> tuple[model.AgentInt
     A 0.3 card has one version. Where addresses of 0.x are stated, only they are listed. Otherwise all are, because a
     server that writes this card serves both versions there.
     """
-    old = [at for at in stated if at.protocol_version.startswith("0.")]
-    listed = list({(at.url, at.protocol_binding): at for at in reversed(old or stated)}.values())[::-1]
+    legacy = [at for at in stated if at.protocol_version.startswith("0.")]
+    listed = list({(at.url, at.protocol_binding): at for at in reversed(legacy or stated)}.values())[::-1]
     newest = (at for at in listed if at.protocol_version.startswith("0.3"))
-    spoken = (at for at in listed if at.protocol_binding == DEFAULT_TRANSPORT)
+    jsonrpc = (at for at in listed if at.protocol_binding == DEFAULT_TRANSPORT)
     nowhere = model.AgentInterface(url="", protocol_binding=DEFAULT_TRANSPORT, protocol_version=DEFAULT_VERSION)
-    main = next(newest, None) or next(spoken, None) or next(iter(listed), nowhere)
+    main = next(newest, None) or next(jsonrpc, None) or next(iter(listed), nowhere)
     return main, [at for at in listed if at is not main]
 
 
