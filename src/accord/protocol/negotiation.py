@@ -287,8 +287,8 @@ _VAULT_ROLES = ("assistant", "system", "tool")
 def _look(params: bytes) -> _ParamsLook:
     """Read the members that distinguish dialects; invalid parameters distinguish none, and the dialect refuses them."""
     try:
-        found: _ParamsLook = _look_decoder.decode(params)
-        return found
+        look: _ParamsLook = _look_decoder.decode(params)
+        return look
     except (ValueError, RecursionError):
         return _NOTHING
 

@@ -240,12 +240,12 @@ class Dialect(ABC):
 
     def error_data(self, error: AccordError) -> Any:
         """Return the content of `error.data` in this dialect, or None."""
-        found: dict[str, Any] = {"reason": error.row.reason, **error.metadata}
+        data: dict[str, Any] = {"reason": error.row.reason, **error.metadata}
         if error.violations:
-            found["violations"] = [violation._asdict() for violation in error.violations]
+            data["violations"] = [violation._asdict() for violation in error.violations]
         if error.retry_after is not None:
-            found["retry_after"] = error.retry_after
-        return found
+            data["retry_after"] = error.retry_after
+        return data
 
     def decode_error(self, error: ErrorObject) -> AccordError:
         """Read a JSON-RPC error object of another server, by the reason in its data where that matches the code."""

@@ -53,10 +53,10 @@ class AnyId(Struct, kw_only=True):
 
     def task(self, name: str) -> str:
         """Return the task's id, or refuse its absence under the `name` that the dialect uses."""
-        found = self.id or self.own_task()
-        if not found:
+        task_id = self.id or self.own_task()
+        if not task_id:
             raise invalid_field(name, "Required field is missing")
-        return found
+        return task_id
 
     def own_task(self) -> str | None:
         """Return the task's id where `id` is the id of another object."""
@@ -89,8 +89,8 @@ def shape_like(
 def fill(kind: Callable[..., T], wire: Struct, **stated: Any) -> T:
     """Return a struct of the model with the fields that a decoded one has, except null; `stated` replaces fields."""
     names = kind.__struct_fields__  # type: ignore[attr-defined]  # of every struct
-    found = {name: getattr(wire, name, None) for name in names if name not in stated}
-    return kind(**{name: value for name, value in found.items() if value is not None}, **stated)
+    fields = {name: getattr(wire, name, None) for name in names if name not in stated}
+    return kind(**{name: value for name, value in fields.items() if value is not None}, **stated)
 
 
 class FilterParams:

@@ -216,8 +216,8 @@ class V1(Dialect):
     def decode_card(self, card: bytes) -> model.AgentCard:
         """Read a card."""
         plain = codec.decode(card, _ANYTHING)
-        found: model.AgentCard = _read(codec.encode(_with_empties(_without_ours(plain))), _CARD)
-        return found
+        decoded: model.AgentCard = _read(codec.encode(_with_empties(_without_ours(plain))), _CARD)
+        return decoded
 
 
 def _complete(operation: Operation, request: model.Request) -> model.Request:
@@ -242,14 +242,14 @@ def error_details(error: AccordError) -> list[dict[str, Any]]:
     info: dict[str, Any] = {"@type": _TYPE + "ErrorInfo", "reason": row.reason, "domain": row.domain}
     if error.metadata:
         info["metadata"] = dict(error.metadata)
-    found = [info]
+    details = [info]
     if error.violations:
-        found.append(
+        details.append(
             {"@type": _TYPE + "BadRequest", "fieldViolations": [violation._asdict() for violation in error.violations]}
         )
     if error.retry_after is not None:
-        found.append({"@type": _TYPE + "RetryInfo", "retryDelay": f"{error.retry_after}s"})
-    return found
+        details.append({"@type": _TYPE + "RetryInfo", "retryDelay": f"{error.retry_after}s"})
+    return details
 
 
 def read_error(code: int, message: str, data: Any) -> AccordError:
@@ -266,8 +266,8 @@ def read_error(code: int, message: str, data: Any) -> AccordError:
         violations += _violations(detail.get("fieldViolations"))
         delay = str(detail.get("retryDelay", "")).removesuffix("s").partition(".")[0]
         retry_after = int(delay) if delay.isascii() and delay.isdigit() and len(delay) < 10 else retry_after
-    found = kind or for_code(code)
-    return found(message, violations=tuple(violations), retry_after=retry_after, metadata=metadata)
+    error = kind or for_code(code)
+    return error(message, violations=tuple(violations), retry_after=retry_after, metadata=metadata)
 
 
 def _strings(value: Any) -> dict[str, str]:

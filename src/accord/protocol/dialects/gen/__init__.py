@@ -174,9 +174,9 @@ def _names(card: model.AgentCard) -> list[str]:
 
 def _address(card: model.AgentCard) -> str | None:
     interfaces = card.supported_interfaces
-    wanted = [one for one in interfaces if one.protocol_version == VERSION]
-    likely = [one for one in interfaces if one.protocol_binding == "JSONRPC"]
-    return next((one.url for one in (*wanted, *likely, *interfaces)), None)
+    wanted = [interface for interface in interfaces if interface.protocol_version == VERSION]
+    likely = [interface for interface in interfaces if interface.protocol_binding == "JSONRPC"]
+    return next((interface.url for interface in (*wanted, *likely, *interfaces)), None)
 
 
 def read_card(card: bytes) -> model.AgentCard:
@@ -341,10 +341,10 @@ class Gen(ObjectDialect):
 
     def error_data(self, error: AccordError) -> dict[str, Any]:
         """Return the facts of an error, with the task under this dialect's name."""
-        found: dict[str, Any] = super().error_data(error)
-        if "taskId" in found:
-            found["task_id"] = found.pop("taskId")
-        return found
+        data: dict[str, Any] = super().error_data(error)
+        if "taskId" in data:
+            data["task_id"] = data.pop("taskId")
+        return data
 
     def decode_error(self, error: ErrorObject) -> AccordError:
         """Read an error; -32602 with a task in its data is a task that does not exist (B-15)."""

@@ -283,14 +283,14 @@ def _artifact_parts(content: Any, media_type: str | None, extras: Extras, where:
     if media_type == PARTS and extras.form is None:
         parts = codec.convert(content, list[AnyPart])
         return restore_parts(parts, f"{where}.content", extras, _restore_part)
-    rest = extras.parts.get("0", PartExtras())
+    extra = extras.parts.get("0", PartExtras())
     is_text = isinstance(content, str) and extras.form != "data"
     plain = media_type == (TEXT_TYPE if is_text else JSON_TYPE)
-    kind = rest.media_type if rest.media_type is not None or plain else media_type
+    kind = extra.media_type if extra.media_type is not None or plain else media_type
     if is_text:
-        return (model.Part(text=content, filename=rest.filename, media_type=kind, metadata=rest.metadata),)
+        return (model.Part(text=content, filename=extra.filename, media_type=kind, metadata=extra.metadata),)
     data = None if content is UNSET else content
-    return (model.Part(data=data, filename=rest.filename, media_type=kind, metadata=rest.metadata),)
+    return (model.Part(data=data, filename=extra.filename, media_type=kind, metadata=extra.metadata),)
 
 
 # --- tasks --------------------------------------------------------------------------------------------------------
@@ -420,8 +420,8 @@ def read_event(data: bytes) -> model.EventBody:
     if kind not in _EVENTS:
         raise invalid_field("type", f"Unknown event {str(kind)[:40]!r}")
     decoder, read = _EVENTS[kind]
-    found: model.EventBody = read(codec.decode(data, decoder))
-    return found
+    body: model.EventBody = read(codec.decode(data, decoder))
+    return body
 
 
 def _read_status(wire: GenStatusIn) -> model.StatusUpdate:

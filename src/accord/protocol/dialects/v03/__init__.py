@@ -159,10 +159,10 @@ class V03(Dialect):
             wire = codec.decode(data, _ANSWER)
         except InvalidParams as refused:
             plain = codec.decode(data, _OBJECT)
-            known = KIND_MEMBERS.get(text_or_none(plain.get("kind")) or "")
-            if known is None:
+            members = KIND_MEMBERS.get(text_or_none(plain.get("kind")) or "")
+            if members is None:
                 raise refused
-            wire = codec.convert({name: value for name, value in plain.items() if name in known}, V03AnswerIn)
+            wire = codec.convert({name: value for name, value in plain.items() if name in members}, V03AnswerIn)
         return self.reader.answer(wire)
 
     # --- stream events and webhooks ---

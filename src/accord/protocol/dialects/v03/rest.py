@@ -242,11 +242,11 @@ class V03Rest(V03, RestDialect):
         except (InvalidParams, ParseError):
             return None
         error = ErrorObject(stated.code, stated.message, stated.data)
-        found = self.decode_error(error) if stated.code else RemoteError(stated.message)
+        by_code = self.decode_error(error) if stated.code else RemoteError(stated.message)
         kind = _BY_NAME.get(stated.type)
-        if kind is None or isinstance(found, kind):
-            return found
-        return kind(stated.message, violations=found.violations, retry_after=found.retry_after)
+        if kind is None or isinstance(by_code, kind):
+            return by_code
+        return kind(stated.message, violations=by_code.violations, retry_after=by_code.retry_after)
 
     def encode_push(self, event: model.Event, task: model.Task, form: PushFormat | None = None) -> bytes:
         """Write a webhook body: 0.3 has one form for all bindings."""
@@ -354,4 +354,4 @@ def _scheme(stated: model.SecurityScheme, written: Plain) -> Plain:
 
 
 def _security(stated: Iterable[model.SecurityRequirement]) -> list[Plain]:
-    return [msgspec.to_builtins(one) for one in stated]
+    return [msgspec.to_builtins(requirement) for requirement in stated]

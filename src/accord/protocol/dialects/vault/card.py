@@ -138,9 +138,9 @@ def _address(card: model.AgentCard, profile: model.CardProfile) -> str:
     """Return the address where the agent serves this profile, or the likeliest one."""
     version = profile.a2a_version or PROFILE_VERSION
     interfaces = card.supported_interfaces
-    wanted = [one for one in interfaces if one.protocol_version == version]
-    likely = [one for one in interfaces if one.protocol_binding == "JSONRPC"]
-    return next((one.url for one in (*wanted, *likely, *interfaces)), "")
+    wanted = [interface for interface in interfaces if interface.protocol_version == version]
+    likely = [interface for interface in interfaces if interface.protocol_binding == "JSONRPC"]
+    return next((interface.url for interface in (*wanted, *likely, *interfaces)), "")
 
 
 def _http(url: str | None) -> str | None:
@@ -159,17 +159,19 @@ def _part_of(mode: str) -> str:
 
 def _write_tee(details: Metadata | None) -> dict[str, Any] | None:
     """Write AgentVault's fields of a trusted execution environment, if its type is known."""
-    known = {name: value for name, value in (details or {}).items() if name in _TEE and isinstance(value, str)}
-    if not is_http(known.get("attestationEndpoint")):
-        known.pop("attestationEndpoint", None)
-    return known if "type" in known else None
+    members = {name: value for name, value in (details or {}).items() if name in _TEE and isinstance(value, str)}
+    if not is_http(members.get("attestationEndpoint")):
+        members.pop("attestationEndpoint", None)
+    return members if "type" in members else None
 
 
 def _write_auth(card: model.AgentCard, profile: model.CardProfile) -> list[dict[str, Any]]:
     schemes = card.security_schemes
     required = dict.fromkeys(name for requirement in card.security_requirements for name in requirement.schemes)
-    known = {name: found for name, scheme in schemes.items() if (found := _write_scheme(scheme))}
-    ways_in = known or {name: _write_nearest(name, schemes.get(name)) for name in schemes or required}
+    written_schemes = {
+        name: written_scheme for name, scheme in schemes.items() if (written_scheme := _write_scheme(scheme))
+    }
+    ways_in = written_schemes or {name: _write_nearest(name, schemes.get(name)) for name in schemes or required}
     written = [
         way | without_none(service_identifier=profile.service_identifiers.get(name)) for name, way in ways_in.items()
     ]

@@ -255,8 +255,8 @@ def _artifact_form(
     only = parts[0] if len(parts) == 1 else None
     if only is None or only.raw is not None or (only.url is not None and not is_http(only.url)):
         return "parts", {"content": written}, lacking
-    rest = PartExtras(filename=only.filename, metadata=only.metadata)
-    left = {} if rest == PartExtras() else {"0": rest}
+    extra = PartExtras(filename=only.filename, metadata=only.metadata)
+    left = {} if extra == PartExtras() else {"0": extra}
     media_type = without_none(mediaType=only.media_type)
     if only.text is not None:
         return "text", {"content": only.text} | media_type, left
@@ -290,11 +290,11 @@ def _artifact_parts(wire: VaultArtifactIn, form: str, extras: Extras, where: str
             return restore_parts(parts, f"{where}.content", extras, _restore_part)
         except InvalidParams:
             pass  # another agent's own form of parts: plain data
-    rest = extras.parts.get("0", PartExtras())
+    extra = extras.parts.get("0", PartExtras())
     named: dict[str, Any] = {
-        "filename": rest.filename,
+        "filename": extra.filename,
         "media_type": wire.media_type,
-        "metadata": rest.metadata,
+        "metadata": extra.metadata,
     }
     if wire.url is not None:
         link = model.Part(url=wire.url, **named)
