@@ -9,8 +9,7 @@ from accord.api import child_of, queries, text_of
 from accord.api.queries import ListedTask
 from accord.console.routing import ApiRequest, route
 from accord.console.server_context import ServerSection
-from accord.console.task_rows import schema_of, task_row
-from accord.console.views import Inbox, Question, TaskRow
+from accord.console.views import TaskRow, View, WaitingReason, schema_of, task_row
 from accord.model import Message, TaskState
 from accord.workflows.channel import QuestionOrigin
 from accord.workflows.stored_run import RunWait, load_stored_run
@@ -19,6 +18,30 @@ LIMIT = 200
 """Maximum number of questions shown, oldest first."""
 
 ASKING = (TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)
+
+
+class Question(View, frozen=True, kw_only=True):
+    """A question for a person: of a task, or about an approval of a run's step.
+
+    Each question has a unique `id`, also the next one of the same task. `message` is the message that asks it.
+    """
+
+    id: str
+    message: str | None
+    kind: WaitingReason
+    text: str
+    since: str
+    task: TaskRow
+    run: str | None
+    step: str | None
+    schema: dict[str, Any] | None
+
+
+class Inbox(View, frozen=True, kw_only=True):
+    """All questions for a person, oldest first."""
+
+    items: list[Question]
+    feed: int
 
 
 class InboxApi(ServerSection):
