@@ -25,6 +25,15 @@ from accord.protocol.operations import ROWS, Operation, RestRoute
 T = TypeVar("T")
 
 
+EVENT_MEMBERS: Mapping[type, bytes] = {
+    model.Task: b"task",
+    model.Message: b"message",
+    model.StatusUpdate: b"statusUpdate",
+    model.ArtifactUpdate: b"artifactUpdate",
+}
+"""The name of a result or event where it is the only member of an object."""
+
+
 def camel_case(name: str) -> str:
     """Return a name in camelCase, as protobuf derives it."""
     first, *others = name.split("_")

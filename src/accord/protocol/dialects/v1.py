@@ -18,7 +18,7 @@ from accord.model import PushFormat, TaskState
 from accord.model.base import A2AModel
 from accord.protocol import codec
 from accord.protocol.dialects.base import Dialect
-from accord.protocol.dialects.fields import camel_case, rename_members, task_page
+from accord.protocol.dialects.fields import EVENT_MEMBERS, camel_case, rename_members, task_page
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import ROWS, TABLE, DialectName, Operation
 from accord.protocol.parts import from_base64
@@ -175,7 +175,7 @@ class V1(Dialect):
     def encode_event(self, event: model.Event) -> Frame | None:
         """Write one stream event; a message added to the history has no form in A2A 1.0."""
         body = event.body
-        name = _MEMBER.get(type(body))
+        name = EVENT_MEMBERS.get(type(body))
         return None if name is None else Frame(data=b'{"%b":%b}' % (name, codec.encode(body)))
 
     def read_event(self, frame: Frame) -> model.EventBody:
@@ -226,14 +226,6 @@ def _complete(operation: Operation, request: model.Request) -> model.Request:
         if not getattr(request, attribute):
             raise codec.invalid_field(name, "Required field is missing")
     return request
-
-
-_MEMBER: dict[type, bytes] = {
-    model.Task: b"task",
-    model.Message: b"message",
-    model.StatusUpdate: b"statusUpdate",
-    model.ArtifactUpdate: b"artifactUpdate",
-}
 
 
 def error_details(error: AccordError) -> list[dict[str, Any]]:

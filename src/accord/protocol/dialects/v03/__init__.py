@@ -15,7 +15,7 @@ from accord.errors import InvalidAgentResponse, InvalidParams
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
 from accord.protocol.dialects.base import Dialect
-from accord.protocol.dialects.fields import task_page
+from accord.protocol.dialects.fields import EVENT_MEMBERS, task_page
 from accord.protocol.dialects.v03.card import read_card, write_card
 from accord.protocol.dialects.v03.params import (
     BY_TASK,
@@ -190,14 +190,6 @@ class V03(Dialect):
     decode_card: ClassVar = staticmethod(read_card)
 
 
-MEMBER_NAMES = {
-    model.Task: b"task",
-    model.Message: b"message",
-    model.StatusUpdate: b"statusUpdate",
-    model.ArtifactUpdate: b"artifactUpdate",
-}
-
-
 class V03Members(V03):
     """A2A 0.3 whose results of a send also contain themselves as a named member."""
 
@@ -218,4 +210,4 @@ class V03Members(V03):
 
 def _twice(data: bytes, body: model.EventBody) -> bytes:
     """Return an object that is also a member of itself."""
-    return b"%b,%b:%b}" % (data[:-1], b'"%b"' % MEMBER_NAMES[type(body)], data)
+    return b'%b,"%b":%b}' % (data[:-1], EVENT_MEMBERS[type(body)], data)
