@@ -152,6 +152,14 @@ def write_fields(value: Struct, names: Mapping[str, str]) -> dict[str, Any]:
     return {wire: found for wire, name in names.items() if (found := getattr(value, name)) is not None}
 
 
+def address_of_version(card: model.AgentCard, version: str) -> str | None:
+    """Return the address where an agent serves a version, or the likeliest one."""
+    interfaces = card.supported_interfaces
+    wanted = [interface for interface in interfaces if interface.protocol_version == version]
+    likely = [interface for interface in interfaces if interface.protocol_binding == "JSONRPC"]
+    return next((interface.url for interface in (*wanted, *likely, *interfaces)), None)
+
+
 def page_shape(task: type[Struct], config: type[Struct], rename: Literal["camel"] | None = "camel") -> Any:
     """Return the struct to decode a page of tasks or of webhooks, each decoded as stated."""
     lists = {"tasks": task, "configs": config}

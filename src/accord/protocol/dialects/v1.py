@@ -17,7 +17,7 @@ from accord.errors import AccordError, InvalidAgentResponse, InvalidParams, Row,
 from accord.model import PushFormat, TaskState
 from accord.model.base import A2AModel
 from accord.protocol import codec
-from accord.protocol.dialects.base import Dialect
+from accord.protocol.dialects.base import Dialect, read_violations
 from accord.protocol.dialects.fields import EVENT_MEMBERS, camel_case, rename_members, task_page
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import ROWS, TABLE, DialectName, Operation
@@ -255,7 +255,7 @@ def read_error(code: int, message: str, data: Any) -> AccordError:
             continue
         kind = kind or for_reason(str(detail.get("reason")))
         metadata |= _strings(detail.get("metadata"))
-        violations += _violations(detail.get("fieldViolations"))
+        violations += read_violations(detail.get("fieldViolations"))
         delay = str(detail.get("retryDelay", "")).removesuffix("s").partition(".")[0]
         retry_after = int(delay) if delay.isascii() and delay.isdigit() and len(delay) < 10 else retry_after
     error = kind or for_code(code)
@@ -264,11 +264,6 @@ def read_error(code: int, message: str, data: Any) -> AccordError:
 
 def _strings(value: Any) -> dict[str, str]:
     return {str(key): str(item) for key, item in value.items()} if isinstance(value, dict) else {}
-
-
-def _violations(value: Any) -> list[Violation]:
-    items = [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-    return [Violation(str(item.get("field")), str(item.get("description"))) for item in items]
 
 
 def _body(response: StreamResponse) -> model.EventBody:

@@ -28,6 +28,7 @@ from accord.protocol.dialects.base import ObjectDialect, read_flat_error
 from accord.protocol.dialects.fields import (
     AnyId,
     FilterParams,
+    address_of_version,
     fill,
     page_shape,
     without_none,
@@ -157,7 +158,7 @@ def write_card(card: model.AgentCard) -> dict[str, Any]:
         "capabilities": _names(card),
         "skills": skills,
     }
-    address = _address(card)
+    address = address_of_version(card, VERSION)
     return document if address is None else document | {"url": address}
 
 
@@ -170,13 +171,6 @@ def _names(card: model.AgentCard) -> list[str]:
         "state_transition_history": profile.state_transition_history,
     }
     return list(dict.fromkeys([*(name for name, has in flags.items() if has), *profile.capability_names]))
-
-
-def _address(card: model.AgentCard) -> str | None:
-    interfaces = card.supported_interfaces
-    wanted = [interface for interface in interfaces if interface.protocol_version == VERSION]
-    likely = [interface for interface in interfaces if interface.protocol_binding == "JSONRPC"]
-    return next((interface.url for interface in (*wanted, *likely, *interfaces)), None)
 
 
 def read_card(card: bytes) -> model.AgentCard:

@@ -22,7 +22,7 @@ from accord import model
 from accord.model.base import Metadata, NonEmpty
 from accord.protocol import codec, http_headers
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.fields import fill, without_none, write_fields
+from accord.protocol.dialects.fields import address_of_version, fill, without_none, write_fields
 from accord.protocol.dialects.vault.objects import is_http
 from accord.protocol.urls import slug
 
@@ -102,7 +102,7 @@ _SKILL = {name: name for name in VaultSkillIn.__struct_fields__}
 def write_card(card: model.AgentCard) -> dict[str, Any]:
     """Write a card."""
     profile = card.profile or model.CardProfile()
-    url = _address(card, profile)
+    url = address_of_version(card, profile.a2a_version or PROFILE_VERSION) or ""
     owner = card.provider.organization if card.provider else urlsplit(url).hostname or card.name
     tags = profile.tags or tuple(dict.fromkeys(tag for skill in card.skills for tag in skill.tags))
     return without_none(
@@ -132,15 +132,6 @@ def write_card(card: model.AgentCard) -> dict[str, Any]:
         iconUrl=_http(card.icon_url),
         lastUpdated=profile.last_updated,
     )
-
-
-def _address(card: model.AgentCard, profile: model.CardProfile) -> str:
-    """Return the address where the agent serves this profile, or the likeliest one."""
-    version = profile.a2a_version or PROFILE_VERSION
-    interfaces = card.supported_interfaces
-    wanted = [interface for interface in interfaces if interface.protocol_version == version]
-    likely = [interface for interface in interfaces if interface.protocol_binding == "JSONRPC"]
-    return next((interface.url for interface in (*wanted, *likely, *interfaces)), "")
 
 
 def _http(url: str | None) -> str | None:
