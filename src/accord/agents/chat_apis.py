@@ -55,7 +55,6 @@ class ChatOptions(Options, frozen=True, kw_only=True):
     """Maximum time for the whole answer with all retries, in seconds. The longest answer of a slow machine fits."""
 
     def __post_init__(self) -> None:
-        """Reject options that are not valid or would have no effect."""
         if not self.base_url.startswith(("http://", "https://")):
             raise ValueError("`base_url` must begin with http:// or https://")
         if self.keep_alive is not None and self.api != "ollama":
@@ -263,7 +262,6 @@ class LineSplitter:
         self._rest = bytearray()
 
     def __call__(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that a chunk completes."""
         self._rest += chunk
         if len(self._rest) > MAX_PIECE:
             raise MalformedAnswer(f"a line exceeds the limit of {MAX_PIECE} bytes")

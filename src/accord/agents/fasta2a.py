@@ -218,7 +218,6 @@ def _type(name: str) -> Any:
 
 
 def _task(task: Task) -> Any:
-    """Return a task in the worker's type."""
     plain = _plain(task)
     plain["status"] = {"state": LOWER[task.status.state], "timestamp": task.status.timestamp}
     plain["history"] = [_plain_message(message) for message in task.history]

@@ -285,13 +285,11 @@ class ProcessOptions(Options, frozen=True, kw_only=True):
     grace: Annotated[float, Meta(ge=0, le=60)] = 2.0
 
     def __post_init__(self) -> None:
-        """Reject options that cannot work together."""
         if problem := next(_problems(self), None):
             raise ValueError(problem)
 
 
 def _problems(options: ProcessOptions) -> Iterator[str]:
-    """Yield the errors in the options."""
     if (options.preset is None) is (options.command is None):
         yield f"say which command it is: a preset ({', '.join(PRESETS)}) or a command, not both"
     if problem := _command_problem(options):
@@ -350,7 +348,6 @@ def preset_of(options: ProcessOptions) -> Preset:
 
 
 def _custom_preset(options: ProcessOptions) -> Preset:
-    """Return a preset for a command that has none."""
     binary, *words = _words(options.command or ())
     has_place = any(PROMPT in word for word in (*words, *options.args))
     prompt_input = PromptInput(

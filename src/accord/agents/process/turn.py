@@ -287,7 +287,6 @@ class CommandTurn:
         return live
 
     async def _stop_process(self) -> None:
-        """Stop the process of this execution with its descendants."""
         process, self._process = self._process, None
         if process is not None:
             await process.stop()

@@ -353,7 +353,6 @@ class Workspaces:
                 yield directory, whose, boxes
 
     async def _worktree_in(self, directory: Path, whose: FolderOwner) -> Worktree | None:
-        """Return the worktree in a directory, or None."""
         if directory.parent != self._root / WORKTREES:
             return None
         try:

@@ -107,7 +107,7 @@ class TaskUpdates:
     async def _get(self, link: RemoteLink) -> Task:
         if link.remote_id is None:
             raise TaskNotFound
-        peer = await self._resources.peer()
+        peer = await self._resources.connection.peer()
         task = await peer.get(GetRequest(id=link.remote_id))
         if task.id != link.remote_id:
             raise InvalidAgentResponse(f"The remote agent was asked for {link.remote_id} and answered {task.id}")
@@ -180,7 +180,7 @@ class TaskUpdates:
         async with self._resources.streams:
             link = await self._write_link(replace(link, polls=link.polls + 1, asked_at=self._remotes.now_ms()))
             try:
-                peer = await self._resources.peer()
+                peer = await self._resources.connection.peer()
                 is_numbered = CardOffer.of(peer.card).numbers_events
                 after = link.seq if is_numbered else None
                 async with asyncio.timeout(max(0.0, self._sla_left(link))):

@@ -335,7 +335,6 @@ class TemporalAgent:
     # --- status of the workflow -----------------------------------------------------------------------------------
 
     async def _query(self, ctx: Context, handle: Handle, query: str | None) -> Any:
-        """Return the workflow's answer to a query, or None."""
         if query is None:
             return None
         try:
@@ -382,7 +381,6 @@ def _user_messages(ctx: Context) -> list[Message]:
 
 
 async def _report(ctx: Context, status: Any) -> None:
-    """Report a new status of the workflow, or its question."""
     asks = isinstance(status, dict) and QUESTION in status
     parts = parts_of(status[QUESTION] if asks else status)
     state = TaskState.INPUT_REQUIRED if asks else TaskState.WORKING
