@@ -165,10 +165,10 @@ class ModelCall:
             raise AgentUnavailable("The model cannot be reached, or its answer broke off") from error
         except UnexpectedContentType as error:
             self._log_failure("another kind of answer", f"{error}: is base_url the address of the API?")
-            raise Failed(f"The model's server answered with {error}, which is no answer of its API") from error
+            raise Failed(f"The model server returned {error}, which is not a response of its API") from error
         except MalformedAnswer as error:
             self._log_failure("malformed answer", str(error))
-            raise Failed("The model's server answered with something that is not understood") from error
+            raise Failed("The model server returned a malformed response") from error
 
     async def _read(self, opened: OpenReply) -> AsyncGenerator[AnswerPiece, None]:
         form = opened.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -261,7 +261,7 @@ class ChatAgent:
         if answer.refusal and not has_content:
             raise Rejected(answer.refusal)
         if not has_content:
-            raise Failed("The model said nothing")
+            raise Failed("The model returned no answer")
         if answer.ending == CUT_OFF:
             await ctx.status("The answer is cut off: it has reached the longest that it may be")
 

@@ -262,6 +262,7 @@ class LineSplitter:
         self._rest = bytearray()
 
     def __call__(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that a chunk completes."""
         self._rest += chunk
         if len(self._rest) > MAX_PIECE:
             raise MalformedAnswer(f"a line exceeds the limit of {MAX_PIECE} bytes")
@@ -365,4 +366,4 @@ def _picture(image: Any) -> Part:
     try:
         return Part(raw=base64.b64decode(data, validate=True), media_type=kind)
     except ValueError as error:
-        raise MalformedAnswer("a picture is no base64") from error
+        raise MalformedAnswer("a picture is not valid base64") from error

@@ -155,7 +155,7 @@ class _Storage:
         return await hosted.load(history_length) if task_id == hosted.ctx.task_id else None
 
     async def submit_task(self, context_id: str, message: Any) -> Any:
-        raise NotImplementedError("Tasks are begun by those who send messages")
+        raise NotImplementedError("A worker cannot create tasks: a message starts one")
 
     async def update_task(
         self, task_id: str, state: str, new_artifacts: list[Any] | None = None, new_messages: list[Any] | None = None

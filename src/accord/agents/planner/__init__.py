@@ -75,7 +75,7 @@ class PlannerOptions(Options, frozen=True, kw_only=True):
         if not self.base_url.startswith(("http://", "https://")):
             raise ValueError("`base_url` must begin with http:// or https://")
         if self.model is None and (self.api_key or self.headers or self.extra):
-            raise ValueError("Without a `model` nobody is asked: name one")
+            raise ValueError("`api_key`, `headers` and `extra` have no effect without a `model`")
 
     def asking(self, system_prompt: str, tools: list[dict[str, Any]]) -> ChatOptions:
         """Return the options for a call of the model."""
@@ -219,7 +219,7 @@ class PlannerAgent:
             else:
                 lines.append(await self._apply_update(tools, call))
         if not (has_said or planned or lines):
-            raise Failed("The model said nothing")
+            raise Failed("The model returned no answer")
         await append_answer(ctx, "\n\n" if has_said and (planned or lines) else "")
         if planned:
             await self._write_plan(ctx, tools, planned, notes=lines)

@@ -38,7 +38,7 @@ WORKTREE = "worktree"
 SILENCE_KEY = "silent"
 """Metadata key of the final message about a command that was ended because of its silence."""
 
-SILENCE = Part(text="It said nothing any more, which counts as its end")
+SILENCE = Part(text="It stayed silent, which counts as its end")
 
 
 class ProcessAgent:

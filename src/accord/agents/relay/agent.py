@@ -436,9 +436,7 @@ def _agent(options: RelayOptions, env: Mapping[str, str]) -> RelayA2AAdapter:
         raise ValueError(f"command: {problem}")
     if not command:
         if not options.relay_api_key:
-            raise ValueError(
-                "relay_api_key: A channel needs the key of its relay, or a command to answer in one of our own"
-            )
+            raise ValueError("relay_api_key: set the key of the relay, or a command that answers in a local channel")
         key, interval = options.relay_api_key, options.poll_interval or 2.0
         return RelayA2AAdapter(key, options.channel, options.target_agent, options.base_url, interval, timeout)
     if not options.installed_later and not has_command(command[0], env, os.curdir):

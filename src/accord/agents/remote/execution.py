@@ -321,7 +321,7 @@ class RemoteExecution(TaskUpdates):
         self._resources.connection.fault(error)
         log.warning("remote.not_reached", extra={"agent": link.agent, "tries": tries, "reason": str(error)})
         if isinstance(error, NotReachable) and link.sent == 0:
-            raise Failed(f"The remote agent cannot be talked to: {error}")
+            raise Failed(f"The remote agent cannot be used: {error}")
         if tries >= self._terms.sends:
             raise Failed(f"The remote agent could not be reached: {error}")
         await self._write_link(replace(link, tries=tries))

@@ -34,7 +34,7 @@ RETRY = "retry"
 
 NOT_OFFERED = (UnsupportedOperation, MethodNotFound)
 
-FORGOTTEN = "The remote agent does not know the task any more"
+FORGOTTEN = "The remote agent no longer has the task"
 
 log = logging.getLogger("accord.remote")
 
@@ -152,7 +152,7 @@ class TaskUpdates:
         latest, _ = await self._read_link()
         if latest.heard_at == link.heard_at:
             state_name = task.status.state.name
-            await self._give_up(latest, f"The remote agent reported nothing for {minutes}; it says {state_name}")
+            await self._give_up(latest, f"The remote agent reported nothing for {minutes}; its state is {state_name}")
 
     async def _poll(self, link: RemoteLink, seconds_left: float) -> None:
         due = max(link.heard_at, link.asked_at) / 1000 + self._terms.poll_seconds(link.polls)
@@ -237,7 +237,7 @@ class TaskUpdates:
         try:
             return await patiently(lambda: self._remotes.report(ctx.tenant, ctx.task_id, report))
         except BadValue as error:
-            raise Failed(f"The remote agent said something that cannot be kept: {error}") from error
+            raise Failed(f"The remote agent sent a value that cannot be stored: {error}") from error
 
     async def _write_link(self, link: RemoteLink) -> RemoteLink:
         """Write a link. If it changed meanwhile, the next look shows the present state."""

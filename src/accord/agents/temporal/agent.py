@@ -366,7 +366,7 @@ class TemporalAgent:
         is_begun = ctx.kept("workflow") is not None
         if not is_transient(error):
             log.error("temporal.refused", extra=log_extra)
-            lost = "Temporal does not know the workflow any more" if is_begun else "Temporal did not take the task"
+            lost = "Temporal no longer has the workflow" if is_begun else "Temporal did not take the task"
             raise Failed(lost) from error
         log.warning("temporal.no_answer", extra=log_extra)
         now = time.monotonic()
