@@ -24,7 +24,6 @@ from accord.protocol import lifecycle
 from accord.protocol.operations import Operation
 from accord.protocol.states import LOWER
 from accord.protocol.urls import is_loopback
-from accord.workflows.channel import METADATA
 
 StateName = Literal[
     "submitted",
@@ -245,12 +244,6 @@ def schema_of(message: Message | None) -> dict[str, Any] | None:
         return None
     metadata = [message.metadata or {}, *(part.metadata or {} for part in message.parts)]
     return next((schema for members in metadata if isinstance(schema := members.get(SCHEMA), dict)), None)
-
-
-def workflow_metadata(message: Message | None) -> dict[str, Any]:
-    """Return the metadata that a workflow run adds to a question."""
-    members = None if message is None else (message.metadata or {}).get(METADATA)
-    return members if isinstance(members, dict) else {}
 
 
 def short_text(message: Message | None) -> str | None:
