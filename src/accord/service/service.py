@@ -340,7 +340,6 @@ class Service(Handler):
         return tuple(self._engine.archive.webhook_secrets.open(caller.tenant, hook.config) for hook in found)
 
     def _check_inline(self, request: SendRequest) -> None:
-        """Check the webhook in a message's configuration."""
         if request.configuration is not None and request.configuration.task_push_notification_config is not None:
             self._need_pushes(request.configuration.task_push_notification_config)
 
@@ -393,7 +392,6 @@ async def _no_events() -> AsyncIterator[Event]:
 
 
 def _answer(task: Task) -> Message:
-    """Return a task's answer as a message without a task."""
     if task.status.message is not None:
         return replace(task.status.message, task_id=None)
     parts = joined_text(tuple(part for artifact in task.artifacts for part in artifact.parts))
@@ -401,7 +399,6 @@ def _answer(task: Task) -> Message:
 
 
 def _is_late(task: Task) -> bool:
-    """Whether a task's deadline ended it."""
     message = task.status.message
     return task.status.state is TaskState.FAILED and message is not None and message.parts == (Part(text=LATE),)
 
