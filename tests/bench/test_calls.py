@@ -8,9 +8,9 @@ import pytest
 from bench.calls import CALLS, CHUNK, MODULES, RUN, SEND, Counted, measured
 
 LIMITS = {
-    (SEND, CALLS): 392,
+    (SEND, CALLS): 386,
     (SEND, MODULES): 58,
-    (CHUNK, CALLS): 28,
+    (CHUNK, CALLS): 26,
     (RUN, CALLS): 1_680,
     (RUN, MODULES): 90,
 }
