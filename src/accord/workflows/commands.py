@@ -262,8 +262,8 @@ async def run_command(
     """Run the `argv` of a step or verification with its values, or otherwise its shell command."""
     if given.argv is None:
         command, variables = scene.values.shell(command, options=given.allow_options)
-        async with _prepared(command, scene.environment({**variables, **(env or {})})) as (argv, env):
-            return await run_program(argv, directory=scene.place, env=env, seconds=seconds, heard=heard)
+        async with _prepared(command, scene.environment({**variables, **(env or {})})) as (words, given_env):
+            return await run_program(words, directory=scene.place, env=given_env, seconds=seconds, heard=heard)
     argv = scene.values.argv(given.argv, options=given.allow_options, interpreter=given.allow_interpreter)
     return await run_program(
         argv, directory=scene.place, env=scene.environment(env or {}), seconds=seconds, heard=heard

@@ -203,11 +203,11 @@ class ScheduleEntry(NamedTuple):
     def message(self, agent: str, at: int) -> Message:
         """Return the message that starts a run at a time, the same from every node."""
         when = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="minutes")
-        wish = {"input": self.said.input, "vars": self.said.vars}
+        request = {"input": self.said.input, "vars": self.said.vars}
         return Message(
             message_id=f"schedule/{agent}/{self.name}/{when}",
             role=Role.USER,
-            parts=(Part(data={name: value for name, value in wish.items() if value}),),
+            parts=(Part(data={name: value for name, value in request.items() if value}),),
             metadata={INNER: True, SCHEDULED: when},
         )
 
@@ -399,10 +399,10 @@ def webhook_message(
     except UnicodeDecodeError:
         raise InvalidParams("The body is not valid UTF-8") from None
     said = _json_or_text(text)
-    wish: dict[str, Any] = {"input": _run_input(hook, said, text, call.headers)}
+    request: dict[str, Any] = {"input": _run_input(hook, said, text, call.headers)}
     if isinstance(said, dict):
-        wish["inputs"] = {name: said[name] for name in document.inputs if name in said}
-    _, problems = inputs_of(document, {**fixed, **wish.get("inputs", {})}, wish["input"])
+        request["inputs"] = {name: said[name] for name in document.inputs if name in said}
+    _, problems = inputs_of(document, {**fixed, **request.get("inputs", {})}, request["input"])
     if problems:
         raise InvalidParams("; ".join(f"{one.message} ({one.fix})" for one in problems))
     if delivery is not None and len(delivery) > MAX_DELIVERY:
@@ -410,7 +410,7 @@ def webhook_message(
     return Message(
         message_id=f"hook/{hook.path.strip('/')}/{delivery or new_id()}",
         role=Role.USER,
-        parts=(Part(data={name: value for name, value in wish.items() if value}),),
+        parts=(Part(data={name: value for name, value in request.items() if value}),),
         metadata={INNER: True},
     )
 
