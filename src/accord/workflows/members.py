@@ -89,11 +89,11 @@ def is_interactive(agent: AgentDef) -> bool:
 
 def define_members(plan: Plan) -> dict[str, Member]:
     """Return all members of a plan by name."""
-    found = {f"{plan.name}/{agent.name}": _member(plan, agent) for agent in plan.agents}
+    defined = {f"{plan.name}/{agent.name}": _member(plan, agent) for agent in plan.agents}
     for step in steps_of(plan.steps):
         if (member := member_for(plan, step)) is not None:
-            found[member_of(plan, step)] = member
-    return found
+            defined[member_of(plan, step)] = member
+    return defined
 
 
 def member_of(plan: Plan, step: Step) -> str:

@@ -283,19 +283,19 @@ class Runner:
 
     def _process_result(self, name: str, done: asyncio.Task[Result] | asyncio.Task[Task]) -> None:
         self._news_at = asyncio.get_running_loop().time()
-        mine = self._work if self._work.get(name) is done else self._children
-        if mine.get(name) is not done:
+        tasks = self._work if self._work.get(name) is done else self._children
+        if tasks.get(name) is not done:
             return  # stopped in the meantime
-        del mine[name]
-        found = done.result()
+        del tasks[name]
+        result = done.result()
         node = self.state.nodes[name]
-        if isinstance(found, Result):
-            self._end(node, found)
-        elif found.status.state in lifecycle.INTERRUPTED:
-            self._asking[name] = found.id
-            self._questions.open(name, self._executor.passed_question(node, found))
+        if isinstance(result, Result):
+            self._end(node, result)
+        elif result.status.state in lifecycle.INTERRUPTED:
+            self._asking[name] = result.id
+            self._questions.open(name, self._executor.passed_question(node, result))
         else:
-            self._run(name, asyncio.create_task(self._executor.conclude_child(node, found), name=f"conclude {name}"))
+            self._run(name, asyncio.create_task(self._executor.conclude_child(node, result), name=f"conclude {name}"))
 
     def _can_suspend(self, left_ms: int | None) -> bool:
         if self._work or self._posts or (left_ms is not None and left_ms <= SOON_MS):

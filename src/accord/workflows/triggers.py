@@ -218,13 +218,13 @@ SCHEDULED = "schedule"
 
 def entries_of(said: Sequence[Schedule]) -> list[ScheduleEntry]:
     """Return the schedules of a document; raises BadCron, and KeyError or ValueError for an unknown time zone."""
-    found: dict[str, ScheduleEntry] = {}
+    entries: dict[str, ScheduleEntry] = {}
     for one in said:
         plain = f"{one.cron} {one.timezone}"
-        again = sum(name == plain or name.startswith(f"{plain} #") for name in found)
+        again = sum(name == plain or name.startswith(f"{plain} #") for name in entries)
         name = f"{plain} #{again + 1}" if again else plain
-        found[name] = ScheduleEntry(name, read_cron(one.cron), ZoneInfo(one.timezone), one)
-    return list(found.values())
+        entries[name] = ScheduleEntry(name, read_cron(one.cron), ZoneInfo(one.timezone), one)
+    return list(entries.values())
 
 
 class Timetable:
