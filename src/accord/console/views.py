@@ -158,9 +158,12 @@ class TaskVisibility:
                 others.append(agent)
         return VisibleTasks(owner=caller.owner, sees_all=sees_all, others=tuple(others), hidden=tuple(hidden))
 
-    def allows(self, caller: Caller, agent: str, operation: Operation) -> bool:
-        """Whether a caller may use an operation of an agent, at least on its own tasks."""
-        return caller.roles is None or operation in self._roles.rights(caller.roles, self.slug(agent))
+    def allows(self, caller: Caller, agent: str, operation: Operation, skill: str | None = None) -> bool:
+        """Whether a caller may use an operation of an agent, at least on its own tasks, and a skill if given."""
+        if caller.roles is None:
+            return True
+        right = self._roles.rights(caller.roles, self.slug(agent)).get(operation)
+        return right is not None and (skill is None or right.has_skill(skill))
 
     def shows_agent(self, caller: Caller, agent: str) -> bool:
         """Whether a caller may send to an agent or list its tasks."""
