@@ -81,7 +81,9 @@ def mcp(  # size: one parameter for each flag
     application = None
     if targets or config or not reaches:
         flags = {} if store is None else {"store": store}
-        application = application_of(ServeRequest(targets=tuple(targets or ()), config=_path(config), flags=flags))
+        application = application_of(
+            ServeRequest(targets=tuple(targets or ()), config=str(config) if config else None, flags=flags)
+        )
     listen = (host, port) if transport is McpTransport.HTTP else None
     telemetry = application.settings.telemetry if application else TelemetrySettings()
     configure_logging(telemetry.log_format.value, telemetry.level("warning"))
@@ -95,10 +97,6 @@ def mcp(  # size: one parameter for each flag
             raise
         typer.echo("\n".join(line for line in (failure.message, failure.hint) if line), err=True)
         raise typer.Exit(failure.exit) from None
-
-
-def _path(config: Path | None) -> str | None:
-    return None if config is None else str(config)
 
 
 def _failure(error: Exception) -> ExplainedFailure | None:

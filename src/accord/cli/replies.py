@@ -277,24 +277,20 @@ async def print_events(
             async for event in events:
                 seen.event(event)
                 shown.event(event)
-                is_old = is_reply and answer is None
-                if isinstance(event.body, Task | Message):
-                    answer, later = event.body, []
+                body, is_old = event.body, is_reply and answer is None
+                if isinstance(body, Task | Message):
+                    answer, later = body, []
                 else:
                     later.append(event)
-                if not is_old and _wants_credentials(event):
+                # Credentials may arrive by other means, so the command does not wait for them.
+                asks = isinstance(body, Task | StatusUpdate) and body.status.state is TaskState.AUTH_REQUIRED
+                if asks and not is_old:
                     break
         answer = await _final_task(client, answer, later, seen)
         shown.end(answer)
     finally:
         shown.pause()
     return answer
-
-
-def _wants_credentials(event: Event) -> bool:
-    """Whether the task waits for credentials, which may arrive by other means, so the command does not wait."""
-    body = event.body
-    return isinstance(body, Task | StatusUpdate) and body.status.state is TaskState.AUTH_REQUIRED
 
 
 async def _final_task(client: "Client", answer: Answer | None, later: list[Event], seen: AwaitedTask) -> Answer:

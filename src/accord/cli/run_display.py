@@ -129,7 +129,8 @@ class StepRows:
         match news.event:
             case "started":
                 self._starts[row.name] += 1  # stored records may be ahead of events
-                row.status, row.since, row.seconds, row.said = "running", _ms(news.at), None, ""
+                row.status, row.seconds, row.said = "running", None, ""
+                row.since = None if news.at is None else round(datetime.fromisoformat(news.at).timestamp() * 1000)
                 row.attempt = max(row.attempt, self._starts[row.name])
             case "ended":
                 row.status = "waiting" if news.status == "retrying" else news.status or row.status
@@ -169,10 +170,6 @@ class StepRows:
 
 def _last_line(text: str | None) -> str:
     return next((line.strip() for line in reversed((text or "").splitlines()) if line.strip()), "")
-
-
-def _ms(at: str | None) -> int | None:
-    return None if at is None else round(datetime.fromisoformat(at).timestamp() * 1000)
 
 
 def format_duration(seconds: float) -> str:
@@ -260,7 +257,9 @@ class StepTree:
         from rich.text import Text
 
         name = "  " * row.depth + agent_output.line(row.name)
-        took = row.seconds if row.seconds is not None or row.status != "running" else _seconds_since(row.since)
+        took = row.seconds
+        if took is None and row.status == "running" and row.since is not None:
+            took = max(time.time() - row.since / 1000, 0.0)
         again = f" x{row.attempt}" if row.attempt > 1 else ""
         line = Text.assemble(
             self._mark(row),
@@ -287,10 +286,6 @@ class StepTree:
         done, failed = sum(row.is_over for row in steps), sum(row.status == "failed" for row in steps)
         amiss = f", {failed} failed" if failed else ""
         return f"{done} of {len(steps)} steps{amiss}  {format_duration(time.time() - self._since)}"
-
-
-def _seconds_since(at: int | None) -> float | None:
-    return None if at is None else max(time.time() - at / 1000, 0.0)
 
 
 def _rows_that_fit(rows: list[StepRow], height: int) -> list[StepRow]:

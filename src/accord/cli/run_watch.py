@@ -177,14 +177,11 @@ class RunWatch:
         for news in run_events(event):
             if not self._knows:
                 self._knows = True  # a run reports nothing about steps that it reuses
-                await self._learn()
+                if (run := await stored_run.load_stored_run(self._host.store, self._id)) is not None:
+                    self._shown.learn(run.lines())
             self._shown.news(news)
             if news.event == "started" and self._shown.hears:
                 self._listen(news)
-
-    async def _learn(self) -> None:
-        if (found := await stored_run.load_stored_run(self._host.store, self._id)) is not None:
-            self._shown.learn(found.lines())
 
     def _listen(self, news: RunEvent) -> None:
         """Subscribe to the child task of a step, if it has one."""
