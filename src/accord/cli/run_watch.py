@@ -26,7 +26,7 @@ from accord.protocol.states import LOWER
 from accord.workflows import stored_run
 from accord.workflows.attempts import child_key
 from accord.workflows.channel import METADATA
-from accord.workflows.prompts import RESULT, workflow_failure
+from accord.workflows.members import RESULT, workflow_failure
 from accord.workflows.signals import NotWaiting, RunSignals
 
 if TYPE_CHECKING:

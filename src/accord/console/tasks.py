@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from accord.a2a import Caller
 from accord.api import chats, queries, text_of
 from accord.api.access import SKILL_KEYS
-from accord.api.queries import ListedTask, ListedTaskPage, TaskHead, TaskSearch
+from accord.api.queries import ListedTask, ListedTaskPage, TaskHead, TaskListQuery
 from accord.console import task_details
 from accord.console.routing import ApiReply, ApiRequest, ApiSection, route
 from accord.console.server_context import ServerContext
@@ -159,7 +159,7 @@ class TasksApi(ApiSection):
         feed, served = self._server.feed.seq, self._server.agents
         # An agent that is not served here is named as given.
         agents = tuple(served[slug].profile.name if slug in served else slug for slug in query.agent)
-        search = TaskSearch(
+        search = TaskListQuery(
             states=tuple(_STATE_OF[state] for state in query.state),
             agents=agents or None,
             context_id=query.context_id or None,
@@ -173,7 +173,7 @@ class TasksApi(ApiSection):
         page = await self._list(request.caller, search)
         return TaskPage(items=self._rows(page.items), next=page.next, total=page.total, feed=feed)
 
-    async def _list(self, caller: Caller, search: TaskSearch) -> ListedTaskPage:
+    async def _list(self, caller: Caller, search: TaskListQuery) -> ListedTaskPage:
         visible = self._server.visibility.visible_tasks(caller)
         return await queries.list_task_page(self._server.store, caller.tenant, visible, search)
 
@@ -214,7 +214,7 @@ class TasksApi(ApiSection):
         return None if entry is None else _failure.decode(entry)
 
     async def _children(self, task_id: str, caller: Caller) -> list[TaskRow]:
-        page = await self._list(caller, TaskSearch(parent_id=task_id, limit=CHILDREN))
+        page = await self._list(caller, TaskListQuery(parent_id=task_id, limit=CHILDREN))
         return self._rows(page.items[::-1])
 
     def _actions(self, task: ListedTask, caller: Caller) -> list[Action]:
