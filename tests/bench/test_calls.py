@@ -8,11 +8,11 @@ import pytest
 from bench.calls import CALLS, CHUNK, MODULES, RUN, SEND, Counted, measured
 
 LIMITS = {
-    (SEND, CALLS): 424,
-    (SEND, MODULES): 59,
-    (CHUNK, CALLS): 36,
-    (RUN, CALLS): 1_760,
-    (RUN, MODULES): 90,
+    (SEND, CALLS): 388,
+    (SEND, MODULES): 58,
+    (CHUNK, CALLS): 28,
+    (RUN, CALLS): 1_780,
+    (RUN, MODULES): 96,
 }
 """A workflow run may differ by a few calls, because its processes end when they do."""
 

@@ -267,6 +267,18 @@ async def test_a_locked_task_is_read_as_the_last_writer_left_it(with_task: AnySt
     assert (head.last_seq, head.task_state) == (2, S.WORKING)
 
 
+async def test_the_row_of_a_task_is_completed_with_later_events(ready: AnyStore) -> None:
+    await ready.do(tasks.create_task, TENANT, new("t-1"))
+    await ready.do(tasks.append, TENANT, appending("t-1", status(S.WORKING)))
+
+    async def row_of(tx: Tx) -> Any:
+        return await tx.one(f"SELECT {tasks.COLUMNS} WHERE task.tenant = :tenant", tenant=TENANT)
+
+    whole = await ready.read(tasks.with_events, TENANT, await ready.read(row_of))
+    assert whole == await ready.read(tasks.read_task, TENANT, "t-1")
+    assert len(whole.events) == 1
+
+
 # Listing
 
 

@@ -116,11 +116,8 @@ class Audit:
     def refused(self, presented: Presented) -> None:
         """Add an entry for a failed authentication."""
         if self.is_on:
-            outcome = AuthenticationFailed().row.reason
-            at, peer = self.now_ms(), presented.peer or None
-            self.note(
-                AuditEntry(tenant="", at=at, owner="", peer=peer, agent="", operation=AUTHENTICATE, outcome=outcome)
-            )
+            caller = Caller(peer=presented.peer or None)
+            self.note(entry(AUTHENTICATE, caller, "", None, AuthenticationFailed().row.reason, self.now_ms()))
 
     # --- startup, loop, shutdown ----------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ from accord.protocol.operations import Operation
 from accord.protocol.states import LOWER
 from accord.workflows.agent import WorkflowAgent, schema
 from accord.workflows.attempts import INNER
-from accord.workflows.channel import METADATA
+from accord.workflows.channel import QuestionOrigin
 from accord.workflows.records import StepEnded
 from accord.workflows.run_request import RunRequest, carry_over_records
 from accord.workflows.source import write_document
@@ -210,7 +210,7 @@ class WorkflowsApi(ApiSection):
             inputs=run.plan.inputs,
             output=_result(task),
             question=None if question is None else text_of(question),
-            asks=None if question is None else _step_of(question),
+            asks=QuestionOrigin.of(question).step,
             document=run.text,
             previous=run.origin.wish.previous_run,
             **common,
@@ -388,9 +388,3 @@ def _failure(task: Task) -> str | None:
 def _question(task: Task) -> Message | None:
     """Return the pending question of a run."""
     return task.status.message if task.status.state in lifecycle.INTERRUPTED else None
-
-
-def _step_of(question: Message) -> str | None:
-    about = (question.metadata or {}).get(METADATA)
-    step = about.get("step") if isinstance(about, dict) else None
-    return step if isinstance(step, str) else None

@@ -19,18 +19,16 @@ from accord.console import task_details
 from accord.console.routing import ApiReply, ApiRequest, ApiSection, route
 from accord.console.server_context import ServerContext
 from accord.console.task_details import TaskAccess
-from accord.console.task_rows import STATES, check_question, task_row
 from accord.console.views import (
+    STATES,
     Action,
-    FailureView,
     Limit,
-    LogEvent,
-    LogPage,
     StateName,
-    TaskPage,
     TaskRow,
-    TaskView,
     Timeline,
+    View,
+    check_question,
+    task_row,
     view_of,
 )
 from accord.errors import InvalidParams, PermissionDenied, TaskNotFound, UnsupportedOperation
@@ -55,7 +53,7 @@ from accord.model.metadata_keys import CREATED_AT, HOLD, USAGE
 from accord.protocol import lifecycle
 from accord.protocol.codec import invalid_field
 from accord.protocol.operations import Operation
-from accord.workflows.channel import METADATA
+from accord.workflows.channel import QuestionOrigin
 
 TASKS = "/api/tasks"
 ORIGIN = "v1"
@@ -67,6 +65,59 @@ CHILDREN = 200
 
 TASK = f"{TASKS}/(?P<task>[^/]{{1,128}})"
 _STATE_OF = {name: state for state, name in STATES.items()}
+
+
+class TaskPage(View, frozen=True, kw_only=True):
+    """A page of tasks. `feed` is the number of the last feed event that it certainly includes."""
+
+    items: list[TaskRow]
+    next: str | None
+    total: int
+    feed: int
+
+
+class FailureView(View, frozen=True, kw_only=True):
+    """The exception that failed a task, for the operators of the server."""
+
+    exception: str
+    traceback: str
+
+
+class TaskView(TaskRow, frozen=True, kw_only=True):
+    """A task with all details. `result` is its final artifact or structured result, `task` its A2A 1.0 form.
+
+    Files in it are replaced by URLs below `/api/tasks/ID/files/`. `waits_to_resume` is a working task whose node is
+    gone: it continues when another node claims it. `failure` is the exception of a failed task, for operators of the
+    server, and for callers from the machine of an open server.
+    """
+
+    waits_to_resume: bool
+    failure: FailureView | None
+    result: Any
+    task: dict[str, Any]
+    actions: list[Action]
+    children: list[TaskRow]
+    chat_id: str | None
+    webhooks: int
+    feed: int
+
+
+class LogEvent(View, frozen=True, kw_only=True):
+    """An event of a task's log. `gap_ms` is the time since the previous event."""
+
+    seq: int
+    kind: Literal["status", "artifact", "message", "task", "other"]
+    at: str
+    gap_ms: int | None
+    body: dict[str, Any]
+
+
+class LogPage(View, frozen=True, kw_only=True):
+    """Events in order. `first` is the first sequence number that the log still has, `last` the newest."""
+
+    items: list[LogEvent]
+    first: int
+    last: int
 
 
 class TaskQuery(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -228,7 +279,7 @@ class TasksApi(ApiSection):
         is_root = task.parent_id is None and self._access.is_served(task.agent)
         offered: list[tuple[Action, bool]] = [
             ("execute", can_send and task.is_held),
-            ("approve", can_send and is_approval and not _has_approvers(task.message)),
+            ("approve", can_send and is_approval and not QuestionOrigin.of(task.message).is_ruled),
             ("reply", can_send and is_asking),
             ("cancel", can_cancel and task.state not in lifecycle.TERMINAL),
             ("retry", can_send and task.state in lifecycle.ENDED and is_root),
@@ -348,12 +399,6 @@ class TasksApi(ApiSection):
 
     def _new_id(self) -> str:
         return self._server.host.engine.make_id()
-
-
-def _has_approvers(message: Message | None) -> bool:
-    """Whether a question is an approval that no message can decide."""
-    about = ((message.metadata or {}) if message is not None else {}).get(METADATA)
-    return isinstance(about, dict) and bool(about.get("approvers") or about.get("notByStarter"))
 
 
 def _result(task: Task) -> Any:

@@ -140,7 +140,9 @@ class RestBinding:
             log.exception("request.failed", extra={"operation": found.operation.value})
             await reply.fail(InternalError())
         else:
-            await self._write(reply, result, receive, activated_extensions(scope, self._extensions))
+            await self._write(
+                reply, result, receive, activated_extensions(scope, self._extensions & declared_extensions(scope))
+            )
 
     async def _write(self, reply: "RestReply", result: RestResult, receive: Receive, headers: Headers) -> None:
         """Write a response or a stream, or an error if it is too large at present."""

@@ -148,7 +148,10 @@ class SseWriter:
         if self._head is not None:
             await self._begin()
         if frame is not None:
-            await self._write_piece({"type": "http.response.body", "body": frame, "more_body": True})
+            self._is_sending = True
+            await self._send({"type": "http.response.body", "body": frame, "more_body": True})
+            self._is_sending = False
+            self._sent += 1
 
     async def _write_piece(self, message: MutableMapping[str, Any]) -> None:
         self._is_sending = True

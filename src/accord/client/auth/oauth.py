@@ -102,14 +102,11 @@ class ClientCredentials:
             token = yield from self._renewed()
         return _with_token(request, token)
 
-    def retry(self, request: HttpRequest, refused: HttpReply) -> AuthFlow | None:
+    def retry(self, request: HttpRequest, refused: HttpReply) -> AuthFlow:
         """Return the request with another token than the refused token."""
-        return self._again(request)
-
-    def _again(self, request: HttpRequest) -> AuthFlow:
         token = self._token
-        if token is not None and _has_token(request, token):  # otherwise another request has renewed it since
-            self._token = token = None
+        if token is not None and header_of(request, "Authorization") == f"Bearer {token.text}":
+            self._token = token = None  # otherwise another request has renewed it since
         return _with_token(request, token or (yield from self._renewed()))
 
     def _renewed(self) -> TokenFlow:
@@ -142,30 +139,24 @@ class ClientCredentials:
             granted = _granted.decode(reply.body)
             lasts = None if granted.expires_in is None else float(granted.expires_in)
         except (msgspec.MsgspecError, ValueError):  # without the body: it may contain a token
-            raise AuthenticationFailed(f"{self._token_url} answers with something that is no token") from None
+            raise AuthenticationFailed(f"{self._token_url} returned an answer without a valid token") from None
         text = granted.access_token
         if not text or not text.isascii() or not text.isprintable():
-            raise AuthenticationFailed(f"{self._token_url} answers with a token that no header can hold")
-        return OAuthToken(text, None if not lasts else self._clock() + _usable_seconds(lasts))
-
-
-def _usable_seconds(lasts: float) -> float:
-    """Return how long to use a token. A short-lived token is used for half its lifetime."""
-    return lasts - MARGIN_SECONDS if lasts > MARGIN_SECONDS else lasts / 2
+            raise AuthenticationFailed(f"{self._token_url} returned a token that a header cannot contain")
+        if not lasts:
+            return OAuthToken(text, None)
+        usable = lasts - MARGIN_SECONDS if lasts > MARGIN_SECONDS else lasts / 2
+        return OAuthToken(text, self._clock() + usable)
 
 
 def _with_token(request: HttpRequest, token: OAuthToken) -> HttpRequest:
     return with_header(request, "Authorization", f"Bearer {token.text}")
 
 
-def _has_token(request: HttpRequest, token: OAuthToken) -> bool:
-    return header_of(request, "Authorization") == f"Bearer {token.text}"
-
-
 def token_error(url: str, reply: HttpReply) -> Exception:
     """Return the error for a missing token, with the endpoint's OAuth error if it sent one."""
     if reply.status >= 500 or reply.status in TRANSIENT_STATUSES:
-        return Unreachable(f"No credentials to be had: {url} answers {reply.status}", was_sent=False)
+        return Unreachable(f"No credentials are available: {url} answers {reply.status}", was_sent=False)
     said = _read_refusal(reply)
     words = ": ".join(word for word in (said.error, said.error_description) if word)
     reason = f" ({''.join(c if c.isprintable() else '?' for c in words)[:200]})" if words else ""
@@ -231,7 +222,7 @@ class OpenIdConnect:
         try:
             found = _issuer.decode(reply.body)
         except msgspec.MsgspecError as error:
-            text = f"{self._discovery_url} is no OpenID Connect discovery: {error}"
+            text = f"{self._discovery_url} is not a valid OpenID Connect discovery document: {error}"
             raise AuthenticationFailed(text) from None
         if self._discovery_url.startswith("https:") and not found.token_endpoint.startswith("https:"):
             raise AuthenticationFailed(f"{self._discovery_url} names a token endpoint that is not https")

@@ -238,7 +238,9 @@ class GrpcCalls:
             idempotency_key=idempotency_key(scope),
             files_at=None if self._links is None else "",
         )
-        return GrpcRequest(request, known, after, as_metadata(activated_extensions(scope, self._extensions)))
+        return GrpcRequest(
+            request, known, after, as_metadata(activated_extensions(scope, self._extensions & known.extensions))
+        )
 
     def _shortening(self, understood: GrpcRequest) -> Callable[[T], T]:
         return large_file_linker(self._links, understood.request, understood.caller, self._quotas.inline_files)

@@ -15,6 +15,7 @@ from accord.storage.encoding import (
     decode_task,
     encode_bodies,
     encode_task,
+    from_row,
     state_name,
     state_of,
 )
@@ -282,13 +283,13 @@ async def lock_head(tx: Tx, tenant: str, task_id: str) -> TaskHead | None:
     row = await tx.one(
         f"SELECT {_HEAD} FROM task WHERE tenant = :tenant AND id = :id {{for_update}}", tenant=tenant, id=task_id
     )
-    return None if row is None else TaskHead(**dict(zip(TaskHead.__struct_fields__, row, strict=True)))
+    return None if row is None else from_row(TaskHead, row)
 
 
 async def read_head(tx: Tx, tenant: str, task_id: str) -> TaskHead | None:
     """Return a task's head, without its content."""
     row = await tx.one(f"SELECT {_HEAD} FROM task WHERE tenant = :tenant AND id = :id", tenant=tenant, id=task_id)
-    return None if row is None else TaskHead(**dict(zip(TaskHead.__struct_fields__, row, strict=True)))
+    return None if row is None else from_row(TaskHead, row)
 
 
 async def with_events(tx: Tx, tenant: str, row: Row) -> StoredTask:
@@ -309,7 +310,7 @@ def count_events_after_snapshot(row: Row) -> int:
 
 def stored_task(row: Row, events: tuple[Row, ...] = ()) -> StoredTask:
     """Return the task in a row of `COLUMNS`, with the events after its snapshot."""
-    return StoredTask(**dict(zip(StoredTask.__struct_fields__, (*row, events), strict=True)))
+    return from_row(StoredTask, (*row, events))
 
 
 async def events_after(tx: Tx, tenant: str, task_id: str, seq: int, limit: int = READ_PAGE) -> list[Row]:
