@@ -16,7 +16,7 @@ from accord.console.agents import ServedAs, card_findings
 from accord.model import AgentSkill
 from accord.outbound import Unreachable
 from accord.protocol.cards import decode_card
-from accord.registry.trust import TrustedKeys
+from accord.registry.cards import TrustedKeys
 from accord.remote.tasks import RemoteContact
 from accord.server.application import Application, to_a2a
 from accord.service.service import Offers

@@ -9,7 +9,8 @@ from accord.model import CardRequest
 from accord.protocol import jsonrpc
 from accord.protocol.cards import decode_card
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS, decode_webhook
-from accord.protocol.dialects.base import Dialect, params_from_body, params_from_query
+from accord.protocol.dialects.base import Dialect
+from accord.protocol.dialects.fields import params_from_body, params_from_query
 from accord.protocol.jsonrpc import RpcCall
 from accord.protocol.negotiation import Inquiry, negotiate
 from accord.protocol.operations import Operation, match_rest

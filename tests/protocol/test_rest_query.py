@@ -17,7 +17,7 @@ from accord.model import (
     TaskState,
 )
 from accord.protocol.dialects import REST_DIALECTS
-from accord.protocol.dialects.base import params_from_body, params_from_query
+from accord.protocol.dialects.fields import params_from_body, params_from_query
 from accord.protocol.operations import TABLE, DialectName, Operation, RestMatch, match_rest
 from tests.cases import each
 

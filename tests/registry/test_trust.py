@@ -9,11 +9,10 @@ from joserfc.jwk import ECKey, Key
 from accord.a2a import Caller
 from accord.protocol import card_signatures
 from accord.registry.availability import ServerAnswer
-from accord.registry.cards import InvalidCard
+from accord.registry.cards import InvalidCard, SignedBy, TrustedKeys
 from accord.registry.directory import AgentDirectory, Change
 from accord.registry.names import UnknownName
 from accord.registry.remote import RemoteRegistry
-from accord.registry.trust import SignedBy, TrustedKeys
 from tests.registry.conftest import V1, VAULT, document, serving
 from tests.storage.conftest import AnyStore
 

@@ -7,7 +7,7 @@ from accord.lazy import lazily
 if TYPE_CHECKING:
     from accord.registry import cards
     from accord.registry.availability import AskPort, AvailabilityChecks, ServerAnswer, UnreachableServer
-    from accord.registry.cards import MAX_TAGS, CardObjection, InvalidCard
+    from accord.registry.cards import MAX_TAGS, CardObjection, InvalidCard, SignatureVerdict, SignedBy, TrustedKeys
     from accord.registry.directory import (
         MAX_DESCRIPTION,
         MAX_PAGE,
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     )
     from accord.registry.names import is_name
     from accord.registry.remote import API, RegistryRefused, RemoteRegistry
-    from accord.registry.trust import SignatureVerdict, SignedBy, TrustedKeys
     from accord.storage.commands.published_agents import PUBLIC, AgentQuery, FoundListing, LastCheck, Listing
 
 # fmt: off
@@ -34,7 +33,15 @@ __all__ = [
 
 _HOMES = {
     "accord.registry.availability": ("AskPort", "AvailabilityChecks", "ServerAnswer", "UnreachableServer"),
-    "accord.registry.cards": ("MAX_TAGS", "CardObjection", "InvalidCard", "cards"),
+    "accord.registry.cards": (
+        "CardObjection",
+        "InvalidCard",
+        "MAX_TAGS",
+        "SignatureVerdict",
+        "SignedBy",
+        "TrustedKeys",
+        "cards",
+    ),
     "accord.registry.directory": (
         "MAX_DESCRIPTION",
         "MAX_PAGE",
@@ -47,7 +54,6 @@ _HOMES = {
     ),
     "accord.registry.names": ("is_name",),
     "accord.registry.remote": ("API", "RegistryRefused", "RemoteRegistry"),
-    "accord.registry.trust": ("SignatureVerdict", "SignedBy", "TrustedKeys"),
     "accord.storage.commands.published_agents": ("PUBLIC", "AgentQuery", "FoundListing", "LastCheck", "Listing"),
 }
 """Module -> the public names that it defines, or its own name."""

@@ -24,7 +24,7 @@ from accord.client.discovery import (
 )
 from accord.client.exchange import HttpExchange
 from accord.client.interfaces import GRPC, JSONRPC, AgentEndpoint, usable_endpoints
-from accord.client.peer import AgentLink, AgentPeer
+from accord.client.peer import AgentLink, AgentPeer, OpenLink
 from accord.client.resolver import DEFAULT_RESOLVER, ResolveAgent
 from accord.client.retries import Retries
 from accord.model import AgentCard
@@ -73,13 +73,15 @@ async def connect(
     tls = wishes.tls if wishes.auth is None else tls_of(wishes.auth, wishes.tls)
     transport = _open_transport(wishes, tls, stack)
     found = await _find_card(target, wishes, transport)
-    auth = await _choose_auth(found, wishes)
+    auth = wishes.auth
+    if auth is None and wishes.keys is not None:  # in a thread, because a keyring may block
+        auth = await asyncio.to_thread(choose_auth, found.card, wishes.keys, service=wishes.service, origin=found.url)
     if auth is not None and wishes.auth is None and (chosen := tls_of(auth, wishes.tls)) is not tls:
         tls, transport = chosen, _open_transport(wishes, chosen, stack)  # with the certificate that was only chosen now
     driver = None if auth is None else AuthDriver(auth, transport)
-    links = _LinkFactory(wishes, transport, driver, tls)
     possible = usable_endpoints(found.card, binding=wishes.binding, dialect=wishes.dialect)
-    peer = AgentPeer(found.card, possible, links.open, retries=wishes.retries, is_idempotent=wishes.is_idempotent)
+    opener = _link_opener(wishes, transport, driver, tls)
+    peer = AgentPeer(found.card, possible, opener, retries=wishes.retries, is_idempotent=wishes.is_idempotent)
     stack.push_async_callback(peer.close)
     return peer, found
 
@@ -131,45 +133,27 @@ async def _resolve_target(target: str, resolve: ResolveAgent | None) -> str | Ag
         raise kind(target, {target: str(error).removeprefix(f"{target}: ")}) from None
 
 
-async def _choose_auth(found: DiscoveredCard, wishes: ConnectOptions) -> ClientAuth | None:
-    """Return the authentication method.
+def _link_opener(
+    wishes: ConnectOptions, transport: HttpTransport, auth: AuthDriver | None, tls: ssl.SSLContext | None
+) -> OpenLink:
+    """Return a function that opens links. Each binding's module is imported on first use."""
+    options: Mapping[str, Any] = {
+        "auth": auth,
+        "headers": wishes.headers,
+        "extensions": wishes.extensions,
+        "seconds": wishes.timeout,
+    }
 
-    Without `keys` no method is chosen, and the agent's refusal names the accepted methods.
-    """
-    if wishes.auth is not None or wishes.keys is None:
-        return wishes.auth
-    # In a thread, because a keyring may block.
-    return await asyncio.to_thread(choose_auth, found.card, wishes.keys, service=wishes.service, origin=found.url)
-
-
-class _LinkFactory:
-    """Opens links. Each binding's module is imported on first use."""
-
-    def __init__(
-        self, wishes: ConnectOptions, transport: HttpTransport, driver: AuthDriver | None, tls: ssl.SSLContext | None
-    ) -> None:
-        self._transport = transport
-        self._tls = tls
-        self._policy = wishes.policy
-        self._more: Mapping[str, Any] = {
-            "auth": driver,
-            "headers": wishes.headers,
-            "extensions": wishes.extensions,
-            "seconds": wishes.timeout,
-        }
-
-    def open(self, way: AgentEndpoint) -> AgentLink:
-        """Return a link to an endpoint."""
+    def open_link(way: AgentEndpoint) -> AgentLink:
         if way.binding == GRPC:
             try:
                 from accord.client.grpc_link import GrpcLink
             except ImportError as error:
                 raise ImportError(NO_GRPC) from error
-            return GrpcLink(self._transport, way.url, way.dialect, tls=self._tls, policy=self._policy, **self._more)
-        if way.binding == JSONRPC:
-            from accord.client.http_link import JsonRpcLink
+            return GrpcLink(transport, way.url, way.dialect, tls=tls, policy=wishes.policy, **options)
+        from accord.client.http_link import JsonRpcLink, RestLink
 
-            return JsonRpcLink(self._transport, way.url, way.dialect, **self._more)
-        from accord.client.http_link import RestLink
+        link = JsonRpcLink if way.binding == JSONRPC else RestLink
+        return link(transport, way.url, way.dialect, **options)
 
-        return RestLink(self._transport, way.url, way.dialect, **self._more)
+    return open_link

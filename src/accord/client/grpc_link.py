@@ -16,26 +16,12 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
+from accord import errors
 from accord.client.auth.schemes import certificates_of
 from accord.client.exchange import AuthDriver, ClientAuth
 from accord.client.http_link import EventStream, Headers, header_pairs, missing_operation, version_headers
 from accord.engine import tracing
-from accord.errors import (
-    AccordError,
-    AgentUnavailable,
-    AuthenticationFailed,
-    InternalError,
-    InvalidAgentResponse,
-    InvalidParams,
-    MethodNotFound,
-    ParseError,
-    PermissionDenied,
-    RateLimited,
-    RemoteError,
-    TaskNotFound,
-    TaskTimeout,
-    UnsupportedOperation,
-)
+from accord.errors import AccordError
 from accord.model import Event, Request, Result
 from accord.outbound import (
     MAX_BYTES,
@@ -101,16 +87,16 @@ async def check_target(policy: Policy, target: str, *, is_secure: bool) -> tuple
 Code: TypeAlias = grpc.StatusCode
 
 GRPC_ERRORS: Mapping[Code, type[AccordError]] = {
-    Code.INVALID_ARGUMENT: InvalidParams,
-    Code.NOT_FOUND: TaskNotFound,
-    Code.PERMISSION_DENIED: PermissionDenied,
-    Code.UNAUTHENTICATED: AuthenticationFailed,
-    Code.RESOURCE_EXHAUSTED: RateLimited,
-    Code.FAILED_PRECONDITION: UnsupportedOperation,
-    Code.UNIMPLEMENTED: MethodNotFound,
-    Code.INTERNAL: InternalError,
-    Code.UNAVAILABLE: AgentUnavailable,
-    Code.DEADLINE_EXCEEDED: TaskTimeout,
+    Code.INVALID_ARGUMENT: errors.InvalidParams,
+    Code.NOT_FOUND: errors.TaskNotFound,
+    Code.PERMISSION_DENIED: errors.PermissionDenied,
+    Code.UNAUTHENTICATED: errors.AuthenticationFailed,
+    Code.RESOURCE_EXHAUSTED: errors.RateLimited,
+    Code.FAILED_PRECONDITION: errors.UnsupportedOperation,
+    Code.UNIMPLEMENTED: errors.MethodNotFound,
+    Code.INTERNAL: errors.InternalError,
+    Code.UNAVAILABLE: errors.AgentUnavailable,
+    Code.DEADLINE_EXCEEDED: errors.TaskTimeout,
 }
 """gRPC status -> error, where nothing else identifies it. Other statuses are a RemoteError."""
 
@@ -152,7 +138,7 @@ def error_of_call(error: grpc.aio.AioRpcError, *, is_open: bool, limit: int) -> 
     texts = {key: value for key, value in metadata.items() if isinstance(value, str)}
     if found.retry_after is None:
         found.retry_after = read_retry_after(texts)
-    if isinstance(found, AuthenticationFailed) and "www-authenticate" in texts:
+    if isinstance(found, errors.AuthenticationFailed) and "www-authenticate" in texts:
         found.challenges = (texts["www-authenticate"],)
     return found
 
@@ -160,7 +146,9 @@ def error_of_call(error: grpc.aio.AioRpcError, *, is_open: bool, limit: int) -> 
 def _agent_error(code: Code, sentence: str, details: list[Any]) -> AccordError:
     named, sentence = named_error(sentence)
     found = read_error(0, sentence, details)
-    kind = type(found) if not isinstance(found, RemoteError) else named or GRPC_ERRORS.get(code, RemoteError)
+    kind = (
+        type(found) if not isinstance(found, errors.RemoteError) else named or GRPC_ERRORS.get(code, errors.RemoteError)
+    )
     facts = {name: value for name, value in found.metadata.items() if name != "code"}
     return kind(
         sentence or f"The agent answered with gRPC status {code.name}",
@@ -328,7 +316,7 @@ class GrpcLink:
         try:
             body = from_json(method.request, method.dialect.encode_request(operation, request))
         except NoProtobuf:
-            raise InvalidParams("The request is nested too deeply for gRPC") from None
+            raise errors.InvalidParams("The request is nested too deeply for gRPC") from None
         resumed = () if after is None else (("last-event-id", str(after)),)
         traced = tracing.headers().items()
         scheme = "https" if self._is_secure else "http"
@@ -359,7 +347,7 @@ class GrpcLink:
             return call
         sent = await self._driver.prepare(call)
         if sent.url != call.url:
-            raise AuthenticationFailed("Credentials that belong into a query cannot be sent over gRPC")
+            raise errors.AuthenticationFailed("Credentials that belong into a query cannot be sent over gRPC")
         return sent
 
     async def _again(self, sent: HttpRequest, error: grpc.aio.AioRpcError) -> HttpRequest | None:
@@ -384,5 +372,5 @@ def _metadata(sent: HttpRequest) -> Headers:
 def _json(method: GrpcMethod, message: bytes) -> bytes:
     try:
         return to_json(method.response, message)
-    except (ParseError, InvalidParams) as error:
-        raise InvalidAgentResponse(f"The agent's answer is invalid: {error.message}") from None
+    except (errors.ParseError, errors.InvalidParams) as error:
+        raise errors.InvalidAgentResponse(f"The agent's answer is invalid: {error.message}") from None

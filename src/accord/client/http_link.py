@@ -15,19 +15,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from accord import errors
 from accord.client.exchange import AuthDriver, ClientAuth, HttpExchange, whole_reply
 from accord.client.retries import error_of_reply
 from accord.engine.ids import new_id
-from accord.errors import (
-    AccordError,
-    InvalidAgentResponse,
-    InvalidParams,
-    ParseError,
-    RemoteError,
-    TaskNotCancelable,
-    TaskNotFound,
-    UnsupportedOperation,
-)
+from accord.errors import AccordError
 from accord.model import (
     ArtifactUpdate,
     CancelRequest,
@@ -54,7 +46,7 @@ from accord.outbound import (
 )
 from accord.protocol import jsonrpc
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS, Dialect
-from accord.protocol.dialects.base import path_from_request, query_from_params
+from accord.protocol.dialects.fields import path_from_request, query_from_params
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.lifecycle import ENDED, INTERRUPTED
 from accord.protocol.negotiation import DIALECT_HEADER, VERSION_HEADER
@@ -95,7 +87,7 @@ class EventStream:
             if frame.data and frame.event not in KEEP_ALIVE_EVENTS:
                 yield self.numbered(self._read(frame), frame.id)
         if failure is not None:
-            raise InvalidAgentResponse(f"An event has more than {failure.limit} bytes")
+            raise errors.InvalidAgentResponse(f"An event has more than {failure.limit} bytes")
 
     def cut(self, error: Unreachable) -> None:
         """Raise the error that cut the stream, unless the task has already ended."""
@@ -229,9 +221,9 @@ class HttpLink(ABC):
         """Do nothing: the caller owns the transport."""
 
 
-def missing_operation(operation: Operation, dialect: DialectName) -> UnsupportedOperation:
+def missing_operation(operation: Operation, dialect: DialectName) -> errors.UnsupportedOperation:
     """Return the refusal of an operation that a dialect lacks in a binding."""
-    return UnsupportedOperation(f"{operation.value} does not exist in dialect {dialect.value}")
+    return errors.UnsupportedOperation(f"{operation.value} does not exist in dialect {dialect.value}")
 
 
 def version_headers(dialect: DialectName, extensions: Iterable[str]) -> Headers:
@@ -293,15 +285,15 @@ class JsonRpcLink(HttpLink):
         """Decode the error object of an answer."""
         try:
             answer = jsonrpc.read_answer(reply.body)
-        except (InvalidParams, ParseError):
+        except (errors.InvalidParams, errors.ParseError):
             return None
         return self.codec.decode_error(answer) if isinstance(answer, ErrorObject) else None
 
     def _answer(self, body: bytes) -> bytes:
         try:
             answer = jsonrpc.read_answer(body)
-        except (InvalidParams, ParseError) as error:
-            raise InvalidAgentResponse(f"The answer is not JSON-RPC: {error.message}") from None
+        except (errors.InvalidParams, errors.ParseError) as error:
+            raise errors.InvalidAgentResponse(f"The answer is not JSON-RPC: {error.message}") from None
         if isinstance(answer, ErrorObject):
             raise self.codec.decode_error(answer)
         return answer
@@ -370,12 +362,12 @@ class RestLink(HttpLink):
     def stated_error(self, reply: HttpReply, request: Request) -> AccordError | None:
         """Decode the error in an answer. An unnamed 404 or 409 refers to the requested task."""
         found = REST_DIALECTS[self.dialect].decode_http_error(reply.body)
-        if not isinstance(found, RemoteError):
+        if not isinstance(found, errors.RemoteError):
             return found
         if reply.status == 404 and _names_task(request):
-            return TaskNotFound(found.message, metadata=found.metadata)
+            return errors.TaskNotFound(found.message, metadata=found.metadata)
         if reply.status == 409 and isinstance(request, CancelRequest):
-            return TaskNotCancelable(found.message, metadata=found.metadata)
+            return errors.TaskNotCancelable(found.message, metadata=found.metadata)
         return found
 
 

@@ -11,18 +11,12 @@ from typing import Any, Protocol, cast
 
 from msgspec.structs import replace
 
+from accord import errors
 from accord.client.interfaces import AgentEndpoint
 from accord.client.retries import MESSAGE_ID_DIALECTS, Retries, may_retry
 from accord.engine import tracing
 from accord.engine.tracing import UNTRACED, RemoteCallSpan, Tracer
-from accord.errors import (
-    AccordError,
-    ExtendedCardNotConfigured,
-    MethodNotFound,
-    PushNotSupported,
-    TaskNotCancelable,
-    VersionNotSupported,
-)
+from accord.errors import AccordError
 from accord.model import (
     AgentCard,
     CancelRequest,
@@ -155,7 +149,7 @@ class AgentPeer:
                 with UNTRACED if tracing.tracer is None else tracing.tracer.around(self._calling(operation)):
                     result = await self.link.ask(operation, self._addressed(request), seconds=seconds)
             except (Unreachable, AccordError) as error:
-                if attempt and isinstance(error, TaskNotCancelable) and (ended := await self._canceled(request)):
+                if attempt and isinstance(error, errors.TaskNotCancelable) and (ended := await self._canceled(request)):
                     return ended
                 if self.moves_on(operation, error):
                     continue
@@ -180,9 +174,9 @@ class AgentPeer:
         if self._is_settled:
             return False
         match error:
-            case Unreachable(was_sent=False) | VersionNotSupported():
+            case Unreachable(was_sent=False) | errors.VersionNotSupported():
                 pass
-            case MethodNotFound() if operation in _EVERYWHERE:
+            case errors.MethodNotFound() if operation in _EVERYWHERE:
                 pass
             case _:
                 return False
@@ -214,9 +208,9 @@ class AgentPeer:
         told = request.configuration if isinstance(request, SendRequest) else None
         has_push = operation in _PUSHES or (told is not None and told.task_push_notification_config is not None)
         if has_push and not self.card.capabilities.push_notifications:
-            raise PushNotSupported
+            raise errors.PushNotSupported
         if operation is Operation.EXTENDED_CARD and not self.card.capabilities.extended_agent_card:
-            raise ExtendedCardNotConfigured
+            raise errors.ExtendedCardNotConfigured
 
     def _addressed(self, request: Request) -> Request:
         tenant = self.way.tenant

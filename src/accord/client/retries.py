@@ -12,43 +12,29 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from accord.errors import (
-    AccordError,
-    AgentUnavailable,
-    AuthenticationFailed,
-    HeadersTooLarge,
-    InternalError,
-    InvalidRequest,
-    MethodNotFound,
-    PermissionDenied,
-    RateLimited,
-    RemoteError,
-    RequestTimeout,
-    RequestTooLarge,
-    UnsupportedMediaType,
-    UnsupportedOperation,
-)
+from accord import errors
+from accord.errors import AccordError
 from accord.model import PushConfig, Request
 from accord.outbound import HttpReply, TimedOut, Unreachable, read_retry_after
 from accord.protocol.operations import DialectName, Operation
 from accord.retries import RetryPolicy
 
 HTTP_ERRORS: Mapping[int, type[AccordError]] = {
-    400: InvalidRequest,
-    401: AuthenticationFailed,
-    403: PermissionDenied,
-    404: MethodNotFound,
-    405: MethodNotFound,
-    408: RequestTimeout,
-    410: MethodNotFound,
-    413: RequestTooLarge,
-    415: UnsupportedMediaType,
-    422: InvalidRequest,
-    429: RateLimited,
-    431: HeadersTooLarge,
-    500: InternalError,
-    501: UnsupportedOperation,
-    503: AgentUnavailable,
+    400: errors.InvalidRequest,
+    401: errors.AuthenticationFailed,
+    403: errors.PermissionDenied,
+    404: errors.MethodNotFound,
+    405: errors.MethodNotFound,
+    408: errors.RequestTimeout,
+    410: errors.MethodNotFound,
+    413: errors.RequestTooLarge,
+    415: errors.UnsupportedMediaType,
+    422: errors.InvalidRequest,
+    429: errors.RateLimited,
+    431: errors.HeadersTooLarge,
+    500: errors.InternalError,
+    501: errors.UnsupportedOperation,
+    503: errors.AgentUnavailable,
 }
 """HTTP status -> error, where nothing else identifies it. Other statuses are a RemoteError."""
 
@@ -66,12 +52,12 @@ def error_of_reply(reply: HttpReply, stated: AccordError | None) -> AccordError:
     """Return the error for an answer. `stated` is the error that the dialect decoded from its body."""
     status = reply.status
     error = stated
-    if error is None or status in DECISIVE_STATUSES or isinstance(error, RemoteError):
-        kind = HTTP_ERRORS.get(status, RemoteError)
+    if error is None or status in DECISIVE_STATUSES or isinstance(error, errors.RemoteError):
+        kind = HTTP_ERRORS.get(status, errors.RemoteError)
         error = stated if isinstance(stated, kind) else _with_kind(kind, reply, stated)
     if error.retry_after is None:
         error.retry_after = read_retry_after(reply.headers)
-    if isinstance(error, AuthenticationFailed):
+    if isinstance(error, errors.AuthenticationFailed):
         challenge = reply.headers.get("www-authenticate")
         error.challenges = (challenge,) if challenge else ()
     error.metadata = {**error.metadata, STATUS_KEY: str(status)}
@@ -164,7 +150,7 @@ def was_not_accepted(error: Exception) -> bool:
     match error:
         case Unreachable():
             return not error.was_sent
-        case RateLimited(retry_after=int()) | AgentUnavailable(retry_after=int()):
+        case errors.RateLimited(retry_after=int()) | errors.AgentUnavailable(retry_after=int()):
             return error.metadata.get(STATUS_KEY) in DEFERRING_STATUSES
     return False
 
@@ -176,9 +162,9 @@ def may_retry(operation: Operation, request: Request, error: Exception, *, is_id
     match error:
         case TimedOut() if operation is Operation.SEND:
             return False  # it is slow, not lost, and the caller's timeout has expired
-        case Unreachable() | InternalError() | AgentUnavailable() | RateLimited():
+        case Unreachable() | errors.InternalError() | errors.AgentUnavailable() | errors.RateLimited():
             return _has_effect_once(operation, request, is_idempotent)
-        case RemoteError():
+        case errors.RemoteError():
             return error.metadata.get(STATUS_KEY) in TRANSIENT_STATUSES and _has_effect_once(
                 operation, request, is_idempotent
             )

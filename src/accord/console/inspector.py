@@ -50,9 +50,9 @@ from accord.model import (
 from accord.outbound import HttpRequest
 from accord.protocol import codec, sse
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS
-from accord.protocol.dialects.base import path_from_request, query_from_params
+from accord.protocol.dialects.fields import path_from_request, query_from_params
 from accord.protocol.negotiation import MOUNTS
-from accord.protocol.operations import TABLE, DialectName, Operation, Row, method_name
+from accord.protocol.operations import TABLE, DialectName, Operation, OperationRow, method_name
 from accord.protocol.sse import KEEP_ALIVE, Decoder, Frame, FrameTooLarge
 
 TASK_ID = "TASK-ID"
@@ -105,7 +105,7 @@ def request_templates(dialects: Set[DialectName]) -> list[Template]:
     return [template for template in templates if template is not None]
 
 
-def _rpc(row: Row, dialect: DialectName) -> Template | None:
+def _rpc(row: OperationRow, dialect: DialectName) -> Template | None:
     name = method_name(row.operation, dialect)
     if name is None:
         return None
@@ -125,7 +125,7 @@ def _rpc(row: Row, dialect: DialectName) -> Template | None:
     )
 
 
-def _rest(row: Row, dialect: DialectName) -> Template | None:
+def _rest(row: OperationRow, dialect: DialectName) -> Template | None:
     routes = row.rest if dialect is DialectName.V1 else row.rest_v03
     if not routes:
         return None
@@ -162,7 +162,12 @@ def _card(dialect: DialectName) -> Template:
 
 
 def _template(
-    row: Row, dialect: DialectName, binding: Literal["JSONRPC", "HTTP+JSON"], *, headers: dict[str, str], **more: Any
+    row: OperationRow,
+    dialect: DialectName,
+    binding: Literal["JSONRPC", "HTTP+JSON"],
+    *,
+    headers: dict[str, str],
+    **more: Any,
 ) -> Template:
     return Template(
         operation=row.operation.value,

@@ -16,7 +16,7 @@ from accord.model import AgentCard, SendRequest
 from accord.protocol import codec, spec_schemas
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS
 from accord.protocol.negotiation import ALL_DIALECTS, DIALECT_VERSIONS
-from accord.protocol.operations import TABLE, DialectName, Operation, RestRoute, Row
+from accord.protocol.operations import TABLE, DialectName, Operation, OperationRow, RestRoute
 from accord.protocol.spec_schemas import NAMES
 
 OPENAPI_PATH, SCHEMAS_PATH = "/openapi.json", "/schemas"
@@ -137,7 +137,7 @@ def _base(card: AgentCard) -> str:
 class OperationAddress(NamedTuple):
     """One operation at one address of one version."""
 
-    row: Row
+    row: OperationRow
     route: RestRoute
     prefix: str
     dialect: DialectName

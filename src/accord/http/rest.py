@@ -48,7 +48,7 @@ from accord.http.sse import STREAM_HEADERS, LargeEvent, SseWriter, encode_frame,
 from accord.model import AgentCard, Event, Request
 from accord.protocol import sse
 from accord.protocol.dialects import REST_DIALECTS, RestDialect
-from accord.protocol.dialects.base import params_from_body, params_from_query
+from accord.protocol.dialects.fields import params_from_body, params_from_query
 from accord.protocol.negotiation import ALL_DIALECTS, DIALECT_HEADER, VERSION_HEADER, check_version
 from accord.protocol.operations import ROWS, DialectName, MethodsAllowed, RestMatch, match_rest
 from accord.protocol.sse import Frame

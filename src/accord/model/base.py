@@ -17,6 +17,9 @@ NonEmpty = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 """A non-negative int32 of the A2A protobuf definition."""
 
+Timestamp = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+"""A time as text, which structs normalize with `named_timestamp`."""
+
 Metadata = dict[str, Any]
 """Free key-value data (a protobuf Struct)."""
 

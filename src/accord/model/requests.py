@@ -3,13 +3,13 @@
 `service.service` executes and authorizes them. `engine.webhook_delivery` delivers to webhooks.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from msgspec import Meta
-from msgspec.structs import force_setattr
+from msgspec.structs import fields, force_setattr
 
 from accord.model import metadata_keys
-from accord.model.base import A2AModel, Choice, Count, Metadata, NonEmpty, named_timestamp
+from accord.model.base import A2AModel, Choice, Count, Metadata, NonEmpty, Timestamp, named_timestamp
 from accord.model.card import AgentCard
 from accord.model.message import Message
 from accord.model.task import Task, TaskState
@@ -124,15 +124,19 @@ class TaskFilter(A2AModel):
     page_size: Annotated[int, Meta(ge=1, le=MAX_PAGE_SIZE)] | None = None
     page_token: str | None = None
     history_length: Count | None = None
-    status_timestamp_after: str | None = None
+    status_timestamp_after: Timestamp | None = None
     include_artifacts: bool = False
     tenant: str | None = None
 
     def __post_init__(self) -> None:
-        """Normalize the timestamp, or refuse it."""
-        if self.status_timestamp_after is not None:
-            exact = named_timestamp("statusTimestampAfter", self.status_timestamp_after)
-            force_setattr(self, "status_timestamp_after", exact)
+        """Normalize the times, or refuse them."""
+        for name, written in FILTER_TIMES.items():
+            if (text := getattr(self, name)) is not None:
+                force_setattr(self, name, named_timestamp(written, text))
+
+
+FILTER_TIMES = {field.name: field.encode_name for field in fields(TaskFilter) if Timestamp in get_args(field.type)}
+"""The filters that are times, and their names in A2A 1.0."""
 
 
 class TaskPage(A2AModel, omit_defaults=False):

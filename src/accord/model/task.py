@@ -9,7 +9,7 @@ includes, or 0. It is the `id:` of server-sent events and never part of a dialec
 from msgspec.structs import force_setattr
 
 from accord.model import metadata_keys
-from accord.model.base import A2AModel, Choice, Metadata, NonEmpty, named_timestamp, timestamp, timestamp_ms
+from accord.model.base import A2AModel, Choice, Metadata, NonEmpty, Timestamp, named_timestamp, timestamp, timestamp_ms
 from accord.model.message import Artifact, Message
 
 
@@ -32,7 +32,7 @@ class TaskStatus(A2AModel):
 
     state: TaskState
     message: Message | None = None
-    timestamp: str | None = None
+    timestamp: Timestamp | None = None
 
     def __post_init__(self) -> None:
         """Normalize the timestamp, or refuse it."""

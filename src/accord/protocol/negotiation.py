@@ -18,11 +18,12 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct, defstruct, field
 from msgspec.json import Decoder
 from msgspec.structs import astuple
 
 from accord.errors import AccordError, InvalidRequest, MethodNotFound, VersionNotSupported
+from accord.protocol.dialects.gen import PARAMETERS
 from accord.protocol.operations import DialectName, Operation, dialects_for, operation_for
 
 V1, V03, VAULT, GEN, RELAY = DialectName
@@ -263,33 +264,22 @@ class _Message(Struct):
 
 
 class _ParamsLook(Struct):
-    """The members of the parameters that distinguish dialects; all others are skipped unread.
-
-    Those in snake case are the generic dialect's own (B-00). A name counts with any value.
-    """
+    """The members of the parameters that distinguish dialects; all others are skipped unread."""
 
     id: Any = None
     camel_id: Any = field(default=None, name="taskId")
     webhook_url: Raw = field(default=_ABSENT, name="webhookUrl")
     message: _Message | None = None
-    config_id: Raw = _ABSENT
-    context_id: Raw = _ABSENT
-    history_length: Raw = _ABSENT
-    include_artifacts: Raw = _ABSENT
-    page_size: Raw = _ABSENT
-    page_token: Raw = _ABSENT
-    payload_format: Raw = _ABSENT
-    status_timestamp_after: Raw = _ABSENT
-    stream_config: Raw = _ABSENT
-    task_config: Raw = _ABSENT
-    task_id: Raw = _ABSENT
 
 
-_look_decoder = Decoder(_ParamsLook)
-_NOTHING, _NO_MESSAGE = _ParamsLook(), _Message()
+# The generic dialect's own parameters, those in snake case, count with any value (B-00).
+_look_type: Any = defstruct("_Look", [(name, Raw, _ABSENT) for name in sorted(PARAMETERS)], bases=(_ParamsLook,))
+_look_decoder: Decoder[_ParamsLook] = Decoder(_look_type)
+_NO_MESSAGE = _Message()
+_NOTHING: _ParamsLook = _look_type()
 _SNAKE_CASE = {
     shape: tuple(name for name in shape.__struct_encode_fields__ if "_" in name)
-    for shape in (_ParamsLook, _Message, _Part)
+    for shape in (_look_type, _Message, _Part)
 }
 _VAULT_ROLES = ("assistant", "system", "tool")
 
@@ -297,7 +287,8 @@ _VAULT_ROLES = ("assistant", "system", "tool")
 def _look(params: bytes) -> _ParamsLook:
     """Read the members that distinguish dialects; invalid parameters distinguish none, and the dialect refuses them."""
     try:
-        return _look_decoder.decode(params)
+        found: _ParamsLook = _look_decoder.decode(params)
+        return found
     except (ValueError, RecursionError):
         return _NOTHING
 

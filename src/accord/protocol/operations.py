@@ -63,7 +63,7 @@ class RestRoute(NamedTuple):
     path: str
 
 
-class Row(Struct, frozen=True, kw_only=True):
+class OperationRow(Struct, frozen=True, kw_only=True):
     """One operation.
 
     `names` are its names in each dialect: the one that our client sends first, then aliases. `rest` are A2A 1.0's
@@ -106,8 +106,8 @@ _TASK = "/tasks/{id}"
 _PUSHES = "/tasks/{taskId}/pushNotificationConfigs"
 _SUBSCRIBE = (RestRoute("GET", _TASK + ":subscribe"), RestRoute("POST", _TASK + ":subscribe"))
 
-TABLE: tuple[Row, ...] = (
-    Row(
+TABLE: tuple[OperationRow, ...] = (
+    OperationRow(
         operation=Operation.SEND,
         request=SendRequest,
         names=_names(Operation.SEND, "message/send", vault=("tasks/send",), relay=("tasks/send",)),
@@ -115,7 +115,7 @@ TABLE: tuple[Row, ...] = (
         rest_v03=(RestRoute("POST", "/message:send"),),
         grpc_v03="SendMessage",
     ),
-    Row(
+    OperationRow(
         operation=Operation.STREAM,
         request=SendRequest,
         streams=True,
@@ -124,7 +124,7 @@ TABLE: tuple[Row, ...] = (
         rest_v03=(RestRoute("POST", "/message:stream"),),
         grpc_v03="SendStreamingMessage",
     ),
-    Row(
+    OperationRow(
         operation=Operation.GET,
         request=GetRequest,
         names=_names(Operation.GET, "tasks/get"),
@@ -132,14 +132,14 @@ TABLE: tuple[Row, ...] = (
         rest_v03=(RestRoute("GET", _TASK),),
         grpc_v03="GetTask",
     ),
-    Row(
+    OperationRow(
         operation=Operation.LIST,
         request=TaskFilter,
         names=_names(Operation.LIST, "tasks/list"),
         rest=(RestRoute("GET", "/tasks"),),
         rest_v03=(RestRoute("GET", "/tasks"),),
     ),
-    Row(
+    OperationRow(
         operation=Operation.CANCEL,
         request=CancelRequest,
         names=_names(Operation.CANCEL, "tasks/cancel"),
@@ -147,7 +147,7 @@ TABLE: tuple[Row, ...] = (
         rest_v03=(RestRoute("POST", _TASK + ":cancel"),),
         grpc_v03="CancelTask",
     ),
-    Row(
+    OperationRow(
         operation=Operation.SUBSCRIBE,
         request=SubscribeRequest,
         streams=True,
@@ -156,7 +156,7 @@ TABLE: tuple[Row, ...] = (
         rest_v03=_SUBSCRIBE,
         grpc_v03="TaskSubscription",
     ),
-    Row(
+    OperationRow(
         operation=Operation.PUSH_SET,
         request=PushConfig,
         names=_names(Operation.PUSH_SET, _PUSH + "set", "tasks/pushNotification/set", gen=(_PUSH + "subscribe",)),
@@ -164,7 +164,7 @@ TABLE: tuple[Row, ...] = (
         rest_v03=(RestRoute("POST", _PUSHES),),
         grpc_v03="CreateTaskPushNotificationConfig",
     ),
-    Row(
+    OperationRow(
         operation=Operation.PUSH_GET,
         request=PushGetRequest,
         names=_names(Operation.PUSH_GET, _PUSH + "get", "tasks/pushNotification/get"),
@@ -172,7 +172,7 @@ TABLE: tuple[Row, ...] = (
         rest_v03=(RestRoute("GET", _PUSHES + "/{id}"),),
         grpc_v03="GetTaskPushNotificationConfig",
     ),
-    Row(
+    OperationRow(
         operation=Operation.PUSH_LIST,
         request=PushListRequest,
         names=_names(Operation.PUSH_LIST, _PUSH + "list"),
@@ -180,7 +180,7 @@ TABLE: tuple[Row, ...] = (
         rest_v03=(RestRoute("GET", _PUSHES),),
         grpc_v03="ListTaskPushNotificationConfig",
     ),
-    Row(
+    OperationRow(
         operation=Operation.PUSH_DELETE,
         request=PushDeleteRequest,
         names=_names(Operation.PUSH_DELETE, _PUSH + "delete", gen=(_PUSH + "unsubscribe",)),
@@ -188,7 +188,7 @@ TABLE: tuple[Row, ...] = (
         rest_v03=(RestRoute("DELETE", _PUSHES + "/{id}"),),
         grpc_v03="DeleteTaskPushNotificationConfig",
     ),
-    Row(
+    OperationRow(
         operation=Operation.EXTENDED_CARD,
         request=CardRequest,
         names=_names(Operation.EXTENDED_CARD, *_CARD, gen=(_CARD[1],)),
@@ -199,7 +199,7 @@ TABLE: tuple[Row, ...] = (
     ),
 )
 
-ROWS: Mapping[Operation, Row] = {row.operation: row for row in TABLE}
+ROWS: Mapping[Operation, OperationRow] = {row.operation: row for row in TABLE}
 
 SENDS = frozenset({Operation.SEND, Operation.STREAM})
 """Operations that send a message to the agent."""

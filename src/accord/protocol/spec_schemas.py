@@ -113,8 +113,6 @@ _EXACTLY_ONE = {
 }
 """Structures with exactly one of several members: a protobuf oneof, which types alone cannot express."""
 
-_TIMES = {"TaskStatus": "timestamp", "ListTasksRequest": "statusTimestampAfter"}
-
 
 def schemas(reference: str = "#/$defs/{name}") -> dict[str, dict[str, Any]]:
     """Return the schema of every structure by name; `reference` is the format of their references."""
@@ -137,8 +135,6 @@ def _complete(name: str, stated: dict[str, Any], names: dict[str, str], referenc
         for member, schema in stated.get("properties", {}).items()
         if member not in _NOT_A2A.get(name, ())
     }
-    if name in _TIMES:
-        members[_TIMES[name]]["format"] = "date-time"
     schema = stated | {"title": name, "description": first_paragraph(stated["description"])}
     if members:
         schema["properties"] = members

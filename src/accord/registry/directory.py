@@ -20,8 +20,7 @@ from accord.model import AgentCard
 from accord.protocol.cards import decode_card
 from accord.protocol.operations import Operation
 from accord.registry import cards, names
-from accord.registry.cards import CardObjection, InvalidCard, PublishableCard
-from accord.registry.trust import SignatureVerdict, SignedBy, TrustedKeys
+from accord.registry.cards import CardObjection, InvalidCard, PublishableCard, SignatureVerdict, SignedBy, TrustedKeys
 from accord.storage.commands import authentication, published_agents
 from accord.storage.commands.authentication import NewApiKey, StoredApiKey
 from accord.storage.commands.published_agents import AgentQuery, FoundListing, LastCheck, Listing, VisibleAgents

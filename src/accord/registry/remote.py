@@ -10,9 +10,8 @@ from accord.model import AgentCard
 from accord.protocol import codec, urls
 from accord.registry import cards, names
 from accord.registry.availability import AskPort, ServerAnswer, UnreachableServer
-from accord.registry.cards import InvalidCard
+from accord.registry.cards import InvalidCard, SignedBy, TrustedKeys
 from accord.registry.names import NotAsked, UnknownName
-from accord.registry.trust import SignedBy, TrustedKeys
 
 API = "/api/v1"
 

@@ -20,7 +20,7 @@ from accord.http.cards import SignCard
 from accord.http.files import FileLinks
 from accord.outbound import HttpSession, Policy, TargetRefused, Unreachable
 from accord.registry.availability import AskPort, ForbiddenAddress, ServerAnswer, UnreachableServer
-from accord.registry.trust import TrustedKeys
+from accord.registry.cards import TrustedKeys
 from accord.server import cards
 from accord.server.grace_period import GracePeriod
 from accord.server.settings import CardSettings, LogFormat, RegistrySettings, Settings, TelemetrySettings

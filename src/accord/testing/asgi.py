@@ -73,12 +73,6 @@ class Response:
             await self._changes()
         return self.body
 
-    # --- connection ---------------------------------------------------------------------------------------------------
-
-    async def _begins(self) -> None:
-        while not self.status:
-            await self._changes()
-
     async def _changes(self) -> None:
         """Wait for the next chunk, or raise the application's error."""
         if self._error is not None:
@@ -104,40 +98,6 @@ class Response:
         self._more.set()
 
 
-class _Connection:
-    """One request on its way through an application."""
-
-    def __init__(self, app: App, scope: Scope, body: bytes, response: Response) -> None:
-        self._app = app
-        self._scope = scope
-        self._incoming = deque(body[at : at + PIECE] for at in range(0, len(body) or 1, PIECE))
-        self._response = response
-        self._left = asyncio.Event()
-
-    async def run(self) -> None:
-        try:
-            await self._app(self._scope, self._receive, self._send)
-        except Exception as error:  # the reader of the answer gets it
-            self._response._fail(error)
-        else:
-            if not self._response._is_whole and not self._left.is_set():
-                self._response._fail(RuntimeError("The application returned before its answer was whole"))
-
-    def leave(self) -> None:
-        self._left.set()
-
-    async def _receive(self) -> dict[str, Any]:
-        if self._incoming:
-            piece = self._incoming.popleft()
-            return {"type": "http.request", "body": piece, "more_body": bool(self._incoming)}
-        await self._left.wait()
-        return {"type": "http.disconnect"}
-
-    async def _send(self, message: Mapping[str, Any]) -> None:
-        if not self._left.is_set():  # after that there is no reader; a server does not report it either
-            self._response._take(message)
-
-
 @asynccontextmanager
 async def stream(
     app: App,
@@ -156,14 +116,36 @@ async def stream(
     a header without a value is omitted.
     """
     sent = body if isinstance(body, bytes) else json.dumps(body).encode()
-    response = Response(bound)
-    connection = _Connection(app, _scope(method, path, query, headers or {}, scheme), sent, response)
-    work = asyncio.create_task(connection.run(), name=f"{method} {path}")
+    incoming = deque(sent[at : at + PIECE] for at in range(0, len(sent) or 1, PIECE))
+    response, left = Response(bound), asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        if incoming:
+            piece = incoming.popleft()
+            return {"type": "http.request", "body": piece, "more_body": bool(incoming)}
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Mapping[str, Any]) -> None:
+        if not left.is_set():  # after that there is no reader; a server does not report it either
+            response._take(message)
+
+    async def run() -> None:
+        try:
+            await app(_scope(method, path, query, headers or {}, scheme), receive, send)
+        except Exception as error:  # the reader of the answer gets it
+            response._fail(error)
+        else:
+            if not response._is_whole and not left.is_set():
+                response._fail(RuntimeError("The application returned before its answer was whole"))
+
+    work = asyncio.create_task(run(), name=f"{method} {path}")
     try:
-        await response._begins()
+        while not response.status:
+            await response._changes()
         yield response
     finally:
-        connection.leave()
+        left.set()
         await _ends(work, bound)
     if response._error is not None:
         raise response._error

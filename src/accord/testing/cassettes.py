@@ -4,7 +4,7 @@ import base64
 import difflib
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import msgspec
 from msgspec import Struct
+from multidict import CIMultiDict
 
 from accord.client.connection import CARDS
 from accord.outbound import HttpRequest, HttpTransport, OpenReply, open_transport
@@ -56,12 +57,6 @@ class RecordedResponse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     body: Any = None
     pieces: list[str] | None = None
 
-    def bytes_of(self) -> list[bytes]:
-        """Return the body in the chunks that were received."""
-        if self.pieces is not None:
-            return [piece.encode() for piece in self.pieces]
-        return [] if self.body is None else [_encoded(self.body)]
-
 
 class RecordedExchange(Struct, frozen=True, kw_only=True):
     """A request and its answer."""
@@ -92,10 +87,7 @@ class RecordingTransport:
     async def open(self, request: HttpRequest) -> "RecordingAnswer":
         """Send a request, and record the parts of its answer that are read."""
         sent = recorded_request(request, self._ids)
-        return RecordingAnswer(await self._transport.open(request), sent, self._add, self._ids)
-
-    def _add(self, request: RecordedRequest, reply: RecordedResponse) -> None:
-        self._exchanges.append(RecordedExchange(request=request, reply=reply))
+        return RecordingAnswer(await self._transport.open(request), sent, self._exchanges, self._ids)
 
     async def close(self) -> None:
         """Write the file."""
@@ -108,12 +100,14 @@ class RecordingTransport:
 class RecordingAnswer:
     """An answer that is recorded while it is read."""
 
-    def __init__(self, opened: OpenReply, request: RecordedRequest, add: Any, ids: set[str]) -> None:
-        """Read `opened`, and `add` the exchange once it was read or closed. Its identifiers are added to `ids`."""
+    def __init__(
+        self, opened: OpenReply, request: RecordedRequest, exchanges: list[RecordedExchange], ids: set[str]
+    ) -> None:
+        """Add the exchange to `exchanges` once `opened` was read or closed. Its identifiers are added to `ids`."""
         self.status, self.headers = opened.status, opened.headers
         self._opened = opened
         self._request = request
-        self._add = add
+        self._exchanges: list[RecordedExchange] | None = exchanges
         self._ids = ids
 
     async def read(self) -> bytes:
@@ -147,9 +141,10 @@ class RecordingAnswer:
         self._note()
 
     def _note(self, **told: Any) -> None:
-        if self._add is not None:
-            add, self._add = self._add, None
-            add(self._request, RecordedResponse(status=self.status, headers=_headers(self.headers.items()), **told))
+        exchanges, self._exchanges = self._exchanges, None
+        if exchanges is not None:
+            reply = RecordedResponse(status=self.status, headers=_headers(self.headers.items()), **told)
+            exchanges.append(RecordedExchange(request=self._request, reply=reply))
 
 
 # --- playing ----------------------------------------------------------------------------------------------------------
@@ -198,8 +193,9 @@ class PlaybackAnswer:
     def __init__(self, reply: RecordedResponse, ids: set[str]) -> None:
         """Return a recorded answer. Its identifiers are added to `ids` when they are read, as during recording."""
         self.status = reply.status
-        self.headers: Mapping[str, str] = _Headers(reply.headers)
-        self._pieces = reply.bytes_of()
+        self.headers: Mapping[str, str] = CIMultiDict(reply.headers)
+        body = [] if reply.body is None else [_encoded(reply.body)]
+        self._pieces = body if reply.pieces is None else [piece.encode() for piece in reply.pieces]
         self._ids = ids
 
     async def read(self) -> bytes:
@@ -216,19 +212,6 @@ class PlaybackAnswer:
 
     async def close(self) -> None:
         """Do nothing."""
-
-
-class _Headers(dict[str, str]):
-    """Headers with case-insensitive names."""
-
-    def __getitem__(self, name: str) -> str:
-        return super().__getitem__(name.lower())
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return super().get(name.lower(), default)
-
-    def __contains__(self, name: object) -> bool:
-        return super().__contains__(str(name).lower())
 
 
 @asynccontextmanager
@@ -261,14 +244,20 @@ def recorded_request(request: HttpRequest, known: set[str]) -> RecordedRequest:
 
 
 def _renewed(value: Any, known: set[str]) -> Any:
-    match value:
-        case dict():
-            return {name: NEW if name == ROUTE else _renewed(one, known) for name, one in value.items()}
-        case list():
-            return [_renewed(one, known) for one in value]
-        case str():
-            return _ID.sub(lambda found: found[0] if found[0] in known else NEW, value)
-    return value
+    def renewed(name: str, one: Any) -> Any:
+        if name == ROUTE:
+            return NEW
+        return _ID.sub(lambda found: found[0] if found[0] in known else NEW, one) if isinstance(one, str) else one
+
+    return _mapped(renewed, value)
+
+
+def _mapped(change: Callable[[str, Any], Any], value: Any, name: str = "") -> Any:
+    """Return a JSON value with `change(name, value)` of each member. An item of a list has no name."""
+    value = change(name, value)
+    if isinstance(value, dict):
+        return {key: _mapped(change, one, key) for key, one in value.items()}
+    return [_mapped(change, one) for one in value] if isinstance(value, list) else value
 
 
 def _ids_in(data: bytes) -> set[str]:
@@ -314,15 +303,7 @@ def _encoded(body: dict[str, Any]) -> bytes:
 
 def _scrubbed(value: Any) -> Any:
     """Return a JSON value with the values of secret names masked."""
-    match value:
-        case dict():
-            return {
-                name: HIDDEN if isinstance(one, str) and one and _SECRET.search(name) else _scrubbed(one)
-                for name, one in value.items()
-            }
-        case list():
-            return [_scrubbed(one) for one in value]
-    return value
+    return _mapped(lambda name, one: HIDDEN if isinstance(one, str) and one and _SECRET.search(name) else one, value)
 
 
 def _without_secrets(text: str) -> str:

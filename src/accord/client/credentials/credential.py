@@ -136,14 +136,6 @@ class VariablePrefixes(NamedTuple):
         return self.key.removesuffix("KEY_") + "TOKEN_"
 
 
-def _key(text: str) -> Mapping[str, Any]:
-    return {"api_key": text}
-
-
-def _token(text: str) -> Mapping[str, Any]:
-    return {"bearer": text}
-
-
 def _basic(text: str) -> Mapping[str, Any]:
     username, _, password = text.partition(":")
     return {"basic": UserPassword(username=username, password=password)}
@@ -154,22 +146,16 @@ def _hmac(text: str) -> Mapping[str, Any]:
     return {"hmac": HmacKey(key_id=key_id if colon else "", secret=secret)}
 
 
-def _hosts(text: str) -> Mapping[str, Any]:
-    return {"hosts": tuple(host.strip() for host in text.split(",") if host.strip())}
-
+OWN_KEY, OWN_TOKEN, OWN_OAUTH = f"{OWN_PREFIX}KEY_", f"{OWN_PREFIX}TOKEN_", f"{OWN_PREFIX}OAUTH_"
 
 OWN_NAMES: Mapping[str, ReadVariable] = {
-    f"{OWN_PREFIX}KEY_": _key,
-    f"{OWN_PREFIX}TOKEN_": _token,
+    OWN_KEY: lambda text: {"api_key": text},
+    OWN_TOKEN: lambda text: {"bearer": text},
     f"{OWN_PREFIX}BASIC_": _basic,
     f"{OWN_PREFIX}HMAC_": _hmac,
-    f"{OWN_PREFIX}HOSTS_": _hosts,
+    f"{OWN_PREFIX}HOSTS_": lambda text: {"hosts": tuple(host.strip() for host in text.split(",") if host.strip())},
 }
-"""Prefix of an Accord variable -> the reader of its value; the id follows the prefix. OAuth's two parts are
-separate.
-"""
-
-OWN_OAUTH = f"{OWN_PREFIX}OAUTH_"
+"""Prefix of an Accord variable -> the reader of its value; the id follows. OAuth's two parts are separate."""
 
 KEY_FILE_VARIABLE = f"{OWN_PREFIX}KEYS"
 """The variable that names a key file to commands and servers. A `KeyManager` gets the path as an argument."""
@@ -182,13 +168,13 @@ def read_variables(
 
     With `others_are_keys`, as in a file, every other name is the id of an API key.
     """
-    plain: dict[str, ReadVariable] = {naming.key: _key, naming.token: _token, **OWN_NAMES}
+    plain: dict[str, ReadVariable] = {naming.key: OWN_NAMES[OWN_KEY], naming.token: OWN_NAMES[OWN_TOKEN], **OWN_NAMES}
     oauth = (naming.oauth, OWN_OAUTH)
     found: dict[str, dict[str, Any]] = {}
     if others_are_keys:
         known = (*plain, *oauth)
         others = {name: text for name, text in variables.items() if not name.startswith(known)}
-        _add(found, others, "", _key)
+        _add(found, others, "", OWN_NAMES[OWN_KEY])
     for begins, reading in plain.items():  # later entries replace earlier ones, and ours are last
         _add(found, variables, begins, reading)
     clients: dict[str, dict[str, Any]] = {}

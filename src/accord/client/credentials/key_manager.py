@@ -182,8 +182,6 @@ class KeyManager:
     def __repr__(self) -> str:
         return f"KeyManager(key_file_path={self.key_file_path}, ids={self.ids()})"
 
-    # --- AgentVault's methods -----------------------------------------------------------------------------------------
-
     def get_key(self, service_id: str) -> str | None:
         """Return the API key of a service."""
         return self._part(service_id, "api_key")[0].api_key
@@ -201,18 +199,15 @@ class KeyManager:
 
     def get_oauth_client_id(self, service_id: str) -> str | None:
         """Return the OAuth client id for a service."""
-        oauth = self._part(service_id, "oauth")[0].oauth
-        return oauth.client_id if oauth else None
+        return self._oauth(service_id)[0].client_id
 
     def get_oauth_client_secret(self, service_id: str) -> str | None:
         """Return the OAuth client secret for a service."""
-        oauth = self._part(service_id, "oauth")[0].oauth
-        return oauth.client_secret if oauth else None
+        return self._oauth(service_id)[0].client_secret
 
     def get_oauth_config_status(self, service_id: str) -> str:
         """Return a readable status of a service's OAuth client."""
-        found, source = self._part(service_id, "oauth")
-        oauth = found.oauth or OAuthClient()
+        oauth, source = self._oauth(service_id)
         there = [part for part in (oauth.client_id, oauth.client_secret) if part]
         if not there or source is None:
             return "Not Configured"
@@ -237,8 +232,6 @@ class KeyManager:
         """Store a bearer token in the keyring."""
         self._put(service_id, Credential(bearer=_require_text(token, "token")))
 
-    # --- all parts at once --------------------------------------------------------------------------------------------
-
     def find(self, id: str) -> Credential | None:
         """Return all parts stored under an id, each from the first source that has it."""
         found = Credential()
@@ -254,6 +247,10 @@ class KeyManager:
     def ids(self) -> list[str]:
         """Return the ids in the file and the variables. A keyring cannot be listed."""
         return sorted({*self._file, *self._env})
+
+    def _oauth(self, id: str) -> tuple[OAuthClient, str | None]:
+        found, source = self._part(id, "oauth")
+        return found.oauth or OAuthClient(), source
 
     def _part(self, id: str, name: str, *, asks: bool = True) -> tuple[Credential, str | None]:
         """Return the first credential that has a part, and its source."""

@@ -143,16 +143,7 @@ class SealedCredentials:
     async def listed(self, tenant: str) -> list[CredentialSummary]:
         """Return a tenant's credentials without their secrets."""
         stored = await self._store.read(authentication.list_credentials, tenant)
-        return [
-            CredentialSummary(
-                id=one.id,
-                kinds=one.kinds,
-                key_id=one.key_id,
-                created_at=one.created_at,
-                updated_at=one.updated_at,
-            )
-            for one in stored
-        ]
+        return [msgspec.convert(one, CredentialSummary, from_attributes=True) for one in stored]
 
     async def remove(self, tenant: str, id: str) -> bool:
         """Remove a credential. Returns False if it does not exist."""

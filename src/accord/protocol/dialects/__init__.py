@@ -14,7 +14,8 @@ from msgspec.json import Decoder
 from accord.errors import AccordError, InvalidParams, ParseError
 from accord.model import EventBody, Request
 from accord.protocol import codec
-from accord.protocol.dialects.base import Dialect, RestDialect, convert_query_values
+from accord.protocol.dialects.base import Dialect, RestDialect
+from accord.protocol.dialects.fields import convert_query_values
 from accord.protocol.dialects.gen import Gen
 from accord.protocol.dialects.relay import RelayDialect
 from accord.protocol.dialects.v03 import V03, V03Members

@@ -5,18 +5,15 @@ A dialect is a pair of pure codecs between the model and one version of the wire
 - the task id under any of its names (B-16)
 - flat error data
 - the webhook body `{taskId, status, result}`, which belongs to no dialect
-- REST parameters: body, query and path as one object, with numbers and booleans converted from text
 """
 
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
-from urllib.parse import quote
+from typing import Any, ClassVar, Literal
 
-from msgspec import UNSET, Raw, Struct, field
+from msgspec import UNSET, Struct
 from msgspec.json import Decoder
 
+from accord import model
 from accord.errors import (
     TABLE,
     AccordError,
@@ -29,24 +26,11 @@ from accord.errors import (
     for_code,
     for_reason,
 )
-from accord.model import (
-    AgentCard,
-    Artifact,
-    Event,
-    EventBody,
-    Part,
-    PushFormat,
-    Request,
-    Result,
-    Task,
-    TaskPage,
-    TaskState,
-    TaskStatus,
-)
+from accord.model import PushFormat, TaskState
 from accord.protocol import codec
-from accord.protocol.codec import invalid_field
+from accord.protocol.dialects.fields import task_page, without_none
 from accord.protocol.jsonrpc import ErrorObject, read_answer
-from accord.protocol.operations import ROWS, DialectName, Operation, RestRoute
+from accord.protocol.operations import DialectName, Operation
 from accord.protocol.sse import Frame
 from accord.protocol.states import LOWER, from_lower
 
@@ -83,25 +67,6 @@ def error_from_facts(kind: type[AccordError], message: str, data: dict[str, Any]
     )
 
 
-class AnyId(Struct, kw_only=True):
-    """The members that may contain a task's id; an empty one counts as missing."""
-
-    id: str | None = None
-    task_id: str | None = field(default=None, name="task_id")
-    camel_id: str | None = field(default=None, name="taskId")
-
-    def task(self, name: str) -> str:
-        """Return the task's id, or refuse its absence under the `name` that the dialect uses."""
-        found = self.id or self.own_task()
-        if not found:
-            raise invalid_field(name, "Required field is missing")
-        return found
-
-    def own_task(self) -> str | None:
-        """Return the task's id where `id` is the id of another object."""
-        return self.task_id or self.camel_id or None
-
-
 class SimplePush(Struct, rename="camel"):
     """The simple webhook body."""
 
@@ -119,7 +84,7 @@ _SIMPLE = Decoder(SimplePush)
 _SIMPLE_LOOK = Decoder(_SimpleLook)
 
 
-def result_of(task: Task) -> Any:
+def result_of(task: model.Task) -> Any:
     """Return a task's result: the data of its last artifact, else all text of its artifacts, else None."""
     if not task.artifacts:
         return None
@@ -131,7 +96,7 @@ def result_of(task: Task) -> Any:
     return "".join(texts) if texts else None
 
 
-def simple_payload(task: Task) -> bytes:
+def simple_payload(task: model.Task) -> bytes:
     """Write the simple webhook body of a task."""
     return codec.encode({"taskId": task.id, "status": LOWER[task.status.state], "result": result_of(task)})
 
@@ -142,117 +107,21 @@ def is_simple(body: bytes) -> bool:
     return isinstance(look.task_id, str) and isinstance(look.status, str)
 
 
-def read_simple(body: bytes) -> Task:
+def read_simple(body: bytes) -> model.Task:
     """Read the simple webhook body as a task with at most one artifact."""
     simple = codec.decode(body, _SIMPLE)
     state: TaskState = from_lower(simple.status, "status")
-    return Task(id=simple.task_id, status=TaskStatus(state=state), artifacts=_artifacts(simple.result))
+    return model.Task(id=simple.task_id, status=model.TaskStatus(state=state), artifacts=_artifacts(simple.result))
 
 
-def _artifacts(result: Any) -> tuple[Artifact, ...]:
+def _artifacts(result: Any) -> tuple[model.Artifact, ...]:
     if result is UNSET or result is None:
         return ()
-    part = Part(text=result) if isinstance(result, str) else Part(data=result)
-    return (Artifact(artifact_id="result", parts=(part,)),)
+    part = model.Part(text=result) if isinstance(result, str) else model.Part(data=result)
+    return (model.Artifact(artifact_id="result", parts=(part,)),)
 
 
-WITHOUT_BODY = frozenset(
-    row.operation for row in ROWS.values() if any(route.verb in ("GET", "DELETE") for route in row.rest + row.rest_v03)
-)
-"""The operations whose parameters are in the query and the path."""
-
-_NUMBER_PARAMS = frozenset({"historyLength", "pageSize"})
-_BOOLEAN_PARAMS = frozenset({"includeArtifacts"})
-_TRUTH = {"true": True, "1": True, "false": False, "0": False}
-_INTEGER = re.compile(r"-?[0-9]{1,18}")
 _OBJECT = Decoder(dict[str, Any])
-_MEMBERS = Decoder(dict[str, Raw])
-_NAMED_IN_PATH = {
-    "id": frozenset({"taskId", "task_id", "name", "parent", "pushNotificationConfigId"}),
-    "taskId": frozenset({"task_id", "name", "parent"}),
-}
-"""Each path parameter -> aliases of the task or webhook it names. They are ignored when the path has it."""
-
-
-def params_from_body(body: bytes, values: Mapping[str, str]) -> bytes:
-    """Return a body with the path's values; no body is an empty object."""
-    codec.check_form(body)
-    if not values:
-        return body or b"{}"
-    stated = codec.decode(body, _MEMBERS) if body else {}
-    return _with_path(stated, values)
-
-
-def params_from_query(query: Iterable[tuple[str, str]], values: Mapping[str, str]) -> bytes:
-    """Return a query with the path's values; a repeated name becomes a list (11.5)."""
-    stated: dict[str, Any] = {}
-    for name, value in query:
-        stated.setdefault(name, []).append(value)
-    return _with_path({name: found[0] if len(found) == 1 else found for name, found in stated.items()}, values)
-
-
-def _with_path(stated: Mapping[str, Any], values: Mapping[str, str]) -> bytes:
-    """Merge the path's values into the parameters, in which they take precedence."""
-    if not stated:
-        return codec.encode(values)
-    other = {alias for name in values for alias in _NAMED_IN_PATH.get(name, ())}
-    return codec.encode({name: value for name, value in stated.items() if name not in other} | dict(values))
-
-
-def convert_query_values(operation: Operation, params: bytes) -> bytes:
-    """Return the parameters, all in one object, with numbers and booleans converted from text.
-
-    An empty text is left out. A2A 1.0's queries follow protobuf, which cannot distinguish it from an absent parameter.
-    """
-    codec.check_utf8(params)
-    if operation not in WITHOUT_BODY:
-        return params
-    stated = codec.decode(params, _OBJECT)
-    return codec.encode({name: read for name, value in stated.items() if (read := _convert_value(name, value)) != ""})
-
-
-def _convert_value(name: str, value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    if name in _NUMBER_PARAMS:
-        if not _INTEGER.fullmatch(value):
-            raise invalid_field(name, f"Expected an integer, got {value[:40]!r}")
-        return int(value)
-    if name in _BOOLEAN_PARAMS:
-        if value.lower() not in _TRUTH:
-            raise invalid_field(name, f"Expected true or false, got {value[:40]!r}")
-        return _TRUTH[value.lower()]
-    return value
-
-
-# --- requests to addresses ----------------------------------------------------------------------------------------
-
-_PATH_VALUE = re.compile(r"\{(\w+)\}")
-_ATTRIBUTES = {"id": "id", "taskId": "task_id"}
-
-
-def path_from_request(route: RestRoute, request: Request) -> str:
-    """Return the path of a route with a request's values in it."""
-
-    def value(found: re.Match[str]) -> str:
-        stated = getattr(request, _ATTRIBUTES[found[1]])
-        if not stated:
-            raise invalid_field(found[1], "Required field is missing")
-        return quote(stated, safe="")
-
-    return _PATH_VALUE.sub(value, route.path)
-
-
-def query_from_params(route: RestRoute, params: bytes) -> list[tuple[str, str]]:
-    """Return the query for the parameters outside the path of a route; the tenant is a prefix of the path."""
-    named = _PATH_VALUE.findall(route.path)
-    said = {"tenant", *named, *(alias for name in named for alias in _NAMED_IN_PATH[name])}
-    stated = codec.decode(params, _OBJECT)
-    return [(name, _query_text(value)) for name, value in stated.items() if name not in said and value is not None]
-
-
-def _query_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class Dialect(ABC):
@@ -288,20 +157,20 @@ class Dialect(ABC):
     # --- requests -----------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def decode_request(self, operation: Operation, params: bytes) -> Request:
+    def decode_request(self, operation: Operation, params: bytes) -> model.Request:
         """Read the parameters of an operation; unknown fields are ignored, missing ones refused by path."""
 
     @abstractmethod
-    def encode_request(self, operation: Operation, request: Request) -> bytes:
+    def encode_request(self, operation: Operation, request: model.Request) -> bytes:
         """Write the parameters of an operation."""
 
     # --- results ------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def encode_result(self, operation: Operation, result: Result) -> bytes:
+    def encode_result(self, operation: Operation, result: model.Result) -> bytes:
         """Write the result of a non-streaming operation."""
 
-    def decode_result(self, operation: Operation, result: bytes, request: Request) -> Result:
+    def decode_result(self, operation: Operation, result: bytes, request: model.Request) -> model.Result:
         """Read the result of `request`; an invalid one raises InvalidAgentResponse."""
         try:
             return self.read_result(operation, result, request)
@@ -309,7 +178,7 @@ class Dialect(ABC):
             raise _invalid_answer(error) from None
 
     @abstractmethod
-    def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
+    def read_result(self, operation: Operation, result: bytes, request: model.Request) -> model.Result:
         """Read a result; errors name the field as for invalid parameters."""
 
     def error_as_result(self, operation: Operation, error: AccordError) -> bytes | None:
@@ -319,10 +188,10 @@ class Dialect(ABC):
     # --- stream events ------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def encode_event(self, event: Event) -> Frame | None:
+    def encode_event(self, event: model.Event) -> Frame | None:
         """Write one stream event, or None if the dialect has no form for it. The binding sets `Frame.id`."""
 
-    def decode_event(self, frame: Frame) -> EventBody:
+    def decode_event(self, frame: Frame) -> model.EventBody:
         """Read one stream event without its JSON-RPC envelope."""
         try:
             return self.read_event(frame)
@@ -330,10 +199,10 @@ class Dialect(ABC):
             raise _invalid_answer(error) from None
 
     @abstractmethod
-    def read_event(self, frame: Frame) -> EventBody:
+    def read_event(self, frame: Frame) -> model.EventBody:
         """Read one stream event; errors name the field as for invalid parameters."""
 
-    def decode_streamed(self, frame: Frame) -> EventBody:
+    def decode_streamed(self, frame: Frame) -> model.EventBody:
         """Read one event of a JSON-RPC stream as received; an error that ends the stream is raised."""
         if not self.wraps_events:
             return self.decode_event(frame)
@@ -352,7 +221,7 @@ class Dialect(ABC):
     reports_failures: ClassVar[bool] = False
     """Whether a stream has an error event after the status of a failed task."""
 
-    def encode_failure(self, event: Event) -> Frame | None:
+    def encode_failure(self, event: model.Event) -> Frame | None:
         """Write the error event that follows the status of a failed task, in dialects that report failures."""
         return None
 
@@ -362,9 +231,12 @@ class Dialect(ABC):
         """Write an error of the named agent as a JSON-RPC error object."""
         return ErrorObject(self.code(error.row), error.message, self.error_data(error))
 
+    error_column: ClassVar[Literal["code", "vault", "gen"]] = "code"
+    """The column of the dialect's JSON-RPC codes in the table of errors."""
+
     def code(self, row: Row) -> int:
         """Return the dialect's JSON-RPC code for an error."""
-        return row.code
+        return int(getattr(row, self.error_column))
 
     def error_data(self, error: AccordError) -> Any:
         """Return the content of `error.data` in this dialect, or None."""
@@ -376,12 +248,12 @@ class Dialect(ABC):
         return found
 
     def decode_error(self, error: ErrorObject) -> AccordError:
-        """Read a JSON-RPC error object of another server."""
-        return for_code(error.code)(error.message, metadata={"code": str(error.code)})
+        """Read a JSON-RPC error object of another server, by the reason in its data where that matches the code."""
+        return read_flat_error(error, self.error_column)
 
     # --- webhooks -----------------------------------------------------------------------------------------------
 
-    def encode_push(self, event: Event, task: Task, form: PushFormat | None = None) -> bytes:
+    def encode_push(self, event: model.Event, task: model.Task, form: PushFormat | None = None) -> bytes:
         """Write a webhook body for `event`; `task` is the task after it."""
         form = form or self.push_format
         if form is PushFormat.SIMPLE:
@@ -390,25 +262,25 @@ class Dialect(ABC):
         return self.push_task(task) if frame is None else frame.data
 
     @abstractmethod
-    def push_task(self, task: Task) -> bytes:
+    def push_task(self, task: model.Task) -> bytes:
         """Write a webhook body with the whole task."""
 
-    def decode_push(self, body: bytes) -> EventBody:
+    def decode_push(self, body: bytes) -> model.EventBody:
         """Read a webhook body in any of its three forms."""
         return read_simple(body) if is_simple(body) else self.read_push(body)
 
     @abstractmethod
-    def read_push(self, body: bytes) -> EventBody:
+    def read_push(self, body: bytes) -> model.EventBody:
         """Read a webhook body with a task or one event."""
 
     # --- cards --------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def encode_card(self, card: AgentCard) -> dict[str, Any]:
+    def encode_card(self, card: model.AgentCard) -> dict[str, Any]:
         """Write a card as plain data; `protocol.cards` merges several dialects' cards into one document."""
 
     @abstractmethod
-    def decode_card(self, card: bytes) -> AgentCard:
+    def decode_card(self, card: bytes) -> model.AgentCard:
         """Read a card."""
 
 
@@ -432,7 +304,7 @@ class RestDialect(Dialect):
         """Return the dialect of the response to these parameters; in most versions they make no difference."""
         return self
 
-    def decode_streamed(self, frame: Frame) -> EventBody:
+    def decode_streamed(self, frame: Frame) -> model.EventBody:
         """Read one event of a stream as received; an error that ends the stream is raised."""
         if frame.event == "error":
             raise self.decode_http_error(frame.data) or RemoteError()
@@ -443,25 +315,77 @@ class RestDialect(Dialect):
         return Frame(event="error", data=self.encode_http_error(error))
 
 
-def task_page(tasks: tuple[Task, ...], token: str | None, size: int | None, total: int | None) -> TaskPage:
-    """Return a page of tasks; if an agent states no total, there are no further tasks."""
-    count = len(tasks)
-    return TaskPage(
-        tasks=tasks,
-        next_page_token=token or "",
-        page_size=count if size is None else size,
-        total_size=count if total is None else total,
-    )
+class ObjectDialect(Dialect):
+    """A dialect with objects of its own: functions write and read a task, a message, a webhook and the card."""
 
+    page: ClassVar[Any]
+    """The struct of a page, made by `page_shape`."""
 
-def without_none(**members: Any) -> dict[str, Any]:
-    """Return an object without the members that are None."""
-    return {name: value for name, value in members.items() if value is not None}
+    last_page_token: ClassVar[str | None] = ""
+    """The token of the last page of webhooks, or None where it has none."""
 
+    task_decoder: ClassVar[Decoder[Any]]
+    config_decoder: ClassVar[Decoder[Any]]
+    write_task: ClassVar[Any]
+    read_task: ClassVar[Any]
+    write_config: ClassVar[Any]
+    read_config: ClassVar[Any]
 
-def encode_without_none(**members: Any) -> bytes:
-    """Write an object without the members that are None."""
-    return codec.encode(without_none(**members))
+    def encode_result(self, operation: Operation, result: model.Result) -> bytes:
+        """Write the result of an operation."""
+        return codec.encode(self.write_result(operation, result))
+
+    def write_result(self, operation: Operation, result: model.Result) -> dict[str, Any]:
+        """Return the result of an operation as plain data."""
+        match result:
+            case model.Task():
+                found: dict[str, Any] = self.write_task(result)
+            case model.Message():
+                found = self.write_message(result)
+            case model.PushConfig():
+                found = self.write_config(result)
+            case model.TaskPage():
+                names = dict(zip(self.page.__struct_encode_fields__, self.page.__struct_fields__, strict=True))
+                written = {wire: getattr(result, name) for wire, name in names.items() if name != "configs"}
+                found = written | {"tasks": [self.write_task(task) for task in result.tasks]}
+            case model.PushPage():
+                token = {self.page.__struct_encode_fields__[2]: result.next_page_token or self.last_page_token}
+                found = without_none(configs=[self.write_config(config) for config in result.configs], **token)
+            case model.AgentCard():
+                found = self.encode_card(result)
+            case _:
+                found = {"removed": result}
+        return found
+
+    @abstractmethod
+    def write_message(self, message: model.Message) -> dict[str, Any]:
+        """Return a message as the result of an operation."""
+
+    def read_result(self, operation: Operation, result: bytes, request: model.Request) -> model.Result:
+        """Read the result of an operation."""
+        match operation:
+            case Operation.PUSH_SET | Operation.PUSH_GET:
+                found: model.Result = self.read_config(codec.decode(result, self.config_decoder))
+            case Operation.LIST:
+                page = codec.decode(result, Decoder(self.page))
+                tasks = tuple(self.read_task(task, f"tasks[{at}].") for at, task in enumerate(page.tasks))
+                found = task_page(tasks, page.next_page_token, page.page_size, page.total_size)
+            case Operation.PUSH_LIST:
+                page = codec.decode(result, Decoder(self.page))
+                configs = tuple(self.read_config(config) for config in page.configs)
+                found = model.PushPage(configs=configs, next_page_token=page.next_page_token or "")
+            case Operation.PUSH_DELETE:
+                removed = codec.decode(result, _OBJECT).get("removed")
+                found = removed if isinstance(removed, int) else 1
+            case Operation.EXTENDED_CARD:
+                found = self.decode_card(result)
+            case _:
+                found = self.read_task(codec.decode(result, self.task_decoder))
+        return found
+
+    def push_task(self, task: model.Task) -> bytes:
+        """Write a webhook body with the task."""
+        return codec.encode(self.write_task(task))
 
 
 def _invalid_answer(error: AccordError) -> InvalidAgentResponse:

@@ -15,29 +15,8 @@ from accord.protocol import codec
 from accord.protocol.dialects.v03 import V03
 from accord.protocol.dialects.v03.reader import V03Reader, read_configuration, read_push
 from accord.protocol.dialects.v03.shapes import V03PushIn, V03SendIn
-from accord.protocol.dialects.v03.writer import V03FileOut, V03MessageOut, V03Out, V03Writer
+from accord.protocol.dialects.v03.writer import UNTAGGED_MESSAGE, V03Writer, part_shapes
 from accord.protocol.operations import DialectName
-
-
-class RelayTextPart(V03Out, tag_field="type", tag="text"):
-    """A text part."""
-
-    text: str
-    metadata: dict[str, Any] | None = None
-
-
-class RelayFilePart(V03Out, tag_field="type", tag="file"):
-    """A file part."""
-
-    file: V03FileOut
-    metadata: dict[str, Any] | None = None
-
-
-class RelayDataPart(V03Out, tag_field="type", tag="data"):
-    """A data part."""
-
-    data: dict[str, Any]
-    metadata: dict[str, Any] | None = None
 
 
 class RelaySendIn(V03SendIn, rename="camel"):
@@ -55,10 +34,8 @@ _SEND = Decoder(RelaySendIn)
 class RelayWriter(V03Writer):
     """Converts the model to relay's shapes."""
 
-    text_part: ClassVar = RelayTextPart
-    file_part: ClassVar = RelayFilePart
-    data_part: ClassVar = RelayDataPart
-    message_shape: ClassVar = V03MessageOut
+    text_part, file_part, data_part = part_shapes("type")
+    message_shape: ClassVar = UNTAGGED_MESSAGE
 
 
 class RelayDialect(V03):

@@ -12,29 +12,13 @@ import msgspec
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
+from accord import model
 from accord.errors import AccordError, InvalidAgentResponse, InvalidParams, Row, Violation, for_code, for_reason
-from accord.model import (
-    AgentCard,
-    ArtifactUpdate,
-    Event,
-    EventBody,
-    Message,
-    OAuthFlows,
-    PushConfig,
-    PushDeleteRequest,
-    PushFormat,
-    PushPage,
-    Request,
-    Result,
-    SecurityScheme,
-    SendRequest,
-    StatusUpdate,
-    Task,
-    TaskState,
-)
+from accord.model import PushFormat, TaskState
 from accord.model.base import A2AModel
 from accord.protocol import codec
-from accord.protocol.dialects.base import Dialect, task_page
+from accord.protocol.dialects.base import Dialect
+from accord.protocol.dialects.fields import task_page
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import ROWS, TABLE, DialectName, Operation
 from accord.protocol.parts import from_base64
@@ -86,10 +70,10 @@ _TYPE = "type.googleapis.com/google.rpc."
 class StreamResponse(A2AModel):
     """The union of results and events in sends, streams and webhooks: exactly one member."""
 
-    task: Task | None = None
-    message: Message | None = None
-    status_update: StatusUpdate | None = None
-    artifact_update: ArtifactUpdate | None = None
+    task: model.Task | None = None
+    message: model.Message | None = None
+    status_update: model.StatusUpdate | None = None
+    artifact_update: model.ArtifactUpdate | None = None
 
 
 class V1StreamedAnswer(A2AModel):
@@ -101,7 +85,7 @@ class V1StreamedAnswer(A2AModel):
 class V1PageIn(A2AModel):
     """A page of tasks from other servers: over gRPC, and in JSON written by protobuf, zeros are left out."""
 
-    tasks: tuple[Task, ...] = ()
+    tasks: tuple[model.Task, ...] = ()
     next_page_token: str = ""
     page_size: int | None = None
     total_size: int | None = None
@@ -110,16 +94,16 @@ class V1PageIn(A2AModel):
 _REQUESTS: dict[Operation, Decoder[Any]] = {row.operation: Decoder(row.request) for row in TABLE}
 _RESULTS: dict[Operation, Decoder[Any]] = {
     Operation.SEND: Decoder(StreamResponse),
-    Operation.GET: Decoder(Task),
+    Operation.GET: Decoder(model.Task),
     Operation.LIST: Decoder(V1PageIn),
-    Operation.CANCEL: Decoder(Task),
-    Operation.PUSH_SET: Decoder(PushConfig),
-    Operation.PUSH_GET: Decoder(PushConfig),
-    Operation.PUSH_LIST: Decoder(PushPage),
+    Operation.CANCEL: Decoder(model.Task),
+    Operation.PUSH_SET: Decoder(model.PushConfig),
+    Operation.PUSH_GET: Decoder(model.PushConfig),
+    Operation.PUSH_LIST: Decoder(model.PushPage),
 }
 _EVENT = Decoder(StreamResponse)
 _STREAMED = Decoder(V1StreamedAnswer)
-_CARD = Decoder(AgentCard)
+_CARD = Decoder(model.AgentCard)
 _ANYTHING: Decoder[Any] = Decoder(Any)
 _NEEDS = {
     Operation.PUSH_SET: ("task_id", "taskId"),
@@ -147,7 +131,7 @@ class V1(Dialect):
     push_format: ClassVar = PushFormat.EVENT
     push_media_type: ClassVar = "application/a2a+json"
 
-    def decode_request(self, operation: Operation, params: bytes) -> Request:
+    def decode_request(self, operation: Operation, params: bytes) -> model.Request:
         """Read the parameters of an operation."""
         params = json_names(params)
         try:
@@ -156,40 +140,40 @@ class V1(Dialect):
             names = _TASK_IDS.get(operation, ())
             return _complete(operation, _look_again(params, refused, ROWS[operation].request, names))
 
-    def encode_request(self, operation: Operation, request: Request) -> bytes:
+    def encode_request(self, operation: Operation, request: model.Request) -> bytes:
         """Write the parameters of an operation."""
-        if isinstance(request, SendRequest):
+        if isinstance(request, model.SendRequest):
             wish = request.configuration
             if wish is not None and wish.task_push_notification_config is not None:
                 plain = replace(wish, task_push_notification_config=_plain_push(wish.task_push_notification_config))
                 request = replace(request, configuration=plain)
-        elif isinstance(request, PushConfig):
+        elif isinstance(request, model.PushConfig):
             request = _plain_push(request)
-        elif isinstance(request, PushDeleteRequest):
+        elif isinstance(request, model.PushDeleteRequest):
             if not request.id:
                 raise codec.invalid_field("id", "A2A 1.0 removes a webhook by its id")
             request = replace(request, url=None)
         return codec.encode(request)
 
-    def encode_result(self, operation: Operation, result: Result) -> bytes:
+    def encode_result(self, operation: Operation, result: model.Result) -> bytes:
         """Write the result of an operation."""
         match result:
-            case Task():
+            case model.Task():
                 return b'{"task":%b}' % codec.encode(result) if operation is Operation.SEND else codec.encode(result)
-            case Message():
+            case model.Message():
                 return b'{"message":%b}' % codec.encode(result)
-            case PushConfig():
+            case model.PushConfig():
                 return codec.encode(_plain_push(result))
-            case PushPage():
+            case model.PushPage():
                 return codec.encode(replace(result, configs=tuple(map(_plain_push, result.configs))))
-            case AgentCard():
+            case model.AgentCard():
                 return codec.encode(_plain_card(result))
             case int():
                 return b"{}"
             case _:
                 return codec.encode(result)
 
-    def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
+    def read_result(self, operation: Operation, result: bytes, request: model.Request) -> model.Result:
         """Read the result of an operation."""
         if operation is Operation.PUSH_DELETE:
             return 1
@@ -198,25 +182,25 @@ class V1(Dialect):
         value = _read(result, _RESULTS[operation])
         if isinstance(value, StreamResponse):
             body = _body(value)
-            if not isinstance(body, Task | Message):
+            if not isinstance(body, model.Task | model.Message):
                 raise InvalidAgentResponse("The answer to a send holds neither a task nor a message")
             return body
         if isinstance(value, V1PageIn):
             return task_page(value.tasks, value.next_page_token, value.page_size, value.total_size)
-        found: Result = value
+        found: model.Result = value
         return found
 
-    def encode_event(self, event: Event) -> Frame | None:
+    def encode_event(self, event: model.Event) -> Frame | None:
         """Write one stream event; a message added to the history has no form in A2A 1.0."""
         body = event.body
         name = _MEMBER.get(type(body))
         return None if name is None else Frame(data=b'{"%b":%b}' % (name, codec.encode(body)))
 
-    def read_event(self, frame: Frame) -> EventBody:
+    def read_event(self, frame: Frame) -> model.EventBody:
         """Read one stream event."""
         return _body(_read(frame.data, _EVENT))
 
-    def decode_streamed(self, frame: Frame) -> EventBody:
+    def decode_streamed(self, frame: Frame) -> model.EventBody:
         """Read one event in its JSON-RPC response, both at once; unusual ones take the slower, tolerant path."""
         try:
             result = _STREAMED.decode(frame.data).result
@@ -234,27 +218,27 @@ class V1(Dialect):
         """Read an error, by its ErrorInfo reason if present."""
         return read_error(error.code, error.message, error.data)
 
-    def push_task(self, task: Task) -> bytes:
+    def push_task(self, task: model.Task) -> bytes:
         """Write a webhook body with the task, which is a stream response as well."""
         return b'{"task":%b}' % codec.encode(task)
 
-    def read_push(self, body: bytes) -> EventBody:
+    def read_push(self, body: bytes) -> model.EventBody:
         """Read a webhook body."""
         return _body(_read(body, _EVENT))
 
-    def encode_card(self, card: AgentCard) -> dict[str, Any]:
+    def encode_card(self, card: model.AgentCard) -> dict[str, Any]:
         """Write a card with only A2A 1.0's fields."""
         plain: dict[str, Any] = msgspec.json.decode(codec.encode(_plain_card(card)))
         return plain
 
-    def decode_card(self, card: bytes) -> AgentCard:
+    def decode_card(self, card: bytes) -> model.AgentCard:
         """Read a card."""
         plain = codec.decode(card, _ANYTHING)
-        found: AgentCard = _read(codec.encode(_with_empties(_without_ours(plain))), _CARD)
+        found: model.AgentCard = _read(codec.encode(_with_empties(_without_ours(plain))), _CARD)
         return found
 
 
-def _complete(operation: Operation, request: Request) -> Request:
+def _complete(operation: Operation, request: model.Request) -> model.Request:
     if operation in _NEEDS:
         attribute, name = _NEEDS[operation]
         if not getattr(request, attribute):
@@ -263,10 +247,10 @@ def _complete(operation: Operation, request: Request) -> Request:
 
 
 _MEMBER: dict[type, bytes] = {
-    Task: b"task",
-    Message: b"message",
-    StatusUpdate: b"statusUpdate",
-    ArtifactUpdate: b"artifactUpdate",
+    model.Task: b"task",
+    model.Message: b"message",
+    model.StatusUpdate: b"statusUpdate",
+    model.ArtifactUpdate: b"artifactUpdate",
 }
 
 
@@ -313,30 +297,30 @@ def _violations(value: Any) -> list[Violation]:
     return [Violation(str(item.get("field")), str(item.get("description"))) for item in items]
 
 
-def _body(response: StreamResponse) -> EventBody:
+def _body(response: StreamResponse) -> model.EventBody:
     for body in (response.status_update, response.artifact_update, response.task, response.message):
         if body is not None:
             return body
     raise InvalidAgentResponse("A stream response holds none of task, message, statusUpdate, artifactUpdate")
 
 
-def _plain_push(config: PushConfig) -> PushConfig:
+def _plain_push(config: model.PushConfig) -> model.PushConfig:
     return replace(config, payload_format=None, events=())
 
 
-def _plain_card(card: AgentCard) -> AgentCard:
+def _plain_card(card: model.AgentCard) -> model.AgentCard:
     skills = tuple(replace(skill, input_schema=None, output_schema=None) for skill in card.skills)
     schemes = {name: _one_flow(scheme) for name, scheme in card.security_schemes.items()}
     return replace(card, skills=skills, profile=None, security_schemes=schemes)
 
 
-def _one_flow(scheme: SecurityScheme) -> SecurityScheme:
+def _one_flow(scheme: model.SecurityScheme) -> model.SecurityScheme:
     """Return a scheme with its first OAuth flow only: 0.3 allows several, 1.0 one."""
     oauth = scheme.oauth2_security_scheme
     if oauth is None:
         return scheme
-    names = [name for name in OAuthFlows.__struct_fields__ if getattr(oauth.flows, name) is not None]
-    kept = OAuthFlows(**{name: getattr(oauth.flows, name) for name in names[:1]})
+    names = [name for name in model.OAuthFlows.__struct_fields__ if getattr(oauth.flows, name) is not None]
+    kept = model.OAuthFlows(**{name: getattr(oauth.flows, name) for name in names[:1]})
     return replace(scheme, oauth2_security_scheme=replace(oauth, flows=kept))
 
 

@@ -10,6 +10,7 @@ shape, ours is:
   known, `violations` where fields are invalid, and `reason`, which distinguishes errors with the same code.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -17,37 +18,20 @@ from msgspec import Meta, Struct
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
-from accord.errors import AccordError, Row, TaskNotFound
-from accord.model import (
-    AgentCard,
-    Authentication,
-    CancelRequest,
-    CardRequest,
-    Event,
-    EventBody,
-    GetRequest,
-    Message,
-    PushConfig,
-    PushDeleteRequest,
-    PushFormat,
-    PushGetRequest,
-    PushListRequest,
-    PushPage,
-    Request,
-    Result,
-    Role,
-    SendRequest,
-    SubscribeRequest,
-    Task,
-    TaskFilter,
-    TaskPage,
-    metadata_keys,
-)
+from accord import model
+from accord.errors import AccordError, TaskNotFound
+from accord.model import PushFormat, Role, TaskState, metadata_keys
 from accord.model.base import Count, Metadata
-from accord.model.requests import MAX_PAGE_SIZE
 from accord.protocol import codec
-from accord.protocol.codec import invalid_field, read_time
-from accord.protocol.dialects.base import AnyId, Dialect, encode_without_none, read_flat_error, task_page, without_none
+from accord.protocol.codec import invalid_field
+from accord.protocol.dialects.base import ObjectDialect, read_flat_error
+from accord.protocol.dialects.fields import (
+    AnyId,
+    FilterParams,
+    page_shape,
+    without_none,
+    write_fields,
+)
 from accord.protocol.dialects.gen.card import read_card, write_card
 from accord.protocol.dialects.gen.objects import (
     GenMessageIn,
@@ -105,7 +89,7 @@ class GenPushIn(AnyId):
     config_id: str | None = None
     url: str | None = None
     token: str | None = None
-    authentication: Authentication | None = None
+    authentication: model.Authentication | None = None
     events: tuple[str, ...] = ()
     payload_format: PushFormat | None = None
     page_size: Count | None = None
@@ -116,28 +100,6 @@ class GenPushIn(AnyId):
         return self.config_id or (self.id if self.own_task() else None) or None
 
 
-class GenListIn(Struct):
-    """Parameters of a list."""
-
-    context_id: str | None = None
-    status: str | None = None
-    page_size: Annotated[int, Meta(ge=1, le=MAX_PAGE_SIZE)] | None = None
-    page_token: str | None = None
-    history_length: Count | None = None
-    status_timestamp_after: str | None = None
-    include_artifacts: bool = False
-
-
-class GenPageIn(Struct):
-    """A page of tasks or webhooks."""
-
-    tasks: list[GenTaskIn] = []
-    configs: list[GenPushIn] = []
-    next_page_token: str = ""
-    page_size: int | None = None
-    total_size: int | None = None
-
-
 class GenBodyIn(Struct):
     """The members that distinguish results and events."""
 
@@ -145,21 +107,64 @@ class GenBodyIn(Struct):
     status: str | None = None
 
 
-_SEND, _PARAMS, _LIST, _PUSH = Decoder(GenSendIn), Decoder(GenTaskParams), Decoder(GenListIn), Decoder(GenPushIn)
-_TASK, _MESSAGE, _PAGE, _BODY = Decoder(GenTaskIn), Decoder(GenMessageIn), Decoder(GenPageIn), Decoder(GenBodyIn)
+_SEND, _PARAMS, _PUSH = Decoder(GenSendIn), Decoder(GenTaskParams), Decoder(GenPushIn)
+_TASK, _MESSAGE, _BODY = Decoder(GenTaskIn), Decoder(GenMessageIn), Decoder(GenBodyIn)
 _OBJECT = Decoder(dict[str, Any])
 _CONFIGS: dict[str, Any] = {metadata_keys.TASK_CONFIG: TaskConfig, metadata_keys.STREAM_CONFIG: StreamConfig}
 
 
-class Gen(Dialect):
+FILTER = FilterParams(from_gen, rename=None)
+_PUSH_FIELDS = {
+    "task_id": "task_id",
+    "config_id": "id",
+    "url": "url",
+    "token": "token",
+    "authentication": "authentication",
+}
+_PARAM_FIELDS: Mapping[type, Mapping[str, str]] = {
+    model.GetRequest: {"task_id": "id"},
+    model.SubscribeRequest: {"task_id": "id"},
+    model.PushGetRequest: {"task_id": "task_id", "config_id": "id"},
+    model.PushDeleteRequest: {"task_id": "task_id", "config_id": "id", "url": "url"},
+    model.PushListRequest: {"task_id": "task_id", "page_size": "page_size", "page_token": "page_token"},
+    model.CardRequest: {},
+}
+"""Request -> its parameters, and the field of each."""
+
+PARAMETERS = frozenset(
+    name for shape in (GenSendIn, GenTaskParams, GenPushIn) for name in shape.__struct_encode_fields__ if "_" in name
+) | frozenset(name for name in FILTER.names if "_" in name)
+"""The names of parameters that only this dialect has."""
+
+
+def _read_config(wire: GenPushIn, task_id: str | None) -> model.PushConfig:
+    if not wire.url:
+        raise invalid_field("url", "Required field is missing")
+    return model.PushConfig(
+        url=wire.url,
+        id=wire.own_id(),
+        task_id=task_id,
+        token=wire.token,
+        authentication=wire.authentication,
+        payload_format=wire.payload_format,
+        events=wire.events,
+    )
+
+
+def _write_push(config: model.PushConfig) -> dict[str, Any]:
+    return write_fields(config, _PUSH_FIELDS) | ({"events": config.events} if config.events else {})
+
+
+class Gen(ObjectDialect):
     """The generic dialect."""
 
     name: ClassVar = DialectName.GEN
+    error_column: ClassVar = "gen"
     partial_results: ClassVar = frozenset({Operation.CANCEL})
 
     # --- requests ---
 
-    def decode_request(self, operation: Operation, params: bytes) -> Request:
+    def decode_request(self, operation: Operation, params: bytes) -> model.Request:
         """Read the parameters of an operation."""
         match operation:
             case Operation.SEND | Operation.STREAM:
@@ -167,83 +172,65 @@ class Gen(Dialect):
             case Operation.GET | Operation.CANCEL | Operation.SUBSCRIBE:
                 return _read_params(operation, codec.decode(params, _PARAMS))
             case Operation.LIST:
-                return _read_list(codec.decode(params, _LIST))
+                return FILTER.read(params)
             case Operation.EXTENDED_CARD:
                 codec.decode(params, _OBJECT)
-                return CardRequest()
+                return model.CardRequest()
             case _:
                 return _read_push(operation, codec.decode(params, _PUSH))
 
-    def encode_request(self, operation: Operation, request: Request) -> bytes:
+    def encode_request(self, operation: Operation, request: model.Request) -> bytes:
         """Write the parameters of an operation."""
         match request:
-            case SendRequest():
+            case model.SendRequest():
                 return codec.encode(_write_send(request))
-            case TaskFilter():
-                return codec.encode(_write_list(request))
-            case PushConfig():
+            case model.TaskFilter():
+                return codec.encode(FILTER.write(request, _filter_state))
+            case model.PushConfig():
                 return codec.encode(_write_push(request))
-            case PushGetRequest():
-                return encode_without_none(task_id=request.task_id, config_id=request.id)
-            case PushDeleteRequest():
-                return encode_without_none(task_id=request.task_id, config_id=request.id, url=request.url)
-            case PushListRequest():
-                return encode_without_none(
-                    task_id=request.task_id, page_size=request.page_size, page_token=request.page_token
-                )
-            case CardRequest():
-                return b"{}"
-            case _:
-                return codec.encode(_write_params(request))
+            case model.CancelRequest():
+                return codec.encode(_write_cancel(request))
+        return codec.encode(write_fields(request, _PARAM_FIELDS[type(request)]))
 
     # --- results ---
 
-    def encode_result(self, operation: Operation, result: Result) -> bytes:
-        """Write the result of an operation."""
-        match result:
-            case Task():
-                brief = {"task_id": result.id, "status": GEN[result.status.state]}
-                return codec.encode(brief if operation is Operation.CANCEL else write_task(result))
-            case Message():
-                return codec.encode(write_message(result))
-            case TaskPage():
-                return encode_without_none(
-                    tasks=[write_task(task) for task in result.tasks],
-                    next_page_token=result.next_page_token,
-                    page_size=result.page_size,
-                    total_size=result.total_size,
-                )
-            case PushConfig():
-                return (
-                    encode_without_none(config_id=result.id)
-                    if operation is Operation.PUSH_SET
-                    else codec.encode(_write_push(result))
-                )
-            case PushPage():
-                configs = [_write_push(config) for config in result.configs]
-                return encode_without_none(configs=configs, next_page_token=result.next_page_token)
-            case AgentCard():
-                return codec.encode(write_card(result))
-            case _:
-                return encode_without_none(removed=result)
+    page: ClassVar = page_shape(GenTaskIn, GenPushIn, None)
+    task_decoder: ClassVar = _TASK
+    config_decoder: ClassVar = _PUSH
+    write_task: ClassVar = staticmethod(write_task)
+    read_task: ClassVar = staticmethod(read_task)
+    write_config: ClassVar = staticmethod(_write_push)
+    read_config: ClassVar = staticmethod(lambda wire: _read_config(wire, wire.own_task()))
 
-    def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
+    def write_message(self, message: model.Message) -> dict[str, Any]:
+        """Return a message as the result of an operation."""
+        return write_message(message)
+
+    def write_result(self, operation: Operation, result: model.Result) -> dict[str, Any]:
+        """Return the result of an operation; canceling and subscribing return little."""
+        if isinstance(result, model.Task) and operation is Operation.CANCEL:
+            return {"task_id": result.id, "status": GEN[result.status.state]}
+        if isinstance(result, model.PushConfig) and operation is Operation.PUSH_SET:
+            return without_none(config_id=result.id)
+        return super().write_result(operation, result)
+
+    def read_result(self, operation: Operation, result: bytes, request: model.Request) -> model.Result:
         """Read the result of an operation; fields that subscribing does not return are taken from the request."""
-        return _read_result(operation, result, request)
+        if operation is Operation.PUSH_SET and isinstance(request, model.PushConfig):
+            return replace(request, id=codec.decode(result, _PUSH).config_id or request.id)
+        if operation is Operation.SEND and codec.decode(result, _BODY).status is None:
+            return read_message(codec.decode(result, _MESSAGE), "message", default=Role.AGENT)[0]
+        return super().read_result(operation, result, request)
 
     # --- stream events, errors, webhooks and cards ---
 
-    def encode_event(self, event: Event) -> Frame:
+    def encode_event(self, event: model.Event) -> Frame:
         """Write one stream event."""
         return Frame(data=codec.encode(write_event(event)))
 
-    def read_event(self, frame: Frame) -> EventBody:
+    def read_event(self, frame: Frame) -> model.EventBody:
         """Read one stream event."""
         return read_event(frame.data)
-
-    def code(self, row: Row) -> int:
-        """Return the dialect's code for an error."""
-        return row.gen
 
     def encode_error(self, error: AccordError, agent: str = "") -> ErrorObject:
         """Write an error; its data names the agent and, without other details, repeats the message."""
@@ -262,28 +249,19 @@ class Gen(Dialect):
         names_task = error.code == TaskNotFound().row.gen and isinstance(error.data, dict) and "task_id" in error.data
         return read_flat_error(error, "gen", TaskNotFound if names_task else None)
 
-    def push_task(self, task: Task) -> bytes:
-        """Write a webhook body with the task."""
-        return codec.encode(write_task(task))
-
-    def read_push(self, body: bytes) -> EventBody:
+    def read_push(self, body: bytes) -> model.EventBody:
         """Read a webhook body with a task or one event."""
         is_event = codec.decode(body, _BODY).type is not None
         return read_event(body) if is_event else read_task(codec.decode(body, _TASK))
 
-    def encode_card(self, card: AgentCard) -> dict[str, Any]:
-        """Write a card."""
-        return write_card(card)
-
-    def decode_card(self, card: bytes) -> AgentCard:
-        """Read a card."""
-        return read_card(card)
+    encode_card: ClassVar = staticmethod(write_card)
+    decode_card: ClassVar = staticmethod(read_card)
 
 
 # --- requests -----------------------------------------------------------------------------------------------------
 
 
-def _read_send(wire: GenSendIn) -> SendRequest:
+def _read_send(wire: GenSendIn) -> model.SendRequest:
     message, _ = read_message(wire.message, "message")
     spent = 0
     for at, part in enumerate(message.parts):
@@ -296,10 +274,10 @@ def _read_send(wire: GenSendIn) -> SendRequest:
         **{metadata_keys.TASK_CONFIG: wire.task_config, metadata_keys.STREAM_CONFIG: wire.stream_config}
     )
     metadata = (wire.metadata or {}) | msgspec.to_builtins(configs)
-    return SendRequest(message=message, metadata=metadata if configs else wire.metadata)
+    return model.SendRequest(message=message, metadata=metadata if configs else wire.metadata)
 
 
-def _write_send(request: SendRequest) -> dict[str, Any]:
+def _write_send(request: model.SendRequest) -> dict[str, Any]:
     own = dict(request.metadata or {})
     configs = {name: own.pop(name) for name, kind in _CONFIGS.items() if _is_exactly(own.get(name), kind)}
     empty: Metadata | None = {} if request.metadata == {} else None
@@ -314,114 +292,36 @@ def _is_exactly(value: Any, kind: type[TaskConfig] | type[StreamConfig]) -> bool
         return False
 
 
-def _read_params(operation: Operation, wire: GenTaskParams) -> Request:
+def _read_params(operation: Operation, wire: GenTaskParams) -> model.Request:
     task_id = wire.own_task() or wire.task("task_id")
     if operation is Operation.GET:
-        return GetRequest(id=task_id, history_length=wire.history_length)
+        return model.GetRequest(id=task_id, history_length=wire.history_length)
     if operation is Operation.SUBSCRIBE:
-        return SubscribeRequest(id=task_id)
+        return model.SubscribeRequest(id=task_id)
     reason = {} if wire.reason is None else {metadata_keys.REASON: wire.reason}
-    return CancelRequest(id=task_id, metadata=(wire.metadata or {}) | reason if reason else wire.metadata)
+    return model.CancelRequest(id=task_id, metadata=(wire.metadata or {}) | reason if reason else wire.metadata)
 
 
-def _write_params(request: GetRequest | CancelRequest | SubscribeRequest) -> dict[str, Any]:
-    if not isinstance(request, CancelRequest) or request.metadata is None:
-        return {"task_id": request.id}
-    own = {
-        key: value for key, value in request.metadata.items() if key != metadata_keys.REASON or request.reason is None
-    }
-    return without_none(
-        task_id=request.id, reason=request.reason, metadata=own if own or request.reason is None else None
-    )
+def _write_cancel(request: model.CancelRequest) -> dict[str, Any]:
+    stated = request.metadata or {}
+    own = {key: value for key, value in stated.items() if key != metadata_keys.REASON or request.reason is None}
+    kept = request.metadata is not None and (own or request.reason is None)
+    return without_none(task_id=request.id, reason=request.reason, metadata=own if kept else None)
 
 
-def _read_list(wire: GenListIn) -> TaskFilter:
-    return TaskFilter(
-        context_id=wire.context_id,
-        status=None if wire.status is None else from_gen(wire.status, "status"),
-        page_size=wire.page_size,
-        page_token=wire.page_token,
-        history_length=wire.history_length,
-        status_timestamp_after=read_time(wire.status_timestamp_after, "status_timestamp_after"),
-        include_artifacts=wire.include_artifacts,
-    )
+def _filter_state(state: TaskState) -> str:
+    """Return the name of a state in a filter; one that shares its generic name keeps A2A's own."""
+    return LOWER[state] if finer_state(state) else GEN[state]
 
 
-def _write_list(request: TaskFilter) -> dict[str, Any]:
-    """Write a list's parameters; a state that shares its generic name keeps A2A's own."""
-    state = request.status
-    return without_none(
-        context_id=request.context_id,
-        status=None if state is None else LOWER[state] if finer_state(state) else GEN[state],
-        page_size=request.page_size,
-        page_token=request.page_token,
-        history_length=request.history_length,
-        status_timestamp_after=request.status_timestamp_after,
-        include_artifacts=request.include_artifacts or None,
-    )
-
-
-def _read_push(operation: Operation, wire: GenPushIn) -> Request:
+def _read_push(operation: Operation, wire: GenPushIn) -> model.Request:
     """Read the parameters of a webhook operation; `id` alone is the task's."""
     task_id = wire.own_task() or wire.task("task_id")
     match operation:
         case Operation.PUSH_GET:
-            return PushGetRequest(task_id=task_id, id=wire.own_id())
+            return model.PushGetRequest(task_id=task_id, id=wire.own_id())
         case Operation.PUSH_DELETE:
-            return PushDeleteRequest(task_id=task_id, id=wire.own_id(), url=wire.url)
+            return model.PushDeleteRequest(task_id=task_id, id=wire.own_id(), url=wire.url)
         case Operation.PUSH_LIST:
-            return PushListRequest(task_id=task_id, page_size=wire.page_size, page_token=wire.page_token)
+            return model.PushListRequest(task_id=task_id, page_size=wire.page_size, page_token=wire.page_token)
     return _read_config(wire, task_id)
-
-
-def _read_config(wire: GenPushIn, task_id: str | None) -> PushConfig:
-    if not wire.url:
-        raise invalid_field("url", "Required field is missing")
-    return PushConfig(
-        url=wire.url,
-        id=wire.own_id(),
-        task_id=task_id,
-        token=wire.token,
-        authentication=wire.authentication,
-        payload_format=wire.payload_format,
-        events=wire.events,
-    )
-
-
-def _write_push(config: PushConfig) -> dict[str, Any]:
-    return without_none(
-        task_id=config.task_id,
-        config_id=config.id,
-        url=config.url,
-        token=config.token,
-        authentication=config.authentication,
-        events=config.events or None,
-    )
-
-
-# --- results ------------------------------------------------------------------------------------------------------
-
-
-def _read_result(operation: Operation, result: bytes, request: Request) -> Result:
-    match operation:
-        case Operation.LIST:
-            page = codec.decode(result, _PAGE)
-            tasks = tuple(read_task(task, f"tasks[{at}].") for at, task in enumerate(page.tasks))
-            return task_page(tasks, page.next_page_token, page.page_size, page.total_size)
-        case Operation.PUSH_SET if isinstance(request, PushConfig):
-            return replace(request, id=codec.decode(result, _PUSH).config_id or request.id)
-        case Operation.PUSH_SET | Operation.PUSH_GET:
-            push = codec.decode(result, _PUSH)
-            return _read_config(push, push.own_task())
-        case Operation.PUSH_LIST:
-            page = codec.decode(result, _PAGE)
-            configs = tuple(_read_config(config, config.own_task()) for config in page.configs)
-            return PushPage(configs=configs, next_page_token=page.next_page_token)
-        case Operation.PUSH_DELETE:
-            removed = codec.decode(result, _OBJECT).get("removed")
-            return removed if isinstance(removed, int) else 1
-        case Operation.EXTENDED_CARD:
-            return read_card(result)
-    if operation is Operation.SEND and codec.decode(result, _BODY).status is None:
-        return read_message(codec.decode(result, _MESSAGE), "message", default=Role.AGENT)[0]
-    return read_task(codec.decode(result, _TASK))

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from accord.model import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, CardProfile
+from accord import model
 from accord.model.base import Metadata, NonEmpty
 from accord.protocol import codec
 
@@ -38,7 +38,7 @@ class GenCardIn(Struct):
 _CARD = Decoder(GenCardIn)
 
 
-def write_card(card: AgentCard) -> dict[str, Any]:
+def write_card(card: model.AgentCard) -> dict[str, Any]:
     """Write a card."""
     skills = [
         {"name": skill.id, "description": skill.description, "parameters": skill.input_schema or {}}
@@ -55,8 +55,8 @@ def write_card(card: AgentCard) -> dict[str, Any]:
     return document if address is None else document | {"url": address}
 
 
-def _names(card: AgentCard) -> list[str]:
-    can, profile = card.capabilities, card.profile or CardProfile()
+def _names(card: model.AgentCard) -> list[str]:
+    can, profile = card.capabilities, card.profile or model.CardProfile()
     flags = {
         "streaming": can.streaming,
         "push_notifications": can.push_notifications,
@@ -66,25 +66,25 @@ def _names(card: AgentCard) -> list[str]:
     return list(dict.fromkeys([*(name for name, has in flags.items() if has), *profile.capability_names]))
 
 
-def _address(card: AgentCard) -> str | None:
+def _address(card: model.AgentCard) -> str | None:
     interfaces = card.supported_interfaces
     wanted = [one for one in interfaces if one.protocol_version == VERSION]
     likely = [one for one in interfaces if one.protocol_binding == "JSONRPC"]
     return next((one.url for one in (*wanted, *likely, *interfaces)), None)
 
 
-def read_card(data: bytes) -> AgentCard:
+def read_card(card: bytes) -> model.AgentCard:
     """Read a card."""
-    wire = codec.decode(data, _CARD)
+    wire = codec.decode(card, _CARD)
     names = set(wire.capabilities)
     own = tuple(name for name in wire.capabilities if name not in _FLAGS)
     history = True if "state_transition_history" in names else None
-    return AgentCard(
+    return model.AgentCard(
         name=wire.name,
         description=wire.description,
         version=wire.version,
         supported_interfaces=_interfaces(wire.url),
-        capabilities=AgentCapabilities(
+        capabilities=model.AgentCapabilities(
             streaming="streaming" in names or None,
             push_notifications="push_notifications" in names or None,
             extended_agent_card="extended_agent_card" in names or None,
@@ -92,18 +92,18 @@ def read_card(data: bytes) -> AgentCard:
         default_input_modes=_MODES,
         default_output_modes=_MODES,
         skills=tuple(_read_skill(skill) for skill in wire.skills),
-        profile=CardProfile(capability_names=own, state_transition_history=history) if own or history else None,
+        profile=model.CardProfile(capability_names=own, state_transition_history=history) if own or history else None,
     )
 
 
 _FLAGS = frozenset({"streaming", "push_notifications", "extended_agent_card", "state_transition_history"})
 
 
-def _interfaces(url: str | None) -> tuple[AgentInterface, ...]:
-    return (AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version=VERSION),) if url else ()
+def _interfaces(url: str | None) -> tuple[model.AgentInterface, ...]:
+    return (model.AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version=VERSION),) if url else ()
 
 
-def _read_skill(wire: GenSkillIn) -> AgentSkill:
-    return AgentSkill(
+def _read_skill(wire: GenSkillIn) -> model.AgentSkill:
+    return model.AgentSkill(
         id=wire.name, name=wire.name, description=wire.description, tags=(), input_schema=wire.parameters or None
     )

@@ -25,25 +25,12 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
-from accord.model import (
-    Artifact,
-    ArtifactUpdate,
-    Event,
-    EventBody,
-    Message,
-    MessageUpdate,
-    Part,
-    Role,
-    StatusUpdate,
-    Task,
-    TaskState,
-    TaskStatus,
-    metadata_keys,
-)
+from accord import model
+from accord.model import Role, TaskState, metadata_keys
 from accord.model.base import Metadata, NonEmpty, timestamp
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field, read_time
-from accord.protocol.dialects.base import without_none
+from accord.protocol.dialects.fields import without_none
 from accord.protocol.lifecycle import ENDED, INTERRUPTED
 from accord.protocol.parts import (
     FINER_ROLES,
@@ -133,7 +120,7 @@ def read_state(name: str, metadata: Metadata | None, where: str) -> tuple[TaskSt
 # --- parts --------------------------------------------------------------------------------------------------------
 
 
-def _write_part(part: Part) -> tuple[dict[str, Any], PartExtras]:
+def _write_part(part: model.Part) -> tuple[dict[str, Any], PartExtras]:
     metadata, name, mime_type = part.metadata, part.filename, part.media_type
     if part.text is not None:
         extras = PartExtras(filename=name, media_type=mime_type, metadata=metadata)
@@ -154,7 +141,7 @@ def _write_part(part: Part) -> tuple[dict[str, Any], PartExtras]:
     return written, replace(empty, form="file", metadata=metadata)
 
 
-def _restore_part(part: Part, wire: AnyPart, extras: PartExtras) -> Part:
+def _restore_part(part: model.Part, wire: AnyPart, extras: PartExtras) -> model.Part:
     own = extras.metadata
     if extras.form == "file" and part.is_reference:
         metadata = own
@@ -171,7 +158,7 @@ def _restore_part(part: Part, wire: AnyPart, extras: PartExtras) -> Part:
 # --- messages -----------------------------------------------------------------------------------------------------
 
 
-def write_message(message: Message, task: Task | None = None, *, is_status: bool = False) -> dict[str, Any]:
+def write_message(message: model.Message, task: model.Task | None = None, *, is_status: bool = False) -> dict[str, Any]:
     """Write a message; in a task, it has the task's ids."""
     finer = finer_role(message)
     parts, lacking = write_parts(message.parts, _write_part)
@@ -194,8 +181,8 @@ def write_message(message: Message, task: Task | None = None, *, is_status: bool
 
 
 def read_message(
-    wire: GenMessageIn, where: str, task: Task | None = None, default: Role = Role.USER
-) -> tuple[Message, Extras]:
+    wire: GenMessageIn, where: str, task: model.Task | None = None, default: Role = Role.USER
+) -> tuple[model.Message, Extras]:
     """Read a message, which belongs to `task` if given; `default` is the role where none is stated."""
     said = (wire.metadata or {}).get(metadata_keys.ROLE)
     named = isinstance(said, str) and said in _ROLES
@@ -205,7 +192,7 @@ def read_message(
     if name in FINER_ROLES:
         role = Role.AGENT if extras.role == "agent" else role
         metadata = (metadata or {}) | {metadata_keys.ROLE: name}
-    message = Message(
+    message = model.Message(
         message_id=wire.id or wire.message_id or "",
         role=role,
         parts=restore_parts(wire.parts, f"{where}.parts", extras, _restore_part),
@@ -221,7 +208,7 @@ def read_message(
 # --- artifacts ----------------------------------------------------------------------------------------------------
 
 
-def write_artifact(artifact: Artifact, task_id: str, made: str | None) -> dict[str, Any]:
+def write_artifact(artifact: model.Artifact, task_id: str, made: str | None) -> dict[str, Any]:
     """Write an artifact of a task; `made` is its creation time unless its metadata states another."""
     own, created = artifact.metadata, (artifact.metadata or {}).get(metadata_keys.CREATED_AT)
     if created != made and _time(created) == created is not None:
@@ -254,7 +241,7 @@ def _time(found: Any) -> str | None:
         return None
 
 
-def _artifact_form(parts: tuple[Part, ...]) -> tuple[Any, str, str | None, dict[str, PartExtras]]:
+def _artifact_form(parts: tuple[model.Part, ...]) -> tuple[Any, str, str | None, dict[str, PartExtras]]:
     """Return an artifact's content and format, its form if these are ambiguous, and the extras of its parts."""
     only = parts[0] if len(parts) == 1 else None
     if only is None or (only.text is None and only.data is UNSET):
@@ -271,7 +258,7 @@ def _artifact_form(parts: tuple[Part, ...]) -> tuple[Any, str, str | None, dict[
     return only.data, media_type, form, lacking
 
 
-def read_artifact(wire: GenArtifactIn, where: str, made: str | None) -> Artifact:
+def read_artifact(wire: GenArtifactIn, where: str, made: str | None) -> model.Artifact:
     """Read an artifact; `made` is the time that need not be repeated."""
     found = wire.metadata or {}
     media_type = found.get("format") if isinstance(found.get("format"), str) else None
@@ -280,7 +267,7 @@ def read_artifact(wire: GenArtifactIn, where: str, made: str | None) -> Artifact
     metadata, extras = unpack_metadata(wire.metadata, tuple(understood))
     if created not in (None, made):
         metadata = (metadata or {}) | {metadata_keys.CREATED_AT: created}
-    return Artifact(
+    return model.Artifact(
         artifact_id=wire.id,
         parts=split_text(_artifact_parts(wire.content, media_type, extras, where), extras.texts),
         name=extras.name,
@@ -290,7 +277,7 @@ def read_artifact(wire: GenArtifactIn, where: str, made: str | None) -> Artifact
     )
 
 
-def _artifact_parts(content: Any, media_type: str | None, extras: Extras, where: str) -> tuple[Part, ...]:
+def _artifact_parts(content: Any, media_type: str | None, extras: Extras, where: str) -> tuple[model.Part, ...]:
     if media_type == PARTS and extras.form is None:
         parts = codec.convert(content, list[AnyPart])
         return restore_parts(parts, f"{where}.content", extras, _restore_part)
@@ -299,15 +286,15 @@ def _artifact_parts(content: Any, media_type: str | None, extras: Extras, where:
     plain = media_type == (TEXT_TYPE if is_text else JSON_TYPE)
     kind = rest.media_type if rest.media_type is not None or plain else media_type
     if is_text:
-        return (Part(text=content, filename=rest.filename, media_type=kind, metadata=rest.metadata),)
+        return (model.Part(text=content, filename=rest.filename, media_type=kind, metadata=rest.metadata),)
     data = None if content is UNSET else content
-    return (Part(data=data, filename=rest.filename, media_type=kind, metadata=rest.metadata),)
+    return (model.Part(data=data, filename=rest.filename, media_type=kind, metadata=rest.metadata),)
 
 
 # --- tasks --------------------------------------------------------------------------------------------------------
 
 
-def write_task(task: Task) -> dict[str, Any]:
+def write_task(task: model.Task) -> dict[str, Any]:
     """Write a task."""
     status = task.status
     created, metadata = take_created(task, status.timestamp)
@@ -326,13 +313,13 @@ def write_task(task: Task) -> dict[str, Any]:
     )
 
 
-def read_task(wire: GenTaskIn, where: str = "") -> Task:
+def read_task(wire: GenTaskIn, where: str = "") -> model.Task:
     """Read a task; `where` is its path, with a dot at the end."""
     state, understood = read_state(wire.status, wire.metadata, f"{where}status")
     metadata, _ = unpack_metadata(wire.metadata, understood)
     updated = read_time(wire.updated_at, f"{where}updated_at")
-    status = TaskStatus(state=state, timestamp=updated)
-    task = Task(id=wire.task_id, status=status, context_id=wire.context_id, metadata=metadata)
+    status = model.TaskStatus(state=state, timestamp=updated)
+    task = model.Task(id=wire.task_id, status=status, context_id=wire.context_id, metadata=metadata)
     history = [read_message(message, f"{where}messages[{at}]", task) for at, message in enumerate(wire.messages)]
     if history and history[-1][1].status:
         status = replace(status, message=history.pop()[0])
@@ -388,14 +375,14 @@ _TYPE = Decoder(GenEventTypeIn)
 _FINAL = ENDED | INTERRUPTED
 
 
-def write_event(event: Event) -> dict[str, Any]:
+def write_event(event: model.Event) -> dict[str, Any]:
     """Write an event."""
     match event.body:
-        case Task() as task:
+        case model.Task() as task:
             return {"type": "task"} | write_task(task)
-        case StatusUpdate() as update:
+        case model.StatusUpdate() as update:
             status = update.status
-            owner = Task(id=update.task_id, status=status, context_id=update.context_id)
+            owner = model.Task(id=update.task_id, status=status, context_id=update.context_id)
             return without_none(
                 type="status",
                 task_id=update.task_id,
@@ -406,7 +393,7 @@ def write_event(event: Event) -> dict[str, Any]:
                 final=status.state in _FINAL,
                 metadata=pack_metadata(update.metadata, Extras(), finer_state(status.state)),
             )
-        case ArtifactUpdate() as update:
+        case model.ArtifactUpdate() as update:
             return without_none(
                 type="artifact",
                 task_id=update.task_id,
@@ -417,37 +404,37 @@ def write_event(event: Event) -> dict[str, Any]:
                 timestamp=event.at,
                 metadata=update.metadata,
             )
-        case MessageUpdate() as update:
+        case model.MessageUpdate() as update:
             message = replace(update.message, task_id=update.task_id, context_id=None)
             ids = {"task_id": update.task_id, "context_id": update.context_id}
             return {"type": "message", **ids, "message": write_message(message)}
-        case Message() as message:
+        case model.Message() as message:
             return {"type": "message", "task_id": None, "message": write_message(message)}
 
 
-def read_event(data: bytes) -> EventBody:
+def read_event(data: bytes) -> model.EventBody:
     """Read an event."""
     kind = codec.decode(data, _TYPE).type
     if kind not in _EVENTS:
         raise invalid_field("type", f"Unknown event {str(kind)[:40]!r}")
     decoder, read = _EVENTS[kind]
-    found: EventBody = read(codec.decode(data, decoder))
+    found: model.EventBody = read(codec.decode(data, decoder))
     return found
 
 
-def _read_status(wire: GenStatusIn) -> StatusUpdate:
+def _read_status(wire: GenStatusIn) -> model.StatusUpdate:
     state, understood = read_state(wire.status, wire.metadata, "status")
-    status = TaskStatus(state=state, timestamp=read_time(wire.timestamp, "timestamp"))
-    owner = Task(id=wire.task_id, status=status, context_id=wire.context_id)
+    status = model.TaskStatus(state=state, timestamp=read_time(wire.timestamp, "timestamp"))
+    owner = model.Task(id=wire.task_id, status=status, context_id=wire.context_id)
     if wire.message is not None:
         message, _ = read_message(wire.message, "message", owner, Role.AGENT)
         status = replace(status, message=message)
     metadata, _ = unpack_metadata(wire.metadata, understood)
-    return StatusUpdate(task_id=wire.task_id, context_id=wire.context_id, status=status, metadata=metadata)
+    return model.StatusUpdate(task_id=wire.task_id, context_id=wire.context_id, status=status, metadata=metadata)
 
 
-def _read_artifact(wire: GenArtifactEventIn) -> ArtifactUpdate:
-    return ArtifactUpdate(
+def _read_artifact(wire: GenArtifactEventIn) -> model.ArtifactUpdate:
+    return model.ArtifactUpdate(
         task_id=wire.task_id,
         context_id=wire.context_id,
         artifact=read_artifact(wire.artifact, "artifact", read_time(wire.timestamp, "timestamp")),
@@ -457,12 +444,12 @@ def _read_artifact(wire: GenArtifactEventIn) -> ArtifactUpdate:
     )
 
 
-def _read_message(wire: GenMessageEventIn) -> EventBody:
+def _read_message(wire: GenMessageEventIn) -> model.EventBody:
     message, _ = read_message(wire.message, "message", default=Role.AGENT)
     if not wire.task_id:
         return message
     message = replace(message, task_id=wire.task_id, context_id=wire.context_id or message.context_id)
-    return MessageUpdate(task_id=wire.task_id, context_id=wire.context_id, message=message)
+    return model.MessageUpdate(task_id=wire.task_id, context_id=wire.context_id, message=message)
 
 
 _EVENTS: dict[str | None, tuple[Decoder[Any], Any]] = {

@@ -11,39 +11,17 @@ from typing import Any, ClassVar
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
-from accord.errors import AccordError, InvalidAgentResponse, InvalidParams
-from accord.model import (
-    AgentCard,
-    ArtifactUpdate,
-    CancelRequest,
-    CardRequest,
-    Event,
-    EventBody,
-    GetRequest,
-    Message,
-    PushConfig,
-    PushDeleteRequest,
-    PushGetRequest,
-    PushListRequest,
-    PushPage,
-    Request,
-    Result,
-    SendConfiguration,
-    SendRequest,
-    StatusUpdate,
-    SubscribeRequest,
-    Task,
-    TaskPage,
-)
+from accord import model
+from accord.errors import InvalidAgentResponse, InvalidParams
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.base import Dialect, read_flat_error, task_page
+from accord.protocol.dialects.base import Dialect
+from accord.protocol.dialects.fields import task_page
 from accord.protocol.dialects.v03.card import read_card, write_card
 from accord.protocol.dialects.v03.reader import (
     EMPTY_PARTS,
     V03Reader,
     read_configuration,
-    read_filter,
     read_list,
     read_member,
     read_push,
@@ -54,7 +32,6 @@ from accord.protocol.dialects.v03.shapes import (
     MISSING,
     V03AnswerIn,
     V03GetParams,
-    V03ListIn,
     V03PageIn,
     V03PushesIn,
     V03PushParams,
@@ -65,8 +42,7 @@ from accord.protocol.dialects.v03.shapes import (
     task_of,
     text_or_none,
 )
-from accord.protocol.dialects.v03.writer import V03Writer
-from accord.protocol.jsonrpc import ErrorObject
+from accord.protocol.dialects.v03.writer import FILTER, V03Writer
 from accord.protocol.operations import DialectName, Operation
 from accord.protocol.sse import Frame
 
@@ -74,7 +50,6 @@ _SEND = Decoder(V03SendIn)
 _PARAMS = Decoder(V03TaskParams)
 _GET = Decoder(V03GetParams)
 _PUSH = Decoder(V03PushParams)
-_LIST = Decoder(V03ListIn)
 _PUSH_SET = Decoder(V03PushSetIn)
 _PUSHES: Decoder[list[V03PushSetIn] | V03PushesIn] = Decoder(list[V03PushSetIn] | V03PushesIn)
 _ANSWER = Decoder(V03AnswerIn)
@@ -82,19 +57,19 @@ _OBJECT = Decoder(dict[str, Any])
 _PAGE = Decoder(V03PageIn)
 
 
-def _read_delete(params: V03PushParams) -> PushDeleteRequest:
+def _read_delete(params: V03PushParams) -> model.PushDeleteRequest:
     task_id, config_id, url = params.target(), params.webhook(), text_or_none(params.url)
     if not (config_id or url):
         raise invalid_field("pushNotificationConfigId", MISSING)
-    return PushDeleteRequest(task_id=task_id, id=config_id, url=url)
+    return model.PushDeleteRequest(task_id=task_id, id=config_id, url=url)
 
 
-BY_TASK: dict[Operation, tuple[Decoder[Any], Callable[[Any], Request]]] = {
-    Operation.GET: (_GET, lambda p: GetRequest(id=p.target(), history_length=p.history_length)),
-    Operation.CANCEL: (_PARAMS, lambda p: CancelRequest(id=p.target(), metadata=p.metadata)),
-    Operation.SUBSCRIBE: (_PARAMS, lambda p: SubscribeRequest(id=p.target())),
-    Operation.PUSH_GET: (_PUSH, lambda p: PushGetRequest(task_id=p.target(), id=p.webhook())),
-    Operation.PUSH_LIST: (_PARAMS, lambda p: PushListRequest(task_id=p.target())),
+BY_TASK: dict[Operation, tuple[Decoder[Any], Callable[[Any], model.Request]]] = {
+    Operation.GET: (_GET, lambda p: model.GetRequest(id=p.target(), history_length=p.history_length)),
+    Operation.CANCEL: (_PARAMS, lambda p: model.CancelRequest(id=p.target(), metadata=p.metadata)),
+    Operation.SUBSCRIBE: (_PARAMS, lambda p: model.SubscribeRequest(id=p.target())),
+    Operation.PUSH_GET: (_PUSH, lambda p: model.PushGetRequest(task_id=p.target(), id=p.webhook())),
+    Operation.PUSH_LIST: (_PARAMS, lambda p: model.PushListRequest(task_id=p.target())),
     Operation.PUSH_DELETE: (_PUSH, _read_delete),
 }
 """Decoder and reader of the parameters of each operation that names a task."""
@@ -110,63 +85,63 @@ class V03(Dialect):
 
     # --- requests ---
 
-    def decode_request(self, operation: Operation, params: bytes) -> Request:
+    def decode_request(self, operation: Operation, params: bytes) -> model.Request:
         """Read the parameters of an operation."""
         match operation:
             case Operation.SEND | Operation.STREAM:
                 return self.read_send(params)
             case Operation.LIST:
-                return read_filter(codec.decode(params, _LIST))
+                return FILTER.read(params)
             case Operation.PUSH_SET:
                 wire = codec.decode(params, _PUSH_SET)
                 if wire.push_notification_config is None:
                     raise invalid_field("pushNotificationConfig", MISSING)
                 return read_set(wire.push_notification_config, wire.target())
             case Operation.EXTENDED_CARD:
-                return CardRequest()
+                return model.CardRequest()
             case _:
                 return self.read_by_task(operation, params)
 
-    def read_by_task(self, operation: Operation, params: bytes) -> Request:
+    def read_by_task(self, operation: Operation, params: bytes) -> model.Request:
         """Read the parameters of an operation that names a task."""
         decoder, read = BY_TASK[operation]
         return read(codec.decode(params, decoder))
 
-    def read_send(self, params: bytes) -> SendRequest:
+    def read_send(self, params: bytes) -> model.SendRequest:
         """Read the parameters of a send; without `blocking` the caller waits (B-08)."""
         wire = codec.decode(params, _SEND)
         return self.send_request(wire, read_configuration(wire.configuration))
 
-    def send_request(self, wire: V03SendIn, configuration: SendConfiguration | None) -> SendRequest:
+    def send_request(self, wire: V03SendIn, configuration: model.SendConfiguration | None) -> model.SendRequest:
         """Return the request for a message and its configuration."""
         message = read_member("message", self.reader.message, wire.message)
         if message.parts is EMPTY_PARTS:
             raise invalid_field("message.parts", "Expected at least one part")
-        return SendRequest(message=message, configuration=configuration, metadata=wire.metadata)
+        return model.SendRequest(message=message, configuration=configuration, metadata=wire.metadata)
 
-    def encode_request(self, operation: Operation, request: Request) -> bytes:
+    def encode_request(self, operation: Operation, request: model.Request) -> bytes:
         """Write the parameters of an operation."""
         return codec.encode(self.writer.params(request))
 
     # --- results ---
 
-    def encode_result(self, operation: Operation, result: Result) -> bytes:
+    def encode_result(self, operation: Operation, result: model.Result) -> bytes:
         """Write the result of an operation."""
         match result:
-            case Task() | Message():
+            case model.Task() | model.Message():
                 return codec.encode(self.writer.body(result))
-            case TaskPage():
+            case model.TaskPage():
                 return codec.encode(self.writer.page(result))
-            case PushConfig():
+            case model.PushConfig():
                 return codec.encode(self.writer.task_push(result))
-            case PushPage():
+            case model.PushPage():
                 return codec.encode([self.writer.task_push(config) for config in result.configs])
-            case AgentCard():
+            case model.AgentCard():
                 return codec.encode(self.encode_card(result))
             case _:
                 return b"null"
 
-    def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
+    def read_result(self, operation: Operation, result: bytes, request: model.Request) -> model.Result:
         """Read the result of an operation; errors name the field as for invalid parameters."""
         match operation:
             case Operation.PUSH_DELETE:
@@ -181,24 +156,28 @@ class V03(Dialect):
                 pushes = codec.decode(result, _PUSHES)
                 page = V03PushesIn(configs=pushes) if isinstance(pushes, list) else pushes
                 configs = [self.read_task_push(wire, request) for wire in page.configs]
-                return PushPage(configs=tuple(configs), next_page_token=page.next_page_token or "")
+                return model.PushPage(configs=tuple(configs), next_page_token=page.next_page_token or "")
             case Operation.EXTENDED_CARD:
                 return read_card(result)
         body = self._answer(result)
-        if isinstance(body, Task) or (isinstance(body, Message) and operation is Operation.SEND):
+        if isinstance(body, model.Task) or (isinstance(body, model.Message) and operation is Operation.SEND):
             return body
         raise InvalidAgentResponse(f"The answer to {operation.value} is neither a task nor a message")
 
-    def read_task_push(self, wire: V03PushSetIn, request: Request) -> PushConfig:
+    def read_task_push(self, wire: V03PushSetIn, request: model.Request) -> model.PushConfig:
         """Read a webhook with its task, whose id is the request's if the result has none."""
         if wire.push_notification_config is None:
             raise invalid_field("pushNotificationConfig", MISSING)
-        asked = request.task_id if isinstance(request, PushConfig | PushGetRequest | PushListRequest) else None
+        asked = (
+            request.task_id
+            if isinstance(request, model.PushConfig | model.PushGetRequest | model.PushListRequest)
+            else None
+        )
         name = text_or_none(wire.name)
         task_id = wire.own_task() or text_or_none(wire.id) or task_of(name) or asked
         return read_push(wire.push_notification_config, task_id, config_of(name))
 
-    def _answer(self, data: bytes) -> EventBody:
+    def _answer(self, data: bytes) -> model.EventBody:
         """Read a task, a message or an update; where `kind` states the type, members of other types are ignored."""
         try:
             wire = codec.decode(data, _ANSWER)
@@ -212,55 +191,55 @@ class V03(Dialect):
 
     # --- stream events and webhooks ---
 
-    def encode_event(self, event: Event) -> Frame | None:
+    def encode_event(self, event: model.Event) -> Frame | None:
         """Write one stream event; a message added to the history has no form in 0.3."""
         body = self.writer.body(event.body)
         return None if body is None else Frame(data=codec.encode(body))
 
-    def read_event(self, frame: Frame) -> EventBody:
+    def read_event(self, frame: Frame) -> model.EventBody:
         """Read one stream event."""
         return self._answer(frame.data)
 
-    def push_task(self, task: Task) -> bytes:
+    def push_task(self, task: model.Task) -> bytes:
         """Write a webhook body with the task."""
         return codec.encode(self.writer.task(task))
 
-    def read_push(self, body: bytes) -> EventBody:
+    def read_push(self, body: bytes) -> model.EventBody:
         """Read a webhook body with a task or one event."""
         return self._answer(body)
 
     # --- errors and cards ---
 
-    def decode_error(self, error: ErrorObject) -> AccordError:
-        """Read an error, by the reason in its data where that matches the code."""
-        return read_flat_error(error, "code")
-
-    def encode_card(self, card: AgentCard) -> dict[str, Any]:
-        """Write a card with only 0.3's fields."""
-        return write_card(card)
-
-    def decode_card(self, card: bytes) -> AgentCard:
-        """Read a card of 0.2 or 0.3."""
-        return read_card(card)
+    encode_card: ClassVar = staticmethod(write_card)
+    decode_card: ClassVar = staticmethod(read_card)
 
 
-MEMBER_NAMES = {Task: b"task", Message: b"message", StatusUpdate: b"statusUpdate", ArtifactUpdate: b"artifactUpdate"}
+MEMBER_NAMES = {
+    model.Task: b"task",
+    model.Message: b"message",
+    model.StatusUpdate: b"statusUpdate",
+    model.ArtifactUpdate: b"artifactUpdate",
+}
 
 
 class V03Members(V03):
     """A2A 0.3 whose results of a send also contain themselves as a named member."""
 
-    def encode_result(self, operation: Operation, result: Result) -> bytes:
+    def encode_result(self, operation: Operation, result: model.Result) -> bytes:
         """Write the result of an operation."""
         data = super().encode_result(operation, result)
-        return _twice(data, result) if operation is Operation.SEND and isinstance(result, Task | Message) else data
+        return (
+            _twice(data, result)
+            if operation is Operation.SEND and isinstance(result, model.Task | model.Message)
+            else data
+        )
 
-    def encode_event(self, event: Event) -> Frame | None:
+    def encode_event(self, event: model.Event) -> Frame | None:
         """Write one stream event."""
         frame = super().encode_event(event)
         return None if frame is None else replace(frame, data=_twice(frame.data, event.body))
 
 
-def _twice(data: bytes, body: EventBody) -> bytes:
+def _twice(data: bytes, body: model.EventBody) -> bytes:
     """Return an object that is also a member of itself."""
     return b"%b,%b:%b}" % (data[:-1], b'"%b"' % MEMBER_NAMES[type(body)], data)

@@ -11,23 +11,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 from msgspec.json import Decoder
+from msgspec.structs import replace
 
-from accord.model import (
-    AgentCapabilities,
-    AgentCard,
-    AgentExtension,
-    AgentInterface,
-    AgentProvider,
-    AgentSkill,
-    CardProfile,
-    CardSignature,
-    Scopes,
-    SecurityRequirement,
-    SecurityScheme,
-)
+from accord import model
 from accord.model.base import A2AModel, NonEmpty
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
+from accord.protocol.dialects.fields import fill, shape_like, without_none
 
 DEFAULT_VERSION = "0.3"
 """The default version of a card: our 0.3 serves every 0.2 as well."""
@@ -41,33 +31,31 @@ Plain = dict[str, Any]
 # --- writing ------------------------------------------------------------------------------------------------------
 
 
-def write_card(card: AgentCard) -> Plain:
-    """Write a card with only 0.3's fields."""
+def write_card(card: model.AgentCard) -> Plain:
+    """Write a card with only 0.3's fields; those that 1.0 has as well are written alike."""
     main, others = _addresses(card.supported_interfaces)
-    found = {
-        "protocolVersion": _patched(main.protocol_version),
-        "name": card.name,
-        "description": card.description,
-        "url": main.url,
-        "preferredTransport": main.protocol_binding,
-        "additionalInterfaces": [{"url": at.url, "transport": at.protocol_binding} for at in others] or None,
-        "iconUrl": card.icon_url,
-        "provider": None if card.provider is None else _plain(card.provider),
-        "version": card.version,
-        "documentationUrl": card.documentation_url,
-        "capabilities": _capabilities(card),
-        "securitySchemes": {name: _scheme(stated) for name, stated in card.security_schemes.items()} or None,
-        "security": _security(card.security_requirements),
-        "defaultInputModes": list(card.default_input_modes),
-        "defaultOutputModes": list(card.default_output_modes),
-        "skills": [_skill(skill, card) for skill in card.skills],
-        "supportsAuthenticatedExtendedCard": card.capabilities.extended_agent_card,
-        "signatures": [_plain(signature) for signature in card.signatures] or None,
-    }
-    return _present(found)
+    history = None if card.profile is None else card.profile.state_transition_history
+    can = replace(card.capabilities, extended_agent_card=None, extensions=())
+    extensions = [{"uri": "", **_plain(extension)} for extension in card.capabilities.extensions]
+    shared = replace(card, supported_interfaces=(), skills=(), security_requirements=(), profile=None)
+    return without_none(
+        **_plain(shared)
+        | {
+            "protocolVersion": _patched(main.protocol_version),
+            "url": main.url,
+            "preferredTransport": main.protocol_binding,
+            "additionalInterfaces": [{"url": at.url, "transport": at.protocol_binding} for at in others] or None,
+            "capabilities": _plain(can) | without_none(stateTransitionHistory=history, extensions=extensions or None),
+            "securitySchemes": {name: _scheme(stated) for name, stated in card.security_schemes.items()} or None,
+            "security": _security(card.security_requirements),
+            "skills": [_skill(skill, card) for skill in card.skills],
+            "supportsAuthenticatedExtendedCard": card.capabilities.extended_agent_card,
+            "supportedInterfaces": None,
+        }
+    )
 
 
-def _addresses(stated: tuple[AgentInterface, ...]) -> tuple[AgentInterface, list[AgentInterface]]:
+def _addresses(stated: tuple[model.AgentInterface, ...]) -> tuple[model.AgentInterface, list[model.AgentInterface]]:
     """Return the card's own address and the additional ones.
 
     A 0.3 card has one version. Where addresses of 0.x are stated, only they are listed. Otherwise all are, because a
@@ -77,7 +65,7 @@ def _addresses(stated: tuple[AgentInterface, ...]) -> tuple[AgentInterface, list
     listed = list({(at.url, at.protocol_binding): at for at in reversed(old or stated)}.values())[::-1]
     newest = (at for at in listed if at.protocol_version.startswith("0.3"))
     spoken = (at for at in listed if at.protocol_binding == DEFAULT_TRANSPORT)
-    nowhere = AgentInterface(url="", protocol_binding=DEFAULT_TRANSPORT, protocol_version=DEFAULT_VERSION)
+    nowhere = model.AgentInterface(url="", protocol_binding=DEFAULT_TRANSPORT, protocol_version=DEFAULT_VERSION)
     main = next(newest, None) or next(spoken, None) or next(iter(listed), nowhere)
     return main, [at for at in listed if at is not main]
 
@@ -89,39 +77,25 @@ def _patched(version: str) -> str:
     return f"{version}.0" if version.count(".") == 1 else version
 
 
-def _capabilities(card: AgentCard) -> Plain:
-    stated, profile = card.capabilities, card.profile
-    return _present(
-        {
-            "streaming": stated.streaming,
-            "pushNotifications": stated.push_notifications,
-            "stateTransitionHistory": None if profile is None else profile.state_transition_history,
-            "extensions": [{"uri": "", **_plain(extension)} for extension in stated.extensions] or None,
-        }
-    )
-
-
-def _skill(skill: AgentSkill, card: AgentCard) -> Plain:
+def _skill(skill: model.AgentSkill, card: model.AgentCard) -> Plain:
     """Write a skill; its modes are always included, because fasta2a's client refuses a card without them."""
-    return _present(
-        {
-            "id": skill.id,
-            "name": skill.name,
-            "description": skill.description,
-            "tags": list(skill.tags),
-            "examples": list(skill.examples) or None,
-            "inputModes": list(skill.input_modes or card.default_input_modes),
-            "outputModes": list(skill.output_modes or card.default_output_modes),
-            "security": _security(skill.security_requirements),
-        }
+    shared = replace(
+        skill,
+        input_modes=skill.input_modes or card.default_input_modes,
+        output_modes=skill.output_modes or card.default_output_modes,
+        security_requirements=(),
+        input_schema=None,
+        output_schema=None,
     )
+    modes = {"inputModes": shared.input_modes, "outputModes": shared.output_modes}
+    return without_none(**_plain(shared) | modes, security=_security(skill.security_requirements))
 
 
-def _security(stated: Iterable[SecurityRequirement]) -> list[Plain] | None:
+def _security(stated: Iterable[model.SecurityRequirement]) -> list[Plain] | None:
     return [{name: list(found.list) for name, found in one.schemes.items()} for one in stated] or None
 
 
-def _scheme(stated: SecurityScheme) -> Plain:
+def _scheme(stated: model.SecurityScheme) -> Plain:
     ((member, found),) = _plain(stated).items()
     if member == "apiKeySecurityScheme":
         found["in"] = found.pop("location")
@@ -161,10 +135,6 @@ def _plain(stated: A2AModel) -> Plain:
     return found
 
 
-def _present(stated: Plain) -> Plain:
-    return {name: value for name, value in stated.items() if value is not None}
-
-
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
@@ -173,142 +143,107 @@ class _Interface(Struct):
     transport: str | None = None
 
 
-class _Extension(Struct):
-    uri: str | None = None
-    description: str | None = None
-    required: bool | None = None
-    params: Plain | None = None
+_EXTENSION = shape_like(model.AgentExtension)
+_CAPABILITIES = shape_like(
+    model.AgentCapabilities,
+    without=["extended_agent_card"],
+    extensions=[_EXTENSION],
+    state_transition_history=bool,
+)
+_SKILL = shape_like(
+    model.AgentSkill,
+    required=["id"],
+    without=["input_schema", "output_schema", "security_requirements"],
+    name=str,
+    security=list[Plain],
+)
+_CARD = Decoder(
+    shape_like(
+        model.AgentCard,
+        required=["name", "url"],
+        without=["supported_interfaces", "security_requirements", "profile"],
+        url=NonEmpty,
+        protocol_version=str,
+        preferred_transport=str,
+        additional_interfaces=list[_Interface],
+        provider=shape_like(model.AgentProvider, organization=str),
+        capabilities=_CAPABILITIES,
+        security_schemes=dict[str, Plain],
+        security=list[Plain],
+        skills=[_SKILL],
+        supports_authenticated_extended_card=bool,
+    )
+)
 
 
-class _Capabilities(Struct, rename="camel"):
-    streaming: bool | None = None
-    push_notifications: bool | None = None
-    state_transition_history: bool | None = None
-    extensions: list[_Extension] | None = None
-
-
-class _Skill(Struct, rename="camel"):
-    id: NonEmpty
-    name: str | None = None
-    description: str | None = None
-    tags: tuple[str, ...] | None = None
-    examples: tuple[str, ...] | None = None
-    input_modes: tuple[str, ...] | None = None
-    output_modes: tuple[str, ...] | None = None
-    security: list[Plain] | None = None
-
-
-class _Provider(Struct):
-    organization: str | None = None
-    url: str | None = None
-
-
-class _Card(Struct, rename="camel"):
-    name: NonEmpty
-    url: NonEmpty
-    description: str | None = None
-    version: str | None = None
-    protocol_version: str | None = None
-    preferred_transport: str | None = None
-    additional_interfaces: list[_Interface] | None = None
-    icon_url: str | None = None
-    provider: _Provider | None = None
-    documentation_url: str | None = None
-    capabilities: _Capabilities | None = None
-    security_schemes: dict[str, Plain] | None = None
-    security: list[Plain] | None = None
-    default_input_modes: tuple[str, ...] | None = None
-    default_output_modes: tuple[str, ...] | None = None
-    skills: list[_Skill] | None = None
-    supports_authenticated_extended_card: bool | None = None
-    signatures: tuple[CardSignature, ...] | None = None
-
-
-_CARD = Decoder(_Card)
-
-
-def read_card(data: bytes) -> AgentCard:
+def read_card(card: bytes) -> model.AgentCard:
     """Read a card of 0.2 or 0.3."""
-    wire = codec.decode(data, _CARD)
-    capabilities = wire.capabilities or _Capabilities()
-    history = capabilities.state_transition_history
-    return AgentCard(
-        name=wire.name,
+    wire: Any = codec.decode(card, _CARD)
+    can = wire.capabilities or _CAPABILITIES()
+    history, provider = can.state_transition_history, wire.provider
+    schemes = (wire.security_schemes or {}).items()
+    return fill(
+        model.AgentCard,
+        wire,
         description=wire.description or "",
         version=wire.version or "",
         supported_interfaces=_interfaces(wire),
-        capabilities=AgentCapabilities(
-            streaming=capabilities.streaming,
-            push_notifications=capabilities.push_notifications,
-            extensions=tuple(_read_extension(extension) for extension in capabilities.extensions or ()),
+        capabilities=fill(
+            model.AgentCapabilities,
+            can,
+            extensions=tuple(fill(model.AgentExtension, extension) for extension in can.extensions or ()),
             extended_agent_card=wire.supports_authenticated_extended_card,
         ),
         default_input_modes=wire.default_input_modes or (),
         default_output_modes=wire.default_output_modes or (),
         skills=tuple(_read_skill(skill, f"skills[{at}]") for at, skill in enumerate(wire.skills or ())),
-        provider=_read_provider(wire.provider),
+        provider=fill(model.AgentProvider, provider, url=provider.url or "")
+        if provider and provider.organization
+        else None,
         documentation_url=wire.documentation_url or None,
         icon_url=wire.icon_url or None,
-        security_schemes={
-            name: _read_scheme(stated, f"securitySchemes.{name}")
-            for name, stated in (wire.security_schemes or {}).items()
-        },
+        security_schemes={name: _read_scheme(stated, f"securitySchemes.{name}") for name, stated in schemes},
         security_requirements=_read_security(wire.security, "security"),
-        signatures=wire.signatures or (),
-        profile=None if history is None else CardProfile(state_transition_history=history),
+        profile=None if history is None else model.CardProfile(state_transition_history=history),
     )
 
 
-def _interfaces(wire: _Card) -> tuple[AgentInterface, ...]:
+def _interfaces(wire: Any) -> tuple[model.AgentInterface, ...]:
     """Return the card's addresses without repetition; versions are compared by major and minor number only."""
     version = ".".join((wire.protocol_version or DEFAULT_VERSION).split(".")[:2])
     stated = [(wire.url, wire.preferred_transport)]
     stated += [(at.url, at.transport) for at in wire.additional_interfaces or ()]
     return tuple(
-        AgentInterface(url=url, protocol_binding=transport, protocol_version=version)
+        model.AgentInterface(url=url, protocol_binding=transport, protocol_version=version)
         for url, transport in dict.fromkeys((url, transport or DEFAULT_TRANSPORT) for url, transport in stated)
     )
 
 
-def _read_extension(wire: _Extension) -> AgentExtension:
-    return AgentExtension(
-        uri=wire.uri, description=wire.description, required=wire.required or False, params=wire.params
-    )
-
-
-def _read_provider(wire: _Provider | None) -> AgentProvider | None:
-    if wire is None or not wire.organization:
-        return None
-    return AgentProvider(url=wire.url or "", organization=wire.organization)
-
-
-def _read_skill(wire: _Skill, where: str) -> AgentSkill:
-    return AgentSkill(
-        id=wire.id,
+def _read_skill(wire: Any, where: str) -> model.AgentSkill:
+    return fill(
+        model.AgentSkill,
+        wire,
         name=wire.name or wire.id,
         description=wire.description or "",
         tags=wire.tags or (),
-        examples=wire.examples or (),
-        input_modes=wire.input_modes or (),
-        output_modes=wire.output_modes or (),
         security_requirements=_read_security(wire.security, f"{where}.security"),
     )
 
 
-def _read_security(stated: list[Plain] | None, where: str) -> tuple[SecurityRequirement, ...]:
+def _read_security(stated: list[Plain] | None, where: str) -> tuple[model.SecurityRequirement, ...]:
     """Read security requirements: `{name: [scopes]}`, or `{"schemes": {name: {"list": [scopes]}}}`."""
     found = []
     for at, one in enumerate(stated or ()):
         schemes = one["schemes"] if isinstance(one.get("schemes"), dict) else one
         scopes = {name: value if isinstance(value, dict) else {"list": value} for name, value in schemes.items()}
         try:
-            found.append(SecurityRequirement(schemes=msgspec.convert(scopes, dict[str, Scopes])))
+            found.append(model.SecurityRequirement(schemes=msgspec.convert(scopes, dict[str, model.Scopes])))
         except msgspec.ValidationError as error:
             raise invalid_field(f"{where}[{at}]", str(error).partition(" - at ")[0]) from None
     return tuple(found)
 
 
-def _read_scheme(stated: Plain, where: str) -> SecurityScheme:
+def _read_scheme(stated: Plain, where: str) -> model.SecurityScheme:
     """Read a security scheme: by its `type`, or in the form of 1.0 and protobuf JSON."""
     if "type" in stated:
         kind = str(stated["type"])
@@ -316,7 +251,7 @@ def _read_scheme(stated: Plain, where: str) -> SecurityScheme:
             raise invalid_field(f"{where}.type", f"Unknown security scheme {kind[:40]!r}")
         stated = {_MEMBERS[kind]: {"location": stated.get("in"), **stated} if kind == "apiKey" else stated}
     try:
-        return msgspec.convert(_with_scopes(stated), SecurityScheme)
+        return msgspec.convert(_with_scopes(stated), model.SecurityScheme)
     except msgspec.ValidationError as error:
         raise invalid_field(where, str(error).partition(" - at ")[0]) from None
 

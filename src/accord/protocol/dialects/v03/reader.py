@@ -11,23 +11,9 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from accord import model
 from accord.errors import InvalidParams
-from accord.model import (
-    Artifact,
-    ArtifactUpdate,
-    Authentication,
-    EventBody,
-    Message,
-    Part,
-    PushConfig,
-    Role,
-    SendConfiguration,
-    StatusUpdate,
-    Task,
-    TaskFilter,
-    TaskState,
-    TaskStatus,
-)
+from accord.model import Role, TaskState
 from accord.protocol.codec import convert, invalid_field, read_time
 from accord.protocol.dialects.v03.shapes import (
     KIND_MEMBERS,
@@ -38,7 +24,6 @@ from accord.protocol.dialects.v03.shapes import (
     V03BodyIn,
     V03ConfigurationIn,
     V03ContentIn,
-    V03ListIn,
     V03MessageIn,
     V03PartIn,
     V03PushIn,
@@ -55,12 +40,12 @@ Wire = TypeVar("Wire")
 Value = TypeVar("Value")
 
 
-def read_configuration(wire: V03ConfigurationIn | None) -> SendConfiguration | None:
+def read_configuration(wire: V03ConfigurationIn | None) -> model.SendConfiguration | None:
     """Read a send configuration; without `blocking` the caller waits (B-08)."""
     if wire is None:
         return None
     push = wire.push_notification_config
-    return SendConfiguration(
+    return model.SendConfiguration(
         accepted_output_modes=wire.accepted_output_modes or (),
         task_push_notification_config=None if push is None else read_push(push),
         history_length=wire.history_length,
@@ -68,22 +53,9 @@ def read_configuration(wire: V03ConfigurationIn | None) -> SendConfiguration | N
     )
 
 
-def read_filter(wire: V03ListIn) -> TaskFilter:
-    """Read the filter of a task list."""
-    return TaskFilter(
-        context_id=wire.context_id or None,
-        status=from_any(wire.status, "status") if wire.status else None,
-        page_size=wire.page_size,
-        page_token=wire.page_token or None,
-        history_length=wire.history_length,
-        status_timestamp_after=read_time(wire.status_timestamp_after or None, "statusTimestampAfter"),
-        include_artifacts=wire.include_artifacts or False,
-    )
-
-
-def read_push(wire: V03PushIn, task_id: str | None = None, config_id: str | None = None) -> PushConfig:
+def read_push(wire: V03PushIn, task_id: str | None = None, config_id: str | None = None) -> model.PushConfig:
     """Read a webhook; of several authentication schemes the first is used."""
-    return PushConfig(
+    return model.PushConfig(
         url=wire.url,
         id=wire.id or config_id or None,
         task_id=task_id,
@@ -94,7 +66,7 @@ def read_push(wire: V03PushIn, task_id: str | None = None, config_id: str | None
     )
 
 
-def read_set(wire: V03PushIn, task_id: str, config_id: str | None = None) -> PushConfig:
+def read_set(wire: V03PushIn, task_id: str, config_id: str | None = None) -> model.PushConfig:
     """Read a webhook to set. It replaces an earlier one with the same id; the default id is the task's.
 
     The official SDK has the same default.
@@ -102,15 +74,15 @@ def read_set(wire: V03PushIn, task_id: str, config_id: str | None = None) -> Pus
     return read_push(wire, task_id, config_id or task_id)
 
 
-def _authentication(wire: V03AuthenticationIn | None) -> Authentication | None:
+def _authentication(wire: V03AuthenticationIn | None) -> model.Authentication | None:
     if wire is None:
         return None
     scheme = next(iter(wire.schemes or ()), text_or_none(wire.scheme))
-    return Authentication(scheme=scheme, credentials=wire.credentials or None) if scheme else None
+    return model.Authentication(scheme=scheme, credentials=wire.credentials or None) if scheme else None
 
 
 _ROLES = {"user": Role.USER, "agent": Role.AGENT, "ROLE_USER": Role.USER, "ROLE_AGENT": Role.AGENT}
-EMPTY_PARTS = (Part(text=""),)
+EMPTY_PARTS = (model.Part(text=""),)
 """The parts of an object without parts."""
 
 
@@ -175,7 +147,7 @@ class V03Reader(Struct, frozen=True):
     tag: str = "kind"
     """Name of a part's discriminator; its other spelling is read as well."""
 
-    def message(self, wire: V03MessageIn) -> Message:
+    def message(self, wire: V03MessageIn) -> model.Message:
         """Read a message."""
         role = _ROLES.get(wire.role)
         if role is None:
@@ -184,7 +156,7 @@ class V03Reader(Struct, frozen=True):
             raise invalid_field("messageId", MISSING)
         own = wire.parts is not None and not self.proto
         parts = self._parts(wire.parts, "parts") if own else self._either(wire)
-        return Message(
+        return model.Message(
             message_id=wire.message_id or "",
             role=role,
             parts=parts,
@@ -195,9 +167,9 @@ class V03Reader(Struct, frozen=True):
             reference_task_ids=wire.reference_task_ids or (),
         )
 
-    def artifact(self, wire: V03ArtifactIn) -> Artifact:
+    def artifact(self, wire: V03ArtifactIn) -> model.Artifact:
         """Read an artifact."""
-        return Artifact(
+        return model.Artifact(
             artifact_id=wire.artifact_id,
             parts=self._parts(wire.parts, "parts"),
             name=wire.name,
@@ -206,11 +178,11 @@ class V03Reader(Struct, frozen=True):
             extensions=wire.extensions or (),
         )
 
-    def task(self, wire: V03BodyIn) -> Task:
+    def task(self, wire: V03BodyIn) -> model.Task:
         """Read a task."""
         if not wire.id:
             raise invalid_field("id", MISSING)
-        return Task(
+        return model.Task(
             id=wire.id,
             status=read_member("status", self._status, wire.status),
             context_id=wire.context_id or None,
@@ -219,7 +191,7 @@ class V03Reader(Struct, frozen=True):
             metadata=wire.metadata,
         )
 
-    def answer(self, wire: V03AnswerIn) -> EventBody:
+    def answer(self, wire: V03AnswerIn) -> model.EventBody:
         """Read a body, alone or as a member; with a `kind` the members are ignored."""
         if wire.kind in KIND_MEMBERS:
             return self.body(wire)
@@ -235,7 +207,7 @@ class V03Reader(Struct, frozen=True):
                 return read_member(member, self.body, inner)
         return self.body(wire)
 
-    def body(self, wire: V03BodyIn) -> EventBody:
+    def body(self, wire: V03BodyIn) -> model.EventBody:
         """Read a task, message or update: by its `kind`, else by its members."""
         match wire.kind or _guess(wire):
             case "message":
@@ -247,22 +219,22 @@ class V03Reader(Struct, frozen=True):
             case _:
                 return self.task(wire)
 
-    def _status_update(self, wire: V03BodyIn) -> StatusUpdate:
+    def _status_update(self, wire: V03BodyIn) -> model.StatusUpdate:
         if not wire.task_id:
             raise invalid_field("taskId", MISSING)
-        return StatusUpdate(
+        return model.StatusUpdate(
             task_id=wire.task_id,
             context_id=wire.context_id or "",
             status=read_member("status", self._status, wire.status),
             metadata=wire.metadata,
         )
 
-    def _artifact_update(self, wire: V03BodyIn) -> ArtifactUpdate:
+    def _artifact_update(self, wire: V03BodyIn) -> model.ArtifactUpdate:
         if not wire.task_id:
             raise invalid_field("taskId", MISSING)
         if wire.artifact is None:
             raise invalid_field("artifact", MISSING)
-        return ArtifactUpdate(
+        return model.ArtifactUpdate(
             task_id=wire.task_id,
             context_id=wire.context_id or "",
             artifact=read_member("artifact", self.artifact, wire.artifact),
@@ -271,16 +243,16 @@ class V03Reader(Struct, frozen=True):
             metadata=wire.metadata,
         )
 
-    def _status(self, wire: V03StatusIn | str | None) -> TaskStatus:
+    def _status(self, wire: V03StatusIn | str | None) -> model.TaskStatus:
         if not isinstance(wire, V03StatusIn):
             raise invalid_field("", MISSING if wire is None else "Expected `object`, got `str`")
         if wire.state is None and not self.proto:
             raise invalid_field("state", MISSING)
         state = from_any(wire.state, "state") if wire.state else TaskState.UNKNOWN
         message = None if wire.message is None else read_member("message", self.message, wire.message)
-        return TaskStatus(state=state, message=message, timestamp=read_time(wire.timestamp or None, "timestamp"))
+        return model.TaskStatus(state=state, message=message, timestamp=read_time(wire.timestamp or None, "timestamp"))
 
-    def _either(self, wire: V03MessageIn) -> tuple[Part, ...]:
+    def _either(self, wire: V03MessageIn) -> tuple[model.Part, ...]:
         """Read the parts of a message with `content`, which only in protobuf JSON always contains parts."""
         if self.proto or isinstance(wire.content, list):
             content = convert({"content": wire.content}, V03ContentIn).content
@@ -288,7 +260,7 @@ class V03Reader(Struct, frozen=True):
                 return self._parts(content, "content")
         return self._parts(wire.parts, "parts")
 
-    def _parts(self, wires: list[V03PartIn] | None, name: str) -> tuple[Part, ...]:
+    def _parts(self, wires: list[V03PartIn] | None, name: str) -> tuple[model.Part, ...]:
         if not wires:
             if wires is None:
                 raise invalid_field("parts", MISSING)
@@ -297,7 +269,7 @@ class V03Reader(Struct, frozen=True):
         first = wires[0]
         is_text = first.text is not None and first.kind == "text" and first.type is None and first.media_type is None
         if is_text and len(wires) == 1:
-            return (Part(text=first.text, metadata=first.metadata),)
+            return (model.Part(text=first.text, metadata=first.metadata),)
         known = read_list(name, self._known, wires)
         if self.proto:
             for wire in known:
@@ -319,7 +291,7 @@ class V03Reader(Struct, frozen=True):
         return part
 
 
-def _unwrapped(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+def _unwrapped(parts: tuple[model.Part, ...]) -> tuple[model.Part, ...]:
     """Unwrap data that was wrapped only because 0.3 requires an object."""
     for part in parts:
         if part.metadata is not None and WRAPPED in part.metadata:
@@ -327,7 +299,7 @@ def _unwrapped(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     return parts
 
 
-def _unwrap(part: Part) -> Part:
+def _unwrap(part: model.Part) -> model.Part:
     marks = part.metadata or {}
     if marks.get(WRAPPED) is not True or not isinstance(part.data, dict) or "value" not in part.data:
         return part

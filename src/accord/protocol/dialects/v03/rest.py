@@ -8,40 +8,18 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
+from accord import model
 from accord.errors import APPLICATION, TABLE, AccordError, InvalidParams, ParseError, RemoteError
-from accord.model import (
-    AgentCard,
-    CancelRequest,
-    Event,
-    EventBody,
-    GetRequest,
-    Message,
-    Part,
-    PushConfig,
-    PushDeleteRequest,
-    PushFormat,
-    PushGetRequest,
-    PushListRequest,
-    PushPage,
-    Request,
-    Result,
-    SecurityRequirement,
-    SecurityScheme,
-    SendConfiguration,
-    SendRequest,
-    StatusUpdate,
-    SubscribeRequest,
-    Task,
-    TaskState,
-)
+from accord.model import PushFormat
 from accord.model.base import Count
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.base import RestDialect, convert_query_values
+from accord.protocol.dialects.base import RestDialect
+from accord.protocol.dialects.fields import convert_query_values, without_none
 from accord.protocol.dialects.v03 import BY_TASK, V03
 from accord.protocol.dialects.v03.card import write_card
 from accord.protocol.dialects.v03.reader import V03Reader, check_text_member, read_configuration, read_set
@@ -58,15 +36,14 @@ from accord.protocol.dialects.v03.shapes import (
     with_json_names,
 )
 from accord.protocol.dialects.v03.writer import (
-    V03ArtifactUpdateOut,
-    V03Out,
-    V03PushOut,
-    V03StatusUpdateOut,
-    V03TaskOut,
+    ARTIFACT_UPDATE,
+    CONFIGURATION,
+    STATUS_UPDATE,
+    TASK,
     V03Writer,
-    data_object,
+    out_shape,
+    part_shapes,
     push_out,
-    without_none,
 )
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import Operation
@@ -74,57 +51,6 @@ from accord.protocol.sse import Frame
 from accord.protocol.states import PROTO_03
 
 # --- shapes -------------------------------------------------------------------------------------------------------
-
-
-class ProtoTextPart(V03Out):
-    """A text part."""
-
-    text: str
-    metadata: dict[str, Any] | None = None
-
-
-class ProtoFileOut(V03Out):
-    """The file of a file part."""
-
-    file_with_bytes: bytes | None = None
-    file_with_uri: str | None = None
-    mime_type: str | None = None
-    name: str | None = None
-
-
-class ProtoFilePart(V03Out):
-    """A file part."""
-
-    file: ProtoFileOut
-    metadata: dict[str, Any] | None = None
-
-
-class ProtoDataPart(V03Out):
-    """A data part, whose object is one level deeper."""
-
-    data: dict[str, dict[str, Any]]
-    metadata: dict[str, Any] | None = None
-
-
-class ProtoMessage(V03Out):
-    """A message, whose parts are its content. It cannot refer to other tasks."""
-
-    message_id: str
-    role: str
-    content: list[Any]
-    context_id: str | None = None
-    task_id: str | None = None
-    metadata: dict[str, Any] | None = None
-    extensions: tuple[str, ...] = ()
-
-
-class ProtoConfigurationOut(V03Out):
-    """Configuration of a send; absent, `blocking` would mean false."""
-
-    blocking: bool
-    accepted_output_modes: tuple[str, ...] = ()
-    history_length: int | None = None
-    push_notification: V03PushOut | None = None
 
 
 class ProtoConfigurationIn(V03ConfigurationIn, rename="camel"):
@@ -160,26 +86,23 @@ class ProtoCreateIn(V03PushSetIn, rename="camel"):
 class ProtoWriter(V03Writer):
     """Converts the model to the shapes of 0.3's protobuf JSON."""
 
-    task_shape: ClassVar = V03TaskOut
-    status_update_shape: ClassVar = V03StatusUpdateOut
-    artifact_update_shape: ClassVar = V03ArtifactUpdateOut
+    states: ClassVar = PROTO_03
+    text_part, file_part, data_part = part_shapes(None)
+    file: ClassVar = out_shape("file", "", "file_with_bytes file_with_uri mime_type name")
+    message_shape: ClassVar = out_shape("message", "message_id role content", "context_id task_id metadata extensions")
+    task_shape: ClassVar = out_shape("task", *TASK)
+    status_update: ClassVar = out_shape("status_update", *STATUS_UPDATE)
+    artifact_update: ClassVar = out_shape("artifact_update", *ARTIFACT_UPDATE)
+    configuration_shape: ClassVar = out_shape("configuration", "blocking", f"{CONFIGURATION} push_notification")
 
-    def state(self, state: TaskState) -> str:
-        """Return the name of a state."""
-        return PROTO_03[state]
+    def data(self, part: model.Part) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Return a data part's data, whose object is one level deeper, and its metadata."""
+        data, metadata = super().data(part)
+        return {"data": data}, metadata
 
-    def part(self, part: Part) -> Any:
-        """Return a part's output struct."""
-        if part.text is not None:
-            return ProtoTextPart(part.text, part.metadata)
-        if part.data is not UNSET:
-            data, metadata = data_object(part)
-            return ProtoDataPart({"data": data}, metadata)
-        return ProtoFilePart(ProtoFileOut(part.raw, part.url, part.media_type, part.filename), part.metadata)
-
-    def message(self, message: Message) -> ProtoMessage:
-        """Return a message's output struct."""
-        return ProtoMessage(
+    def message(self, message: model.Message) -> Any:
+        """Return a message's output struct, whose parts are its content. It cannot refer to other tasks."""
+        return self.message_shape(
             message.message_id,
             message.role.value,
             self.parts(message.parts),
@@ -189,53 +112,46 @@ class ProtoWriter(V03Writer):
             message.extensions,
         )
 
-    def member(self, body: EventBody) -> dict[str, Any] | None:
+    def member(self, body: model.EventBody) -> dict[str, Any] | None:
         """Return a body as the only member of an object, for results of sends and streams."""
         written = self.body(body)
         if written is None:
             return None
         match body:
-            case Task():
+            case model.Task():
                 return {"task": written}
-            case Message():
+            case model.Message():
                 return {"message": written}
-            case StatusUpdate():
+            case model.StatusUpdate():
                 return {"statusUpdate": written}
             case _:
                 return {"artifactUpdate": written}
 
-    def task_push(self, config: PushConfig) -> dict[str, Any]:
+    def task_push(self, config: model.PushConfig) -> dict[str, Any]:
         """Return a webhook with its resource name."""
         name = f"tasks/{config.task_id or ''}/pushNotificationConfigs/{config.id or ''}"
         return {"name": name, "pushNotificationConfig": push_out(config)}
 
-    def configuration(self, stated: SendConfiguration | None) -> ProtoConfigurationOut:
+    def configuration(self, stated: model.SendConfiguration | None) -> Any:
         """Return the send configuration, always, because without it the server would not wait."""
-        stated = stated or SendConfiguration()
-        push = stated.task_push_notification_config
-        return ProtoConfigurationOut(
-            not stated.return_immediately,
-            stated.accepted_output_modes,
-            stated.history_length,
-            None if push is None else push_out(push),
-        )
+        return super().configuration(stated or model.SendConfiguration())
 
-    def params(self, request: Request) -> Any:
+    def params(self, request: model.Request) -> Any:
         """Return the request message of any operation; tasks and webhooks are identified by resource names."""
         match request:
-            case GetRequest():
+            case model.GetRequest():
                 return without_none(name=f"tasks/{request.id}", historyLength=request.history_length)
-            case CancelRequest() | SubscribeRequest():
+            case model.CancelRequest() | model.SubscribeRequest():
                 return {"name": f"tasks/{request.id}"}
-            case PushConfig():
+            case model.PushConfig():
                 return without_none(
                     parent=f"tasks/{request.task_id or ''}", configId=request.id, config=self.task_push(request)
                 )
-            case PushDeleteRequest() if not request.id:
+            case model.PushDeleteRequest() if not request.id:
                 return super().params(request)
-            case PushGetRequest() | PushDeleteRequest():
+            case model.PushGetRequest() | model.PushDeleteRequest():
                 return {"name": f"tasks/{request.task_id}/pushNotificationConfigs/{request.id or ''}"}
-            case PushListRequest():
+            case model.PushListRequest():
                 parent = f"tasks/{request.task_id}"
                 return without_none(parent=parent, pageSize=request.page_size, pageToken=request.page_token)
             case _:
@@ -266,22 +182,22 @@ class V03Rest(V03, RestDialect):
         is_said = operation in (Operation.SEND, Operation.STREAM)
         return _BY_FIELD_NAME if is_said and has_field_names(params) else self
 
-    def decode_request(self, operation: Operation, params: bytes) -> Request:
+    def decode_request(self, operation: Operation, params: bytes) -> model.Request:
         """Read the body, query and path values of an operation, joined in one object."""
         params = convert_query_values(operation, with_json_names(params))
         if operation is Operation.PUSH_SET:
             return _read_create(params)
         return super().decode_request(operation, params)
 
-    def read_by_task(self, operation: Operation, params: bytes) -> Request:
+    def read_by_task(self, operation: Operation, params: bytes) -> model.Request:
         """Read the parameters of an operation that names a task; its webhooks are listed in pages."""
         if operation is Operation.PUSH_LIST:
             page = _named(codec.decode(params, _PAGE))
-            return PushListRequest(task_id=page.target(), page_size=page.page_size, page_token=page.page_token)
+            return model.PushListRequest(task_id=page.target(), page_size=page.page_size, page_token=page.page_token)
         decoder, read = BY_TASK[operation]
         return read(_named(codec.decode(params, decoder)))
 
-    def read_send(self, params: bytes) -> SendRequest:
+    def read_send(self, params: bytes) -> model.SendRequest:
         """Read the parameters of a send; protobuf JSON leaves `blocking` out when it is false."""
         wire = codec.decode(params, _SEND)
         stated = wire.configuration
@@ -292,12 +208,12 @@ class V03Rest(V03, RestDialect):
             stated.blocking = stated.blocking is True
         return self.send_request(wire, read_configuration(stated))
 
-    def encode_result(self, operation: Operation, result: Result) -> bytes:
+    def encode_result(self, operation: Operation, result: model.Result) -> bytes:
         """Write the result of an operation."""
         match result:
-            case Task() | Message() if operation is Operation.SEND:
+            case model.Task() | model.Message() if operation is Operation.SEND:
                 return codec.encode(self.writer.member(result))
-            case PushPage():
+            case model.PushPage():
                 configs = [self.writer.task_push(config) for config in result.configs]
                 return codec.encode(without_none(configs=configs, nextPageToken=result.next_page_token or None))
             case int():
@@ -305,7 +221,7 @@ class V03Rest(V03, RestDialect):
             case _:
                 return super().encode_result(operation, result)
 
-    def encode_event(self, event: Event) -> Frame | None:
+    def encode_event(self, event: model.Event) -> Frame | None:
         """Write one stream event."""
         member = self.writer.member(event.body)
         return None if member is None else Frame(data=codec.encode(member))
@@ -330,11 +246,11 @@ class V03Rest(V03, RestDialect):
             return found
         return kind(stated.message, violations=found.violations, retry_after=found.retry_after)
 
-    def encode_push(self, event: Event, task: Task, form: PushFormat | None = None) -> bytes:
+    def encode_push(self, event: model.Event, task: model.Task, form: PushFormat | None = None) -> bytes:
         """Write a webhook body: 0.3 has one form for all bindings."""
         return _JSON.encode_push(event, task, form)
 
-    def read_push(self, body: bytes) -> EventBody:
+    def read_push(self, body: bytes) -> model.EventBody:
         """Read a webhook body."""
         return _JSON.read_push(body)
 
@@ -342,11 +258,11 @@ class V03Rest(V03, RestDialect):
 class V03RestByFieldName(V03Rest):
     """A2A 0.3 HTTP+JSON whose responses have the definition's field names, for clients that read no others."""
 
-    def encode_result(self, operation: Operation, result: Result) -> bytes:
+    def encode_result(self, operation: Operation, result: model.Result) -> bytes:
         """Write the result of an operation."""
         return with_field_names(super().encode_result(operation, result))
 
-    def encode_event(self, event: Event) -> Frame | None:
+    def encode_event(self, event: model.Event) -> Frame | None:
         """Write one stream event."""
         frame = super().encode_event(event)
         return None if frame is None else Frame(data=with_field_names(frame.data))
@@ -394,7 +310,7 @@ def _named(wire: Named) -> Named:
     return wire
 
 
-def _read_create(params: bytes) -> PushConfig:
+def _read_create(params: bytes) -> model.PushConfig:
     wire = _named(codec.decode(params, _CREATE))
     stated = (wire.config or wire).push_notification_config
     if stated is not None:
@@ -410,7 +326,7 @@ Plain = dict[str, Any]
 class V03Grpc(V03Rest):
     """A2A 0.3 gRPC."""
 
-    def encode_card(self, card: AgentCard) -> Plain:
+    def encode_card(self, card: model.AgentCard) -> Plain:
         """Write a card as the protobuf JSON of 0.3."""
         plain = write_card(card)
         plain["capabilities"].pop("stateTransitionHistory", None)  # 0.3's JSON has it, its protobuf does not
@@ -427,7 +343,7 @@ class V03Grpc(V03Rest):
         return plain if name is None else replace(plain, message=f"{name}: {plain.message}")
 
 
-def _scheme(stated: SecurityScheme, written: Plain) -> Plain:
+def _scheme(stated: model.SecurityScheme, written: Plain) -> Plain:
     """Write a security scheme; of the OAuth flows of 0.3, protobuf has room for one."""
     plain: Plain = msgspec.to_builtins(stated)
     if "flows" in written:
@@ -435,5 +351,5 @@ def _scheme(stated: SecurityScheme, written: Plain) -> Plain:
     return plain
 
 
-def _security(stated: Iterable[SecurityRequirement]) -> list[Plain]:
+def _security(stated: Iterable[model.SecurityRequirement]) -> list[Plain]:
     return [msgspec.to_builtins(one) for one in stated]

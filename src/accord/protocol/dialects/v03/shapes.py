@@ -8,18 +8,17 @@ under their own names and under their JSON names.
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Any
 
-from msgspec import Meta, Struct, field
+from msgspec import Struct, field
 from msgspec.json import Decoder
 
 from accord.errors import InvalidParams
 from accord.model import PushFormat
 from accord.model.base import Count, NonEmpty
-from accord.model.requests import MAX_PAGE_SIZE
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.base import AnyId
+from accord.protocol.dialects.fields import AnyId
 from accord.protocol.parts import AnyFile, AnyPart
 
 _JSON_NAMES = {
@@ -226,18 +225,6 @@ class V03SendIn(Struct):
     message: V03MessageIn
     configuration: V03ConfigurationIn | None = None
     metadata: dict[str, Any] | None = None
-
-
-class V03ListIn(Struct, rename="camel"):
-    """Parameters of listing tasks: 0.3 has none, so the names are 1.0's."""
-
-    context_id: str | None = None
-    status: str | None = None
-    page_size: Annotated[int, Meta(ge=1, le=MAX_PAGE_SIZE)] | None = None
-    page_token: str | None = None
-    history_length: Count | None = None
-    status_timestamp_after: str | None = None
-    include_artifacts: bool | None = None
 
 
 class V03PageIn(Struct, rename="camel"):

@@ -1,38 +1,17 @@
 """The writer of A2A 0.2 and 0.3: the model to the shapes of messages, tasks and events."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from msgspec import UNSET, Struct, field
+from msgspec import UNSET, Struct, defstruct
 
-from accord.model import (
-    Artifact,
-    ArtifactUpdate,
-    CancelRequest,
-    CardRequest,
-    EventBody,
-    GetRequest,
-    Message,
-    Part,
-    PushConfig,
-    PushDeleteRequest,
-    PushGetRequest,
-    PushListRequest,
-    Request,
-    Role,
-    SendConfiguration,
-    SendRequest,
-    StatusUpdate,
-    SubscribeRequest,
-    Task,
-    TaskFilter,
-    TaskPage,
-    TaskState,
-    TaskStatus,
-)
+from accord import model
+from accord.model import Role, TaskState
 from accord.protocol.codec import invalid_field
+from accord.protocol.dialects.fields import FilterParams, without_none, write_fields
 from accord.protocol.dialects.v03.reader import WRAPPED
 from accord.protocol.lifecycle import ENDED, INTERRUPTED
-from accord.protocol.states import LOWER
+from accord.protocol.states import LOWER, from_any
 
 _USER = Role.USER
 _FINAL = ENDED | INTERRUPTED
@@ -43,189 +22,94 @@ class V03Out(Struct, rename="camel", omit_defaults=True, gc=False):
     """Base of all output structs: camelCase, without default values."""
 
 
-class V03MessageOut(V03Out):
-    """A message without `kind`."""
-
-    message_id: str
-    role: str
-    parts: list[Any]
-    context_id: str | None = None
-    task_id: str | None = None
-    metadata: dict[str, Any] | None = None
-    extensions: tuple[str, ...] = ()
-    reference_task_ids: tuple[str, ...] = ()
-
-
-class TaggedMessage(V03MessageOut, tag_field="kind", tag="message"):
-    """A message."""
+_EMPTY: Mapping[str, Any] = {
+    "extensions": (),
+    "reference_task_ids": (),
+    "accepted_output_modes": (),
+    "artifacts": [],
+    "history": [],
+    "append": False,
+    "last_chunk": False,
+}
+"""The fields that are left out where they are empty or false; all others where they are None."""
 
 
-class V03ArtifactOut(V03Out):
-    """An artifact."""
-
-    artifact_id: str
-    parts: list[Any]
-    name: str | None = None
-    description: str | None = None
-    metadata: dict[str, Any] | None = None
-    extensions: tuple[str, ...] = ()
+def out_shape(name: str, required: str, optional: str = "", **config: Any) -> Any:
+    """Return a struct to encode, made by its fields in their order: required ones and those that may be left out."""
+    fields = [(field, Any) for field in required.split()]
+    left_out = [(field, Any, _EMPTY.get(field)) for field in optional.split()]
+    return defstruct(name, [*fields, *left_out], bases=(V03Out,), **config)
 
 
-class V03StatusOut(V03Out):
-    """A task's status."""
-
-    state: str
-    message: Any = None
-    timestamp: str | None = None
+def part_shapes(tag_field: str | None) -> tuple[Any, ...]:
+    """Return the structs of text, file and data parts, which may be tagged with their kind."""
+    tags = {kind: {"tag_field": tag_field, "tag": kind} if tag_field else {} for kind in ("text", "file", "data")}
+    return tuple(out_shape(f"{kind}_part", kind, "metadata", **tag) for kind, tag in tags.items())
 
 
-class V03TaskOut(V03Out):
-    """A task without `kind`."""
+_MESSAGE = "message_id role parts", "context_id task_id metadata extensions reference_task_ids"
+TASK = "id context_id status", "artifacts history metadata"
+STATUS_UPDATE = "task_id context_id status final", "metadata"
+ARTIFACT_UPDATE = "task_id context_id artifact", "append last_chunk metadata"
+CONFIGURATION = "accepted_output_modes history_length"
 
-    id: str
-    context_id: str
-    status: V03StatusOut
-    artifacts: list[V03ArtifactOut] = []
-    history: list[Any] = []
-    metadata: dict[str, Any] | None = None
+_artifact = out_shape("artifact", "artifact_id parts", "name description metadata extensions")
+_status = out_shape("status", "state", "message timestamp")
+_push = out_shape("push", "url", "id token authentication")
+_send = out_shape("send", "message", "configuration metadata")
 
+UNTAGGED_MESSAGE = out_shape("message", *_MESSAGE)
+FILE_NAMES = {"raw": "bytes", "uri": "uri", "mime_type": "mimeType", "name": "name"}
 
-class TaggedTask(V03TaskOut, tag_field="kind", tag="task"):
-    """A task."""
+FILTER = FilterParams(from_any, absent=(None, ""))
+"""Parameters of listing tasks: 0.3 has none, so the names are 1.0's."""
 
-
-class V03StatusUpdateOut(V03Out):
-    """A status event without `kind`."""
-
-    task_id: str
-    context_id: str
-    status: V03StatusOut
-    final: bool
-    metadata: dict[str, Any] | None = None
-
-
-class TaggedStatusUpdate(V03StatusUpdateOut, tag_field="kind", tag="status-update"):
-    """A status event."""
-
-
-class V03ArtifactUpdateOut(V03Out):
-    """An artifact event without `kind`."""
-
-    task_id: str
-    context_id: str
-    artifact: V03ArtifactOut
-    append: bool = False
-    last_chunk: bool = False
-    metadata: dict[str, Any] | None = None
+_PARAMS: Mapping[type, Mapping[str, str]] = {
+    model.GetRequest: {"id": "id", "historyLength": "history_length"},
+    model.CancelRequest: {"id": "id", "metadata": "metadata"},
+    model.SubscribeRequest: {"id": "id"},
+    model.PushGetRequest: {"id": "task_id", "pushNotificationConfigId": "id"},
+    model.PushDeleteRequest: {"id": "task_id", "pushNotificationConfigId": "id"},
+    model.PushListRequest: {"id": "task_id"},
+    model.CardRequest: {},
+}
+"""Request -> its parameters, and the field of each."""
 
 
-class TaggedArtifactUpdate(V03ArtifactUpdateOut, tag_field="kind", tag="artifact-update"):
-    """An artifact event."""
-
-
-class V03FileOut(V03Out):
-    """The file of a file part."""
-
-    raw: bytes | None = field(default=None, name="bytes")
-    uri: str | None = None
-    mime_type: str | None = None
-    name: str | None = None
-
-
-class V03TextPart(V03Out, tag_field="kind", tag="text"):
-    """A text part."""
-
-    text: str
-    metadata: dict[str, Any] | None = None
-
-
-class V03FilePart(V03Out, tag_field="kind", tag="file"):
-    """A file part."""
-
-    file: V03FileOut
-    metadata: dict[str, Any] | None = None
-
-
-class V03DataPart(V03Out, tag_field="kind", tag="data"):
-    """A data part."""
-
-    data: dict[str, Any]
-    metadata: dict[str, Any] | None = None
-
-
-class V03ConfigurationOut(V03Out):
-    """Configuration of a send; `blocking` is always written, because 0.3 has no default for it."""
-
-    blocking: bool
-    accepted_output_modes: tuple[str, ...] = ()
-    history_length: int | None = None
-    push_notification_config: "V03PushOut | None" = None
-
-
-class V03SendOut(V03Out):
-    """Parameters of a send."""
-
-    message: Any
-    configuration: Any = None
-    metadata: dict[str, Any] | None = None
-
-
-class V03PushOut(V03Out):
-    """A webhook, without its task."""
-
-    url: str
-    id: str | None = None
-    token: str | None = None
-    authentication: dict[str, Any] | None = None
-
-
-def data_object(part: Part) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return a data part's data and metadata; 0.3 requires an object, so any other value is wrapped and marked."""
-    if isinstance(part.data, dict):
-        return part.data, part.metadata
-    return {"value": part.data}, {**(part.metadata or {}), WRAPPED: True}
-
-
-def push_out(config: PushConfig) -> V03PushOut:
+def push_out(config: model.PushConfig) -> Any:
     """Return a webhook in 0.3's form, without Accord's additions."""
     stated = config.authentication
-    authentication: dict[str, Any] | None = None
-    if stated is not None:
-        authentication = {"schemes": [stated.scheme]}
-        if stated.credentials is not None:
-            authentication["credentials"] = stated.credentials
-    return V03PushOut(config.url, config.id, config.token, authentication)
-
-
-def without_none(**stated: Any) -> dict[str, Any]:
-    """Return the members that are not None."""
-    return {name: value for name, value in stated.items() if value is not None}
+    schemes = None if stated is None else without_none(schemes=[stated.scheme], credentials=stated.credentials)
+    return _push(config.url, config.id, config.token, schemes)
 
 
 class V03Writer:
     """Converts the model to the shapes of 0.3."""
 
-    text_part: ClassVar[type[Any]] = V03TextPart
-    file_part: ClassVar[type[Any]] = V03FilePart
-    data_part: ClassVar[type[Any]] = V03DataPart
-    message_shape: ClassVar[type[V03MessageOut]] = TaggedMessage
-    task_shape: ClassVar[type[V03TaskOut]] = TaggedTask
-    status_update_shape: ClassVar[type[V03StatusUpdateOut]] = TaggedStatusUpdate
-    artifact_update_shape: ClassVar[type[V03ArtifactUpdateOut]] = TaggedArtifactUpdate
+    states: ClassVar[Mapping[TaskState, str]] = LOWER
+    text_part, file_part, data_part = part_shapes("kind")
+    file: ClassVar = out_shape("file", "", "raw uri mime_type name", rename=FILE_NAMES)
+    message_shape: ClassVar = out_shape("tagged_message", *_MESSAGE, tag_field="kind", tag="message")
+    task_shape: ClassVar = out_shape("tagged_task", *TASK, tag_field="kind", tag="task")
+    status_update: ClassVar = out_shape("tagged_status", *STATUS_UPDATE, tag_field="kind", tag="status-update")
+    artifact_update: ClassVar = out_shape("tagged_update", *ARTIFACT_UPDATE, tag_field="kind", tag="artifact-update")
+    configuration_shape: ClassVar = out_shape("configuration", "blocking", f"{CONFIGURATION} push_notification_config")
 
-    def state(self, state: TaskState) -> str:
-        """Return the name of a state."""
-        return LOWER[state]
-
-    def part(self, part: Part) -> Any:
+    def part(self, part: model.Part) -> Any:
         """Return a part's output struct."""
         if part.text is not None:
             return self.text_part(part.text, part.metadata)
         if part.data is not UNSET:
-            return self.data_part(*data_object(part))
-        return self.file_part(V03FileOut(part.raw, part.url, part.media_type, part.filename), part.metadata)
+            return self.data_part(*self.data(part))
+        return self.file_part(self.file(part.raw, part.url, part.media_type, part.filename), part.metadata)
 
-    def message(self, message: Message) -> Any:
+    def data(self, part: model.Part) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Return a data part's data and metadata; 0.3 requires an object, so any other value is wrapped and marked."""
+        if isinstance(part.data, dict):
+            return part.data, part.metadata
+        return {"value": part.data}, {**(part.metadata or {}), WRAPPED: True}
+
+    def message(self, message: model.Message) -> Any:
         """Return a message's output struct."""
         return self.message_shape(
             message.message_id,
@@ -238,13 +122,13 @@ class V03Writer:
             message.reference_task_ids,
         )
 
-    def parts(self, parts: tuple[Part, ...]) -> list[Any]:
+    def parts(self, parts: tuple[model.Part, ...]) -> list[Any]:
         """Return the output structs of parts."""
         return [self.part(parts[0])] if len(parts) == 1 else [self.part(part) for part in parts]
 
-    def artifact(self, artifact: Artifact) -> V03ArtifactOut:
+    def artifact(self, artifact: model.Artifact) -> Any:
         """Return an artifact's output struct."""
-        return V03ArtifactOut(
+        return _artifact(
             artifact.artifact_id,
             self.parts(artifact.parts),
             artifact.name,
@@ -253,12 +137,12 @@ class V03Writer:
             artifact.extensions,
         )
 
-    def status(self, status: TaskStatus) -> V03StatusOut:
+    def status(self, status: model.TaskStatus) -> Any:
         """Return a status's output struct."""
         message = None if status.message is None else self.message(status.message)
-        return V03StatusOut(self.state(status.state), message, status.timestamp)
+        return _status(self.states[status.state], message, status.timestamp)
 
-    def task(self, task: Task) -> V03TaskOut:
+    def task(self, task: model.Task) -> Any:
         """Return a task's output struct; 0.3 requires a context id, so a missing one is written empty."""
         return self.task_shape(
             task.id,
@@ -269,29 +153,29 @@ class V03Writer:
             task.metadata,
         )
 
-    def body(self, body: EventBody) -> Any | None:
+    def body(self, body: model.EventBody) -> Any | None:
         """Return the output struct of a result or event, or None where 0.3 has no form for it."""
         match body:
-            case Task():
+            case model.Task():
                 return self.task(body)
-            case StatusUpdate():
+            case model.StatusUpdate():
                 status, final = self.status(body.status), body.status.state in _FINAL
-                return self.status_update_shape(body.task_id, body.context_id, status, final, body.metadata)
-            case ArtifactUpdate():
+                return self.status_update(body.task_id, body.context_id, status, final, body.metadata)
+            case model.ArtifactUpdate():
                 artifact = self.artifact(body.artifact)
-                return self.artifact_update_shape(
+                return self.artifact_update(
                     body.task_id, body.context_id, artifact, body.append, body.last_chunk, body.metadata
                 )
-            case Message():
+            case model.Message():
                 return self.message(body)
             case _:
                 return None
 
-    def task_push(self, config: PushConfig) -> dict[str, Any]:
+    def task_push(self, config: model.PushConfig) -> dict[str, Any]:
         """Return a webhook with its task."""
         return {"taskId": config.task_id or "", "pushNotificationConfig": push_out(config)}
 
-    def page(self, page: TaskPage) -> dict[str, Any]:
+    def page(self, page: model.TaskPage) -> dict[str, Any]:
         """Return a page of tasks: 0.3 has none, so the names are 1.0's."""
         return {
             "tasks": [self.task(task) for task in page.tasks],
@@ -300,52 +184,31 @@ class V03Writer:
             "totalSize": page.total_size,
         }
 
-    def params(self, request: Request) -> Any:
+    def params(self, request: model.Request) -> Any:
         """Return the parameters of any operation."""
         match request:
-            case SendRequest():
+            case model.SendRequest():
                 return self.send(request)
-            case PushConfig():
+            case model.PushConfig():
                 return self.task_push(request)
-            case TaskFilter():
-                return self.filter(request)
-            case GetRequest():
-                return without_none(id=request.id, historyLength=request.history_length)
-            case CancelRequest():
-                return without_none(id=request.id, metadata=request.metadata)
-            case PushDeleteRequest() if not request.id:
+            case model.TaskFilter():
+                return FILTER.write(request, self.states.__getitem__)
+            case model.PushDeleteRequest() if not request.id:
                 raise invalid_field("pushNotificationConfigId", "A2A 0.3 removes a webhook by its id")
-            case PushGetRequest() | PushDeleteRequest():
-                return without_none(id=request.task_id, pushNotificationConfigId=request.id)
-            case SubscribeRequest() | PushListRequest():
-                return {"id": request.id if isinstance(request, SubscribeRequest) else request.task_id}
-            case CardRequest():
-                return {}
+        return write_fields(request, _PARAMS[type(request)])
 
-    def send(self, request: SendRequest) -> V03SendOut:
+    def send(self, request: model.SendRequest) -> Any:
         """Return the parameters of a send."""
-        return V03SendOut(self.message(request.message), self.configuration(request.configuration), request.metadata)
+        return _send(self.message(request.message), self.configuration(request.configuration), request.metadata)
 
-    def configuration(self, stated: SendConfiguration | None) -> Any:
-        """Return the configuration of a send."""
+    def configuration(self, stated: model.SendConfiguration | None) -> Any:
+        """Return the configuration of a send; `blocking` is always written, because 0.3 has no default for it."""
         if stated is None:
             return None
         push = stated.task_push_notification_config
-        return V03ConfigurationOut(
+        return self.configuration_shape(
             not stated.return_immediately,
             stated.accepted_output_modes,
             stated.history_length,
             None if push is None else push_out(push),
-        )
-
-    def filter(self, request: TaskFilter) -> dict[str, Any]:
-        """Return the parameters of listing tasks, with 1.0's names and this dialect's states."""
-        return without_none(
-            contextId=request.context_id,
-            status=None if request.status is None else self.state(request.status),
-            pageSize=request.page_size,
-            pageToken=request.page_token,
-            historyLength=request.history_length,
-            statusTimestampAfter=request.status_timestamp_after,
-            includeArtifacts=request.include_artifacts or None,
         )

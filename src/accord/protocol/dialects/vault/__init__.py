@@ -9,6 +9,7 @@ messages and tasks, `events` stream events, `card` the agent card. Accord decide
 - Listing tasks and webhooks is not in the profile; it is offered with A2A 1.0's field names.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import msgspec
@@ -16,39 +17,24 @@ from msgspec import Struct
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
+from accord import model
 from accord.errors import (
     AccordError,
-    Row,
     TaskNotCancelable,
 )
-from accord.model import (
-    AgentCard,
-    CancelRequest,
-    CardRequest,
-    Event,
-    EventBody,
-    GetRequest,
-    Message,
-    PushConfig,
-    PushDeleteRequest,
-    PushGetRequest,
-    PushListRequest,
-    PushPage,
-    Request,
-    Result,
-    SendConfiguration,
-    SendRequest,
-    SubscribeRequest,
-    Task,
-    TaskFilter,
-    TaskPage,
-    TaskState,
-    TaskStatus,
-)
+from accord.model import TaskState
 from accord.model.base import Count
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.base import AnyId, Dialect, encode_without_none, read_flat_error, task_page, without_none
+from accord.protocol.dialects.base import ObjectDialect
+from accord.protocol.dialects.fields import (
+    AnyId,
+    FilterParams,
+    encode_without_none,
+    page_shape,
+    without_none,
+    write_fields,
+)
 from accord.protocol.dialects.vault.card import read_card, write_card
 from accord.protocol.dialects.vault.events import (
     agent_message,
@@ -68,7 +54,6 @@ from accord.protocol.dialects.vault.objects import (
     write_message,
     write_task,
 )
-from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import DialectName, Operation
 from accord.protocol.sse import Frame
 from accord.protocol.states import from_vault
@@ -99,15 +84,6 @@ class VaultPushIn(AnyId, rename="camel"):
     page_token: Any = None
 
 
-class VaultPageIn(Struct, rename="camel"):
-    """A page of tasks."""
-
-    tasks: list[VaultTaskIn] = []
-    next_page_token: str = ""
-    page_size: int | None = None
-    total_size: int | None = None
-
-
 class CancelIn(Struct):
     """The result of `tasks/cancel`."""
 
@@ -116,14 +92,48 @@ class CancelIn(Struct):
 
 
 _ID, _GET, _SEND, _PUSH = Decoder(AnyId), Decoder(GetIn), Decoder(VaultSendIn), Decoder(VaultPushIn)
-_TASK, _PAGE, _CANCEL = Decoder(VaultTaskIn), Decoder(VaultPageIn), Decoder(CancelIn)
+_TASK, _CANCEL = Decoder(VaultTaskIn), Decoder(CancelIn)
 _OBJECT = Decoder(dict[str, Any])
 
 
-class Vault(Dialect):
+_FILTER = FilterParams(from_vault, without=())
+_PARAM_FIELDS: Mapping[type, Mapping[str, str]] = {
+    model.GetRequest: {"id": "id"},
+    model.CancelRequest: {"id": "id"},
+    model.SubscribeRequest: {"id": "id"},
+    model.PushGetRequest: {"taskId": "task_id", "id": "id"},
+    model.PushDeleteRequest: {"taskId": "task_id", "id": "id", "url": "url"},
+    model.PushListRequest: {"taskId": "task_id", "pageSize": "page_size", "pageToken": "page_token"},
+    model.CardRequest: {},
+}
+"""Request -> its parameters, and the field of each."""
+
+
+def _read_config(wire: VaultPushIn, task_id: str | None, identifier: str | None) -> model.PushConfig:
+    if not wire.url:
+        raise invalid_field("url", "Required field is missing")
+    members = without_none(
+        url=wire.url,
+        id=identifier,
+        taskId=task_id,
+        token=wire.token,
+        authentication=wire.authentication,
+        payloadFormat=wire.payload_format,
+        events=wire.events,
+    )
+    return codec.convert(members, model.PushConfig)
+
+
+def _write_push(config: model.PushConfig) -> dict[str, Any]:
+    written: dict[str, Any] = msgspec.to_builtins(replace(config, payload_format=None, events=(), tenant=None))
+    return written
+
+
+class Vault(ObjectDialect):
     """AgentVault's profile 0.2."""
 
     name: ClassVar = DialectName.VAULT
+    error_column: ClassVar = "vault"
     wraps_events: ClassVar = False
     links_files: ClassVar = True
     partial_results: ClassVar = frozenset({Operation.SEND, Operation.CANCEL})
@@ -136,78 +146,72 @@ class Vault(Dialect):
 
     # --- requests ---
 
-    def decode_request(self, operation: Operation, params: bytes) -> Request:
+    def decode_request(self, operation: Operation, params: bytes) -> model.Request:
         """Read the parameters of an operation."""
         match operation:
             case Operation.SEND | Operation.STREAM:
                 return _read_send(codec.decode(params, _SEND), at_once=operation is Operation.SEND)
             case Operation.GET:
                 get = codec.decode(params, _GET)
-                return GetRequest(id=get.task("id"), history_length=get.history_length)
+                return model.GetRequest(id=get.task("id"), history_length=get.history_length)
             case Operation.CANCEL:
-                return CancelRequest(id=codec.decode(params, _ID).task("id"))
+                return model.CancelRequest(id=codec.decode(params, _ID).task("id"))
             case Operation.SUBSCRIBE:
-                return SubscribeRequest(id=codec.decode(params, _ID).task("id"))
+                return model.SubscribeRequest(id=codec.decode(params, _ID).task("id"))
             case Operation.LIST:
-                return _read_filter(params)
+                return _FILTER.read(params)
             case Operation.EXTENDED_CARD:
                 codec.decode(params, _OBJECT)
-                return CardRequest()
+                return model.CardRequest()
             case _:
                 return _read_push(operation, codec.decode(params, _PUSH))
 
-    def encode_request(self, operation: Operation, request: Request) -> bytes:
+    def encode_request(self, operation: Operation, request: model.Request) -> bytes:
         """Write the parameters of an operation."""
         match request:
-            case SendRequest():
+            case model.SendRequest():
                 push = request.configuration and request.configuration.task_push_notification_config
                 message = write_message(request.message)
                 return encode_without_none(
                     id=request.message.task_id, message=message, webhookUrl=push.url if push else None
                 )
-            case TaskFilter():
-                written = msgspec.to_builtins(replace(request, tenant=None))
-                return codec.encode(written | ({"status": request.status.name} if request.status else {}))
-            case PushConfig():
+            case model.TaskFilter():
+                return codec.encode(_FILTER.write(request, lambda state: state.name))
+            case model.PushConfig():
                 return codec.encode(_write_push(request))
-            case PushGetRequest():
-                return encode_without_none(taskId=request.task_id, id=request.id)
-            case PushDeleteRequest():
-                return encode_without_none(taskId=request.task_id, id=request.id, url=request.url)
-            case PushListRequest():
-                return encode_without_none(
-                    taskId=request.task_id, pageSize=request.page_size, pageToken=request.page_token
-                )
-            case CardRequest():
-                return b"{}"
-            case _:
-                return encode_without_none(id=request.id)
+        return codec.encode(write_fields(request, _PARAM_FIELDS[type(request)]))
 
     # --- results ---
 
-    def encode_result(self, operation: Operation, result: Result) -> bytes:
-        """Write the result of an operation. A message without a task has only an id."""
-        match result:
-            case Task():
-                return codec.encode(_write_answer(operation, result))
-            case Message():
-                return encode_without_none(id=result.task_id or result.message_id)
-            case TaskPage():
-                tasks = [write_task(task) for task in result.tasks]
-                return codec.encode(msgspec.to_builtins(replace(result, tasks=())) | {"tasks": tasks})
-            case PushConfig():
-                return codec.encode(_write_push(result))
-            case PushPage():
-                configs = [_write_push(config) for config in result.configs]
-                return encode_without_none(configs=configs, nextPageToken=result.next_page_token or None)
-            case AgentCard():
-                return codec.encode(write_card(result))
-            case _:
-                return encode_without_none(removed=result)
+    page: ClassVar = page_shape(VaultTaskIn, VaultPushIn)
+    last_page_token: ClassVar = None
+    task_decoder: ClassVar = _TASK
+    config_decoder: ClassVar = _PUSH
+    write_task: ClassVar = staticmethod(write_task)
+    read_task: ClassVar = staticmethod(read_task)
+    write_config: ClassVar = staticmethod(_write_push)
+    read_config: ClassVar = staticmethod(lambda wire: _read_config(wire, wire.own_task(), wire.id))
 
-    def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
+    def write_message(self, message: model.Message) -> dict[str, Any]:
+        """Return a message as the result of an operation: only an id."""
+        return {"id": message.task_id or message.message_id}
+
+    def write_result(self, operation: Operation, result: model.Result) -> dict[str, Any]:
+        """Return the result of an operation; sending and canceling return little."""
+        if isinstance(result, model.Task) and operation is Operation.SEND:
+            return {"id": result.id}
+        if isinstance(result, model.Task) and operation is Operation.CANCEL:
+            said = result.status.message
+            return without_none(success=True, message=None if said is None else message_sentence(said))
+        return super().write_result(operation, result)
+
+    def read_result(self, operation: Operation, result: bytes, request: model.Request) -> model.Result:
         """Read the result of an operation; a send or cancel returns a task with few fields."""
-        return _read_result(operation, result, request)
+        if operation is Operation.SEND:
+            return _read_sent(result)
+        if operation is Operation.CANCEL:
+            return _read_cancel(codec.decode(result, _CANCEL), request)
+        return super().read_result(operation, result, request)
 
     def error_as_result(self, operation: Operation, error: AccordError) -> bytes | None:
         """Write the refusal to cancel, which is a result in the profile (B-12)."""
@@ -217,12 +221,12 @@ class Vault(Dialect):
 
     # --- stream events ---
 
-    def encode_event(self, event: Event) -> Frame:
+    def encode_event(self, event: model.Event) -> Frame:
         """Write one stream event."""
         name, data = write_event(event)
         return Frame(event=name, data=codec.encode(data))
 
-    def decode_event(self, frame: Frame) -> EventBody:
+    def decode_event(self, frame: Frame) -> model.EventBody:
         """Read one stream event; an `error` event is raised, unless it is the end of a failed task."""
         if frame.event == "error":
             error = read_stream_error(frame.data)
@@ -231,7 +235,7 @@ class Vault(Dialect):
             return failure
         return super().decode_event(frame)
 
-    def read_event(self, frame: Frame) -> EventBody:
+    def read_event(self, frame: Frame) -> model.EventBody:
         """Read one stream event."""
         return read_event(frame.event, frame.data)
 
@@ -239,145 +243,64 @@ class Vault(Dialect):
         """Write an `error` event."""
         return Frame(event="error", data=codec.encode(write_stream_error(error, self.error_data(error))))
 
-    def encode_failure(self, event: Event) -> Frame | None:
+    def encode_failure(self, event: model.Event) -> Frame | None:
         """Write the `error` event that follows the status of a failed task."""
         data = write_failure(event)
         return None if data is None else Frame(event="error", data=codec.encode(data))
 
     # --- errors, webhooks and cards ---
 
-    def code(self, row: Row) -> int:
-        """Return the profile's code for an error."""
-        return row.vault
-
-    def decode_error(self, error: ErrorObject) -> AccordError:
-        """Read an error, by the reason in its data if present."""
-        return read_flat_error(error, "vault")
-
-    def push_task(self, task: Task) -> bytes:
-        """Write a webhook body with the task."""
-        return codec.encode(write_task(task))
-
-    def read_push(self, body: bytes) -> EventBody:
+    def read_push(self, body: bytes) -> model.EventBody:
         """Read a webhook body with a task or the data of one event."""
         members = codec.decode(body, _OBJECT)
         return read_task(codec.decode(body, _TASK)) if "id" in members else read_event(None, body)
 
-    def encode_card(self, card: AgentCard) -> dict[str, Any]:
-        """Write a card."""
-        return write_card(card)
-
-    def decode_card(self, card: bytes) -> AgentCard:
-        """Read a card."""
-        return read_card(card)
+    encode_card: ClassVar = staticmethod(write_card)
+    decode_card: ClassVar = staticmethod(read_card)
 
 
 # --- requests and results -----------------------------------------------------------------------------------------
 
 
-def _read_send(wire: VaultSendIn, *, at_once: bool) -> SendRequest:
+def _read_send(wire: VaultSendIn, *, at_once: bool) -> model.SendRequest:
     message, _ = read_message(wire.message, "message")
-    push = PushConfig(url=wire.webhook_url) if wire.webhook_url else None
-    configuration = SendConfiguration(task_push_notification_config=push, return_immediately=at_once)
-    return SendRequest(
+    push = model.PushConfig(url=wire.webhook_url) if wire.webhook_url else None
+    configuration = model.SendConfiguration(task_push_notification_config=push, return_immediately=at_once)
+    return model.SendRequest(
         message=replace(message, task_id=wire.id or wire.own_task()),
         configuration=configuration if at_once or push else None,
     )
 
 
-def _read_filter(params: bytes) -> TaskFilter:
-    members = codec.decode(params, _OBJECT)
-    if isinstance(status := members.get("status"), str):
-        members["status"] = from_vault(status, "status").value
-    return codec.convert(members, TaskFilter)
-
-
-def _read_push(operation: Operation, wire: VaultPushIn) -> Request:
+def _read_push(operation: Operation, wire: VaultPushIn) -> model.Request:
     """Read the parameters of a webhook operation; `id` alone is the task's."""
     task_id = wire.own_task() or wire.task("taskId")
     identifier = wire.id or None if wire.own_task() else None
     match operation:
         case Operation.PUSH_GET:
-            return PushGetRequest(task_id=task_id, id=identifier)
+            return model.PushGetRequest(task_id=task_id, id=identifier)
         case Operation.PUSH_DELETE:
             if not (identifier or wire.url):
                 raise invalid_field("id", "Required field is missing")
-            return PushDeleteRequest(task_id=task_id, id=identifier, url=wire.url)
+            return model.PushDeleteRequest(task_id=task_id, id=identifier, url=wire.url)
         case Operation.PUSH_LIST:
             return codec.convert(
-                {"taskId": task_id} | without_none(pageSize=wire.page_size, pageToken=wire.page_token), PushListRequest
+                {"taskId": task_id} | without_none(pageSize=wire.page_size, pageToken=wire.page_token),
+                model.PushListRequest,
             )
     return _read_config(wire, task_id, identifier or task_id)  # a webhook set without an id replaces the one without
 
 
-def _read_config(wire: VaultPushIn, task_id: str | None, identifier: str | None) -> PushConfig:
-    if not wire.url:
-        raise invalid_field("url", "Required field is missing")
-    members = without_none(
-        url=wire.url,
-        id=identifier,
-        taskId=task_id,
-        token=wire.token,
-        authentication=wire.authentication,
-        payloadFormat=wire.payload_format,
-        events=wire.events,
-    )
-    return codec.convert(members, PushConfig)
-
-
-def _write_push(config: PushConfig) -> dict[str, Any]:
-    written: dict[str, Any] = msgspec.to_builtins(replace(config, payload_format=None, events=(), tenant=None))
-    return written
-
-
-def _write_answer(operation: Operation, task: Task) -> dict[str, Any]:
-    match operation:
-        case Operation.SEND:
-            return {"id": task.id}
-        case Operation.CANCEL:
-            said = task.status.message
-            return without_none(success=True, message=None if said is None else message_sentence(said))
-        case _:
-            return write_task(task)
-
-
-def _read_result(operation: Operation, result: bytes, request: Request) -> Result:
-    match operation:
-        case Operation.SEND:
-            return _read_sent(result)
-        case Operation.CANCEL:
-            return _read_cancel(codec.decode(result, _CANCEL), request)
-        case Operation.LIST:
-            page = codec.decode(result, _PAGE)
-            tasks = tuple(read_task(task, f"tasks[{at}].") for at, task in enumerate(page.tasks))
-            return task_page(tasks, page.next_page_token, page.page_size, page.total_size)
-        case Operation.PUSH_SET | Operation.PUSH_GET:
-            wire = codec.decode(result, _PUSH)
-            return _read_config(wire, wire.own_task(), wire.id)
-        case Operation.PUSH_LIST:
-            members = codec.decode(result, _OBJECT)
-            wires = codec.convert(members.get("configs", []), list[VaultPushIn])
-            configs = tuple(_read_config(wire, wire.own_task(), wire.id) for wire in wires)
-            return PushPage(configs=configs, next_page_token=str(members.get("nextPageToken") or ""))
-        case Operation.PUSH_DELETE:
-            removed = codec.decode(result, _OBJECT).get("removed")
-            return removed if isinstance(removed, int) else 1
-        case Operation.EXTENDED_CARD:
-            return read_card(result)
-        case _:
-            return read_task(codec.decode(result, _TASK))
-
-
-def _read_sent(result: bytes) -> Task:
+def _read_sent(result: bytes) -> model.Task:
     """Read the id of a task, or the whole task if the agent sends it."""
     if "state" in codec.decode(result, _OBJECT):
         return read_task(codec.decode(result, _TASK))
-    return Task(id=codec.decode(result, _ID).task("id"), status=TaskStatus(state=TaskState.SUBMITTED))
+    return model.Task(id=codec.decode(result, _ID).task("id"), status=model.TaskStatus(state=TaskState.SUBMITTED))
 
 
-def _read_cancel(wire: CancelIn, request: Request) -> Task:
+def _read_cancel(wire: CancelIn, request: model.Request) -> model.Task:
     if not wire.success:
         raise TaskNotCancelable(wire.message)
-    task_id = request.id if isinstance(request, CancelRequest) else ""
+    task_id = request.id if isinstance(request, model.CancelRequest) else ""
     said = None if wire.message is None else agent_message(wire.message, task_id)
-    return Task(id=task_id, status=TaskStatus(state=TaskState.CANCELED, message=said))
+    return model.Task(id=task_id, status=model.TaskStatus(state=TaskState.CANCELED, message=said))

@@ -18,26 +18,11 @@ from urllib.parse import urlsplit
 from msgspec import Struct, field
 from msgspec.json import Decoder
 
-from accord.model import (
-    AgentCapabilities,
-    AgentCard,
-    AgentInterface,
-    AgentProvider,
-    AgentSkill,
-    ApiKeyScheme,
-    CardProfile,
-    ClientCredentialsFlow,
-    HttpAuthScheme,
-    OAuth2Scheme,
-    OAuthFlows,
-    Scopes,
-    SecurityRequirement,
-    SecurityScheme,
-)
+from accord import model
 from accord.model.base import Metadata, NonEmpty
 from accord.protocol import codec, http_headers
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.base import without_none
+from accord.protocol.dialects.fields import fill, without_none, write_fields
 from accord.protocol.dialects.vault.objects import is_http
 from accord.protocol.urls import slug
 
@@ -108,14 +93,15 @@ class VaultCardIn(Struct, rename="camel"):
 
 
 _CARD = Decoder(VaultCardIn)
+_SKILL = {name: name for name in VaultSkillIn.__struct_fields__}
 
 
 # --- writing ------------------------------------------------------------------------------------------------------
 
 
-def write_card(card: AgentCard) -> dict[str, Any]:
+def write_card(card: model.AgentCard) -> dict[str, Any]:
     """Write a card."""
-    profile = card.profile or CardProfile()
+    profile = card.profile or model.CardProfile()
     url = _address(card, profile)
     owner = card.provider.organization if card.provider else urlsplit(url).hostname or card.name
     tags = profile.tags or tuple(dict.fromkeys(tag for skill in card.skills for tag in skill.tags))
@@ -139,7 +125,7 @@ def write_card(card: AgentCard) -> dict[str, Any]:
             supportsPushNotifications=card.capabilities.push_notifications,
         ),
         authSchemes=_write_auth(card, profile),
-        skills=[_write_skill(skill) for skill in card.skills] or None,
+        skills=[write_fields(skill, _SKILL) for skill in card.skills] or None,
         tags=list(tags) or None,
         privacyPolicyUrl=_http(profile.privacy_policy_url),
         termsOfServiceUrl=_http(profile.terms_of_service_url),
@@ -148,7 +134,7 @@ def write_card(card: AgentCard) -> dict[str, Any]:
     )
 
 
-def _address(card: AgentCard, profile: CardProfile) -> str:
+def _address(card: model.AgentCard, profile: model.CardProfile) -> str:
     """Return the address where the agent serves this profile, or the likeliest one."""
     version = profile.a2a_version or PROFILE_VERSION
     interfaces = card.supported_interfaces
@@ -179,17 +165,7 @@ def _write_tee(details: Metadata | None) -> dict[str, Any] | None:
     return known if "type" in known else None
 
 
-def _write_skill(skill: AgentSkill) -> dict[str, Any]:
-    return without_none(
-        id=skill.id,
-        name=skill.name,
-        description=skill.description,
-        input_schema=skill.input_schema,
-        output_schema=skill.output_schema,
-    )
-
-
-def _write_auth(card: AgentCard, profile: CardProfile) -> list[dict[str, Any]]:
+def _write_auth(card: model.AgentCard, profile: model.CardProfile) -> list[dict[str, Any]]:
     schemes = card.security_schemes
     required = dict.fromkeys(name for requirement in card.security_requirements for name in requirement.schemes)
     known = {name: found for name, scheme in schemes.items() if (found := _write_scheme(scheme))}
@@ -201,7 +177,7 @@ def _write_auth(card: AgentCard, profile: CardProfile) -> list[dict[str, Any]]:
     return [*written, {"scheme": "none"}] if optional or not written else written
 
 
-def _write_scheme(scheme: SecurityScheme) -> dict[str, Any] | None:
+def _write_scheme(scheme: model.SecurityScheme) -> dict[str, Any] | None:
     if key := scheme.api_key_security_scheme:
         is_key = key.location == "header" and not http_headers.is_signature_scheme(key)
         return without_none(scheme="apiKey", description=key.description) if is_key else None
@@ -223,7 +199,7 @@ def _write_scheme(scheme: SecurityScheme) -> dict[str, Any] | None:
     return None
 
 
-def _write_nearest(name: str, scheme: SecurityScheme | None) -> dict[str, Any]:
+def _write_nearest(name: str, scheme: model.SecurityScheme | None) -> dict[str, Any]:
     """Write the nearest scheme where AgentVault has no equivalent.
 
     A key remains a key, in any place. For the others bearer is nearest: AgentVault's own client does not support it, so
@@ -256,24 +232,24 @@ def _named_modes(meaning: str, own: str | None) -> str:
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
-def read_card(data: bytes) -> AgentCard:
+def read_card(card: bytes) -> model.AgentCard:
     """Read a card."""
-    wire = codec.decode(data, _CARD)
+    wire = codec.decode(card, _CARD)
     names, schemes, requirements = _read_auth(wire.auth_schemes)
     can = wire.capabilities
     modes = tuple(_PART_MODES.get(part, part) for part in can.supported_message_parts or ())
-    return AgentCard(
+    return model.AgentCard(
         name=wire.name,
         description=wire.description,
         version=wire.agent_version,
         supported_interfaces=(
-            AgentInterface(url=wire.url, protocol_binding="JSONRPC", protocol_version=can.a2a_version),
+            model.AgentInterface(url=wire.url, protocol_binding="JSONRPC", protocol_version=can.a2a_version),
         ),
-        capabilities=AgentCapabilities(streaming=True, push_notifications=can.supports_push_notifications),
+        capabilities=model.AgentCapabilities(streaming=True, push_notifications=can.supports_push_notifications),
         default_input_modes=modes,
         default_output_modes=modes,
-        skills=tuple(_read_skill(skill) for skill in wire.skills or ()),
-        provider=AgentProvider(organization=wire.provider.name, url=wire.provider.url or ""),
+        skills=tuple(fill(model.AgentSkill, skill, tags=()) for skill in wire.skills or ()),
+        provider=model.AgentProvider(organization=wire.provider.name, url=wire.provider.url or ""),
         icon_url=wire.icon_url,
         security_schemes=schemes,
         security_requirements=requirements,
@@ -281,68 +257,52 @@ def read_card(data: bytes) -> AgentCard:
     )
 
 
-def _read_profile(wire: VaultCardIn, service_identifiers: dict[str, str]) -> CardProfile:
-    return CardProfile(
-        human_readable_id=wire.human_readable_id,
-        schema_version=wire.schema_version,
-        a2a_version=wire.capabilities.a2a_version,
-        mcp_version=wire.capabilities.mcp_version,
-        tee_details=wire.capabilities.tee_details,
-        support_contact=wire.provider.support_contact,
-        service_identifiers=service_identifiers,
-        tags=tuple(wire.tags or ()),
-        privacy_policy_url=wire.privacy_policy_url,
-        terms_of_service_url=wire.terms_of_service_url,
-        last_updated=wire.last_updated,
-    )
-
-
-def _read_skill(wire: VaultSkillIn) -> AgentSkill:
-    return AgentSkill(
-        id=wire.id,
-        name=wire.name,
-        description=wire.description,
-        tags=(),
-        input_schema=wire.input_schema,
-        output_schema=wire.output_schema,
-    )
+def _read_profile(wire: VaultCardIn, service_identifiers: dict[str, str]) -> model.CardProfile:
+    stated = {
+        "a2a_version": wire.capabilities.a2a_version,
+        "mcp_version": wire.capabilities.mcp_version,
+        "tee_details": wire.capabilities.tee_details,
+        "support_contact": wire.provider.support_contact,
+        "tags": tuple(wire.tags or ()),
+    }
+    return fill(model.CardProfile, wire, service_identifiers=service_identifiers, **stated)
 
 
 def _read_auth(
     wire: list[AuthIn],
-) -> tuple[dict[str, str], dict[str, SecurityScheme], tuple[SecurityRequirement, ...]]:
+) -> tuple[dict[str, str], dict[str, model.SecurityScheme], tuple[model.SecurityRequirement, ...]]:
     """Return service identifiers and schemes by name, and one requirement for each scheme."""
     identifiers: dict[str, str] = {}
-    schemes: dict[str, SecurityScheme] = {}
-    requirements: list[SecurityRequirement] = []
+    schemes: dict[str, model.SecurityScheme] = {}
+    requirements: list[model.SecurityRequirement] = []
     for at, auth in enumerate(wire):
         scheme = _read_scheme(auth, f"authSchemes[{at}]")
         if scheme is None:
-            requirements.append(SecurityRequirement())
+            requirements.append(model.SecurityRequirement())
             continue
         name = auth.scheme if auth.scheme not in schemes else f"{auth.scheme}{at + 1}"
         schemes[name] = scheme
-        requirements.append(SecurityRequirement(schemes={name: Scopes(list=tuple(auth.scopes or ()))}))
+        requirements.append(model.SecurityRequirement(schemes={name: model.Scopes(list=tuple(auth.scopes or ()))}))
         if auth.service_identifier is not None:
             identifiers[name] = auth.service_identifier
     return identifiers, schemes, tuple(requirements) if schemes else ()
 
 
-def _read_scheme(wire: AuthIn, where: str) -> SecurityScheme | None:
+def _read_scheme(wire: AuthIn, where: str) -> model.SecurityScheme | None:
     match wire.scheme:
         case "none":
             return None
         case "apiKey":
-            key = ApiKeyScheme(location="header", name=API_KEY_HEADER, description=wire.description)
-            return SecurityScheme(api_key_security_scheme=key)
+            key = model.ApiKeyScheme(location="header", name=API_KEY_HEADER, description=wire.description)
+            return model.SecurityScheme(api_key_security_scheme=key)
         case "bearer":
-            return SecurityScheme(
-                http_auth_security_scheme=HttpAuthScheme(scheme="Bearer", description=wire.description)
+            return model.SecurityScheme(
+                http_auth_security_scheme=model.HttpAuthScheme(scheme="Bearer", description=wire.description)
             )
         case "oauth2":
             if not wire.token_url:
                 raise invalid_field(f"{where}.tokenUrl", "Required field is missing")
-            flow = ClientCredentialsFlow(token_url=wire.token_url, scopes=dict.fromkeys(wire.scopes or (), ""))
-            oauth = OAuth2Scheme(flows=OAuthFlows(client_credentials=flow), description=wire.description)
-            return SecurityScheme(oauth2_security_scheme=oauth)
+            flow = model.ClientCredentialsFlow(token_url=wire.token_url, scopes=dict.fromkeys(wire.scopes or (), ""))
+            oauth = model.OAuth2Scheme(flows=model.OAuthFlows(client_credentials=flow), description=wire.description)
+            return model.SecurityScheme(oauth2_security_scheme=oauth)
     raise invalid_field(f"{where}.scheme", f"Unknown scheme {wire.scheme[:40]!r}")

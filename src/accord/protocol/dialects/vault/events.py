@@ -12,24 +12,14 @@ from msgspec import Struct
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
+from accord import model
 from accord.errors import AccordError, InternalError, RemoteError, for_reason
-from accord.model import (
-    ArtifactUpdate,
-    Event,
-    EventBody,
-    Message,
-    MessageUpdate,
-    Part,
-    Role,
-    StatusUpdate,
-    Task,
-    TaskState,
-    TaskStatus,
-)
+from accord.model import Role, TaskState
 from accord.model.base import NonEmpty
 from accord.protocol import codec
 from accord.protocol.codec import read_time
-from accord.protocol.dialects.base import error_from_facts, without_none
+from accord.protocol.dialects.base import error_from_facts
+from accord.protocol.dialects.fields import without_none
 from accord.protocol.dialects.vault.objects import (
     AUTH_REQUIRED,
     VaultArtifactIn,
@@ -72,15 +62,15 @@ class VaultArtifactEventIn(Struct, rename="camel"):
 _OBJECT = Decoder(dict[str, Any])
 
 
-def write_event(event: Event) -> tuple[str, dict[str, Any]]:
+def write_event(event: model.Event) -> tuple[str, dict[str, Any]]:
     """Return the name and the data of an event."""
     at = event.at or UNKNOWN_TIME
     match event.body:
-        case Task() as task:
+        case model.Task() as task:
             return "task_status", _write_status(task.id, task.status, event.at or task.created_at)
-        case StatusUpdate() as update:
+        case model.StatusUpdate() as update:
             return "task_status", _write_status(update.task_id, update.status, event.at)
-        case ArtifactUpdate() as update:
+        case model.ArtifactUpdate() as update:
             extras = Extras(
                 context_id=update.context_id or None,
                 append=update.append,
@@ -89,14 +79,14 @@ def write_event(event: Event) -> tuple[str, dict[str, Any]]:
             )
             artifact = write_artifact(update.artifact, extras)
             return "task_artifact", {"taskId": update.task_id, "artifact": artifact, "timestamp": at}
-        case MessageUpdate() as update:
+        case model.MessageUpdate() as update:
             message = write_message(replace(update.message, context_id=update.context_id or None))
             return "task_message", {"taskId": update.task_id, "message": message, "timestamp": at}
-        case Message() as said:
+        case model.Message() as said:
             return "task_message", {"taskId": said.task_id or "", "message": write_message(said), "timestamp": at}
 
 
-def _write_status(task_id: str, status: TaskStatus, at: str | None) -> dict[str, Any]:
+def _write_status(task_id: str, status: model.TaskStatus, at: str | None) -> dict[str, Any]:
     words = None if status.message is None else message_sentence(status.message)
     if status.state is TaskState.AUTH_REQUIRED:
         words = AUTH_REQUIRED if words is None else f"{AUTH_REQUIRED}: {words}"
@@ -104,17 +94,17 @@ def _write_status(task_id: str, status: TaskStatus, at: str | None) -> dict[str,
     return without_none(taskId=task_id, state=VAULT[status.state], timestamp=time, message=words)
 
 
-def read_event(name: str | None, data: bytes) -> EventBody:
+def read_event(name: str | None, data: bytes) -> model.EventBody:
     """Read the data of an event by its name, or by its members if the name is unknown."""
     if name not in _EVENTS:
         members = codec.decode(data, _OBJECT)
         name = next((known for known, telling in _DISTINCTIVE_MEMBERS.items() if telling in members), "task_message")
     decoder, read = _EVENTS[name]
-    found: EventBody = read(codec.decode(data, decoder))
+    found: model.EventBody = read(codec.decode(data, decoder))
     return found
 
 
-def _read_status(wire: VaultStatusIn) -> StatusUpdate:
+def _read_status(wire: VaultStatusIn) -> model.StatusUpdate:
     state, words = from_vault(wire.state, "state"), wire.message
     if state is TaskState.INPUT_REQUIRED and words is not None:
         if words == AUTH_REQUIRED:
@@ -122,21 +112,21 @@ def _read_status(wire: VaultStatusIn) -> StatusUpdate:
         elif words.startswith(f"{AUTH_REQUIRED}: "):
             state, words = TaskState.AUTH_REQUIRED, words.removeprefix(f"{AUTH_REQUIRED}: ")
     said = None if words is None else agent_message(words, wire.task_id)
-    status = TaskStatus(state=state, message=said, timestamp=known_time(read_time(wire.timestamp, "timestamp")))
-    return StatusUpdate(task_id=wire.task_id, context_id="", status=status)
+    status = model.TaskStatus(state=state, message=said, timestamp=known_time(read_time(wire.timestamp, "timestamp")))
+    return model.StatusUpdate(task_id=wire.task_id, context_id="", status=status)
 
 
-def _read_message(wire: VaultMessageEventIn) -> EventBody:
+def _read_message(wire: VaultMessageEventIn) -> model.EventBody:
     message, _ = read_message(wire.message, "message")
     if not wire.task_id:
         return message
     message = replace(message, task_id=wire.task_id)
-    return MessageUpdate(task_id=wire.task_id, context_id=message.context_id or "", message=message)
+    return model.MessageUpdate(task_id=wire.task_id, context_id=message.context_id or "", message=message)
 
 
-def _read_artifact(wire: VaultArtifactEventIn) -> ArtifactUpdate:
+def _read_artifact(wire: VaultArtifactEventIn) -> model.ArtifactUpdate:
     artifact, extras = read_artifact(wire.artifact, "artifact")
-    return ArtifactUpdate(
+    return model.ArtifactUpdate(
         task_id=wire.task_id,
         context_id=extras.context_id or "",
         artifact=artifact,
@@ -176,26 +166,28 @@ def write_stream_error(error: AccordError, details: dict[str, Any]) -> dict[str,
     return without_none(code=code, message=error.message, details=facts or None)
 
 
-def write_failure(event: Event) -> dict[str, Any] | None:
+def write_failure(event: model.Event) -> dict[str, Any] | None:
     """Return the data of the `error` event that follows the status of a failed task, or None for any other event."""
     body = event.body
-    if not isinstance(body, Task | StatusUpdate) or body.status.state is not TaskState.FAILED:
+    if not isinstance(body, model.Task | model.StatusUpdate) or body.status.state is not TaskState.FAILED:
         return None
     message = body.status.message
     reason = "The agent failed" if message is None else message_sentence(message)
-    task_id = body.id if isinstance(body, Task) else body.task_id
+    task_id = body.id if isinstance(body, model.Task) else body.task_id
     return {"code": PROCESSING_ERROR, "message": reason, "details": {"taskId": task_id}}
 
 
-def read_failure(error: AccordError) -> StatusUpdate | None:
+def read_failure(error: AccordError) -> model.StatusUpdate | None:
     """Return the status of the failed task that an `error` event names, or None if the event names no task."""
     task_id = error.metadata.get("taskId")
     if not isinstance(error, InternalError) or not isinstance(task_id, str):
         return None
     message = agent_message(error.message, task_id)
-    return StatusUpdate(task_id=task_id, context_id="", status=TaskStatus(state=TaskState.FAILED, message=message))
+    return model.StatusUpdate(
+        task_id=task_id, context_id="", status=model.TaskStatus(state=TaskState.FAILED, message=message)
+    )
 
 
-def agent_message(text: str, task_id: str) -> Message:
+def agent_message(text: str, task_id: str) -> model.Message:
     """Return an agent message with one text."""
-    return Message(message_id="", role=Role.AGENT, parts=(Part(text=text),), task_id=task_id)
+    return model.Message(message_id="", role=Role.AGENT, parts=(model.Part(text=text),), task_id=task_id)

@@ -23,12 +23,13 @@ from urllib.parse import urlsplit
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
+from accord import model
 from accord.errors import InvalidParams
-from accord.model import Artifact, Message, Part, Role, Task, TaskState, TaskStatus, metadata_keys
+from accord.model import Role, TaskState, metadata_keys
 from accord.model.base import Metadata, NonEmpty
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field, read_time
-from accord.protocol.dialects.base import without_none
+from accord.protocol.dialects.fields import without_none
 from accord.protocol.parts import (
     JSON_TYPE,
     UNKNOWN_TIME,
@@ -53,7 +54,7 @@ from accord.protocol.states import LOWER, VAULT, from_vault
 AUTH_REQUIRED = "authentication required"
 """The text for the state that AgentVault lacks (B-05)."""
 
-_AUTH_WORDS = Part(text=AUTH_REQUIRED)
+_AUTH_WORDS = model.Part(text=AUTH_REQUIRED)
 
 TYPE = "type"
 """Artifact metadata: the type that an AgentVault agent gave an artifact, where it is not one of ours."""
@@ -121,7 +122,7 @@ def _is_host(host: str) -> bool:
 # --- parts --------------------------------------------------------------------------------------------------------
 
 
-def _write_part(part: Part) -> tuple[dict[str, Any], PartExtras]:
+def _write_part(part: model.Part) -> tuple[dict[str, Any], PartExtras]:
     metadata, media_type, filename = part.metadata, part.media_type, part.filename
     if part.text is not None:
         extras = PartExtras(filename=filename, media_type=media_type, metadata=metadata)
@@ -148,7 +149,7 @@ def _write_part(part: Part) -> tuple[dict[str, Any], PartExtras]:
     return without_none(type="data", content=content, mediaType=media_type), PartExtras(form="url", metadata=metadata)
 
 
-def _restore_part(part: Part, wire: AnyPart, extras: PartExtras) -> Part:
+def _restore_part(part: model.Part, wire: AnyPart, extras: PartExtras) -> model.Part:
     metadata = part.metadata if extras.metadata is None else extras.metadata
     content = part.data if isinstance(part.data, dict) else {}
     filename = content.get("filename") if isinstance(content.get("filename"), str) else None
@@ -157,9 +158,9 @@ def _restore_part(part: Part, wire: AnyPart, extras: PartExtras) -> Part:
             raw = from_base64(content["bytes"])
         except ValueError:
             return part
-        return Part(raw=raw, filename=filename, media_type=wire.media_type, metadata=metadata)
+        return model.Part(raw=raw, filename=filename, media_type=wire.media_type, metadata=metadata)
     if extras.form == "url" and isinstance(content.get("url"), str):
-        return Part(url=content["url"], filename=filename, media_type=wire.media_type, metadata=metadata)
+        return model.Part(url=content["url"], filename=filename, media_type=wire.media_type, metadata=metadata)
     return replace(
         part,
         data=content["value"] if extras.form == "value" and "value" in content else part.data,
@@ -172,7 +173,7 @@ def _restore_part(part: Part, wire: AnyPart, extras: PartExtras) -> Part:
 # --- messages -----------------------------------------------------------------------------------------------------
 
 
-def write_message(message: Message, *, in_task: bool = False, is_status: bool = False) -> dict[str, Any]:
+def write_message(message: model.Message, *, in_task: bool = False, is_status: bool = False) -> dict[str, Any]:
     """Write a message; a message in a task does not repeat the context."""
     finer = finer_role(message)
     parts, lacking = write_parts(message.parts, _write_part)
@@ -190,7 +191,7 @@ def write_message(message: Message, *, in_task: bool = False, is_status: bool = 
     return without_none(role=role, parts=parts, metadata=pack_metadata(own, extras))
 
 
-def read_message(wire: VaultMessageIn, where: str, task: Task | None = None) -> tuple[Message, Extras]:
+def read_message(wire: VaultMessageIn, where: str, task: model.Task | None = None) -> tuple[model.Message, Extras]:
     """Read a message, which belongs to `task` if given."""
     role = _ROLES.get(wire.role)
     if role is None:
@@ -199,7 +200,7 @@ def read_message(wire: VaultMessageIn, where: str, task: Task | None = None) -> 
     if wire.role in ("system", "tool"):
         role = Role.AGENT if extras.role == "agent" else role
         metadata = (metadata or {}) | {metadata_keys.ROLE: wire.role}
-    message = Message(
+    message = model.Message(
         message_id=wire.message_id or extras.message_id or "",
         role=role,
         parts=restore_parts(wire.parts, f"{where}.parts", extras, _restore_part),
@@ -212,12 +213,12 @@ def read_message(wire: VaultMessageIn, where: str, task: Task | None = None) -> 
     return message, extras
 
 
-def message_sentence(message: Message) -> str:
+def message_sentence(message: model.Message) -> str:
     """Return a message as one text, for fields that hold only a text."""
     return "\n".join(_words(part) for part in message.parts)
 
 
-def _words(part: Part) -> str:
+def _words(part: model.Part) -> str:
     if part.text is not None:
         return part.text
     return codec.encode(part.data).decode() if part.data is not UNSET else part.url or part.filename or ""
@@ -226,7 +227,7 @@ def _words(part: Part) -> str:
 # --- artifacts ----------------------------------------------------------------------------------------------------
 
 
-def write_artifact(artifact: Artifact, extras: Extras | None = None) -> dict[str, Any]:
+def write_artifact(artifact: model.Artifact, extras: Extras | None = None) -> dict[str, Any]:
     """Write an artifact; `extras` are those of the event around it."""
     joined, texts = join_texts(artifact.parts)
     parts, lacking = write_parts(joined, _write_part)
@@ -248,7 +249,7 @@ def write_artifact(artifact: Artifact, extras: Extras | None = None) -> dict[str
 
 
 def _artifact_form(
-    parts: tuple[Part, ...], written: list[dict[str, Any]], lacking: dict[str, PartExtras]
+    parts: tuple[model.Part, ...], written: list[dict[str, Any]], lacking: dict[str, PartExtras]
 ) -> tuple[str, dict[str, Any], dict[str, PartExtras]]:
     """Return the form of an artifact, the members with its content, and the extras of its parts."""
     only = parts[0] if len(parts) == 1 else None
@@ -264,13 +265,13 @@ def _artifact_form(
     return "data", {"content": only.data} | media_type, left
 
 
-def read_artifact(wire: VaultArtifactIn, where: str) -> tuple[Artifact, Extras]:
+def read_artifact(wire: VaultArtifactIn, where: str) -> tuple[model.Artifact, Extras]:
     """Read an artifact."""
     metadata, extras = unpack_metadata(wire.metadata)
     form = extras.form or wire.type
     if wire.type and wire.type not in _FORMS:
         metadata = (metadata or {}) | {TYPE: wire.type}
-    artifact = Artifact(
+    artifact = model.Artifact(
         artifact_id=wire.id,
         parts=split_text(_artifact_parts(wire, form, extras, where), extras.texts),
         name=extras.name,
@@ -281,7 +282,7 @@ def read_artifact(wire: VaultArtifactIn, where: str) -> tuple[Artifact, Extras]:
     return artifact, extras
 
 
-def _artifact_parts(wire: VaultArtifactIn, form: str, extras: Extras, where: str) -> tuple[Part, ...]:
+def _artifact_parts(wire: VaultArtifactIn, form: str, extras: Extras, where: str) -> tuple[model.Part, ...]:
     content = wire.content
     if form == "parts" and isinstance(content, list):
         try:
@@ -296,17 +297,17 @@ def _artifact_parts(wire: VaultArtifactIn, form: str, extras: Extras, where: str
         "metadata": rest.metadata,
     }
     if wire.url is not None:
-        link = Part(url=wire.url, **named)
-        return (link,) if content is UNSET or content is None else (Part(data=content), link)
+        link = model.Part(url=wire.url, **named)
+        return (link,) if content is UNSET or content is None else (model.Part(data=content), link)
     if isinstance(content, str) and form != "data":
-        return (Part(text=content, **named),)
-    return (Part(data=None if content is UNSET else content, **named),)
+        return (model.Part(text=content, **named),)
+    return (model.Part(data=None if content is UNSET else content, **named),)
 
 
 # --- tasks --------------------------------------------------------------------------------------------------------
 
 
-def write_task(task: Task) -> dict[str, Any]:
+def write_task(task: model.Task) -> dict[str, Any]:
     """Write a task."""
     status = task.status
     updated = known_time(status.timestamp) or known_time(task.created_at)
@@ -328,7 +329,7 @@ def write_task(task: Task) -> dict[str, Any]:
     )
 
 
-def read_task(wire: VaultTaskIn, where: str = "") -> Task:
+def read_task(wire: VaultTaskIn, where: str = "") -> model.Task:
     """Read a task; `where` is its path, with a dot at the end."""
     state = from_vault(wire.state, f"{where}state")
     original = (wire.metadata or {}).get(metadata_keys.ORIGINAL_STATE)
@@ -336,8 +337,8 @@ def read_task(wire: VaultTaskIn, where: str = "") -> Task:
     understood = exact is not None and VAULT[exact] == wire.state
     metadata, extras = unpack_metadata(wire.metadata, (metadata_keys.ORIGINAL_STATE,) if understood else ())
     updated = known_time(read_time(wire.updated_at, f"{where}updatedAt"))
-    status = TaskStatus(state=exact if understood and exact else state, timestamp=updated)
-    task = Task(id=wire.id, status=status, context_id=extras.context_id, metadata=metadata)
+    status = model.TaskStatus(state=exact if understood and exact else state, timestamp=updated)
+    task = model.Task(id=wire.id, status=status, context_id=extras.context_id, metadata=metadata)
     history = [read_message(message, f"{where}messages[{at}]", task) for at, message in enumerate(wire.messages)]
     said = history.pop()[0] if history and history[-1][1].status else None
     task = replace(
@@ -351,15 +352,15 @@ def read_task(wire: VaultTaskIn, where: str = "") -> Task:
     return give_created(task, known_time(read_time(wire.created_at, f"{where}createdAt")))
 
 
-def _with_state(status: TaskStatus) -> Message | None:
+def _with_state(status: model.TaskStatus) -> model.Message | None:
     """Return the status message, with a text in front for the state that AgentVault lacks."""
     if status.state is not TaskState.AUTH_REQUIRED:
         return status.message
-    said = status.message or Message(message_id="", role=Role.AGENT, parts=())
+    said = status.message or model.Message(message_id="", role=Role.AGENT, parts=())
     return replace(said, parts=(_AUTH_WORDS, *said.parts))
 
 
-def _without_state(said: Message | None, status: TaskStatus) -> Message | None:
+def _without_state(said: model.Message | None, status: model.TaskStatus) -> model.Message | None:
     """Return the status message without the text for the state."""
     if said is None or status.state is not TaskState.AUTH_REQUIRED or said.parts[0] != _AUTH_WORDS:
         return said
