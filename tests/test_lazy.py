@@ -6,7 +6,15 @@ from importlib import import_module
 
 import pytest
 
-MODULES = ("accord", "accord.client", "accord.api", "accord.testing", "accord.workflows")
+MODULES = (
+    "accord",
+    "accord.api",
+    "accord.api.access",
+    "accord.api.directory",
+    "accord.client",
+    "accord.testing",
+    "accord.workflows",
+)
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -1,6 +1,6 @@
 """Writes what the code knows of workflow files: `reference.md` and the JSON Schema, beside this file.
 
-Run it after a key or a code has changed; a test fails until then. Words are in `accord.workflows.schema` and
+Run it after a key or a code has changed; a test fails until then. Words are in the structs of files and in
 `accord.workflows.findings`.
 """
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from msgspec import Struct, inspect, json
 
-from accord.workflows import decoder, document
+from accord.workflows import agent_definition, decoder, document
 from accord.workflows.decoder import MEANT, REFUSED, REFUSED_VALUES
-from accord.workflows.document import format_duration
 from accord.workflows.findings import CODES
+from accord.workflows.notation import format_duration
 from accord.workflows.patterns import PATTERNS
-from accord.workflows.schema import MEANINGS, schema
+from accord.workflows.schema import meanings, schema
 from accord.workflows.source import SCHEMA_FILE, read_document, template_files
 from accord.workflows.step_types import ALWAYS, STEP_TYPES
 from accord.workflows.validation import agents
@@ -31,11 +31,11 @@ TITLES: Mapping[type[Struct], str] = {
     document.Hook: "on.webhook",
     document.Input: "inputs",
     document.Path: "paths",
-    document.Permissions: "agents.permissions",
-    document.Files: "agents.permissions.files",
-    document.FilePermissions: "permissions",
-    document.AgentDef: "agents",
-    document.Constraints: "agents.constraints",
+    agent_definition.Permissions: "agents.permissions",
+    agent_definition.Files: "agents.permissions.files",
+    agent_definition.FilePermissions: "permissions",
+    agent_definition.AgentDef: "agents",
+    agent_definition.Constraints: "agents.constraints",
     document.CustomStep: "steps",
     document.Param: "steps.params",
     document.Workflow: "workflows",
@@ -87,7 +87,7 @@ def _table(struct: type[Struct]) -> Iterator[str]:
     for field in decoder.fields_of(struct):
         star = "\\*" if field.required else ""
         default = "" if field.required else _default(field)
-        meaning = MEANINGS[struct][field.encode_name]
+        meaning = meanings(struct)[field.encode_name]
         yield f"| `{field.encode_name}`{star} | {_value(decoder.without_none(field.type))} | {default} | {meaning} |"
 
 
@@ -189,7 +189,7 @@ def _refused() -> str:
     ]
     rows = [(struct, f"`{key}`", fix) for (struct, key), fix in (*REFUSED.items(), *MEANT.items())]
     rows += [(struct, f"`{key}: {value}`", fix) for (struct, key, value), fix in REFUSED_VALUES.items()]
-    rows.append((document.AgentDef, "`credentials: {proxy: ..}`", "write the name of a credential"))
+    rows.append((agent_definition.AgentDef, "`credentials: {proxy: ..}`", "write the name of a credential"))
     return "\n".join([*lines, *(f"| {_link(struct)} | {written} | {fix} |" for struct, written, fix in rows)])
 
 

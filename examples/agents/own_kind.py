@@ -38,8 +38,8 @@ class PhraseAgent:
         if phrase is None:
             raise Failed("That is not in the book")  # the caller sees this text, and that of no other exception
         for word in phrase.split():
-            await messages.say(ctx, f"{word} ")
-        await messages.say(ctx, self._ending)
+            await messages.append_answer(ctx, f"{word} ")
+        await messages.append_answer(ctx, self._ending)
         await messages.finish_answer(ctx)
 
 

@@ -91,7 +91,7 @@ def test_a_rate_is_refused_by_name_with_the_time_to_wait() -> None:
     usage = CallerUsage(Quotas(rate=0.25, burst=2), clock=clock)
     usage.take(ALICE)
     usage.take(ALICE)
-    with pytest.raises(RateLimited, match=r"More than 0\.25 requests a second") as refused:
+    with pytest.raises(RateLimited, match=r"More than 0\.25 requests per second") as refused:
         usage.take(ALICE)
     assert (refused.value.retry_after, refused.value.metadata) == (4, {"limit": "rate"})
     usage.take(BOB)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from accord.cli.messages import PROMPT
+from accord.cli.replies import PROMPT
 from tests.serve.running import BOUND_SECONDS, environment
 
 CTRL_C, CTRL_D = "\x03", "\x04"

@@ -145,7 +145,7 @@ def test_the_file_is_the_users_alone_and_can_be_another(
     Path("mine.json").write_text("{")
     for command in (["get", "svc"], ["list"], ["set", "svc", "--secret", "x"], ["test", "http://127.0.0.1:1"]):
         said = accord(*command)
-        assert (said.code, "mine.json is no key file" in said.err) == (1, True)
+        assert (said.code, "mine.json is not a valid key file" in said.err) == (1, True)
 
 
 def test_variables_are_listed_with_where_they_are_from(accord: Accord, monkeypatch: pytest.MonkeyPatch) -> None:

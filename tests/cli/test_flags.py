@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from accord.cli import app
-from accord.cli.connection_options import ConnectionOptions
+from accord.cli.connection import ConnectionOptions
 from accord.cli.failures import Exit, ExplainedFailure, explain_failure, shell_command
 from accord.cli.tables import OutputFormat
 from accord.client.peer import Unconfirmed

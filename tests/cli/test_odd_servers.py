@@ -241,7 +241,7 @@ def test_a_card_may_name_hosts_that_the_user_trusts(tmp_path: Path) -> None:
     with running(tmp_path, AGENT, "--url", "https://agents.invalid", "--auth", "api-keys") as server:
         refused = accord(tmp_path, "card", "get", server.url)
         assert refused.returncode == Exit.FAILED
-        assert refused.stderr.count("does not speak for agents.invalid") == 1
+        assert refused.stderr.count("may not name agents.invalid") == 1
         assert "--trust-host" in refused.stderr
         trusted = accord(tmp_path, "card", "get", server.url, "--trust-host", "agents.invalid")
         assert (trusted.returncode, trusted.stderr) == (Exit.DONE, "")

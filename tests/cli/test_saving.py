@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.cli.downloads import ArtifactFile, choose_paths, files_of, open_for_saving, safe_name
 from accord.cli.failures import CommandError
+from accord.cli.message_parts import ArtifactFile, choose_paths, files_of, open_for_saving, safe_name
 from accord.model import Artifact, Part
 from tests.cases import each
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from accord.cli.downloads import files_of
 from accord.cli.failures import Exit
+from accord.cli.message_parts import files_of
 from accord.http.files import FileLinks
 from accord.model import Artifact, Part, Task, TaskState, TaskStatus
 from tests.serve.running import accord, running

@@ -144,7 +144,7 @@ async def test_names_are_looked_up_and_hosts_are_not() -> None:
         for here in ("127.0.0.1:1/x", "a.localhost/x", "localhost.:1/x", "[::ffff:127.0.0.1]:1/x"):
             with pytest.raises(Unreachable, match=re.escape(f"http://{here}/")):
                 await Client.connect(here, resolve=resolve, transport=Nowhere())
-        with pytest.raises(CardNotFound, match="nor a name"):
+        with pytest.raises(CardNotFound, match="name of an agent"):
             await Client.connect("faulty", resolve=resolve)
 
 

@@ -33,23 +33,23 @@ FINE = [
 ]
 
 REFUSED = [
-    (HOME, "https://evil.example/", CardHostTrust(), "does not speak for evil.example"),
-    (HOME, "https://notagents.example/", CardHostTrust(), "does not speak for"),
-    (HOME, "https://example/", CardHostTrust(), "does not speak for"),
-    (HOME, "evil.example:50051", CardHostTrust(), "does not speak for"),
-    (HOME, "https://agents.example.evil.example/", CardHostTrust(), "does not speak for"),
-    (HOME, "http://localhost:8000/", CardHostTrust(), "does not speak for localhost"),
-    (HOME, "http://169.254.169.254/", CardHostTrust(), "does not speak for"),
+    (HOME, "https://evil.example/", CardHostTrust(), "may not name evil.example"),
+    (HOME, "https://notagents.example/", CardHostTrust(), "may not name"),
+    (HOME, "https://example/", CardHostTrust(), "may not name"),
+    (HOME, "evil.example:50051", CardHostTrust(), "may not name"),
+    (HOME, "https://agents.example.evil.example/", CardHostTrust(), "may not name"),
+    (HOME, "http://localhost:8000/", CardHostTrust(), "may not name localhost"),
+    (HOME, "http://169.254.169.254/", CardHostTrust(), "may not name"),
     (HOME, "http://agents.example/", CardHostTrust(), "not encrypted, but the card was"),
     (HOME, "http://api.other.example/", TRUSTED, "on another host than the card and not encrypted"),
-    (HOME, "https://wide.example/", TRUSTED, "does not speak for"),
+    (HOME, "https://wide.example/", TRUSTED, "may not name"),
     (HOME, "http://anywhere.example/", SIGNED, "not encrypted"),
-    (HOME, "ftp://agents.example/", CardHostTrust(), "no http or https address"),
+    (HOME, "ftp://agents.example/", CardHostTrust(), "not an http or https address"),
     (HOME, "https://user:secret@agents.example/", CardHostTrust(), "credentials do not belong"),
-    (HOME, "https:///rpc", CardHostTrust(), "no http or https address"),
-    (HOME, "https://[x", CardHostTrust(), "is no http or https address"),
-    (HOME, "https://0.0.0.0:99999/", CardHostTrust(), "is no http or https address"),
-    (HOME, "https://agents.example:x/", CardHostTrust(), "is no http or https address"),
+    (HOME, "https:///rpc", CardHostTrust(), "not an http or https address"),
+    (HOME, "https://[x", CardHostTrust(), "is not an http or https address"),
+    (HOME, "https://0.0.0.0:99999/", CardHostTrust(), "is not an http or https address"),
+    (HOME, "https://agents.example:x/", CardHostTrust(), "is not an http or https address"),
 ]
 
 
@@ -90,7 +90,7 @@ def test_what_is_odd_about_a_card_is_said() -> None:
     _, findings = keep_usable_interfaces(odd, HOME, CardHostTrust())
     assert [str(one) for one in findings] == [
         "skills: The card names no skill",
-        "supportedInterfaces[0].protocolVersion: Version '7.1' is not known here",
+        "supportedInterfaces[0].protocolVersion: Unknown version '7.1'",
         "securityRequirements[0]: Scheme 'oauth' is required, but not described in securitySchemes",
     ]
 
@@ -100,8 +100,8 @@ def test_what_is_in_several_places_is_said_once() -> None:
         card("https://evil.example/", "https://evil.example/2", "http://0.0.0.0/"), HOME, CardHostTrust()
     )
     first, other = describe_findings(findings[:3])
-    assert first.startswith("supportedInterfaces[0].url and 1 more: The card was served by agents.example, which does")
-    assert other.startswith("supportedInterfaces[2].url: 0.0.0.0 is no address to call")
+    assert first.startswith("supportedInterfaces[0].url and 1 more: The card was served by agents.example, which may")
+    assert other.startswith("supportedInterfaces[2].url: 0.0.0.0 is not an address that can be called")
 
 
 @pytest.mark.proves("2-29")

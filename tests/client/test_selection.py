@@ -65,9 +65,9 @@ def test_an_interface_says_which_tenant_it_is_for() -> None:
 
 
 def test_no_way_is_said_in_full() -> None:
-    with pytest.raises(NoWay, match=r"'Trips' speaks nothing that is known here; its card offers JSONRPC 9\.0"):
+    with pytest.raises(NoWay, match=r"'Trips' supports no known protocol; its card offers JSONRPC 9\.0"):
         usable_endpoints(offering(("JSONRPC", "9.0")))
-    with pytest.raises(NoWay, match=r"does not speak GRPC; its card offers JSONRPC 1\.0"):
+    with pytest.raises(NoWay, match=r"does not support GRPC; its card offers JSONRPC 1\.0"):
         usable_endpoints(card(URL), binding="grpc")
     with pytest.raises(NoWay, match="no interface at all"):
         usable_endpoints(card())

@@ -14,7 +14,7 @@ from accord.errors import InvalidParams
 from accord.model import GetRequest, SendRequest, Task, TaskState
 from accord.service.host import Host
 from accord.storage.commands.task_endings import LEFT_BEHIND
-from accord.storage.commands.tasks import TaskListQuery, list_tasks
+from accord.storage.commands.task_lists import TaskListQuery, list_tasks
 from tests.engine.conftest import ALICE, AT_ONCE, Hosting, said, saying, state, text
 from tests.engine.doubles import reaches, rows, sent, until
 
@@ -156,7 +156,7 @@ async def test_a_parent_ends_while_it_waits_for_the_child_that_spends(hosting: H
     task = await sent(host.default, saying("x"), ALICE)
     assert (state(task), said(task), spent(task)) == (S.FAILED, "The budget of 5 tokens is spent", 6)
     assert await states(host) == {"patron": "failed", "eater": "canceled", "sleeper": "canceled"}
-    page, _ = await host.engine.store.read(list_tasks, "acme", TaskListQuery(agent="eater"))
+    page, _ = await host.engine.store.read(list_tasks, "acme", TaskListQuery(agents=("eater",)))
     child = page[0].task()
     assert (said(child), spent(child)) == (LEFT_BEHIND, 3)
     await until(lambda: none_is_left(host))
@@ -235,7 +235,7 @@ async def test_a_waiting_parent_ends_by_what_its_child_uses(hosting: Hosting) ->
     host = await hosting(patron, curious)
     task = await sent(host.default, saying("x"), ALICE)
     assert state(task) is S.INPUT_REQUIRED
-    page, _ = await host.engine.store.read(list_tasks, "acme", TaskListQuery(agent="curious"))
+    page, _ = await host.engine.store.read(list_tasks, "acme", TaskListQuery(agents=("curious",)))
     await sent(host.services["curious"], saying("nine", task_id=page[0].id), ALICE)
     task = await reaches(host.default, task.id, S.FAILED, ALICE)
     assert said(task) == "The budget of 5 tokens is spent"

@@ -11,7 +11,7 @@ from accord.engine.outcome import CallFailed, Failed
 from accord.model import CancelRequest, Task, TaskState
 from accord.service.host import Host
 from accord.storage.commands.task_endings import LEFT_BEHIND
-from accord.storage.commands.tasks import TaskListQuery, list_tasks
+from accord.storage.commands.task_lists import TaskListQuery, list_tasks
 from tests.engine.conftest import ALICE, AT_ONCE, Hosting, said, saying, state, text
 from tests.engine.doubles import change, reaches, rows, sent, until
 
@@ -107,7 +107,7 @@ async def test_an_agreed_limit_ends_those_who_were_called(hosting: Hosting) -> N
     await reaches(host.default, task.id, S.UNKNOWN, ALICE)
     await leaf.stopped.wait()
     assert await states(host) == {"limited": "unknown", "branch": "canceled", "leaf": "canceled"}
-    page, _ = await host.engine.store.read(list_tasks, "acme", TaskListQuery(agent="leaf"))
+    page, _ = await host.engine.store.read(list_tasks, "acme", TaskListQuery(agents=("leaf",)))
     message = page[0].task().status.message
     assert message is not None
     assert message.parts[0].text == LEFT_BEHIND

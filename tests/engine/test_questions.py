@@ -25,7 +25,7 @@ from accord.model import (
 )
 from accord.service.host import Host
 from accord.service.service import Service
-from accord.storage.commands.tasks import TaskListQuery, list_tasks
+from accord.storage.commands.task_lists import TaskListQuery, list_tasks
 from accord.storage.store import Store
 from tests.engine.conftest import ALICE, AT_ONCE, Hosting, all_of, said, saying, state, states, text
 from tests.engine.doubles import Meddler, Watch, change, is_parked, reaches, rows, sent, times, until
@@ -49,7 +49,7 @@ async def answer(service: Service, task: Task, word: str) -> Task:
 
 async def child_of(host: Host, task: Task, agent: str = "asks") -> Task:
     """The task that a task has started."""
-    found, _ = await host.engine.store.read(list_tasks, "acme", TaskListQuery(parent_id=task.id, agent=agent))
+    found, _ = await host.engine.store.read(list_tasks, "acme", TaskListQuery(parent_id=task.id, agents=(agent,)))
     return await host.services[agent].get(GetRequest(id=found[0].id), ALICE)
 
 

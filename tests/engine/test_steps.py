@@ -15,7 +15,7 @@ from accord.engine.outcome import CallFailed, Failed
 from accord.model import GetRequest, Task, TaskState
 from accord.service.host import Host
 from accord.service.service import Service
-from accord.storage.commands.tasks import TaskListQuery, list_tasks
+from accord.storage.commands.task_lists import TaskListQuery, list_tasks
 from tests.engine.conftest import ALICE, BOB, Hosting, said, saying, state, text
 from tests.engine.doubles import change, sent
 

@@ -36,7 +36,7 @@ def getting(url: str) -> HttpRequest:
         ("https://127.0.0.1/", "not a public address"),
         ("https://169.254.169.254/", "not a public address"),
         ("https://localhost/", "localhost is not a public address"),
-        ("https://user:secret@example.com/", "a user in it"),
+        ("https://user:secret@example.com/", "contains a user name"),
     ],
 )
 async def test_a_policy_says_where_requests_may_go(making: Callable[..., HttpSession], url: str, reason: str) -> None:

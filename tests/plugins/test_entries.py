@@ -15,8 +15,7 @@ from accord.storage.blobs.blob_store import BLOBS
 from accord.storage.sqlite.driver import SqliteStore
 from accord.storage.store import StoreRefused
 from accord.workflows import StepKind
-from accord.workflows.attempts import EXECUTORS
-from accord.workflows.executors import STEPS, step_types
+from accord.workflows.executors import STEPS, executor_of, step_types
 from accord.workflows.findings import BadDocument
 from accord.workflows.source import read_document
 from tests.plugins.conftest import Install
@@ -45,7 +44,7 @@ def test_a_thing_of_another_package_goes_by_its_name(install: Install) -> None:
     assert "polish" in STEPS
     assert isinstance(STEPS.load("polish"), StepKind)
     assert step_types()[-1] == "polish"
-    assert "polish" in EXECUTORS
+    assert callable(executor_of("polish"))
     (found,) = entries.installed_plugins(check=True)
     assert found[:5] == ("accord.steps", "polish", "acme_steps:STEP", "acme-steps", "1.0")
     assert found.problem is None
@@ -77,7 +76,7 @@ def test_a_name_of_ours_is_not_given_away(install: Install, name: str) -> None:
     (found,) = entries.installed_plugins(check=True)
     assert found.problem is not None
     assert "accord has a type of step of that name itself" in found.problem
-    assert (name in EXECUTORS) is (name in STEPS.ours)
+    assert (name in STEPS) is (name in STEPS.ours)
     assert step_types().count(name) == 1
     assert "acme_steps" not in sys.modules, "it was not even looked at"
 

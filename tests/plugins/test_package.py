@@ -141,7 +141,7 @@ def _until(look: Any) -> None:
         ("pace = 0.01", "pace = -1", "agents.countdown.pace: Expected `float` >= 0"),
         ("{ secret = ", "{ sercet = ", "auth: the options of tickets: Object contains unknown field `sercet`"),
         ('"tickets"', '"ticket"', "auth: there is no way to authenticate called 'ticket'; did you mean 'tickets'?"),
-        ('"tickets"', '"basic"', 'auth: basic is no plugin: write `type = "basic"`'),
+        ('"tickets"', '"basic"', 'auth: basic is not a plugin: write `type = "basic"`'),
         ('blobs = "env:PARTS"', 'blobs = "deflated:///x?levl=9"', "large parts cannot be understood: Object contains"),
         ('blobs = "env:PARTS"', 'blobs = "inflated:///x"', "large parts cannot be understood; known are"),
         ('store = "env:STORE"', 'store = "postgresql://x/y?signals=socket:///x"', "names servers as nats://host:4222"),

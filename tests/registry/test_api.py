@@ -229,7 +229,7 @@ async def test_a_namespace_belongs_to_its_first_owner(kind: str, request: pytest
             return answer.status, answer.json().get("detail", "")
 
         assert (await publish("google/gemini", "alice"))[0] == 201
-        refused = 'google/* belongs to another owner: it takes a role with agents = ["google/*"]'
+        refused = 'google/* belongs to another owner: publishing requires a role with agents = ["google/*"]'
         assert await publish("google/gemma", "bob") == (403, refused)
         assert (await publish("google/gemini", "bob"))[0] == 409
         assert (await publish("google.example/gemma", "bob"))[0] == 201
@@ -245,7 +245,7 @@ async def test_a_namespace_is_public_only_where_it_was_granted() -> None:
         for by in ("alice", "dora", "root"):
             body = {"card_data": named("google/gemini"), "visibility": "public"}
             answer = await server("POST", "/agent-cards/", body, by=by)
-            assert (answer.status, "takes a role with agents" in answer.json()["detail"]) == (403, True), by
+            assert (answer.status, "requires a role with agents" in answer.json()["detail"]) == (403, True), by
         made = await server.publish(named("google/gemini"), "alice")
         path = f"/agent-cards/{made['id']}"
         assert (await server("PUT", path, {"visibility": "public"}, by="alice")).status == 403

@@ -191,7 +191,7 @@ def test_the_registry_in_the_store_needs_no_server(elsewhere: Path, store_url: s
     (item,) = json.loads(agents("search", "forecasts", "-o", "json", *here).stdout)
     assert (item["human_readable_id"], item["health"]) == ("acme/weather", None)
     others = agents("publish", card, "--owner", "bob", *here)
-    assert (others.exit_code, "somebody else" in others.stderr) == (4, True)
+    assert (others.exit_code, "another owner" in others.stderr) == (4, True)
     assert json.loads(agents("show", "acme/weather", "--card", *here).stdout) == VAULT
     unchecked = agents("check", "acme/weather", "--owner", "alice", *here)
     assert (unchecked.exit_code, "Health: unchecked" in unchecked.stdout) == (1, True)

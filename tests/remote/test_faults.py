@@ -229,7 +229,7 @@ async def test_a_message_that_is_never_listed_is_not_sent_again_and_not_looked_f
         assert task.status.state is S.UNKNOWN
         assert len(far.tasks) == 1
         assert isinstance(far, Never)
-        assert far.looks <= 2 * execution.PAGES * (execution.LOOKS + 2)
+        assert far.looks <= 2 * execution.PAGES * (execution.SEARCHES + 2)
 
 
 async def test_an_agent_that_is_started_later_gets_its_message(hosting: Hosting) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from accord.server import composition
+from accord.http import operator_endpoints
 from accord.server.application import Application, to_a2a
 from accord.storage.store import StoreUnavailable
 from accord.testing import call, lifespan
@@ -52,7 +52,7 @@ async def test_it_lives_and_is_ready() -> None:
 async def test_without_its_store_it_lives_and_is_not_ready(
     error: Exception | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(composition, "STORE_SECONDS", 0.05)
+    monkeypatch.setattr(operator_endpoints, "STORE_SECONDS", 0.05)
     async with serving() as app:
         Failing(app, monkeypatch).goes(error)
         answer = await get(app, "/readyz")

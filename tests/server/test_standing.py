@@ -65,7 +65,7 @@ async def test_a_stream_ends_with_its_key(name: str, app: Application) -> None:
         await anext(events)
         await app.host.engine.store.do(apikeys.revoke_api_key, id)
         last = [event async for event in events][-1]
-    assert b"not good any more" in last.data
+    assert b"has expired or was revoked" in last.data
 
 
 async def test_the_feed_ends_with_its_key(app: Application) -> None:

@@ -8,7 +8,7 @@ from accord.engine.ids import uuid7
 from accord.model import EventBody, Message, Part, Role, StatusUpdate, Task, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
 from accord.storage.commands import steps, task_lists, tasks
-from accord.storage.commands.task_lists import ListedTask, TaskSearch, VisibleTasks
+from accord.storage.commands.task_lists import ListedTask, TaskListQuery, VisibleTasks
 from accord.storage.commands.tasks import TaskCreation
 from tests.storage.conftest import (
     AT,
@@ -49,7 +49,7 @@ async def keep(store: AnyStore, *new: TaskCreation, tenant: str = TENANT) -> Non
 
 async def found(store: AnyStore, seen: VisibleTasks = ALL, **wanted: Any) -> list[str]:
     """The numbers in the titles of what is found."""
-    page = await store.read(task_lists.list_page, TENANT, seen, TaskSearch(**wanted))
+    page = await store.read(task_lists.list_page, TENANT, seen, TaskListQuery(**wanted))
     return [item.title for item in page.items]
 
 
@@ -61,10 +61,10 @@ async def row(store: AnyStore, number: int = 1) -> ListedTask:
 async def test_the_newest_come_first_and_pages_follow_one_another(ready: AnyStore) -> None:
     await keep(ready, *(made(number) for number in range(5)))
     await keep(ready, made(7), tenant=OTHER)
-    first = await ready.read(task_lists.list_page, TENANT, ALL, TaskSearch(limit=2))
+    first = await ready.read(task_lists.list_page, TENANT, ALL, TaskListQuery(limit=2))
     assert ([item.title for item in first.items], first.total) == (["number 4", "number 3"], 5)
     assert first.next == named(3)
-    rest = await ready.read(task_lists.list_page, TENANT, ALL, TaskSearch(limit=3, before=first.next))
+    rest = await ready.read(task_lists.list_page, TENANT, ALL, TaskListQuery(limit=3, before=first.next))
     assert [item.title for item in rest.items] == ["number 2", "number 1", "number 0"]
     assert (rest.next, rest.total) == (None, 5)
 
@@ -135,16 +135,16 @@ async def test_words_are_looked_for_in_titles_and_ids(ready: AnyStore, monkeypat
     assert await found(ready, words=named(1)[-12:]) == ["The car"]
     assert await found(ready, words="plane") == []
     monkeypatch.setattr(task_lists, "MAX_SEARCHED", 2)
-    first = await ready.read(task_lists.list_page, TENANT, ALL, TaskSearch(words="the ship"))
+    first = await ready.read(task_lists.list_page, TENANT, ALL, TaskListQuery(words="the ship"))
     assert ([one.title for one in first.items], first.next) == (["The shipment"], named(1))
-    rest = await ready.read(task_lists.list_page, TENANT, ALL, TaskSearch(words="the ship", before=first.next))
+    rest = await ready.read(task_lists.list_page, TENANT, ALL, TaskListQuery(words="the ship", before=first.next))
     assert ([one.title for one in rest.items], rest.next, rest.total) == (["The Ship"], None, 1)
 
 
 async def test_counting_stops_somewhere(ready: AnyStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_lists, "MAX_COUNTED", 3)
     await keep(ready, *(made(number) for number in range(5)))
-    page = await ready.read(task_lists.list_page, TENANT, ALL, TaskSearch(limit=4))
+    page = await ready.read(task_lists.list_page, TENANT, ALL, TaskListQuery(limit=4))
     assert (len(page.items), page.total, page.next) == (4, 3, named(1))
 
 

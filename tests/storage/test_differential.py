@@ -20,12 +20,22 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from accord.model import Event, EventBody, TaskState, TaskStatus
 from accord.protocol import lifecycle
 from accord.storage import schema
-from accord.storage.commands import jobs, steps, task_endings, task_lifecycle, tasks, webhook_deliveries, webhooks
+from accord.storage.commands import (
+    jobs,
+    steps,
+    task_endings,
+    task_lifecycle,
+    task_lists,
+    tasks,
+    webhook_deliveries,
+    webhooks,
+)
 from accord.storage.commands.jobs import DEADLINE, SLA, TIMERS, NewJob
 from accord.storage.commands.steps import ParentExecution, StepResult
 from accord.storage.commands.task_endings import EndRequest, TaskTimer
 from accord.storage.commands.task_lifecycle import JobOptions, SettleRequest, TaskSignal
-from accord.storage.commands.tasks import StoredTask, TaskListQuery
+from accord.storage.commands.task_lists import TaskListQuery
+from accord.storage.commands.tasks import StoredTask
 from accord.storage.postgres.driver import PostgresStore
 from accord.storage.sqlite.driver import SqliteStore
 from accord.storage.store import Row, Tx
@@ -280,7 +290,9 @@ class Machine(RuleBasedStateMachine):
     )
     def list_tasks(self, tenant: str, **filters: Any) -> None:
         # Those that failed, and children that ended with them, got their time and so their place from the database.
-        self.both.do(tasks.list_tasks, tenant, TaskListQuery(**filters))
+        before_at, before = filters.pop("before") or (None, None)
+        query = TaskListQuery(states=(filters.pop("state"),), before=before, before_at=before_at, **filters)
+        self.both.do(task_lists.list_tasks, tenant, query)
 
     @rule(tenant=tenants, task_id=task_ids, state=states)
     def end(self, tenant: str, task_id: str, state: TaskState) -> None:

@@ -7,9 +7,20 @@ import pytest
 
 from accord.model import TaskState
 from accord.protocol import lifecycle
-from accord.storage.commands import blobs, jobs, retention, steps, task_lifecycle, tasks, webhook_deliveries, webhooks
+from accord.storage.commands import (
+    blobs,
+    jobs,
+    retention,
+    steps,
+    task_lifecycle,
+    task_lists,
+    tasks,
+    webhook_deliveries,
+    webhooks,
+)
 from accord.storage.commands.retention import compact, forget_keys, purge
-from accord.storage.commands.tasks import StoredTask, TaskListQuery
+from accord.storage.commands.task_lists import TaskListQuery
+from accord.storage.commands.tasks import StoredTask
 from accord.storage.encoding import TERMINAL
 from accord.storage.sqlite.driver import SqliteStore
 from accord.storage.store import Row, Tx, Value
@@ -54,7 +65,7 @@ async def found(store: AnyStore, task_id: str) -> StoredTask:
 
 
 async def ids(store: AnyStore) -> list[str]:
-    listed, _ = await store.read(tasks.list_tasks, TENANT, TaskListQuery())
+    listed, _ = await store.read(task_lists.list_tasks, TENANT, TaskListQuery())
     return [stored.id for stored in listed]
 
 
@@ -64,12 +75,12 @@ async def ids(store: AnyStore) -> list[str]:
 @pytest.mark.parametrize("state", [state for state in S if state in lifecycle.TERMINAL])
 async def test_a_compacted_task_reads_as_before_and_has_no_log(ready: AnyStore, state: TaskState) -> None:
     await make(ready, "t-1", state)
-    before, listed = await found(ready, "t-1"), await ready.read(tasks.list_tasks, TENANT, TaskListQuery())
+    before, listed = await found(ready, "t-1"), await ready.read(task_lists.list_tasks, TENANT, TaskListQuery())
     assert [seq for seq, *_ in before.events] == [2, 3, 4]
 
     assert await ready.do(compact, OLD, 10) == 1
 
-    after, listed_after = await found(ready, "t-1"), await ready.read(tasks.list_tasks, TENANT, TaskListQuery())
+    after, listed_after = await found(ready, "t-1"), await ready.read(task_lists.list_tasks, TENANT, TaskListQuery())
     assert after.task() == before.task()
     assert (after.doc_seq, after.last_seq, after.min_seq, after.events) == (4, 4, 5, ())
     assert [stored.task() for stored in listed_after[0]] == [stored.task() for stored in listed[0]]

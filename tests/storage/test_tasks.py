@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from accord.model import Artifact, EventBody, Part, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
-from accord.storage.commands import tasks, webhook_deliveries, webhooks
-from accord.storage.commands.tasks import Behind, Fenced, Rewound, TaskCreation, TaskListQuery
+from accord.storage.commands import task_lists, tasks, webhook_deliveries, webhooks
+from accord.storage.commands.task_lists import TaskListQuery
+from accord.storage.commands.tasks import Behind, Fenced, Rewound, TaskCreation
 from accord.storage.encoding import decode_event
 from accord.storage.sqlite.driver import SqliteStore
 from accord.storage.store import Tx
@@ -113,7 +114,7 @@ async def test_tenants_have_tasks_of_their_own(ready: AnyStore) -> None:
         assert head == tasks.TaskHead(**{name: getattr(found, name) for name in tasks.TaskHead.__struct_fields__})
     assert await ready.read(tasks.read_task, TENANT, "t-2") is None
     assert await ready.do(tasks.lock_task, TENANT, "t-2") is None
-    assert [task.owner for task in (await ready.read(tasks.list_tasks, TENANT, TaskListQuery()))[0]] == [TENANT]
+    assert [task.owner for task in (await ready.read(task_lists.list_tasks, TENANT, TaskListQuery()))[0]] == [TENANT]
     with pytest.raises(Fenced):
         await ready.do(tasks.append, TENANT, appending("t-2", chunk("x", "t-2")))
 
@@ -266,11 +267,23 @@ async def test_a_locked_task_is_read_as_the_last_writer_left_it(with_task: AnySt
     assert (head.last_seq, head.task_state) == (2, S.WORKING)
 
 
+async def test_the_row_of_a_task_is_completed_with_later_events(ready: AnyStore) -> None:
+    await ready.do(tasks.create_task, TENANT, new("t-1"))
+    await ready.do(tasks.append, TENANT, appending("t-1", status(S.WORKING)))
+
+    async def row_of(tx: Tx) -> Any:
+        return await tx.one(f"SELECT {tasks.COLUMNS} WHERE task.tenant = :tenant", tenant=TENANT)
+
+    whole = await ready.read(tasks.with_events, TENANT, await ready.read(row_of))
+    assert whole == await ready.read(tasks.read_task, TENANT, "t-1")
+    assert len(whole.events) == 1
+
+
 # Listing
 
 
 async def listed(store: AnyStore, tenant: str = TENANT, **fields: Any) -> list[str]:
-    found, total = await store.read(tasks.list_tasks, tenant, TaskListQuery(**fields))
+    found, total = await store.read(task_lists.list_tasks, tenant, TaskListQuery(**fields))
     assert total == len(found)
     return [task.id for task in found]
 
@@ -280,7 +293,7 @@ async def test_tasks_are_listed_with_the_latest_status_first(ready: AnyStore) ->
         await ready.do(tasks.create_task, TENANT, new(task_id, at=at))
     assert await listed(ready) == ["t-2", "t-1", "t-3"]
     await ready.do(tasks.append, TENANT, appending("t-3", status(S.WORKING, "t-3"), at=AT + 9))
-    found, total = await ready.read(tasks.list_tasks, TENANT, TaskListQuery(limit=2))
+    found, total = await ready.read(task_lists.list_tasks, TENANT, TaskListQuery(limit=2))
     assert ([task.id for task in found], total) == (["t-3", "t-2"], 3)
     assert found[0].task().status.state is S.WORKING
 
@@ -298,12 +311,12 @@ async def test_tasks_are_filtered_by_what_they_are(ready: AnyStore) -> None:
         await ready.do(tasks.create_task, tenant, task)
     assert await listed(ready) == ["t-5", "t-4", "t-3", "t-2", "t-1"]
     assert await listed(ready, owner="bob") == ["t-1"]
-    assert await listed(ready, agent="planner") == ["t-2"]
+    assert await listed(ready, agents=("planner",)) == ["t-2"]
     assert await listed(ready, context_id="c-2") == ["t-3"]
-    assert await listed(ready, state=S.WORKING) == ["t-4"]
+    assert await listed(ready, states=(S.WORKING,)) == ["t-4"]
     assert await listed(ready, parent_id="t-4") == ["t-5"]
     assert await listed(ready, since=AT + 4) == ["t-5", "t-4"]
-    assert await listed(ready, owner="alice", agent="echo", state=S.SUBMITTED, since=AT + 4) == ["t-5"]
+    assert await listed(ready, owner="alice", agents=("echo",), states=(S.SUBMITTED,), since=AT + 4) == ["t-5"]
     assert await listed(ready, owner="nobody") == []
     assert await listed(ready, OTHER) == ["t-6"]
     assert await listed(ready, "nowhere") == []
@@ -311,7 +324,7 @@ async def test_tasks_are_filtered_by_what_they_are(ready: AnyStore) -> None:
 
 async def test_a_task_is_listed_with_the_events_after_its_snapshot(with_task: AnyStore) -> None:
     await with_task.do(tasks.append, TENANT, appending("t-1", chunk("a"), chunk("b")))
-    ((found,), _) = await with_task.read(tasks.list_tasks, TENANT, TaskListQuery())
+    ((found,), _) = await with_task.read(task_lists.list_tasks, TENANT, TaskListQuery())
     assert [row[0] for row in found.events] == [1, 2]
 
 
@@ -324,22 +337,22 @@ async def test_pages_hold_each_task_once_also_when_times_are_equal(ready: AnySto
     walked: list[str] = []
     query = TaskListQuery(limit=size)
     for _ in range(12 // size + 1):
-        found, total = await ready.read(tasks.list_tasks, TENANT, query)
+        found, total = await ready.read(task_lists.list_tasks, TENANT, query)
         assert total == 12
         walked += [task.id for task in found]
         if not found:
             break
-        query = replace(query, before=(found[-1].updated_at, found[-1].id))
+        query = replace(query, before_at=found[-1].updated_at, before=found[-1].id)
     assert walked == expected
 
 
 async def test_a_task_that_changes_meanwhile_moves_to_a_page_that_was_seen(ready: AnyStore) -> None:
     for at in range(4):
         await ready.do(tasks.create_task, TENANT, new(f"t-{at}", at=AT + at))
-    first, _ = await ready.read(tasks.list_tasks, TENANT, TaskListQuery(limit=2))
+    first, _ = await ready.read(task_lists.list_tasks, TENANT, TaskListQuery(limit=2))
     await ready.do(tasks.append, TENANT, appending("t-3", status(S.WORKING, "t-3"), at=AT + 9))
     rest, _ = await ready.read(
-        tasks.list_tasks, TENANT, TaskListQuery(limit=9, before=(first[-1].updated_at, first[-1].id))
+        task_lists.list_tasks, TENANT, TaskListQuery(limit=9, before_at=first[-1].updated_at, before=first[-1].id)
     )
     assert [task.id for task in first + rest] == ["t-3", "t-2", "t-1", "t-0"]
 
@@ -413,18 +426,16 @@ async def test_a_log_that_is_cut_between_two_looks_is_noticed(ready: AnyStore) -
 @pytest.mark.parametrize(
     ("query", "index"),
     [
-        (tasks.TaskListQuery(owner="alice", state=TaskState.INPUT_REQUIRED, limit=10), "task_open"),
+        (TaskListQuery(owner="alice", states=(TaskState.INPUT_REQUIRED,), limit=10), "task_open"),
         (
-            tasks.TaskListQuery(owner="alice", state=TaskState.FAILED, limit=10),
+            TaskListQuery(owner="alice", states=(TaskState.FAILED,), limit=10),
             "task_amiss",
         ),  # few are, unlike those done
-        (tasks.TaskListQuery(context_id="c-1", limit=10), "task_by_context"),
+        (TaskListQuery(context_id="c-1", limit=10), "task_by_context"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_what_few_tasks_have_in_common_has_an_index(
-    ready: AnyStore, query: tasks.TaskListQuery, index: str
-) -> None:
+async def test_what_few_tasks_have_in_common_has_an_index(ready: AnyStore, query: TaskListQuery, index: str) -> None:
     async def explained(tx: Tx) -> str:
         plans: list[str] = []
 
@@ -440,7 +451,7 @@ async def test_what_few_tasks_have_in_common_has_an_index(
         explaining: Any = Explaining()
         if not isinstance(ready, SqliteStore):
             await tx.run("SET LOCAL enable_seqscan = off")  # of an empty table
-        await tasks.list_tasks(explaining, TENANT, query)
+        await task_lists.list_tasks(explaining, TENANT, query)
         return " ".join(plans)
 
     assert index in await ready.do(explained)

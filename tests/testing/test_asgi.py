@@ -155,7 +155,7 @@ async def test_an_application_that_ignores_a_closed_connection_is_stopped_and_re
         finally:
             stopped.append(True)
 
-    with pytest.raises(TimeoutError, match="nobody is there"):
+    with pytest.raises(TimeoutError, match="after its client disconnected"):
         async with stream(deaf, bound=SHORT):
             pass
     assert stopped

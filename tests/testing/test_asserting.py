@@ -89,7 +89,7 @@ def test_everything_is_said_at_once_with_the_task_as_it_is() -> None:
     with pytest.raises(AssertionError) as failed:
         assert_task(TASK, state="failed", text="x", artifacts=[], history=[])
     assert str(failed.value).splitlines() == [
-        "The task t1 is otherwise:",
+        "The task t1 is not as expected:",
         "  state: completed, not failed",
         "  text: 'onetwo', not 'x'",
         "  artifacts[0]: 'one' was not expected",
@@ -120,14 +120,14 @@ def test_events_add_up_to_a_task_and_have_an_outline() -> None:
     assert found.status.state is TaskState.COMPLETED
     with pytest.raises(AssertionError, match=re.escape("events[1]: 'working', not 'artifact'")):
         assert_task(EVENTS, events=["submitted", "artifact", "completed"])
-    with pytest.raises(TypeError, match="give the events of its stream"):
+    with pytest.raises(TypeError, match="pass the events of its stream"):
         assert_task(TASK, events=outline)
 
 
 def test_what_is_no_task_is_said_to_be_none() -> None:
-    with pytest.raises(AssertionError, match="a message alone: 'hi'"):
+    with pytest.raises(AssertionError, match="a message without a task: 'hi'"):
         assert_task(Said.of(message("hi")), state="completed")
-    with pytest.raises(AssertionError, match="a message alone"):
+    with pytest.raises(AssertionError, match="a message without a task"):
         assert_task(message("hi"))  # type: ignore[arg-type]  # people try
     with pytest.raises(AssertionError, match="this is NoneType"):
         assert_task([])

@@ -129,7 +129,7 @@ async def test_a_limit_of_requests_is_by_it_as_well(clock: MovableClock) -> None
         a2a.client(retries=Retries(attempts=0)) as client,
     ):
         await client.send_text("one")
-        with pytest.raises(RateLimited, match="too many"):
+        with pytest.raises(RateLimited, match="requests per second"):
             await client.send_text("two")
         await clock.advance(60)
         await client.send_text("three")

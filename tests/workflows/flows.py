@@ -16,10 +16,11 @@ from accord.engine.outcome import Failed
 from accord.model import Event, Part, SendRequest, StatusUpdate, Task
 from accord.service.host import Host
 from accord.workflows import members
+from accord.workflows.agent_definition import AgentDef
 from accord.workflows.attempts import RunSetup, SharedValues
 from accord.workflows.channel import METADATA
 from accord.workflows.decide import RunOutcome
-from accord.workflows.document import AgentDef, Step
+from accord.workflows.document import Step
 from accord.workflows.executors import Executor, Result, Scene
 from accord.workflows.plan import Plan
 from accord.workflows.runner import Runner
@@ -79,7 +80,7 @@ class FlowAgent:
         )
         await means.shared.load()
         drive = Runner(ctx, means)
-        outcome = await drive.go()
+        outcome = await drive.run()
         self.outcomes.append(outcome)
         if outcome.status == "failed":
             raise Failed(f"Failed at {', '.join(outcome.failed)}: {outcome.error}")

@@ -23,8 +23,9 @@ from accord.workflows import (
     isWorktreeStep,
     workflow,
 )
+from accord.workflows.agent_definition import Permissions
 from accord.workflows.decoder import camel_case
-from accord.workflows.document import Document, IdleNudge, Permissions, Step, Swarm, Verification
+from accord.workflows.document import Document, IdleNudge, Step, Swarm, Verification
 from accord.workflows.findings import BadDocument
 from accord.workflows.source import load_document, read_document, tree_of
 from accord.workflows.step_types import STEP_TYPES

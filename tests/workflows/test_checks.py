@@ -8,9 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from accord.workflows import validation
+from accord.workflows.agent_definition import AgentDef
 from accord.workflows.attempts import StepBehavior, behavior_of
 from accord.workflows.decoder import fields_of
-from accord.workflows.document import AgentDef, Document, Step, Swarm, Workflow
+from accord.workflows.document import Document, Step, Swarm, Workflow
 from accord.workflows.findings import CODES, BadDocument, DocumentFinding, TextPosition
 from accord.workflows.source import load_source, read_document, read_source
 from accord.workflows.step_types import STEP_TYPES

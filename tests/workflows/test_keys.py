@@ -7,7 +7,8 @@ from pathlib import Path
 
 from msgspec.structs import fields
 
-from accord.workflows import document
+from accord.workflows import agent_definition, document
+from accord.workflows.notation import DocumentPart
 from tests.cases import each
 
 TESTS = Path(__file__).parent.parent
@@ -261,8 +262,8 @@ SHOWN_BY = {
 
 PARTS = {
     name: part
-    for name, part in vars(document).items()
-    if inspect.isclass(part) and issubclass(part, document.DocumentPart) and part is not document.DocumentPart
+    for name, part in (vars(document) | vars(agent_definition)).items()
+    if inspect.isclass(part) and issubclass(part, DocumentPart) and part is not DocumentPart
 }
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.workflows.document import Files, Permissions
+from accord.workflows.agent_definition import Files, Permissions
 from accord.workflows.permissions import (
     PermissionRules,
     changed_files,

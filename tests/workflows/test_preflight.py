@@ -6,7 +6,8 @@ import pytest
 
 from accord.workflows import agent_access
 from accord.workflows.agent_access import find_missing_commands, run_preflight_checks
-from accord.workflows.document import AgentDef, Preflight
+from accord.workflows.agent_definition import AgentDef
+from accord.workflows.document import Preflight
 from tests.workflows.scenes import environment
 
 

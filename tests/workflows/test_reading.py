@@ -9,17 +9,9 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from accord.workflows import decoder
-from accord.workflows.document import (
-    CustomStep,
-    Document,
-    Param,
-    Step,
-    Swarm,
-    Trajectories,
-    format_duration,
-    parse_duration,
-)
+from accord.workflows.document import CustomStep, Document, Param, Step, Swarm, Trajectories
 from accord.workflows.findings import CODES, BadDocument, DocumentFinding, TextPosition
+from accord.workflows.notation import format_duration, parse_duration
 from accord.workflows.source import (
     load_document,
     load_source,
@@ -68,10 +60,10 @@ def test_the_hybrid_example_reads_unchanged() -> None:
         "output_contains",
         "PLAN_COMPLETE",
     )
-    assert (fetch.is_a2a_step, fetch.depends_on, fetch.timeout) == (True, ("plan",), 120.0)
+    assert (fetch.kind == "a2a", fetch.depends_on, fetch.timeout) == (True, ("plan",), 120.0)
     assert summarize.task == "Summarize the data: {{steps.fetch-data.output}}"
     assert implement.task == "Implement the plan using this data summary:\n{{steps.summarize.output}}\n"
-    assert (test.is_deterministic_step, test.command) == (True, "npm test")
+    assert (test.kind == "deterministic", test.command) == (True, "npm test")
 
 
 @pytest.mark.proves("1-17", "1-18", "1-42")

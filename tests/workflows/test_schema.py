@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from accord.workflows import decoder
 from accord.workflows.document import Document
 from accord.workflows.findings import CODES, BadDocument
-from accord.workflows.schema import MEANINGS, schema
+from accord.workflows.schema import STRUCTS, meanings, schema
 from accord.workflows.source import SCHEMA_FILE, read_document, write_document
 from accord.workflows.yaml_nodes import parse_yaml
 from docs.workflows import generate
@@ -58,11 +58,9 @@ def test_a2a_steps_are_described_as_asked_for() -> None:
 
 
 def test_every_key_has_a_sentence_and_nothing_else_has_one() -> None:
-    stated = {struct: {field.encode_name for field in decoder.fields_of(struct)} for struct in MEANINGS}
-    assert stated == {struct: set(words) for struct, words in MEANINGS.items()}
-    below = {one for struct in MEANINGS for field in decoder.fields_of(struct) for one in structs_in(field.type)}
-    assert below | {Document} == set(MEANINGS) == set(generate.TITLES)
-    assert all(words.endswith(".") for table in MEANINGS.values() for words in table.values())
+    below = {one for struct in STRUCTS for field in decoder.fields_of(struct) for one in structs_in(field.type)}
+    assert below | {Document} == set(STRUCTS) == set(generate.TITLES)
+    assert all(words.endswith(".") for struct in STRUCTS for words in meanings(struct).values())
     assert all(row.meaning.endswith((".", "?")) for row in CODES.values())
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.agents.turns import EventRecord, external_context, run_cancelable, take_turns, with_context_id
+from accord.agents.turns import EventRecord, external_context, run_cancelable, run_turns, with_context_id
 from accord.api import Context, Failed, Profile
 from accord.api.agent_types import ANY_MEDIA, Given, Kind, Options, is_instance_of, needs, profile
 from accord.model import EventBody, Message, SendRequest, Task
@@ -70,7 +70,7 @@ class ExecutorAgent:
             await self._executor.cancel(self._request(ctx, None, ctx.task), self._queue_class(_discard))
 
         try:
-            await take_turns(ctx, turn)
+            await run_turns(ctx, turn)
         except Exception as error:
             if (reason := self._types.message(error)) is None:
                 raise
@@ -209,7 +209,7 @@ def make(given: Given) -> ExecutorAgent:
     with needs("a2a-sdk", "a2a-sdk"):
         types = import_module("a2a.types")
     executor = given.target
-    who = profile(
+    own = profile(
         given,
         name=type(executor).__name__,
         description=(type(executor).__doc__ or "").strip().partition("\n")[0],
@@ -217,7 +217,7 @@ def make(given: Given) -> ExecutorAgent:
         output_modes=ANY_MEDIA,
     )
     sdk = _v1_types() if hasattr(types, "a2a_pb2") else _v03_types(types)
-    return ExecutorAgent(executor, replace(who, answers_message=given.options.answers_message), sdk)
+    return ExecutorAgent(executor, replace(own, answers_message=given.options.answers_message), sdk)
 
 
 KIND = Kind(

@@ -17,7 +17,7 @@ from contextlib import aclosing
 import msgspec
 
 from accord.agents.chat_apis import APIS, AnswerPiece, ChatOptions, MalformedAnswer
-from accord.agents.messages import conversation_history, finish_answer, say
+from accord.agents.messages import append_answer, conversation_history, finish_answer
 from accord.api import TEXT, Context, Failed, Node, Rejected
 from accord.api.agent_types import JSON, Given, Kind, profile
 from accord.client.retries import Retries
@@ -36,19 +36,19 @@ from accord.outbound import (
 __all__ = ["KIND", "ChatAgent", "ChatOptions"]
 
 
-PASSING = frozenset({408, 429, 500, 502, 503, 504, 529})
+TRANSIENT_STATUSES = frozenset({408, 429, 500, 502, 503, 504, 529})
 """HTTP statuses that are retried; 529 is the "overloaded" status of some model servers."""
 
-UNTRUSTED = frozenset({401, 403})
+CREDENTIAL_STATUSES = frozenset({401, 403})
 
 MAX_SENTENCE = 300
 """Maximum number of characters of a model server's error message."""
 
-WHOLE = "application/json"
-STREAMED = frozenset({"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl"})
-ACCEPTED = f"text/event-stream, application/x-ndjson, {WHOLE}"
+JSON_TYPE = "application/json"
+STREAM_TYPES = frozenset({"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl"})
+ACCEPTED = f"text/event-stream, application/x-ndjson, {JSON_TYPE}"
 
-UNSTATED = frozenset({"", "text/plain", "application/octet-stream"})
+UNKNOWN_TYPES = frozenset({"", "text/plain", "application/octet-stream"})
 """Media types that servers send for a stream of unstated type."""
 
 log = logging.getLogger("accord.agents.chat")
@@ -64,38 +64,38 @@ class ModelCall:
     """Client for one model."""
 
     def __init__(
-        self, options: ChatOptions, transport: HttpTransport, about: Mapping[str, str], sleep: Sleep = asyncio.sleep
+        self, options: ChatOptions, transport: HttpTransport, log_extra: Mapping[str, str], sleep: Sleep = asyncio.sleep
     ) -> None:
-        """Call the model of `options` over `transport`; `about` is added to each log record."""
+        """Call the model of `options` over `transport`; `log_extra` is added to each log record."""
         self._options = options
         self._api = APIS[options.api]
         self._transport = transport
-        self._about = about
+        self._log_extra = log_extra
         self._sleep = sleep
         self._retries = Retries(attempts=options.retries)
 
-    async def pieces(self, said: Sequence[Message]) -> AsyncGenerator[AnswerPiece, None]:
+    async def pieces(self, messages: Sequence[Message]) -> AsyncGenerator[AnswerPiece, None]:
         """Yield the pieces of the answer, or raise `Failed`. Closing the generator closes the connection."""
         seconds = self._options.answer_seconds
         until = asyncio.get_running_loop().time() + seconds
-        async with aclosing(self._tried(self._request(said))) as pieces:
+        async with aclosing(self._retried(self._request(messages))) as pieces:
             while True:
                 try:
                     async with asyncio.timeout_at(until):  # while this waits, not while its consumer is busy
                         piece = await anext(pieces, None)
                 except TimeoutError as error:
-                    self._note("not done in time", f"{seconds:g} seconds")
+                    self._log_failure("not done in time", f"{seconds:g} seconds")
                     raise Failed(f"The model was not done after {seconds:g} seconds") from error
                 if piece is None:
                     return
                 yield piece
 
-    async def _tried(self, request: HttpRequest) -> AsyncGenerator[AnswerPiece, None]:
+    async def _retried(self, request: HttpRequest) -> AsyncGenerator[AnswerPiece, None]:
         """Yield an answer; retry until its first piece has arrived."""
         attempt, has_begun = 0, False
         while True:
             try:
-                async with aclosing(self._once(request)) as pieces:
+                async with aclosing(self._attempt(request)) as pieces:
                     async for piece in pieces:
                         has_begun = True
                         yield piece
@@ -107,19 +107,19 @@ class ModelCall:
             attempt += 1
             await self._sleep(delay)
 
-    def _request(self, said: Sequence[Message]) -> HttpRequest:
+    def _request(self, messages: Sequence[Message]) -> HttpRequest:
         options = self._options
         key = (("Authorization", f"Bearer {options.api_key}"),) if options.api_key else ()
         return HttpRequest(
             method="POST",
             url=self._api.url(options.base_url),
             headers=(("Content-Type", "application/json"), ("Accept", ACCEPTED), *key, *options.headers.items()),
-            body=msgspec.json.encode(self._api.request(options, said)),
+            body=msgspec.json.encode(self._api.request(options, messages)),
             seconds=options.start_seconds,
             streams=True,
         )
 
-    async def _once(self, request: HttpRequest) -> AsyncGenerator[AnswerPiece, None]:
+    async def _attempt(self, request: HttpRequest) -> AsyncGenerator[AnswerPiece, None]:
         """Send a request and yield its answer; raises AgentUnavailable for an error that may be temporary."""
         try:
             opened = await self._transport.open(request)
@@ -128,29 +128,29 @@ class ModelCall:
             async with aclosing(self._read(opened)) as pieces:
                 async for piece in pieces:
                     if piece.error is not None:
-                        raise Failed(f"The model failed: {self._shown(piece.error)}")
+                        raise Failed(f"The model failed: {self._redacted(piece.error)}")
                     yield piece
         except TimedOut as error:
-            self._note("no answer in time", error.reason)
+            self._log_failure("no answer in time", error.reason)
             raise Failed("The model does not answer in time") from error
         except Unreachable as error:
-            self._note("unreachable", error.reason)
+            self._log_failure("unreachable", error.reason)
             raise AgentUnavailable("The model cannot be reached, or its answer broke off") from error
         except UnexpectedContentType as error:
-            self._note("another kind of answer", f"{error}: is base_url the address of the API?")
+            self._log_failure("another kind of answer", f"{error}: is base_url the address of the API?")
             raise Failed(f"The model's server answered with {error}, which is no answer of its API") from error
         except MalformedAnswer as error:
-            self._note("malformed answer", str(error))
+            self._log_failure("malformed answer", str(error))
             raise Failed("The model's server answered with something that is not understood") from error
 
     async def _read(self, opened: OpenReply) -> AsyncGenerator[AnswerPiece, None]:
         form = opened.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if form == WHOLE:
+        if form == JSON_TYPE:
             yield self._api.read(await opened.read())
             return
-        if form not in STREAMED | UNSTATED:
+        if form not in STREAM_TYPES | UNKNOWN_TYPES:
             raise UnexpectedContentType(form)
-        reader, is_first = self._api.reader(), form in UNSTATED
+        reader, is_first = self._api.reader(), form in UNKNOWN_TYPES
         async with aclosing(opened.pieces()) as chunks:  # type: ignore[type-var]  # a generator in every transport
             async for chunk in chunks:
                 if is_first and chunk.lstrip().startswith(b"<"):
@@ -164,31 +164,28 @@ class ModelCall:
     def _refusal(self, opened: OpenReply, body: bytes) -> Exception:
         """Return the exception for a reply with an error status."""
         status = opened.status
-        sentence = self._shown(self._sentence(body))
-        self._note(f"HTTP {status}", sentence)
-        if status in UNTRUSTED:
-            return Failed("The model's server does not accept the agent's credentials")
-        if status not in PASSING:
-            return Failed(f"The model refuses the request (HTTP {status}){': ' + sentence if sentence else ''}")
-        wanted = read_retry_after(opened.headers)
-        later = f": it may be asked again in {wanted} seconds" if wanted else ""
-        reason = "The model has too much to do" if status == 429 else f"The model's server fails (HTTP {status})"
-        return AgentUnavailable(f"{reason}{later}", retry_after=wanted)
-
-    def _sentence(self, body: bytes) -> str:
         try:
-            return self._api.read(body).error or ""
+            sentence = self._redacted(self._api.read(body).error or "")
         except MalformedAnswer:
-            return ""
+            sentence = ""
+        self._log_failure(f"HTTP {status}", sentence)
+        if status in CREDENTIAL_STATUSES:
+            return Failed("The model's server does not accept the agent's credentials")
+        if status not in TRANSIENT_STATUSES:
+            return Failed(f"The model refuses the request (HTTP {status}){': ' + sentence if sentence else ''}")
+        retry_after = read_retry_after(opened.headers)
+        hint = f": it may be asked again in {retry_after} seconds" if retry_after else ""
+        reason = "The model has too much to do" if status == 429 else f"The model's server fails (HTTP {status})"
+        return AgentUnavailable(f"{reason}{hint}", retry_after=retry_after)
 
-    def _shown(self, text: str) -> str:
+    def _redacted(self, text: str) -> str:
         """Return a text from the server, shortened and without our secrets."""
         for secret in self._options.secrets:
             text = text.replace(secret, "***")
         return text[:MAX_SENTENCE]
 
-    def _note(self, event: str, reason: str) -> None:
-        extra = {**self._about, "model": self._options.model, "failure": event, "reason": self._shown(reason)}
+    def _log_failure(self, event: str, reason: str) -> None:
+        extra = {**self._log_extra, "model": self._options.model, "failure": event, "reason": self._redacted(reason)}
         log.warning("model.call_failed", extra=extra)
 
 
@@ -226,14 +223,14 @@ class ChatAgent:
 
     async def run(self, ctx: Context) -> None:
         """Answer the latest message, with the earlier messages as history."""
-        said = await conversation_history(ctx, self._options.history + 1)
+        messages = await conversation_history(ctx, self._options.history + 1)
         has_said, refusal, last, used = False, "", AnswerPiece(), AnswerPiece()
         call = ModelCall(self._options, self._transport, {"task_id": ctx.task_id}, self._sleep)
-        async with aclosing(call.pieces(said)) as pieces:
+        async with aclosing(call.pieces(messages)) as pieces:
             async for piece in pieces:
                 for chunk in (piece.text, *piece.files):
                     has_said = has_said or chunk != ""
-                    await say(ctx, chunk)
+                    await append_answer(ctx, chunk)
                 refusal += piece.refusal
                 last = piece if piece.ending else last
                 used = piece if piece.input_tokens or piece.output_tokens else used  # some count with every piece

@@ -170,9 +170,17 @@ def _openai_url(base_url: str) -> str:
 
 
 def _openai_request(options: ChatOptions, said: Sequence[Message]) -> dict[str, Any]:
+    messages = [
+        # Models accept files from callers only.
+        {
+            "role": _ROLES[message.role],
+            "content": (openai_content if message.role is Role.USER else prompt)(message.parts),
+        }
+        for message in said
+    ]
     body: dict[str, Any] = {
         "model": options.model,
-        "messages": _with_system(options, [{"role": _ROLES[one.role], "content": _content(one)} for one in said]),
+        "messages": _with_system(options, messages),
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -208,11 +216,6 @@ def _openai_piece(value: bytes) -> AnswerPiece:
     )
 
 
-def _content(said: Message) -> str | list[dict[str, Any]]:
-    """Return the content of a message. Models accept files from callers only."""
-    return openai_content(said.parts) if said.role is Role.USER else prompt(said.parts)
-
-
 # --- Ollama -----------------------------------------------------------------------------------------------------------
 
 
@@ -234,7 +237,7 @@ def _ollama_request(options: ChatOptions, said: Sequence[Message]) -> dict[str, 
     settings = _without_none(temperature=options.temperature, num_predict=options.max_output_tokens)
     body: dict[str, Any] = {
         "model": options.model,
-        "messages": _with_system(options, [_ollama_message(one) for one in said]),
+        "messages": _with_system(options, [_ollama_message(message) for message in said]),
         "stream": True,
     }
     return _merged(body | _without_none(options=settings or None, keep_alive=options.keep_alive), options.extra)
@@ -270,13 +273,13 @@ class LineSplitter:
         return [bytes(line) for line in lines if line.strip()]
 
 
-def _ollama_message(said: Message) -> dict[str, Any]:
-    pictures = [part for part in said.parts if part.raw is not None and media_kind(part) == "image"]
-    others = [part for part in said.parts if part not in pictures]
+def _ollama_message(source: Message) -> dict[str, Any]:
+    pictures = [part for part in source.parts if part.raw is not None and media_kind(part) == "image"]
+    others = [part for part in source.parts if part not in pictures]
     for part in others:
-        if said.role is Role.USER and part.raw is not None and readable_text(part) is None:
+        if source.role is Role.USER and part.raw is not None and readable_text(part) is None:
             raise Rejected(f"The model takes text and pictures, and no {part.media_type or 'files of unknown type'}")
-    message: dict[str, Any] = {"role": _ROLES[said.role], "content": prompt(others)}
+    message: dict[str, Any] = {"role": _ROLES[source.role], "content": prompt(others)}
     return message | _without_none(images=[base64_of(part) for part in pictures] or None)
 
 
@@ -332,8 +335,8 @@ def _error(stated: Any) -> str | None:
     """Return the error message from a text or an object with a `message`, or None."""
     if stated is None:
         return None
-    said = stated.get("message") if isinstance(stated, dict) else stated
-    return said if isinstance(said, str) and said else "no reason was given"
+    reason = stated.get("message") if isinstance(stated, dict) else stated
+    return reason if isinstance(reason, str) and reason else "no reason was given"
 
 
 def _text(content: str | list[dict[str, Any]] | None) -> str:
@@ -345,10 +348,10 @@ def _text(content: str | list[dict[str, Any]] | None) -> str:
 
 def _call(call: _ToolCall, at: int) -> ToolCall:
     """Return a tool call. Some servers send its arguments as a JSON object instead of text."""
-    said = call.function or _Function()
-    given = said.arguments if said.arguments is not None else ""
-    arguments = given if isinstance(given, str) else msgspec.json.encode(given).decode()
-    return ToolCall(at=at if call.index is None else call.index, name=said.name or "", arguments=arguments)
+    function = call.function or _Function()
+    raw = function.arguments if function.arguments is not None else ""
+    arguments = raw if isinstance(raw, str) else msgspec.json.encode(raw).decode()
+    return ToolCall(at=at if call.index is None else call.index, name=function.name or "", arguments=arguments)
 
 
 def _picture(image: Any) -> Part:

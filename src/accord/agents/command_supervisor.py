@@ -69,9 +69,9 @@ class CommandSupervisor:
             reason = reasons.read().decode()
         if reason:
             os.waitpid(self._command, 0)
-            self._say(f"refused {reason}")
+            self._report(f"refused {reason}")
             return False
-        self._say(f"started {self._command}")
+        self._report(f"started {self._command}")
         return True
 
     def _reap(self) -> bool:
@@ -85,7 +85,7 @@ class CommandSupervisor:
                 return True
             if pid == self._command:
                 self._has_exited = True
-                self._say(f"exited {os.waitstatus_to_exitcode(status)}")
+                self._report(f"exited {os.waitstatus_to_exitcode(status)}")
                 self._end()  # with the processes that it has left behind
 
     def _wait(self) -> None:
@@ -115,7 +115,7 @@ class CommandSupervisor:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._command, number)
 
-    def _say(self, line: str) -> None:
+    def _report(self, line: str) -> None:
         with contextlib.suppress(OSError):  # the server is gone, which `_wait` detects
             os.write(self._control, line.encode() + b"\n")
 
@@ -125,12 +125,12 @@ def descendants(ancestor: int) -> list[int]:
     children: dict[int, list[int]] = {}
     for pid, parent in _parents():
         children.setdefault(parent, []).append(pid)
-    found, queue = [], [ancestor]
+    pids, queue = [], [ancestor]
     while queue:
         below = children.pop(queue.pop(), [])
-        found += below
+        pids += below
         queue += below
-    return found
+    return pids
 
 
 def _parents() -> list[tuple[int, int]]:
@@ -139,12 +139,12 @@ def _parents() -> list[tuple[int, int]]:
         listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False)
         pairs = (line.split() for line in listed.stdout.splitlines())
         return [(int(pid), int(parent)) for pid, parent in pairs]
-    found = []
+    processes = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stat:  # it may be gone by now
-                found.append((int(name), int(stat.read().rpartition(b")")[2].split()[1])))
-    return found
+                processes.append((int(name), int(stat.read().rpartition(b")")[2].split()[1])))
+    return processes
 
 
 def _become(argv: list[str], has_terminal: bool, refusing: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_args
 import msgspec
 from msgspec.structs import replace
 
-from accord.agents.turns import EventRecord, external_context, run_cancelable, take_turns, with_context_id
+from accord.agents.turns import EventRecord, external_context, run_cancelable, run_turns, with_context_id
 from accord.api import Context, Failed, Profile
 from accord.api.agent_types import ANY_MEDIA, Given, Kind, is_instance_of, needs, profile
 from accord.model import Artifact, ArtifactUpdate, EventBody, Message, Role, StatusUpdate, Task, TaskState, TaskStatus
@@ -48,7 +48,11 @@ class WorkerAgent:
             hosted = _Hosted(ctx, record, self._conversation)
             self._hosted.set(hosted)
             said = with_context_id(message, hosted.context_id)
-            params = {"id": ctx.task_id, "context_id": hosted.context_id, "message": _message(said)}
+            params = {
+                "id": ctx.task_id,
+                "context_id": hosted.context_id,
+                "message": _type("Message").validate_python(_plain_message(said)),
+            }
             if ctx.task.metadata:
                 params["metadata"] = ctx.task.metadata
             await run_cancelable(ctx, self._worker.run_task(params), cancel)
@@ -57,7 +61,7 @@ class WorkerAgent:
         async def cancel() -> None:
             await self._worker.cancel_task({"id": ctx.task_id})
 
-        await take_turns(ctx, turn)
+        await run_turns(ctx, turn)
 
 
 class _Hosted:
@@ -96,28 +100,28 @@ class _Hosted:
 
     async def put(self, body: EventBody) -> None:
         """Write an event of a worker. A terminal state is held back until the worker has returned."""
-        news: EventBody | None = body
+        content: EventBody | None = body
         if isinstance(body, StatusUpdate):
             self.state = body.status.state
             if self.state in TERMINAL:
                 self._last = body if self._last is None or body.status.message else self._last
-                news = None
+                content = None
         elif isinstance(body, ArtifactUpdate):
-            news = self._news(body)
-        if news is not None:
-            await self._record.put(news)
+            content = self._new_content(body)
+        if content is not None:
+            await self._record.put(content)
 
     async def end(self) -> None:
         """Write the terminal state, if there is one."""
         if self._last is not None:
             await self._record.put(self._last)
 
-    async def recall(self) -> Any:
+    async def load_conversation(self) -> Any:
         """Return the worker's state of the conversation."""
         kept = await self.ctx.recall_context(KEY)
         return None if kept is None else self._conversation.validate_json(kept)
 
-    async def remember(self, context: Any) -> None:
+    async def store_conversation(self, context: Any) -> None:
         """Store the worker's state of the conversation."""
         try:
             kept = self._conversation.dump_json(context).decode()
@@ -125,7 +129,7 @@ class _Hosted:
             raise Failed("The worker keeps something of the conversation that cannot be written as JSON") from error
         await self.ctx.remember_context(KEY, kept)
 
-    def _news(self, update: ArtifactUpdate) -> ArtifactUpdate | None:
+    def _new_content(self, update: ArtifactUpdate) -> ArtifactUpdate | None:
         """Return the new content of an artifact. Workers stream it, then store it, then publish it whole."""
         artifact = update.artifact
         key, text = artifact.artifact_id, "".join(part.text or "" for part in artifact.parts)
@@ -164,13 +168,13 @@ class _Storage:
 
     async def load_context(self, context_id: str) -> Any:
         hosted = self._hosted()
-        return await hosted.recall() if context_id == hosted.context_id else None
+        return await hosted.load_conversation() if context_id == hosted.context_id else None
 
     async def update_context(self, context_id: str, context: Any) -> None:
         hosted = self._hosted()
         if context_id != hosted.context_id:
             raise KeyError(context_id)
-        await hosted.remember(context)
+        await hosted.store_conversation(context)
 
 
 class _Broker:
@@ -197,10 +201,10 @@ def _conversation(worker: type) -> Any:
     """Return the JSON adapter for the conversation, of the type that the worker's class declares."""
     from pydantic import TypeAdapter
 
-    for one in worker.__mro__:
-        for base in getattr(one, "__orig_bases__", ()):
-            if getattr(base, "__name__", "") == "Worker" and (said := get_args(base)):
-                return TypeAdapter(Any if isinstance(said[0], TypeVar) else said[0])
+    for base_class in worker.__mro__:
+        for base in getattr(base_class, "__orig_bases__", ()):
+            if getattr(base, "__name__", "") == "Worker" and (arguments := get_args(base)):
+                return TypeAdapter(Any if isinstance(arguments[0], TypeVar) else arguments[0])
     return TypeAdapter(Any)
 
 
@@ -211,11 +215,6 @@ def _type(name: str) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(getattr(schema, name))
-
-
-def _message(message: Message) -> Any:
-    """Return a message in the worker's type."""
-    return _type("Message").validate_python(_plain_message(message))
 
 
 def _task(task: Task) -> Any:
@@ -252,8 +251,8 @@ def make(given: Given) -> WorkerAgent:
     if described.startswith(f"{type(worker).__name__}("):
         described = ""  # which is a dataclass's default docstring
     name = type(worker).__name__
-    who = profile(given, name=name, description=described, input_modes=ANY_MEDIA, output_modes=ANY_MEDIA)
-    return WorkerAgent(worker, who)
+    own = profile(given, name=name, description=described, input_modes=ANY_MEDIA, output_modes=ANY_MEDIA)
+    return WorkerAgent(worker, own)
 
 
 KIND = Kind(name="fasta2a", make=make, recognises=lambda thing: is_instance_of(thing, "fasta2a.worker:Worker"))

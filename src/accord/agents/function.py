@@ -15,7 +15,7 @@ from typing import Any, overload
 
 from accord.agents.messages import answer_id
 from accord.api import TEXT, Context, Crash, Profile, in_thread
-from accord.api.agent_types import JSON, Given, Kind, skills_of, with_options
+from accord.api.agent_types import JSON, Kind, skills_of, with_options
 from accord.model import AgentSkill, Artifact, Message
 from accord.protocol.budgets import Budget
 
@@ -29,7 +29,7 @@ class FunctionAgent:
         """Run `do`, which takes the context, the text, or nothing."""
         self.profile = profile
         self._do = do
-        self._takes = _taken(do)
+        self._argument = _argument_kind(do)
         self._is_stream = inspect.isasyncgenfunction(do)
         self._is_async = inspect.iscoroutinefunction(do)
 
@@ -46,24 +46,24 @@ class FunctionAgent:
         if inspect.isawaitable(value):
             value = await value
         if inspect.isgenerator(value):
-            value = _walked(value)
-        await (self._stream(ctx, value) if inspect.isasyncgen(value) else _give(ctx, value))
+            value = _iterate(value)
+        await (self._stream(ctx, value) if inspect.isasyncgen(value) else _write_result(ctx, value))
 
     async def _stream(self, ctx: Context, values: AsyncGenerator[Any, Any]) -> None:
         """Stream yielded values as one artifact, and write whole artifacts separately."""
         artifact = answer_id(ctx)
-        async with aclosing(values) as given:
-            async for value in given:
+        async with aclosing(values) as stream:
+            async for value in stream:
                 if isinstance(value, Message):
                     await ctx.finish(artifact)  # nothing can follow it
                 if isinstance(value, Artifact | Message):
-                    await _give(ctx, value)
+                    await _write_result(ctx, value)
                 else:
                     await ctx.artifact(value, id=artifact, append=True, last_chunk=False)
         await ctx.finish(artifact)
 
     def _arguments(self, ctx: Context) -> tuple[Any, ...]:
-        match self._takes:
+        match self._argument:
             case "nothing":
                 return ()
             case "text":
@@ -103,7 +103,7 @@ def agent(do: Function | None = None, /, **options: Any) -> FunctionAgent | Call
     return lambda function: FunctionAgent(function, _profile(function, options))
 
 
-async def _give(ctx: Context, value: Any) -> None:
+async def _write_result(ctx: Context, value: Any) -> None:
     """Write a function's result."""
     if isinstance(value, Message):
         await ctx.complete(value)
@@ -113,7 +113,7 @@ async def _give(ctx: Context, value: Any) -> None:
         await ctx.artifact(value, id=answer_id(ctx))
 
 
-async def _walked(values: Generator[Any, Any, Any]) -> AsyncGenerator[Any, None]:
+async def _iterate(values: Generator[Any, Any, Any]) -> AsyncGenerator[Any, None]:
     """Iterate over a plain generator without blocking the event loop."""
     end = object()
     try:
@@ -141,7 +141,7 @@ def _profile(do: Function, options: dict[str, Any]) -> Profile:
     )
 
 
-def _taken(do: Function) -> str:
+def _argument_kind(do: Function) -> str:
     """Return which argument a function takes, by the annotation of its first parameter."""
     try:
         parameters = list(_signature(do).parameters.values())
@@ -149,10 +149,10 @@ def _taken(do: Function) -> str:
         return "context"  # built in, and without a signature
     if not parameters:
         return "nothing"
-    wanted = parameters[0].annotation
-    if wanted in (str, "str"):
+    annotation = parameters[0].annotation
+    if annotation in (str, "str"):
         return "text"
-    return "message" if wanted in (Message, "Message") else "context"
+    return "message" if annotation in (Message, "Message") else "context"
 
 
 def _signature(do: Function) -> inspect.Signature:
@@ -166,17 +166,9 @@ def _signature(do: Function) -> inspect.Signature:
 # --- as an agent type -------------------------------------------------------------------------------------------------
 
 
-def _is_function(thing: Any) -> bool:
-    return callable(thing) and not inspect.isclass(thing)
-
-
-def _make(given: Given) -> FunctionAgent:
-    return FunctionAgent(given.target, with_options(_profile(given.target, {}), given))
-
-
 KIND = Kind(
     name="function",
-    make=_make,
-    recognises=_is_function,
+    make=lambda given: FunctionAgent(given.target, with_options(_profile(given.target, {}), given)),
+    recognises=lambda thing: callable(thing) and not inspect.isclass(thing),
     precedence=-1,  # objects of other types may be callable, too
 )

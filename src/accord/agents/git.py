@@ -116,20 +116,20 @@ class Repository(Struct, frozen=True, kw_only=True):
 
     async def worktrees(self) -> list[ListedWorktree]:
         """Return git's list of worktrees."""
-        return list(_listed(await self._neutral("worktree", "list", "--porcelain")))
+        return list(_parse_worktrees(await self._neutral("worktree", "list", "--porcelain")))
 
     async def find_worktree(self, path: Path) -> ListedWorktree | None:
         """Return the worktree at a path.
 
         One whose directory is gone is pruned, and so is an unfinished one of a killed server, with its directory.
         """
-        place = await asyncio.to_thread(path.resolve)
-        found = next((tree for tree in await self.worktrees() if tree.path == place), None)
-        if found is None:
+        resolved = await asyncio.to_thread(path.resolve)
+        worktree = next((tree for tree in await self.worktrees() if tree.path == resolved), None)
+        if worktree is None:
             return None
-        if found.locked != HALF_MADE and await asyncio.to_thread(os.path.lexists, path / ".git"):
-            return found
-        await self._prune(found)
+        if worktree.locked != HALF_MADE and await asyncio.to_thread(os.path.lexists, path / ".git"):
+            return worktree
+        await self._prune(worktree)
         return None
 
     async def _prune(self, tree: ListedWorktree) -> None:
@@ -145,7 +145,7 @@ class Repository(Struct, frozen=True, kw_only=True):
         """Return git's own directory for a worktree; raises GitFailed if its `.git` does not point there."""
         link = tree.resolve() / ".git"
         admin = self._registered(tree)
-        if (link.parent / _line(link).removeprefix("gitdir: ")).resolve() != admin.resolve():
+        if (link.parent / _read_line(link).removeprefix("gitdir: ")).resolve() != admin.resolve():
             raise GitFailed(f"{link} was replaced")
         return admin
 
@@ -153,24 +153,24 @@ class Repository(Struct, frozen=True, kw_only=True):
         """Return git's own directory for a worktree."""
         link = tree.resolve() / ".git"
         for file in (self.common / "worktrees").glob("*/gitdir"):
-            if (file.parent / _line(file)).parent.resolve() / ".git" == link:
+            if (file.parent / _read_line(file)).parent.resolve() / ".git" == link:
                 return file.parent
         raise GitFailed(f"{tree} is not a worktree of {self.common}")
 
     def head_of(self, tree: Path) -> str:
         """Return the HEAD of a worktree: `ref: refs/heads/...`, or a commit."""
-        return _line(self.admin_of(tree) / "HEAD")
+        return _read_line(self.admin_of(tree) / "HEAD")
 
     def _adopt(self, path: Path) -> Path:
         """Point a new worktree to the repository instead of the git directory that added it."""
         link = path / ".git"
-        admin = self.common / "worktrees" / Path(_line(link).removeprefix("gitdir: ")).name
+        admin = self.common / "worktrees" / Path(_read_line(link).removeprefix("gitdir: ")).name
         link.write_text(f"gitdir: {admin}\n")
         return admin
 
-    async def _isolated(self, head: Path, more: Mapping[str, str], *arguments: str) -> str:
+    async def _isolated(self, head: Path, variables: Mapping[str, str], *arguments: str) -> str:
         with self._directory(head) as directory:
-            env = _environment(self.env) | {"GIT_DIR": str(directory), "GIT_CONFIG_GLOBAL": os.devnull, **more}
+            env = _environment(self.env) | {"GIT_DIR": str(directory), "GIT_CONFIG_GLOBAL": os.devnull, **variables}
             return await _run(arguments, directory, env)
 
     async def _neutral(self, *arguments: str) -> str:
@@ -181,7 +181,7 @@ class Repository(Struct, frozen=True, kw_only=True):
     def _directory(self, head: Path) -> Iterator[Path]:
         with TemporaryDirectory(prefix="accord-git-") as folder:
             directory = Path(folder)
-            (directory / "HEAD").write_text(_line(head / "HEAD") + "\n", errors="surrogateescape")
+            (directory / "HEAD").write_text(_read_line(head / "HEAD") + "\n", errors="surrogateescape")
             (directory / "config").write_text(self.config)
             for name in LINKED:
                 if (self.common / name).exists():
@@ -199,8 +199,8 @@ async def find_repository(directory: Path, env: Mapping[str, str]) -> Repository
     places = ("rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
     git_dir, common = map(Path, (await _run(places, directory, neutral)).splitlines())
     settings = await _run(("config", "--null", "--list"), common, neutral | {"GIT_DIR": str(common)})
-    said = dict(entry.partition("\n")[::2] for entry in settings.split("\0"))
-    config = _written({name: value for name, value in said.items() if name in CARRIED} | {"core.bare": "false"})
+    values = dict(entry.partition("\n")[::2] for entry in settings.split("\0"))
+    config = _format_config({name: value for name, value in values.items() if name in CARRIED} | {"core.bare": "false"})
     return Repository(git_dir=git_dir.resolve(), common=common.resolve(), config=config, env=env)
 
 
@@ -249,7 +249,7 @@ async def _run(arguments: tuple[str, ...], directory: Path, env: Mapping[str, st
     return output.decode(errors="replace").strip()
 
 
-def _written(settings: Mapping[str, str]) -> str:
+def _format_config(settings: Mapping[str, str]) -> str:
     """Return settings in the format of git's configuration files."""
     lines = []
     for name, value in settings.items():
@@ -259,7 +259,7 @@ def _written(settings: Mapping[str, str]) -> str:
     return "".join(lines)
 
 
-def _line(file: Path) -> str:
+def _read_line(file: Path) -> str:
     """Return the line in one of git's own files; raises GitFailed for anything but a regular text file."""
     try:
         with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
@@ -272,13 +272,13 @@ def _line(file: Path) -> str:
     raise GitFailed(f"{file} is not a file of text")
 
 
-def _listed(text: str) -> Iterator[ListedWorktree]:
+def _parse_worktrees(text: str) -> Iterator[ListedWorktree]:
     """Yield the worktrees in git's list: blocks of lines, separated by an empty line."""
     for block in text.split("\n\n"):
-        said = dict(line.partition(" ")[::2] for line in block.splitlines() if line)
-        if "worktree" in said:
-            branch = said.get("branch", "").removeprefix("refs/heads/") or None
-            yield ListedWorktree(Path(said["worktree"]).resolve(), branch, said.get("locked"))
+        fields = dict(line.partition(" ")[::2] for line in block.splitlines() if line)
+        if "worktree" in fields:
+            branch = fields.get("branch", "").removeprefix("refs/heads/") or None
+            yield ListedWorktree(Path(fields["worktree"]).resolve(), branch, fields.get("locked"))
 
 
 GITLINK = "160000 "
@@ -303,8 +303,8 @@ async def open_worktree(repository: Repository, path: Path, branch: str, base: s
         await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
         is_known = await repository.has(f"refs/heads/{branch}")
         await repository.add_worktree(path, branch, None if is_known else base)
-    begun = await repository.run("merge-base", branch, base)
-    return Worktree(repository=repository, path=path, branch=branch, base=begun)
+    start = await repository.run("merge-base", branch, base)
+    return Worktree(repository=repository, path=path, branch=branch, base=start)
 
 
 async def close_worktree(tree: Worktree, *, keeps: bool) -> dict[str, object] | None:

@@ -1,7 +1,7 @@
 """Load agents, and other Python objects, by name.
 
 A name is `module:name`, `path/to/file.py:name` or a file. An object that is an agent stays as it is; any other becomes
-an agent of the type that recognizes it (`agents.agent_types`). Settings are read in `app`.
+an agent of the type that recognizes it (`agents.agent_types`). Settings are read in `server`.
 """
 
 import importlib
@@ -45,12 +45,12 @@ def import_object(spec: str) -> Any:
     where, separator, name = spec.rpartition(":")
     if not separator or not where or not name:
         raise ObjectNotFound(f"{spec!r} names nothing: write module:name or path/to/file.py:name")
-    found: Any = _import_source(where)
+    value: Any = _import_source(where)
     for part in name.split("."):
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             raise ObjectNotFound(f"{where} has no {name!r}")
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 def public_members(path: str) -> dict[str, Any]:
@@ -68,12 +68,12 @@ def traceback_of(error: BaseException | None) -> str | None:
 def import_function(spec: str, option: str) -> Callable[..., Any]:
     """Return the function that an agent's option refers to."""
     try:
-        found: Any = import_object(spec)
+        value: Any = import_object(spec)
     except ObjectNotFound as error:
         raise ObjectNotFound(f"{option}: {error}") from error
-    if not callable(found):
-        raise ObjectNotFound(f"{option}: {spec} is no function but {type(found).__name__}")
-    function: Callable[..., Any] = found
+    if not callable(value):
+        raise ObjectNotFound(f"{option}: {spec} is no function but {type(value).__name__}")
+    function: Callable[..., Any] = value
     return function
 
 
@@ -111,10 +111,10 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _execute_file(path: Path) -> ModuleType:
-    known = sys.modules.get(path.stem)
-    source = getattr(known, "__file__", None)
-    if known is not None and source is not None and Path(source).resolve() == path.resolve():
-        return known  # several objects of one file share one module
+    loaded = sys.modules.get(path.stem)
+    source = getattr(loaded, "__file__", None)
+    if loaded is not None and source is not None and Path(source).resolve() == path.resolve():
+        return loaded  # several objects of one file share one module
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise ObjectNotFound(f"{path} is no Python file")
@@ -133,24 +133,24 @@ def _execute_file(path: Path) -> ModuleType:
 
 
 def _reason(error: BaseException) -> str:
-    kind, said = type(error).__name__, " ".join(str(error).split())
+    kind, text = type(error).__name__, " ".join(str(error).split())
     match error:
         case ImportError():
-            return said or kind  # which names the missing module
+            return text or kind  # which names the missing module
         case SyntaxError():
             return f"{kind}: {error.msg}"
         case SystemExit():
             return f"it ends the process: sys.exit({error.code!r})"
-    return f"{kind}: {said}" if said else kind
+    return f"{kind}: {text}" if text else kind
 
 
 def _traceback_lines(error: BaseException) -> str:
     """Return the traceback of an error without frames of Accord and the import system."""
-    found = traceback.TracebackException.from_exception(error)
-    frames = [frame for frame in found.stack if not frame.filename.startswith(HIDDEN_FRAMES)]
+    trace = traceback.TracebackException.from_exception(error)
+    frames = [frame for frame in trace.stack if not frame.filename.startswith(HIDDEN_FRAMES)]
     lines = traceback.StackSummary.from_list(frames).format()
     if isinstance(error, SyntaxError):
-        lines += list(found.format_exception_only())[:-1]  # without the last line, which is the reason
+        lines += list(trace.format_exception_only())[:-1]  # without the last line, which is the reason
     return "".join(lines).rstrip("\n")
 
 
@@ -182,48 +182,48 @@ def load_object(spec: str) -> Any:
         return import_object(spec) if ":" in spec or not spec.endswith(".py") else _refuse_bare_path(spec)
     except ObjectNotFound as error:
         missing = error.__cause__.name if isinstance(error.__cause__, ModuleNotFoundError) else None
-        found = agent_types.framework(missing or "")
-        brought = "" if found is None else f": pip install 'accord[{found.extra}]'"
-        raise NotAnAgent(f"{error}{brought}") from error
+        framework = agent_types.framework(missing or "")
+        fix = "" if framework is None else f": pip install 'accord[{framework.extra}]'"
+        raise NotAnAgent(f"{error}{fix}") from error
 
 
 def _refuse_bare_path(file: str) -> NoReturn:
     """Reject a Python file without a name, and list the agents that it contains."""
-    found = [f"{file}:{name}" for name, value in public_members(file).items() if is_agent(value)]
-    which = f"which of {', '.join(found)}" if len(found) > 1 else found[0] if found else f"{file}:name"
-    raise ObjectNotFound(f"{file} alone names nothing: write {which}")
+    agents = [f"{file}:{name}" for name, value in public_members(file).items() if is_agent(value)]
+    choice = f"which of {', '.join(agents)}" if len(agents) > 1 else agents[0] if agents else f"{file}:name"
+    raise ObjectNotFound(f"{file} alone names nothing: write {choice}")
 
 
-def as_agent(found: Any, name: str | None = None, env: Mapping[str, str] = NO_ENVIRONMENT, **options: Any) -> Agent:
+def as_agent(thing: Any, name: str | None = None, env: Mapping[str, str] = NO_ENVIRONMENT, **options: Any) -> Agent:
     """Return an agent unchanged, and any object that an agent type recognizes as an agent of that type.
 
     `options` are those of the type, as in `[agents.NAME]`: `as_agent(graph, extended_skills=["book"])`. `name` is the
     object's name in errors.
     """
-    name = name or str(getattr(found, "__name__", type(found).__name__))
-    if is_agent(found):
+    name = name or str(getattr(thing, "__name__", type(thing).__name__))
+    if is_agent(thing):
         if options:
             raise NotAnAgent(f"{name}: it is an agent already: state {', '.join(options)} where it is made")
-        return found
-    kind = find_type(found, name)
+        return thing
+    kind = find_type(thing, name)
     try:
-        return make_agent(kind, Given(options=msgspec.convert(options, kind.options), target=found, env=env))
+        return make_agent(kind, Given(options=msgspec.convert(options, kind.options), target=thing, env=env))
     except (NotAnAgent, msgspec.ValidationError) as error:
         raise NotAnAgent(f"{name}: {error}") from error
 
 
-def is_agent(found: Any) -> TypeGuard[Agent]:
+def is_agent(thing: Any) -> TypeGuard[Agent]:
     """Whether an object is already an agent."""
-    return isinstance(getattr(found, "profile", None), Profile)
+    return isinstance(getattr(thing, "profile", None), Profile)
 
 
-def find_type(found: Any, name: str) -> Kind:
+def find_type(thing: Any, name: str) -> Kind:
     """Return the agent type for an object."""
-    kind = KINDS.load("function") if inspect.isroutine(found) else agent_types.kind_of(found)  # which checks every type
+    kind = KINDS.load("function") if inspect.isroutine(thing) else agent_types.kind_of(thing)  # which checks every type
     if kind is None:
-        what = f"the class {found.__name__}" if inspect.isclass(found) else type(found).__name__
+        description = f"the class {thing.__name__}" if inspect.isclass(thing) else type(thing).__name__
         raise NotAnAgent(
-            f"{name} is no agent but {what}: {agent_types.remedy(found) or 'decorate a function with @agent'}"
+            f"{name} is no agent but {description}: {agent_types.remedy(thing) or 'decorate a function with @agent'}"
         )
     return kind
 

@@ -35,7 +35,7 @@ def answer_id(ctx: Context) -> str:
     return f"answer-{ctx.place}"
 
 
-async def say(ctx: Context, chunk: Any) -> None:
+async def append_answer(ctx: Context, chunk: Any) -> None:
     """Append a chunk to the answer of this turn; an empty text adds nothing."""
     if chunk != "":
         await ctx.artifact(chunk, id=answer_id(ctx), append=True, last_chunk=False)
@@ -49,63 +49,63 @@ async def finish_answer(ctx: Context) -> None:
 class StreamedAnswer:
     """The answer of a turn that takes several executions; earlier output is kept, and nothing is written twice.
 
-    It is for agents with checkpoints of their own, which contain `said`.
+    It is for agents with checkpoints of their own, which contain `parts`.
     """
 
-    def __init__(self, ctx: Context, said: Sequence[Part] = (), *, resumes: bool = True) -> None:
-        """Resume after `said`; an agent that does not resume after a crash writes it again."""
-        self.said = list(said)
+    def __init__(self, ctx: Context, parts: Sequence[Part] = (), *, resumes: bool = True) -> None:
+        """Resume after `parts`; an agent that does not resume after a crash writes it again."""
+        self.parts = list(parts)
         self._ctx = ctx
         self._resumes = resumes
 
     @property
     def text(self) -> str:
         """Text of the answer."""
-        return text_of(self.said)
+        return text_of(self.parts)
 
     async def restore(self) -> None:
         """Remove the output of a lost execution after its last checkpoint."""
-        now = next((one.parts for one in self._ctx.task.artifacts if one.artifact_id == answer_id(self._ctx)), ())
-        if self.said and (not self._resumes or _merge_texts(now) != _merge_texts(self.said)):
-            await self.replace(*self.said)
-        elif now and not self.said:
+        written = next((one.parts for one in self._ctx.task.artifacts if one.artifact_id == answer_id(self._ctx)), ())
+        if self.parts and (not self._resumes or _merge_texts(written) != _merge_texts(self.parts)):
+            await self.replace(*self.parts)
+        elif written and not self.parts:
             await self.replace(Part(text=""))
 
-    async def say(self, chunk: Any) -> None:
+    async def append(self, chunk: Any) -> None:
         """Append a chunk."""
         if chunk != "":
-            self.said += parts_of(chunk)
-            await say(self._ctx, chunk)
+            self.parts += parts_of(chunk)
+            await append_answer(self._ctx, chunk)
 
     async def replace(self, *parts: Part) -> None:
         """Replace the whole answer."""
-        self.said = list(parts)
+        self.parts = list(parts)
         await self._ctx.artifact(parts, id=answer_id(self._ctx), last_chunk=False)
 
     async def conclude(self, text: str, *, exactly: bool = False) -> None:
         """End the answer with a text that is mostly streamed already; with `exactly`, the answer is only that text."""
         if self.text == text or (self.text.endswith(text) and not exactly):
             return
-        await self.replace(*(part for part in self.said if part.text is None), Part(text=text))
+        await self.replace(*(part for part in self.parts if part.text is None), Part(text=text))
 
-    async def take_back(self) -> None:
+    async def clear(self) -> None:
         """Remove the whole answer."""
-        if self.said:
+        if self.parts:
             await self.replace(Part(text=""))
 
-    def noted(self) -> list[Part]:
+    def checkpoint(self) -> list[Part]:
         """Return the answer in the form for a checkpoint."""
-        self.said = _merge_texts(self.said)
-        return self.said
+        self.parts = _merge_texts(self.parts)
+        return self.parts
 
 
 def _merge_texts(parts: Sequence[Part]) -> list[Part]:
     """Return parts with adjacent texts merged."""
-    found: list[Part] = []
+    merged: list[Part] = []
     for is_text, group in groupby(parts, key=lambda part: part.text is not None):
-        same = list(group)
-        found += [Part(text=text)] if is_text and (text := text_of(same)) else [] if is_text else same
-    return found
+        group_parts = list(group)
+        merged += [Part(text=text)] if is_text and (text := text_of(group_parts)) else [] if is_text else group_parts
+    return merged
 
 
 # --- input from a caller ----------------------------------------------------------------------------------------------
@@ -219,10 +219,10 @@ async def conversation_history(ctx: Context, limit: int = CONVERSATION_MESSAGES)
     Earlier tasks are included if they ended and were not rejected: their callers' messages, their questions and their
     answers. Progress reports are left out.
     """
-    said = [message for task in await ctx.conversation() for message in _ended_task_messages(task)]
-    said = [*said, *_questions_and_answers(ctx.history)][-limit:]
-    first = next((at for at, message in enumerate(said) if message.role is Role.USER), 0)
-    return said[first:]  # many models require the user's message first
+    messages = [message for task in await ctx.conversation() for message in _ended_task_messages(task)]
+    messages = [*messages, *_questions_and_answers(ctx.history)][-limit:]
+    start = next((at for at, message in enumerate(messages) if message.role is Role.USER), 0)
+    return messages[start:]  # many models require the user's message first
 
 
 def _ended_task_messages(task: Task) -> list[Message]:
@@ -232,17 +232,17 @@ def _ended_task_messages(task: Task) -> list[Message]:
     parts = tuple(part for artifact in task.artifacts for part in artifact.parts)
     if not parts and task.status.state is TaskState.COMPLETED and task.status.message is not None:
         parts = task.status.message.parts
-    talk = _questions_and_answers(task.history)
+    messages = _questions_and_answers(task.history)
     if not parts:
-        return talk
-    return [*talk, Message(message_id=f"{task.id}/answer", role=Role.AGENT, parts=parts, task_id=task.id)]
+        return messages
+    return [*messages, Message(message_id=f"{task.id}/answer", role=Role.AGENT, parts=parts, task_id=task.id)]
 
 
 def _questions_and_answers(history: tuple[Message, ...]) -> list[Message]:
     """Return the caller's messages and the questions that they answer; other messages of an agent are progress."""
     following = (*history[1:], None)
     return [
-        said
-        for said, after in zip(history, following, strict=True)
-        if said.role is Role.USER or (after is not None and after.role is Role.USER and text_of(said.parts))
+        message
+        for message, reply in zip(history, following, strict=True)
+        if message.role is Role.USER or (reply is not None and reply.role is Role.USER and text_of(message.parts))
     ]

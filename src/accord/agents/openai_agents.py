@@ -140,21 +140,21 @@ class OpenAIAgent:
     async def run(self, ctx: Context) -> None:
         """Execute one turn from its present state."""
         memory = TurnMemory(ctx, "openai_agents")
-        mark, is_done = await memory.noted(OpenAIMark)
+        mark, is_done = await memory.load(OpenAIMark)
         if is_done:
             return
         answer = StreamedAnswer(ctx, mark.said if mark else (), resumes=self.profile.crash is Crash.RESUME)
         await answer.restore()
         context = await self._context(ctx)
         before, given = await self._begin(ctx, memory, mark, context)
-        result, done = await self._go_on(ctx, given, context, answer), 0
+        result, done = await self._run_sdk_turn(ctx, given, context, answer), 0
         while result.interruptions or (result.final_output is None and len(result.new_items) > done):
             given, done = result.to_state(), len(result.new_items)
             state = Raw(msgspec.json.encode(given.to_json(context_serializer=lambda context: {})))
-            await memory.note(OpenAIMark(state=state, said=tuple(answer.noted()), before=before))
+            await memory.save(OpenAIMark(state=state, said=tuple(answer.checkpoint()), before=before))
             await _decide(ctx, given)
-            result = await self._go_on(ctx, given, context, answer)
-        await _give(answer, result.final_output)
+            result = await self._run_sdk_turn(ctx, given, context, answer)
+        await _write_output(answer, result.final_output)
         await finish_answer(ctx)
         items = Raw(msgspec.json.encode(result.to_input_list()[before:]))
         await memory.close(items, lambda turns: turns[-self._options.history :])
@@ -164,14 +164,14 @@ class OpenAIAgent:
         from agents import RunState
 
         if mark is None:
-            turns = (await memory.earlier())[-self._options.history :]
+            turns = (await memory.earlier_turns())[-self._options.history :]
             items = [item for turn in turns for item in msgspec.json.decode(turn.messages)]
             return len(items), [*items, user_item(ctx.message.parts)]
         state = await RunState.from_json(self._agent, msgspec.json.decode(mark.state), context_override=context)
         await _decide(ctx, state)
         return mark.before, state
 
-    async def _go_on(self, ctx: Context, given: Any, context: Any, answer: StreamedAnswer) -> Any:
+    async def _run_sdk_turn(self, ctx: Context, given: Any, context: Any, answer: StreamedAnswer) -> Any:
         """Run one turn of the SDK."""
         from agents import RunConfig, Runner
 
@@ -187,7 +187,7 @@ class OpenAIAgent:
                 result.cancel(mode="after_turn")  # approved calls are executed and stored before the model continues
             try:
                 async with aclosing(result.stream_events()) as events:  # type: ignore[type-var]  # a generator
-                    await self._show(ctx, result, events, answer)
+                    await self._handle_events(ctx, result, events, answer)
             except BaseException:
                 await _stop(result)
                 raise
@@ -195,7 +195,9 @@ class OpenAIAgent:
                 raise result.run_loop_exception  # which the stream does not always raise
         return result
 
-    async def _show(self, ctx: Context, result: Any, events: AsyncIterator[Any], answer: StreamedAnswer) -> None:
+    async def _handle_events(
+        self, ctx: Context, result: Any, events: AsyncIterator[Any], answer: StreamedAnswer
+    ) -> None:
         """Stream the model's text and report other events; end the run after this turn."""
         gives_text, has_text = _gives_text(self._agent), False
         async for event in events:
@@ -205,9 +207,11 @@ class OpenAIAgent:
                 await _report(ctx, event.name, event.item, answer)
             elif event.data.type in COMPLETED:
                 result.cancel(mode="after_turn")
-                await _count(ctx, event.data.response)
+                if (used := event.data.response.usage) is not None:
+                    model = event.data.response.model
+                    await ctx.usage(input_tokens=used.input_tokens, output_tokens=used.output_tokens, model=model)
             elif event.data.type == "response.output_text.delta" and event.data.delta and gives_text:
-                await answer.say(f"\n\n{event.data.delta}" if not has_text and answer.text else event.data.delta)
+                await answer.append(f"\n\n{event.data.delta}" if not has_text and answer.text else event.data.delta)
                 has_text = True
 
     async def _context(self, ctx: Context) -> Any:
@@ -219,22 +223,22 @@ class OpenAIAgent:
 
 def _mcp_servers(agent: Any) -> list[Any]:
     """Return the MCP servers of an agent and of all its handoffs."""
-    found, left = {id(agent): agent}, [agent]
-    while left:
-        for other in left.pop().handoffs:
-            if is_instance_of(other, AGENT) and id(other) not in found:
-                found[id(other)] = other
-                left.append(other)
-    return list(dict.fromkeys(server for one in found.values() for server in one.mcp_servers))
+    agents_by_id, queue = {id(agent): agent}, [agent]
+    while queue:
+        for other in queue.pop().handoffs:
+            if is_instance_of(other, AGENT) and id(other) not in agents_by_id:
+                agents_by_id[id(other)] = other
+                queue.append(other)
+    return list(dict.fromkeys(server for member in agents_by_id.values() for server in member.mcp_servers))
 
 
-async def _give(answer: StreamedAnswer, output: Any) -> None:
+async def _write_output(answer: StreamedAnswer, output: Any) -> None:
     """Write the output, unless it has been streamed."""
     if isinstance(output, str):
         await answer.conclude(output)
     else:
         for part in output_parts(output):
-            await answer.say(part)
+            await answer.append(part)
 
 
 def _gives_text(agent: Any) -> bool:
@@ -246,8 +250,8 @@ async def _decide(ctx: Context, state: Any) -> None:
     """Ask for approval of each pending tool call."""
     for item in state.get_interruptions():
         arguments = item.arguments or ""
-        about = {"toolCallId": item.call_id, "tool": item.name, "args": arguments}
-        question = Part(text=f"May {item.name}({arguments}) be called?"), Part(data=about, media_type=JSON)
+        call = {"toolCallId": item.call_id, "tool": item.name, "args": arguments}
+        question = Part(text=f"May {item.name}({arguments}) be called?"), Part(data=call, media_type=JSON)
         if decision := await ctx.approve(question, key=item.call_id):
             state.approve(item)
         else:
@@ -256,20 +260,14 @@ async def _decide(ctx: Context, state: Any) -> None:
 
 async def _report(ctx: Context, name: str, item: Any, answer: StreamedAnswer) -> None:
     """Report events beside text: tools, handoffs, pictures."""
-    if (made := picture_part(item.raw_item)) is not None:
-        await answer.say(made)
+    if (picture := picture_part(item.raw_item)) is not None:
+        await answer.append(picture)
     elif name == "tool_called":
         tool = getattr(item.raw_item, "name", None) or getattr(item.raw_item, "type", "a tool")
         await ctx.status(f"Calling {tool}", metadata={"tool": tool})
     elif name == "handoff_occured":
         agent = item.target_agent.name
         await ctx.status(f"Handed over to {agent}", metadata={"agent": agent})
-
-
-async def _count(ctx: Context, response: Any) -> None:
-    if response.usage is not None:
-        used = response.usage
-        await ctx.usage(input_tokens=used.input_tokens, output_tokens=used.output_tokens, model=response.model)
 
 
 async def _stop(result: Any) -> None:
@@ -289,7 +287,7 @@ async def _translate_errors(answer: StreamedAnswer, max_turns: int | None) -> As
     try:
         yield
     except (errors.InputGuardrailTripwireTriggered, errors.OutputGuardrailTripwireTriggered) as error:
-        await answer.take_back()
+        await answer.clear()
         raise Rejected(f"The guardrail {error.guardrail_result.guardrail.get_name()} refuses this") from error
     except (errors.ToolInputGuardrailTripwireTriggered, errors.ToolOutputGuardrailTripwireTriggered) as error:
         raise Rejected(f"The guardrail {error.guardrail.get_name()} refuses this") from error
@@ -314,8 +312,9 @@ async def _translate_errors(answer: StreamedAnswer, max_turns: int | None) -> As
         raise Failed("The model cannot be reached") from error
 
 
-def _recognises(thing: Any) -> bool:
-    return is_instance_of(thing, AGENT)
-
-
-KIND = Kind(name="openai-agents", options=OpenAIAgentsOptions, make=OpenAIAgent, recognises=_recognises)
+KIND = Kind(
+    name="openai-agents",
+    options=OpenAIAgentsOptions,
+    make=OpenAIAgent,
+    recognises=lambda thing: is_instance_of(thing, AGENT),
+)

@@ -24,14 +24,14 @@ __all__ = ["KIND", "PydanticAIAgent", "PydanticAIOptions"]
 
 def user_content(parts: Iterable[Part]) -> str | Sequence[Any]:
     """Return a caller's message as the prompt of an agent."""
-    found: list[Any] = []
+    content: list[Any] = []
     for part in parts:
         piece = _content(part)
-        if isinstance(piece, str) and found and isinstance(found[-1], str):
-            found[-1] += piece if part.text is not None else f"\n{piece}"
+        if isinstance(piece, str) and content and isinstance(content[-1], str):
+            content[-1] += piece if part.text is not None else f"\n{piece}"
         else:
-            found.append(piece)
-    return found[0] if len(found) == 1 and isinstance(found[0], str) else found
+            content.append(piece)
+    return content[0] if len(content) == 1 and isinstance(content[0], str) else content
 
 
 def _content(part: Part) -> Any:
@@ -113,9 +113,9 @@ class TurnProgress:
     async def load(cls, ctx: Context, most: int) -> "TurnProgress":
         """Load the progress of this turn, and up to `most` turns before it."""
         memory = TurnMemory(ctx, "pydantic_ai")
-        found, is_done = await memory.noted(PydanticAIMark)
+        found, is_done = await memory.load(PydanticAIMark)
         mark = found or PydanticAIMark()
-        turns = [] if mark.replaces else _latest(await memory.earlier(), most)
+        turns = [] if mark.replaces else _latest(await memory.earlier_turns(), most)
         return cls(memory, mark, turns, is_done=is_done, most=most)
 
     def reached(self, messages: Sequence[Any]) -> None:
@@ -130,7 +130,7 @@ class TurnProgress:
         self.mark = PydanticAIMark(
             messages=_encoded(self.messages), said=tuple(said), wanted=tuple(wanted), replaces=self._replaces
         )
-        await self._memory.note(self.mark)
+        await self._memory.save(self.mark)
 
     async def done(self) -> None:
         """Add the turn to the conversation."""
@@ -148,11 +148,11 @@ def _latest(turns: list[StoredTurn], most: int) -> list[StoredTurn]:
     """Return the latest turns, with the system prompt of the first turn."""
     if len(turns) <= most:
         return turns
-    kept = turns[len(turns) - most :]
-    first, *rest = _decoded(kept[0].messages)
+    latest_turns = turns[len(turns) - most :]
+    first, *rest = _decoded(latest_turns[0].messages)
     prompts = [part for part in _decoded(turns[0].messages)[0].parts if part.part_kind == "system-prompt"]
-    again = dataclasses.replace(first, parts=[*prompts, *first.parts])
-    return [StoredTurn(kept[0].id, _encoded([again, *rest])), *kept[1:]]
+    first_with_prompts = dataclasses.replace(first, parts=[*prompts, *first.parts])
+    return [StoredTurn(latest_turns[0].id, _encoded([first_with_prompts, *rest])), *latest_turns[1:]]
 
 
 def _decoded(messages: Raw) -> list[Any]:
@@ -222,9 +222,9 @@ class PydanticAIAgent:
         await answer.restore()
         output = await self._output(ctx, progress, answer)
         while (wanted := _deferred_calls(output)) is not None:
-            await progress.note(answer.noted(), wanted)
+            await progress.note(answer.checkpoint(), wanted)
             output = await self._output(ctx, progress, answer)
-        await self._give(answer, output, progress.messages)
+        await self._write_output(answer, output, progress.messages)
         await finish_answer(ctx)
         await progress.done()
 
@@ -233,14 +233,14 @@ class PydanticAIAgent:
         results = await _results(ctx, progress.mark.wanted) if progress.mark.wanted else None
         agent, used = self._agent, CountedUsage()
         prompt = None if progress.messages else user_content(ctx.message.parts)
-        given = agent.iter(
+        agent_run = agent.iter(
             prompt,
             message_history=[*progress.earlier, *progress.messages] or None,
             deferred_tool_results=results,
             deps=await self._deps(ctx),
             usage_limits=self._limits(),
         )
-        async with _translate_errors(), given as run:
+        async with _translate_errors(), agent_run as run:
             node = run.next_node
             while not agent.is_end_node(node):
                 try:
@@ -255,10 +255,10 @@ class PydanticAIAgent:
                     await _count(ctx, run, used)
                     raise
                 await _count(ctx, run, used)
-                asked = [node.request] if agent.is_model_request_node(node) else []
-                progress.reached([*run.all_messages(), *asked])
+                requests = [node.request] if agent.is_model_request_node(node) else []
+                progress.reached([*run.all_messages(), *requests])
                 if len(progress.messages) > 1 and not agent.is_end_node(node):  # the prompt alone need not be stored
-                    await progress.note(answer.noted())
+                    await progress.note(answer.checkpoint())
         assert run.result is not None
         return run.result.output
 
@@ -267,18 +267,18 @@ class PydanticAIAgent:
         has_text = False
         async for event in events:
             if event.event_kind == "part_start" and event.part.part_kind == "file":
-                await answer.say(file_part(event.part.content))
+                await answer.append(file_part(event.part.content))
             text = _text(event)
             if text and self._gives_text:
-                await answer.say(f"\n\n{text}" if not has_text and answer.text else text)
+                await answer.append(f"\n\n{text}" if not has_text and answer.text else text)
                 has_text = True
 
-    async def _give(self, answer: StreamedAnswer, output: Any, messages: list[Any]) -> None:
+    async def _write_output(self, answer: StreamedAnswer, output: Any, messages: list[Any]) -> None:
         """Write the output, unless it has been streamed."""
         if not isinstance(output, str):
-            is_said = is_file(output) and any(part.raw == output.data for part in answer.said)
+            is_said = is_file(output) and any(part.raw == output.data for part in answer.parts)
             for part in () if is_said else output_parts(output):
-                await answer.say(part)
+                await answer.append(part)
             return
         was_retried = any(part.part_kind in RETRIES for message in messages for part in message.parts)
         await answer.conclude(output, exactly=was_retried)
@@ -329,8 +329,8 @@ async def _results(ctx: Context, wanted: Sequence[DeferredCall]) -> Any:
     results = DeferredToolResults()
     for call in wanted:
         if not call.is_approval:
-            said = await ctx.ask(_question(call), key=call.id)
-            results.calls[call.id] = ToolReturn(said.text if said.data is None else said.data)
+            reply = await ctx.ask(_question(call), key=call.id)
+            results.calls[call.id] = ToolReturn(reply.text if reply.data is None else reply.data)
         elif decision := await ctx.approve(_question(call), key=call.id):
             results.approvals[call.id] = ToolApproved()
         else:
@@ -341,10 +341,10 @@ async def _results(ctx: Context, wanted: Sequence[DeferredCall]) -> Any:
 def _question(call: DeferredCall) -> tuple[Part, ...]:
     """Return the question about a tool call as text, and as data for clients that are programs."""
     arguments = ", ".join(f"{name}={value!r}" for name, value in call.args.items())
-    usual = "May {} be called?" if call.is_approval else "What is the result of {}?"
-    text = call.metadata.get("question") or usual.format(f"{call.tool}({arguments})")
-    about = {"toolCallId": call.id, "tool": call.tool, "args": call.args, "metadata": call.metadata}
-    return Part(text=str(text)), Part(data=about, media_type=JSON)
+    default_text = "May {} be called?" if call.is_approval else "What is the result of {}?"
+    text = call.metadata.get("question") or default_text.format(f"{call.tool}({arguments})")
+    call_data = {"toolCallId": call.id, "tool": call.tool, "args": call.args, "metadata": call.metadata}
+    return Part(text=str(text)), Part(data=call_data, media_type=JSON)
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------
@@ -368,11 +368,15 @@ async def _show_tools(ctx: Context, events: AsyncIterable[Any]) -> None:
 
 async def _count(ctx: Context, run: Any, used: CountedUsage) -> None:
     """Report the usage since the last report, also for answers that could not be used."""
-    now = run.usage
-    tokens, answers = now.input_tokens - used.input_tokens, now.output_tokens - used.output_tokens
-    cost = float(now.cost or 0) - used.cost
+    usage = run.usage
+    tokens, answers = usage.input_tokens - used.input_tokens, usage.output_tokens - used.output_tokens
+    cost = float(usage.cost or 0) - used.cost
     if tokens or answers or cost:
-        used.input_tokens, used.output_tokens, used.cost = now.input_tokens, now.output_tokens, float(now.cost or 0)
+        used.input_tokens, used.output_tokens, used.cost = (
+            usage.input_tokens,
+            usage.output_tokens,
+            float(usage.cost or 0),
+        )
         responses = [message for message in run.all_messages() if message.kind == "response"]
         model = responses[-1].model_name if responses else None
         await ctx.usage(input_tokens=tokens, output_tokens=answers, cost=cost, model=model)
@@ -403,12 +407,15 @@ async def _translate_errors() -> AsyncIterator[None]:
 
 def _gives_text(output_type: Any) -> bool:
     """Whether the model's text may be the output."""
-    given = output_type if isinstance(output_type, list | tuple) else (output_type,)
-    return any(one is str for one in given) or str in getattr(output_type, "__args__", ())
+    output_types = output_type if isinstance(output_type, list | tuple) else (output_type,)
+    return any(kind is str for kind in output_types) or str in getattr(output_type, "__args__", ())
 
 
-def _recognises(thing: Any) -> bool:
-    return is_instance_of(thing, "pydantic_ai.agent:Agent", "pydantic_ai.agent.abstract:AbstractAgent")
-
-
-KIND = Kind(name="pydantic-ai", options=PydanticAIOptions, make=PydanticAIAgent, recognises=_recognises)
+KIND = Kind(
+    name="pydantic-ai",
+    options=PydanticAIOptions,
+    make=PydanticAIAgent,
+    recognises=lambda thing: is_instance_of(
+        thing, "pydantic_ai.agent:Agent", "pydantic_ai.agent.abstract:AbstractAgent"
+    ),
+)

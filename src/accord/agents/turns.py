@@ -31,22 +31,22 @@ def external_context(ctx: Context, *place: str) -> str:
     """
     if not ctx.caller.owner and not ctx.tenant:
         return ctx.context_id
-    whose = (ctx.tenant, ctx.caller.owner, *place, ctx.context_id)
-    return str(uuid5(NAMESPACE_URL, msgspec.json.encode(whose).decode()))
+    identity = (ctx.tenant, ctx.caller.owner, *place, ctx.context_id)
+    return str(uuid5(NAMESPACE_URL, msgspec.json.encode(identity).decode()))
 
 
 def with_context_id(value: T, context_id: str) -> T:
     """Return a task, message or event with this context id in place of any other."""
-    return replace(value, **_renamed(value, context_id))
+    return replace(value, **_context_fields(value, context_id))
 
 
-def _renamed(value: EventBody, context_id: str) -> dict[str, object]:
-    found: dict[str, object] = {} if value.context_id is None else {"context_id": context_id}
+def _context_fields(value: EventBody, context_id: str) -> dict[str, object]:
+    fields: dict[str, object] = {} if value.context_id is None else {"context_id": context_id}
     if isinstance(value, Task | StatusUpdate):
-        found["status"] = _status(value.status, context_id)
+        fields["status"] = _status(value.status, context_id)
     if isinstance(value, Task):
-        found["history"] = tuple(with_context_id(message, context_id) for message in value.history)
-    return found
+        fields["history"] = tuple(with_context_id(message, context_id) for message in value.history)
+    return fields
 
 
 def _status(status: TaskStatus, context_id: str) -> TaskStatus:
@@ -77,23 +77,23 @@ class TurnMemory:
         self.turn = f"{ctx.task_id}/{ctx.message.message_id}"
         self._ctx = ctx
         self._history = f"{kind}/history"
-        self._note = f"{kind}/turn/{ctx.task_id}"
+        self._note_key = f"{kind}/turn/{ctx.task_id}"
 
-    async def noted(self, form: type[Form]) -> tuple[Form | None, bool]:
+    async def load(self, form: type[Form]) -> tuple[Form | None, bool]:
         """Return the latest note of this turn, and whether the turn is done."""
-        found = await self._ctx.recall_context(self._note)
-        note = None if found is None else msgspec.json.decode(found, type=_TurnNote)
-        if note is None or note.turn != self.turn:
+        found = await self._ctx.recall_context(self._note_key)
+        save = None if found is None else msgspec.json.decode(found, type=_TurnNote)
+        if save is None or save.turn != self.turn:
             return None, False
-        return msgspec.json.decode(note.value, type=form | None), note.is_done
+        return msgspec.json.decode(save.value, type=form | None), save.is_done
 
-    async def note(self, value: Struct) -> None:
+    async def save(self, value: Struct) -> None:
         """Store the progress of the turn, after all of its output is committed."""
-        await self._keep(_TurnNote(self.turn, Raw(msgspec.json.encode(value))))
+        await self._write_note(_TurnNote(self.turn, Raw(msgspec.json.encode(value))))
 
-    async def earlier(self) -> list[StoredTurn]:
+    async def earlier_turns(self) -> list[StoredTurn]:
         """Return the turns of the conversation before this one."""
-        return self._others(await self._ctx.recall_context(self._history))
+        return self._other_turns(await self._ctx.recall_context(self._history))
 
     async def close(self, messages: Raw, keep: Callable[[list[StoredTurn]], list[StoredTurn]]) -> None:
         """Add this turn's messages to the conversation; another execution of the turn then does nothing.
@@ -105,19 +105,19 @@ class TurnMemory:
         turn = StoredTurn(self.turn, messages)
 
         def joined(found: str | None) -> str:
-            return msgspec.json.encode(keep([*self._others(found), turn])).decode()
+            return msgspec.json.encode(keep([*self._other_turns(found), turn])).decode()
 
         await self._ctx.remember_context(self._history, joined)
-        await self._keep(_TurnNote(self.turn, is_done=True))
+        await self._write_note(_TurnNote(self.turn, is_done=True))
 
-    def _others(self, found: str | None) -> list[StoredTurn]:
+    def _other_turns(self, found: str | None) -> list[StoredTurn]:
         """Return the turns of a history without this one."""
         turns = [] if found is None else msgspec.json.decode(found, type=list[StoredTurn])
         return [turn for turn in turns if turn.id != self.turn]
 
-    async def _keep(self, note: _TurnNote) -> None:
+    async def _write_note(self, save: _TurnNote) -> None:
         await self._ctx.flush()
-        await self._ctx.remember_context(self._note, msgspec.json.encode(note).decode())
+        await self._ctx.remember_context(self._note_key, msgspec.json.encode(save).decode())
 
 
 SHOW_QUESTION_SECONDS = 0.2
@@ -153,7 +153,7 @@ class EventRecord:
         """Write to `ctx`, whose earlier turns ended with `before`."""
         self.is_first = before is None
         self._ctx = ctx
-        self._before = _earlier_artifacts(ctx.task, before)
+        self._before = _artifacts_before(ctx.task, before)
         self._state = ctx.task.status.state
         self._open: set[str] = set()
         self._has_ended = False
@@ -250,16 +250,16 @@ class EventRecord:
 
     async def _show(self) -> None:
         """Show a question to subscribers while the turn continues."""
-        asked = self._question
-        if asked is not None and not self._is_shown:
-            self._is_shown, self._state = True, asked.status.state
-            await self._ctx.enter(asked.status.state, asked.status.message, metadata=asked.metadata)
+        question = self._question
+        if question is not None and not self._is_shown:
+            self._is_shown, self._state = True, question.status.state
+            await self._ctx.enter(question.status.state, question.status.message, metadata=question.metadata)
 
 
-TakeTurn = Callable[[Message, EventRecord], Awaitable[None]]
+RunTurn = Callable[[Message, EventRecord], Awaitable[None]]
 
 
-async def take_turns(ctx: Context, take: TakeTurn) -> None:
+async def run_turns(ctx: Context, run_turn: RunTurn) -> None:
     """Execute the turns of a task: one for its message, and one for each answer to a question that ended a turn.
 
     A finished turn is not executed again, even after a crash.
@@ -268,22 +268,22 @@ async def take_turns(ctx: Context, take: TakeTurn) -> None:
     before: QuestionTurn | None = None
     while True:
         key = f"turn/{number}"
-        kept = ctx.kept(key)
-        if kept is None:
-            turn = await _take_turn(take, message, EventRecord(ctx, before))
+        stored = ctx.kept(key)
+        if stored is None:
+            turn = await _run_turn(run_turn, message, EventRecord(ctx, before))
             if turn is None:
                 return
-            kept = await ctx.keep(key, msgspec.json.encode(turn).decode())
+            stored = await ctx.keep(key, msgspec.json.encode(turn).decode())
             if turn.is_shown:
                 await ctx.pause()
-        before = msgspec.json.decode(kept, type=QuestionTurn)
+        before = msgspec.json.decode(stored, type=QuestionTurn)
         message = (await _wait_for_answer(ctx, before, key)).message
         number += 1
 
 
-async def _take_turn(take: TakeTurn, message: Message, record: EventRecord) -> QuestionTurn | None:
+async def _run_turn(run_turn: RunTurn, message: Message, record: EventRecord) -> QuestionTurn | None:
     try:
-        await take(message, record)
+        await run_turn(message, record)
     finally:
         await record.close()
     return await record.turn()
@@ -296,12 +296,14 @@ async def _wait_for_answer(ctx: Context, turn: QuestionTurn, key: str) -> Incomi
     return await asking(status.message, key=key)
 
 
-async def run_cancelable(ctx: Context, doing: Coroutine[Any, Any, None], cancel: Callable[[], Awaitable[None]]) -> None:
+async def run_cancelable(
+    ctx: Context, coroutine: Coroutine[Any, Any, None], cancel: Callable[[], Awaitable[None]]
+) -> None:
     """Run work with its own way to cancel, which is called first if the task was ended from outside.
 
     If another node continues the task, the work is only stopped.
     """
-    work = asyncio.create_task(doing, name=f"work {ctx.task_id}")
+    work = asyncio.create_task(coroutine, name=f"work {ctx.task_id}")
     try:
         await asyncio.wait({work})
     except asyncio.CancelledError:
@@ -311,16 +313,16 @@ async def run_cancelable(ctx: Context, doing: Coroutine[Any, Any, None], cancel:
 
 
 async def _stop(ctx: Context, work: asyncio.Task[None], cancel: Callable[[], Awaitable[None]]) -> None:
-    waited = {work}
+    awaited = {work}
     if await _has_ended(ctx):
-        own = asyncio.create_task(_run_cancel(ctx, cancel), name=f"cancel {ctx.task_id}")
-        waited.add(own)
-        await asyncio.wait({own}, timeout=OWN_CANCEL_SECONDS)
+        canceling = asyncio.create_task(_cancel_work(ctx, cancel), name=f"cancel {ctx.task_id}")
+        awaited.add(canceling)
+        await asyncio.wait({canceling}, timeout=OWN_CANCEL_SECONDS)
     work.cancel()
-    done, left = await asyncio.wait(waited, timeout=STOP_SECONDS)
-    for one in left:
-        log.warning("agent.does_not_stop", extra={"task_id": ctx.task_id, "doing": one.get_name()})
-        one.cancel()
+    done, unfinished = await asyncio.wait(awaited, timeout=STOP_SECONDS)
+    for task in unfinished:
+        log.warning("agent.does_not_stop", extra={"task_id": ctx.task_id, "doing": task.get_name()})
+        task.cancel()
     if work in done and not work.cancelled() and (error := work.exception()) is not None:
         log.info("agent.late_error", extra={"task_id": ctx.task_id}, exc_info=error)
 
@@ -334,14 +336,14 @@ async def _has_ended(ctx: Context) -> bool:
         return False
 
 
-async def _run_cancel(ctx: Context, cancel: Callable[[], Awaitable[None]]) -> None:
+async def _cancel_work(ctx: Context, cancel: Callable[[], Awaitable[None]]) -> None:
     try:
         await cancel()
     except Exception:  # the task has ended, so there is no client to report to
         log.exception("agent.cancel_failed", extra={"task_id": ctx.task_id})
 
 
-def _earlier_artifacts(task: Task, before: QuestionTurn | None) -> dict[str, Artifact]:
+def _artifacts_before(task: Task, before: QuestionTurn | None) -> dict[str, Artifact]:
     """Return the artifacts at the end of earlier turns, since a lost execution may have added to them."""
     if before is None:
         return {}

@@ -23,10 +23,10 @@ from accord.storage.commands.task_lists import (
     ListedTaskPage,
     StatusChange,
     TaskChanges,
-    TaskSearch,
+    TaskListQuery,
     VisibleTasks,
 )
-from accord.storage.commands.tasks import StoredTask, TaskHead, TaskListQuery
+from accord.storage.commands.tasks import StoredTask, TaskHead
 from accord.storage.commands.webhook_deliveries import DeliveryListQuery, ListedDelivery
 from accord.storage.commands.webhooks import StoredAttempt, WebhookStatus
 from accord.storage.commands.workflow_runs import ListedRun, RunListQuery
@@ -38,7 +38,7 @@ __all__ = [
     "ListedDelivery", "ListedRun", "ListedTask", "ListedTaskPage", "RemoteTaskStatus", "RunListQuery",
     "StatusChange", "StoredApiKey",
     "StoredAttempt", "StoredAuditEntry", "StoredTask", "StoredTotal", "TaskChanges", "TaskHead", "TaskListQuery",
-    "TaskSearch", "VisibleTasks", "WebhookStatus", "activity_by_agent", "decode_event", "events_after",
+    "VisibleTasks", "WebhookStatus", "activity_by_agent", "decode_event", "events_after",
     "find_audit", "find_step", "job_status", "list_api_keys", "list_deliveries", "list_delivery_attempts",
     "list_remote_tasks", "list_runs", "list_task_page", "list_tasks", "list_waiting_tasks", "list_webhook_statuses",
     "load_steps", "read_task", "read_task_head", "read_task_with_row", "recently_changed_tasks", "state_of",
@@ -58,7 +58,7 @@ load_steps = reads(steps.load_steps)
 
 # --- lists of tasks and runs ------------------------------------------------------------------------------------------
 
-list_tasks = reads(tasks.list_tasks)
+list_tasks = reads(task_lists.list_tasks)
 list_task_page = reads(task_lists.list_page)
 list_waiting_tasks = reads(task_lists.list_waiting)
 task_rows = reads(task_lists.rows)

@@ -55,7 +55,7 @@ class NewSecret(NamedTuple):
 def new_key(of: str = "") -> NewSecret:
     """Create a key, or a child key `of` another, which is invalid without its parent. The nesting is limited."""
     if len(of) >= KEY_ID_LENGTH * MAX_KEY_GENERATIONS:
-        raise PermissionDenied("A key of this one would come from too many others: make it with one of those")
+        raise PermissionDenied("API keys cannot be nested any deeper: create the key with a parent of this key")
     id, secret = of + secrets.token_hex(KEY_ID_LENGTH // 2), secrets.token_urlsafe(32)
     return NewSecret(f"{PREFIX}{id}_{secret}", id, _hash(secret))
 

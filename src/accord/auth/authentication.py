@@ -202,7 +202,7 @@ def _caller(identity: Identity, scheme: str, peer: str) -> Caller:
 LOOK_SECONDS = 2.0
 """Seconds between checks of admissions: revocation takes effect soon, and a long stream costs few lookups."""
 
-MESSAGE = "What this was opened with is not good any more"
+MESSAGE = "The credential that opened this stream has expired or was revoked"
 
 T = TypeVar("T")
 

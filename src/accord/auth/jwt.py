@@ -117,18 +117,18 @@ class Jwks:
         async with asyncio.timeout(FETCH_SECONDS):
             keys = jose.read_keys(await self._read(self._url or await self._discover()))
         if not keys:
-            raise FetchError("There is no key in it that can verify signatures")
+            raise FetchError("The key set has no key that can verify signatures")
         return keys
 
     async def _discover(self) -> str:
         try:
             found = _discovered.decode(await self._read(discovery_url(self._issuer)))
         except (MsgspecError, UnicodeDecodeError, RecursionError):
-            raise FetchError("The issuer's description of itself is not readable") from None
+            raise FetchError("The issuer's discovery document is not readable") from None
         if found.issuer != self._issuer:
-            raise FetchError("The issuer calls itself something else")
+            raise FetchError("The discovery document names another issuer")
         if urlsplit(found.jwks_uri).scheme not in ("https", urlsplit(self._issuer).scheme):
-            raise FetchError("The issuer's keys would be read over a less safe connection than the issuer's own")
+            raise FetchError("The URL of the issuer's keys is not https")
         return found.jwks_uri
 
     async def _read(self, url: str) -> bytes:

@@ -70,7 +70,7 @@ class MtlsAccess:
         owner = next((name for kind in self._settings.names if (name := _name(certificate, kind))), "")
         clients = self._settings.clients
         if clients and owner not in clients:
-            raise ValueError("a certificate of nobody who is known")
+            raise ValueError("the owner of the certificate is not a known client")
         until = int(certificate.not_valid_after_utc.timestamp() * 1000)
         found = clients.get(owner, self._everybody).identity(owner)
         return replace(found, ticket=Admission(kind=self.name, until=until))

@@ -65,14 +65,14 @@ def read_hash(text: str) -> Scrypt:
     """Parse a password hash of the settings."""
     match = _FORM.fullmatch(text)
     if match is None:
-        raise ValueError("A password is kept as `accord hash-password` prints it, not as it is")
+        raise ValueError("A password must be a hash as printed by `accord hash-password`")
     n, r, p = (int(match[at]) for at in (1, 2, 3))
     try:
         salt, hash = (base64.b64decode(match[at], validate=True) for at in (4, 5))
     except binascii.Error:
-        raise ValueError("The hash of a password is not base64") from None
+        raise ValueError("The password hash is not valid base64") from None
     if n < 2 or n & (n - 1) or not r or not p or 128 * n * r > MAX_MEMORY or len(salt) < 8 or len(hash) < HASH_BYTES:
-        raise ValueError("The hash of a password was not made by scrypt as it is used here")
+        raise ValueError("The password hash has invalid scrypt parameters")
     return Scrypt(n, r, p, salt, hash)
 
 

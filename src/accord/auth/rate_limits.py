@@ -196,7 +196,7 @@ class CallerUsage:
         bucket = self._named if caller.owner else self._nameless
         if bucket is not None and (wait := bucket.take(caller.account)):
             rate = self.quotas.rate if caller.owner else self.quotas.open_rate
-            raise _refused(f"More than {rate:g} requests a second are too many", "rate", wait)
+            raise _refused(f"More than {rate:g} requests per second", "rate", wait)
 
     def check_streams(self, caller: Caller) -> None:
         """Raise RateLimited if the caller has too many open streams."""

@@ -155,7 +155,9 @@ class Jwt(MaskedSettings, frozen=True, kw_only=True, tag_field="type", tag="jwt"
     def __post_init__(self) -> None:
         """Refuse settings that would accept tokens of other servers."""
         if not self.issuer or not self.audience or not all(self.audience):
-            raise ValueError("`issuer` and `audience` are needed: without them a token of another server would do")
+            raise ValueError(
+                "`issuer` and `audience` are required: without them a token for another server would be accepted"
+            )
         if self.secret is not None and self.jwks_url is not None:
             raise ValueError("Either `secret` or `jwks_url`: a public key must never be taken for a shared secret")
         if self.secret is None and urlsplit(self.jwks_url or self.issuer).scheme not in ("https", "http"):
@@ -224,7 +226,7 @@ class Mtls(MaskedSettings, frozen=True, kw_only=True, tag_field="type", tag="mtl
     def __post_init__(self) -> None:
         """Refuse a header that any client could send."""
         if self.header and not self.trusted_proxies:
-            raise ValueError("`header` needs `trusted_proxies`: anybody else could claim to be anybody")
+            raise ValueError("`header` needs `trusted_proxies`: without them any client could claim any identity")
         for network in self.trusted_proxies:
             ip_network(network, strict=False)
 

@@ -75,7 +75,7 @@ def _scheme_of(settings: AnyScheme, ports: Ports) -> Scheme:
     if not isinstance(settings, Plugin):
         return SCHEMES.load(str(settings.__struct_config__.tag)).build(settings, ports)
     if settings.name in SCHEMES.ours:
-        raise ValueError(f'{settings.name} is no plugin: write `type = "{settings.name}"`')
+        raise ValueError(f'{settings.name} is not a plugin: write `type = "{settings.name}"`')
     kind = SCHEMES.load(settings.name)
     try:
         options = msgspec.convert(settings.options, kind.settings, strict=False)

@@ -306,8 +306,7 @@ async def try_(
     Exit with 0 if the agent accepts them, with 3 if it is unreachable, and with 4 if it refuses them or none match its
     card.
     """
-    from accord.cli.connection import connect_client
-    from accord.cli.connection_options import ConnectionOptions
+    from accord.cli.connection import ConnectionOptions, connect_client
     from accord.client.auth import Anonymous, choose_auth_with_ids
 
     keys = user_keys(file)

@@ -148,11 +148,11 @@ def _operator_failure(error: Exception) -> ExplainedFailure | None:
 
 def _remedy(exit: Exit, error: Exception) -> str | None:
     from accord.client.discovery import BadCard
-    from accord.client.interfaces import NOT_SPEAKING_FOR
+    from accord.client.interfaces import UNTRUSTED_HOST
 
     if exit is Exit.UNREACHABLE:
         return "See that the agent runs, and that its address is right"
-    if isinstance(error, BadCard) and NOT_SPEAKING_FOR in str(error):
+    if isinstance(error, BadCard) and UNTRUSTED_HOST in str(error):
         return "Ask it at the address that the card names, or go there all the same with --trust-host"
     return None
 

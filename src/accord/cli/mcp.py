@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from accord import __version__
-from accord.cli.connection_options import ConnectionOptions, parse_pair
+from accord.cli.connection import ConnectionOptions, parse_pair
 from accord.cli.failures import ExplainedFailure, command_error, explain_failure
 from accord.cli.serve import ServeRequest, application_of
 
@@ -34,8 +34,7 @@ class McpTransport(StrEnum):
 
 def mcp(  # size: one parameter for each flag
     targets: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TARGET", help="Agents to run here, as module:name or file.py:name."),
+        list[str] | None, typer.Argument(metavar="TARGET", help="Agents to run here, as module:name or file.py:name.")
     ] = None,
     url: Annotated[
         list[str] | None,

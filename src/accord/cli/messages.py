@@ -5,22 +5,22 @@ come from standard input and only the answers are printed.
 """
 
 import sys
-from collections.abc import AsyncGenerator, Coroutine, Iterator
-from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accord.cli.connection import AwaitedTask, report_failure, run_with_client, warn
-from accord.cli.connection_options import ConnectionOptions, with_connection_options
-from accord.cli.failures import Exit, command_error, explain_failure
+from accord.cli.connection import (
+    AwaitedTask,
+    ConnectionOptions,
+    run_with_client,
+    warn,
+    with_connection_options,
+)
 
 if TYPE_CHECKING:
-    from asyncio import Runner
-
     from accord.cli.agent_output import Progress
     from accord.client import Client
-    from accord.model import Event, SendRequest
+    from accord.model import SendRequest
 
 
 @with_connection_options("[TEXT]")
@@ -122,20 +122,6 @@ async def _send_held(reach: ConnectionOptions, client: "Client", progress: "Prog
     replies.print_remarks(reach, answer)
 
 
-Result = TypeVar("Result")
-
-HELP = """\
-Type a message, or one of these:
-  /new          begin another conversation
-  /file FILE    attach a file, or an address, to the next message
-  /task         show which task and conversation this is
-  /wait         follow the last task, if it goes on
-  /cancel       cancel the last task
-  /quit         end; so does Ctrl+D"""
-
-PROMPT = "> "
-
-
 @with_connection_options()
 def chat(
     reach: ConnectionOptions,
@@ -145,171 +131,11 @@ def chat(
     """Chat with an agent. The next line answers its question."""
     from asyncio import Runner
 
+    from accord.cli import replies
+
     is_typed = sys.stdin.isatty()
     if is_typed and (reach.is_json or not sys.stdout.isatty()):
         raise typer.BadParameter("Somebody types, so the answers belong in a terminal; or pipe lines into it")
     warn(reach)
     with Runner() as runner:
-        raise typer.Exit(ChatSession(reach, runner, context_id, task_id, is_typed=is_typed).run())
-
-
-class ChatSession:
-    """A chat session.
-
-    Lines are read between runs of the event loop, so that Ctrl+C interrupts either the prompt or the reply.
-    """
-
-    def __init__(
-        self, reach: ConnectionOptions, runner: "Runner", context_id: str | None, task_id: str | None, *, is_typed: bool
-    ) -> None:
-        """Start a chat, or continue one with `context_id`."""
-        self._reach, self._runner, self._is_typed = reach, runner, is_typed
-        self._context_id = context_id
-        self._asking = task_id  # the task that waits for the next line
-        self._seen = AwaitedTask(task_id)
-        self._files: list[str] = []
-        self._commands = {
-            "/new": self._new,
-            "/file": self._file,
-            "/task": self._task,
-            "/wait": self._wait,
-            "/cancel": self._cancel,
-            "/help": self._help,
-        }
-
-    def run(self) -> Exit:
-        """Chat until there are no more lines."""
-        from accord.cli.connection import connect_client
-
-        stack = AsyncExitStack()
-        try:
-            client = self._done(stack.enter_async_context(connect_client(self._reach)))
-            return client if isinstance(client, Exit) else self._talk(client)
-        finally:
-            self._runner.run(stack.aclose())
-
-    def _talk(self, client: "Client") -> Exit:
-        from accord.cli import agent_output
-
-        if self._is_typed:
-            agent_output.tell(
-                f"{agent_output.line(client.card.name)}: {agent_output.line(client.card.description)}\n/help shows more"
-            )
-        for line in self._lines():
-            word, _, rest = line.partition(" ")
-            if self._is_typed and word == "/quit":
-                break
-            is_command = self._is_typed and word in self._commands
-            ended = self._done(self._commands[word](client, rest.strip()) if is_command else self._say(client, line))
-            if isinstance(ended, Exit) and not self._is_typed:
-                return ended
-        return Exit.DONE
-
-    def _lines(self) -> Iterator[str]:
-        """Yield non-empty lines."""
-        if self._is_typed:
-            with suppress(ImportError):  # not every Python has it
-                import readline  # noqa: F401  # it adds line editing to `input`
-        while True:
-            try:
-                line = input(PROMPT) if self._is_typed else sys.stdin.readline()
-            except (EOFError, KeyboardInterrupt):
-                if not self._is_typed:
-                    raise
-                print(file=sys.stderr)
-                return
-            if not line and not self._is_typed:
-                return
-            if line.strip():
-                yield line.strip()
-
-    def _done(self, work: Coroutine[Any, Any, Result]) -> Result | Exit:
-        """Run work within the timeout, and report its failure."""
-        from accord.cli import agent_output
-
-        try:
-            return self._runner.run(self._bounded(work))
-        except KeyboardInterrupt:
-            agent_output.tell("\nNo longer waiting. If the task goes on, /wait follows it and /cancel cancels it.")
-            return Exit.INTERRUPTED
-        except Exception as error:
-            if isinstance(error, BrokenPipeError) or (failure := explain_failure(error)) is None:
-                raise
-            report_failure(self._reach, failure)
-            return failure.exit
-
-    async def _bounded(self, work: Coroutine[Any, Any, Result]) -> Result:
-        from asyncio import timeout
-
-        async with timeout(self._reach.seconds):
-            return await work
-
-    # --- commands of a line ---------------------------------------------------------------------------------------
-
-    async def _say(self, client: "Client", line: str) -> None:
-        from accord.api import new_id
-        from accord.cli import message_parts
-        from accord.model import Message, Role, SendRequest
-
-        files, self._files = self._files, []  # cleared even if one of them cannot be read
-        message = Message(
-            message_id=new_id(),
-            role=Role.USER,
-            parts=message_parts.parts_of(
-                None,
-                [message_parts.GivenPart("line", line), *(message_parts.GivenPart("file", path) for path in files)],
-            ),
-            context_id=self._context_id,
-            task_id=self._asking,
-        )
-        await self._follow(client, client.stream(SendRequest(message=message)), is_reply=self._asking is not None)
-
-    async def _follow(self, client: "Client", events: "AsyncGenerator[Event, None]", *, is_reply: bool = False) -> None:
-        from accord.cli import replies
-        from accord.cli.agent_output import Progress
-        from accord.model import Task
-        from accord.protocol.lifecycle import INTERRUPTED
-
-        with Progress() as progress:
-            shown = replies.reply_printer(self._reach, progress, stream=True, quiet=not self._reach.is_json)
-            answer = await replies.print_events(client, events, shown, self._seen, is_reply=is_reply)
-        self._context_id = answer.context_id or self._context_id
-        self._asking = answer.id if isinstance(answer, Task) and answer.status.state in INTERRUPTED else None
-        if self._asking is None:
-            replies.print_remarks(self._reach, answer)
-        if self._is_typed and isinstance(answer, Task):
-            replies.print_file_remarks(self._reach, answer)
-
-    async def _new(self, client: "Client", rest: str) -> None:
-        self._context_id = self._asking = None
-        self._seen = AwaitedTask()
-
-    async def _file(self, client: "Client", rest: str) -> None:
-        self._files.append(rest)
-
-    async def _task(self, client: "Client", rest: str) -> None:
-        from accord.cli import agent_output
-
-        agent_output.tell(agent_output.field("Task", self._seen.task_id or "-"))
-        agent_output.tell(agent_output.field("Context", self._context_id or "-"))
-
-    async def _wait(self, client: "Client", rest: str) -> None:
-        await self._follow(client, aiter(client.task(self._known())))
-
-    async def _cancel(self, client: "Client", rest: str) -> None:
-        from accord.cli import agent_output
-        from accord.model import CancelRequest
-
-        task = await client.cancel(CancelRequest(id=self._known()))
-        self._asking = None
-        agent_output.tell(f"The task is {agent_output.state_of(task)}")
-
-    async def _help(self, client: "Client", rest: str) -> None:
-        from accord.cli import agent_output
-
-        agent_output.tell(HELP)
-
-    def _known(self) -> str:
-        if self._seen.task_id is None:
-            raise command_error("There is no task yet")
-        return self._seen.task_id
+        raise typer.Exit(replies.ChatSession(reach, runner, context_id, task_id, is_typed=is_typed).run())

@@ -196,7 +196,7 @@ async def _watch_run(going: RunCommand, host: "Host", tenant: str) -> Exit:
     shown.begun(going.run_id)
     try:
         task = await RunWatch(host, tenant, going.run_id, shown, keyboard, partial(_how_to_signal, going)).to_rest()
-        found = await stored_run.load_stored_run(host.engine.store, task.id)
+        found = await stored_run.load_stored_run(host.store, task.id)
         shown.end(run_summary(task, found))
     finally:
         shown.pause()

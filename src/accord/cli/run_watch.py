@@ -26,7 +26,7 @@ from accord.protocol.states import LOWER
 from accord.workflows import stored_run
 from accord.workflows.attempts import child_key
 from accord.workflows.channel import METADATA
-from accord.workflows.prompts import RESULT, workflow_failure
+from accord.workflows.members import RESULT, workflow_failure
 from accord.workflows.signals import NotWaiting, RunSignals
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class RunWatch:
 
     async def to_rest(self) -> Task:
         """Show events until the run has ended, or waits for input without a keyboard. Returns its task."""
-        async with self._host.engine.hub.follow(self._tenant, self._id, 0) as follower:
+        async with self._host.hub.follow(self._tenant, self._id, 0) as follower:
             events = follower.events(at_end)
             coming = asyncio.ensure_future(anext(events, None))
             try:
@@ -156,7 +156,7 @@ class RunWatch:
         await asyncio.gather(*held, return_exceptions=True)
 
     async def _task(self) -> Task:
-        found = await self._host.engine.archive.read(self._tenant, self._id)
+        found = await self._host.tasks.read(self._tenant, self._id)
         if found is None:
             raise TaskNotFound(metadata={"taskId": self._id})
         return found[1]
@@ -183,7 +183,7 @@ class RunWatch:
                 self._listen(news)
 
     async def _learn(self) -> None:
-        if (found := await stored_run.load_stored_run(self._host.engine.store, self._id)) is not None:
+        if (found := await stored_run.load_stored_run(self._host.store, self._id)) is not None:
             self._shown.learn(found.lines())
 
     def _listen(self, news: RunEvent) -> None:
@@ -197,16 +197,16 @@ class RunWatch:
 
     async def _hear(self, step: str, key: str, *, is_old: bool) -> None:
         """Show the streamed text of a step's agent. A child task that ended earlier is skipped."""
-        engine = self._host.engine
-        noted = await queries.find_step(engine.store, self._tenant, self._id, key)
+        host = self._host
+        noted = await queries.find_step(host.store, self._tenant, self._id, key)
         if noted is None:
             return
         child = msgspec.json.decode(noted, type=str)
-        head = await queries.read_task_head(engine.store, self._tenant, child)
+        head = await queries.read_task_head(host.store, self._tenant, child)
         if head is None or (is_old and head.task_state in ENDED):
             return
         growing, said = StreamedText(), ""
-        async with engine.hub.follow(self._tenant, child, 0) as follower:
+        async with host.hub.follow(self._tenant, child, 0) as follower:
             async for event in follower.events(at_end):
                 said = (said + "".join(growing.add(event.body)))[-TEXT_LENGTH:]
                 self._shown.heard(step, said)
@@ -231,7 +231,7 @@ class RunWatch:
         if (await self._task()).status.message != self._question:
             return False  # an earlier question
         if self._keyboard is None:
-            found = await queries.job_status(self._host.engine.store, self._tenant, self._id)
+            found = await queries.job_status(self._host.store, self._tenant, self._id)
             return found is not None and found.rests
         self._open = asked
         self._shown.pause()
@@ -243,7 +243,7 @@ class RunWatch:
         if self._knows_holder:
             return
         engine = self._host.engine
-        holder = await queries.job_status(engine.store, self._tenant, self._id)
+        holder = await queries.job_status(self._host.store, self._tenant, self._id)
         if holder is None or not (holder.is_parked or holder.is_held):
             return  # it is claimed within a moment
         self._knows_holder = True
@@ -261,7 +261,7 @@ class RunWatch:
         if self._keyboard is not None or not self._moved:
             return
         self._moved = False
-        found = await stored_run.load_stored_run(self._host.engine.store, self._id)
+        found = await stored_run.load_stored_run(self._host.store, self._id)
         open_ = [] if found is None else [wait.event for wait in found.waits() if wait.event is not None]
         for event in dict.fromkeys(open_):
             if event not in self._told:
@@ -298,7 +298,7 @@ class RunWatch:
     async def _decide(self, step: str, is_approved: bool, comment: str) -> None:
         """Decide an approval. Another client may have decided it meanwhile."""
         host = self._host
-        handing = RunSignals(host.engine.store, host.default.wake, host.services)
+        handing = RunSignals(host.store, host.default.wake, host.services)
         try:
             run = await handing.find(self._tenant, self._id)
             await handing.decide(run, step, approved=is_approved, comment=comment)
@@ -307,7 +307,7 @@ class RunWatch:
 
     async def _answer(self, part: Part) -> None:
         """Send a message to the run, as its owner."""
-        found = await stored_run.load_stored_run(self._host.engine.store, self._id)
+        found = await stored_run.load_stored_run(self._host.store, self._id)
         if found is None:
             return
         message = Message(message_id=new_id(), role=Role.USER, parts=(part,), task_id=self._id)

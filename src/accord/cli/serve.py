@@ -179,8 +179,7 @@ def serve(  # size: one parameter for each flag
         typer.Option("--remote", metavar="NAME=URL", help="Serve the A2A agent at URL, under a name; repeatable."),
     ] = None,
     webhook_url: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Where remote agents reach this server's /api/webhook/tasks."),
+        str | None, typer.Option(metavar="URL", help="Where remote agents reach this server's /api/webhook/tasks.")
     ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="1")] = None,
     server: Annotated[

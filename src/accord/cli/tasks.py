@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from accord.cli.connection import AwaitedTask, run_with_client
-from accord.cli.connection_options import ConnectionOptions, with_connection_options
+from accord.cli.connection import AwaitedTask, ConnectionOptions, run_with_client, with_connection_options
 
 if TYPE_CHECKING:
     from accord.cli.agent_output import Progress
@@ -288,12 +287,12 @@ def download(
     """Save a task's artifacts: each file, text and data as a file."""
 
     async def work(client: "Client", progress: "Progress") -> None:
-        from accord.cli import downloads
+        from accord.cli import message_parts
         from accord.model import GetRequest
 
         task = await client.get(GetRequest(id=id, history_length=0))
         chosen = _with_artifacts(task, artifact or [])
-        await downloads.download(reach, client, progress, chosen, to, force=force, hosts=allow_host or ())
+        await message_parts.download(reach, client, progress, chosen, to, force=force, hosts=allow_host or ())
 
     run_with_client(reach, work)
 

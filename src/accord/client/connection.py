@@ -125,7 +125,7 @@ async def _resolve_target(target: str, resolve: ResolveAgent | None) -> str | Ag
     if host is not None and (host[2] or "." in host[1]):
         return f"https://{target}"
     if resolve is None or not is_name(target):
-        raise NoSuchAgent(target, {target: "neither a URL nor a host, nor a name that there is a registry for"})
+        raise NoSuchAgent(target, {target: "not a URL, a host, or the name of an agent in a known registry"})
     try:
         return await resolve(target)
     except UnknownName as error:

@@ -341,7 +341,7 @@ def read_pinned_keys(stated: Any) -> tuple["Key", ...]:
             plain = plain.get("keys", [plain])
         return tuple(one if isinstance(one, Key) else JWKRegistry.import_key(dict(one)) for one in plain)
     except (msgspec.MsgspecError, JoseError, ValueError, TypeError, KeyError) as error:
-        raise ValueError("What cards are verified with has to be JSON Web Keys") from error
+        raise ValueError("The keys that verify cards must be JSON Web Keys") from error
 
 
 class _Entry(Struct, rename="camel"):
@@ -367,7 +367,7 @@ def _redirected(asked: str, at: str, location: str) -> str:
         to = urljoin(at, location)
         before, after = urlsplit(at), urlsplit(to)
     except ValueError:
-        raise CardNotFound(asked, {asked: "a redirect to what is no address"}) from None
+        raise CardNotFound(asked, {asked: "a redirect to an invalid address"}) from None
     if after.scheme not in ("http", "https") or (before.scheme == "https" and after.scheme == "http"):
         raise CardNotFound(asked, {asked: "a redirect that leaves https"})
     return to
@@ -382,12 +382,12 @@ def _confirmed(headers: Mapping[str, str], etag: str | None, modified: str | Non
 
 def _transient_error(reply: HttpReply) -> AccordError:
     kind = RateLimited if reply.status == 429 else AgentUnavailable
-    return kind(f"The agent's card cannot be had: HTTP {reply.status}", retry_after=read_retry_after(reply.headers))
+    return kind(f"The agent's card cannot be read: HTTP {reply.status}", retry_after=read_retry_after(reply.headers))
 
 
 def _refuse(url: str, reply: HttpReply) -> NoReturn:
     if reply.status == 401:
-        raise AuthenticationFailed("The agent's card is only for those who say who they are")
+        raise AuthenticationFailed("The agent's card requires authentication")
     if reply.status == 403:
         raise PermissionDenied("The agent's card may not be read with these credentials")
     raise CardNotFound(url, {url: f"HTTP {reply.status}"})

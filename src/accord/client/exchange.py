@@ -128,7 +128,7 @@ class AuthDriver:
                 await opened.close()
         except Unreachable as error:
             kind = TimedOut if isinstance(error, TimedOut) else Unreachable
-            raise kind(f"No credentials to be had: {error.reason}", was_sent=False) from error
+            raise kind(f"No credentials are available: {error.reason}", was_sent=False) from error
 
 
 async def whole_reply(opened: OpenReply) -> HttpReply:

@@ -105,14 +105,14 @@ def _has_grpc() -> bool:
 def _refusal(card: AgentCard, binding: str | None, dialect: DialectName | None) -> str:
     asked = " ".join(one for one in (binding, dialect and dialect.value) if one)
     offered = ", ".join(f"{one.protocol_binding} {one.protocol_version}" for one in card.supported_interfaces)
-    what = f"does not speak {asked}" if asked else "speaks nothing that is known here"
+    what = f"does not support {asked}" if asked else "supports no known protocol"
     return f"Agent {card.name!r} {what}; its card offers {offered or 'no interface at all'}"
 
 
 PROFILES = ("0.2", "1.0")
 """Known versions of AgentVault's profile: its document's, and the one its library writes."""
 
-NOT_SPEAKING_FOR = "does not speak for"
+UNTRUSTED_HOST = "may not name"
 """Part of the finding about an address that a caller could allow."""
 
 
@@ -176,11 +176,11 @@ def _find_problems(card: AgentCard) -> Iterator[CardFinding]:
         yield CardFinding(where="skills", what="The card names no skill")
     stated = card.profile.a2a_version if card.profile is not None else None
     if stated is not None and ".".join(stated.split(".")[:2]) not in PROFILES:
-        what = f"Version {stated!r} is not known here; it is spoken to as {PROFILES[0]}"
+        what = f"Unknown version {stated!r}; {PROFILES[0]} is used"
         yield CardFinding(where="capabilities.a2aVersion", what=what)
     for at, interface in enumerate(card.supported_interfaces):
         if dialect_of(card, interface) is None:
-            what = f"Version {interface.protocol_version!r} is not known here"
+            what = f"Unknown version {interface.protocol_version!r}"
             yield CardFinding(where=f"supportedInterfaces[{at}].protocolVersion", what=what)
     for at, requirement in enumerate(card.security_requirements):
         for name in requirement.schemes.keys() - card.security_schemes.keys():
@@ -199,7 +199,9 @@ def _with_usable_url(interface: AgentInterface, served: str, where: str, finding
         host = f"[{own.hostname}]" if ":" in (own.hostname or "") else own.hostname
         netloc = f"{host}:{parts.port}" if parts.port else str(host)
         findings.append(
-            CardFinding(where=where, what=f"{parts.hostname} is no address to call; {netloc} is used instead")
+            CardFinding(
+                where=where, what=f"{parts.hostname} is not an address that can be called; {netloc} is used instead"
+            )
         )
         moved = urlunsplit(parts._replace(netloc=netloc)) if parts.scheme else netloc
         return replace(interface, url=moved)
@@ -211,15 +213,15 @@ def _refusal_of_url(url: str, served: str, trust: CardHostTrust) -> str | None:
     parts, own = urls.split_url(url), urls.split_url(served)
     host, home = _host(parts), _host(own)
     if parts.scheme not in ("http", "https", "") or not host:
-        return f"{url!r} is no http or https address"
+        return f"{url!r} is not an http or https address"
     if parts.username is not None:
-        return "The address has a user in it; credentials do not belong on a card"
+        return "The address contains a user name; credentials do not belong on a card"
     if host == home or host.endswith(f".{home}"):
         if parts.scheme == "http" and own.scheme == "https" and host != urls.LOCALHOST:
             return f"{url!r} is not encrypted, but the card was"
         return None
     if not (trust.is_signed or _is_allowed(host, trust.allow_hosts)):
-        return f"The card was served by {home}, which {NOT_SPEAKING_FOR} {host} (allow that host, or pin a signing key)"
+        return f"The card was served by {home}, which {UNTRUSTED_HOST} {host} (allow that host, or pin a signing key)"
     if parts.scheme == "http" and host != urls.LOCALHOST:
         return f"{url!r} is on another host than the card and not encrypted"
     return None

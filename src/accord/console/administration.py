@@ -27,21 +27,7 @@ from accord.api.queries import (
 )
 from accord.console.routing import ApiRequest, read_page, route, split_page, time_of
 from accord.console.server_context import ServerContext, ServerSection
-from accord.console.views import (
-    AttemptView,
-    AuditPage,
-    AuditRow,
-    DeliveryPage,
-    DeliveryRow,
-    DeliveryView,
-    HttpMessage,
-    Limit,
-    OwnerStorage,
-    StorageUse,
-    UsageView,
-    View,
-    view_of,
-)
+from accord.console.views import Limit, View, view_of
 from accord.errors import PermissionDenied, TaskNotFound
 from accord.protocol.operations import Operation
 
@@ -59,6 +45,60 @@ ShortText = Annotated[str, Meta(max_length=256)]
 
 
 # --- webhooks ---------------------------------------------------------------------------------------------------------
+
+
+class DeliveryRow(View, frozen=True, kw_only=True):
+    """A webhook and the state of its deliveries. `id` is TASK/WEBHOOK."""
+
+    id: str
+    task_id: str
+    push_id: str
+    url: str
+    agent: str
+    state: Literal["delivered", "pending", "retrying", "dead"]
+    cursor: int
+    last_seq: int
+    attempts: int
+    max_attempts: int
+    next_at: str | None
+    last_at: str | None
+    last_status: int | None
+    last_error: str | None
+
+
+class DeliveryPage(View, frozen=True, kw_only=True):
+    """A page of webhooks."""
+
+    items: list[DeliveryRow]
+    next: str | None
+    feed: int
+
+
+class HttpMessage(View, frozen=True, kw_only=True):
+    """Headers and body of a request or response, shortened and without secrets."""
+
+    headers: dict[str, str]
+    body: str
+
+
+class AttemptView(View, frozen=True, kw_only=True):
+    """One attempt to deliver one event."""
+
+    id: int
+    seq: int
+    attempt: int
+    at: str
+    duration_ms: int
+    status: int | None
+    error: str | None
+    request: HttpMessage
+    response: HttpMessage
+
+
+class DeliveryView(DeliveryRow, frozen=True, kw_only=True):
+    """A webhook with all details, newest attempts first."""
+
+    history: list[AttemptView]
 
 
 class DeliveryQuery(Struct, frozen=True):
@@ -156,6 +196,54 @@ def _attempt(attempt: StoredAttempt) -> AttemptView:
 
 
 # --- audit log, settings and storage use ------------------------------------------------------------------------------
+
+
+class AuditRow(View, frozen=True, kw_only=True):
+    """An audit entry: caller, operation and outcome."""
+
+    id: int
+    at: str
+    owner: str
+    scheme: str | None
+    peer: str | None
+    dialect: str | None
+    agent: str
+    operation: str
+    task_id: str | None
+    outcome: str
+
+
+class AuditPage(View, frozen=True, kw_only=True):
+    """A page of the audit log, newest first."""
+
+    items: list[AuditRow]
+    next: str | None
+
+
+class StorageUse(View, frozen=True, kw_only=True):
+    """Storage use of an account, and its limits. A null limit means unlimited."""
+
+    tasks: int
+    bytes: int
+    max_tasks: int | None
+    max_bytes: int | None
+
+
+class OwnerStorage(View, frozen=True, kw_only=True):
+    """Storage use of an owner in a tenant."""
+
+    tenant: str
+    owner: str
+    tasks: int
+    bytes: int
+
+
+class UsageView(View, frozen=True, kw_only=True):
+    """Storage use of the caller. Callers who see all tasks also get their tenant and its largest owners."""
+
+    owner: StorageUse
+    tenant: StorageUse | None
+    owners: list[OwnerStorage] | None
 
 
 class AuditQuery(Struct, frozen=True):

@@ -5,6 +5,7 @@ from the server's behavior are findings.
 """
 
 from collections.abc import Callable, Iterator
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,12 +20,72 @@ from accord.client.interfaces import CardHostTrust, keep_usable_interfaces
 from accord.console.exchanges import fetch_in_process
 from accord.console.routing import ApiRequest, route, time_of
 from accord.console.server_context import ServerSection
-from accord.console.views import AgentList, AgentRow, AgentView, FindingView, HealthView, SkillView, view_of
+from accord.console.views import View, view_of
 from accord.errors import AccordError, InvalidParams, TaskNotFound
 from accord.http.cards import card_at_origin, request_origin
 from accord.model import AgentCard, AgentSkill
 from accord.protocol.cards import decode_card, encode_card
 from accord.protocol.operations import DialectName
+
+
+class FindingView(View, frozen=True, kw_only=True):
+    """A finding about a card. `where` is the member."""
+
+    severity: Literal["error", "warning", "info"]
+    where: str
+    text: str
+
+
+class SkillView(View, frozen=True, kw_only=True):
+    """A skill of an agent. `schema` is the JSON Schema of its input, if known."""
+
+    id: str
+    name: str
+    description: str
+    tags: list[str]
+    examples: list[str]
+    schema: dict[str, Any] | None
+
+
+class HealthView(View, frozen=True, kw_only=True):
+    """The availability of an agent."""
+
+    state: Literal["up", "down", "unknown"]
+    detail: str | None
+    checked_at: str | None
+
+
+class AgentRow(View, frozen=True, kw_only=True):
+    """An agent in a list. `remote` is the URL of a remote agent, and `rate` its number of new tasks per minute."""
+
+    slug: str
+    name: str
+    description: str
+    version: str
+    kind: str
+    is_default: bool
+    remote: str | None
+    health: HealthView
+    bindings: list[str]
+    dialects: list[str]
+    skills: list[SkillView]
+    rate: float
+    open: int
+
+
+class AgentList(View, frozen=True, kw_only=True):
+    """The agents that the caller may use."""
+
+    items: list[AgentRow]
+    feed: int
+
+
+class AgentView(AgentRow, frozen=True, kw_only=True):
+    """An agent with all details: its card in each dialect, and the findings about it."""
+
+    url: str
+    cards: dict[str, dict[str, Any]]
+    findings: list[FindingView]
 
 
 class ServedAs(Struct, frozen=True, kw_only=True):

@@ -22,9 +22,8 @@ from accord.console import ui_messages, ui_stream
 from accord.console.chat_answers import STREAM, ChatAnswer, ChatAnswers, attempt_message_id, task_data_id
 from accord.console.routing import ApiReply, ApiRequest, ApiSection, read_page, route, split_page
 from accord.console.server_context import ServerContext
-from accord.console.task_rows import chat_row, check_question, waiting_reason_of
 from accord.console.ui_messages import UIMessage
-from accord.console.views import ChatPage, ChatRow, ChatView, Limit, Model
+from accord.console.views import ChatRow, Limit, View, chat_row, check_question, waiting_reason_of
 from accord.errors import AccordError, PermissionDenied, TaskNotFound, UnsupportedOperation
 from accord.model import CancelRequest, Message, SendConfiguration, SendRequest
 from accord.protocol import codec, lifecycle
@@ -51,6 +50,33 @@ UNDECIDED = "The last task waits for an approval. Approve or reject it: a text d
 """Error for a text sent to a chat while an approval waits."""
 
 Mode = Literal["stream", "task"]
+
+
+class Model(View, frozen=True, kw_only=True):
+    """An agent that chats offer. Its mode is an immediate answer (`stream`) or a `task`."""
+
+    id: str
+    name: str
+    description: str
+    mode: Literal["stream", "task"]
+    is_default: bool
+    examples: list[str]
+
+
+class ChatPage(View, frozen=True, kw_only=True):
+    """A page of chats."""
+
+    items: list[ChatRow]
+    next: str | None
+    feed: int
+
+
+class ChatView(View, frozen=True, kw_only=True):
+    """A chat and its messages, which are UI messages of the AI SDK. A pending answer is not included."""
+
+    chat: ChatRow
+    messages: list[dict[str, Any]]
+    feed: int
 
 
 class ChatQuery(Struct, frozen=True, kw_only=True):

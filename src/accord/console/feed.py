@@ -19,8 +19,7 @@ from accord.api.queries import TaskChanges, VisibleTasks
 from accord.console import EVENTS
 from accord.console.feed_subscribers import FeedEvent, FeedSubscriber, FeedSubscribers, frame
 from accord.console.routing import ApiReply, ApiRequest, ApiSection, route
-from accord.console.task_rows import TaskVisibility, chat_row, task_row, updated_row
-from accord.console.views import TaskRow
+from accord.console.views import TaskRow, TaskVisibility, chat_row, task_row, updated_row
 from accord.errors import InvalidParams
 from accord.http.asgi import Headers
 from accord.http.sse import KEEP_ALIVE_SECONDS, STREAM_HEADERS, last_event_id
@@ -83,7 +82,7 @@ class Feed:
 
     def __init__(self, host: Host, visibility: TaskVisibility, now_ms: Callable[[], int]) -> None:
         """Create a feed of the tasks of `host`."""
-        self._hub, self._store = host.engine.hub, host.engine.store
+        self._hub, self._store = host.hub, host.store
         self._visibility = visibility
         self._now_ms = now_ms
         self._mark = random.randrange(STEP)

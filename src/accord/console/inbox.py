@@ -9,16 +9,38 @@ from accord.api import APPROVAL, child_of, queries, text_of
 from accord.api.queries import ListedTask
 from accord.console.routing import ApiRequest, route
 from accord.console.server_context import ServerSection
-from accord.console.task_rows import schema_of, task_row
-from accord.console.views import Inbox, Question, TaskRow
+from accord.console.views import TaskRow, View, WaitingReason, schema_of, task_row, workflow_metadata
 from accord.model import Message, TaskState
-from accord.workflows.channel import METADATA
 from accord.workflows.stored_run import RunWait, load_stored_run
 
 LIMIT = 200
 """Maximum number of questions shown, oldest first."""
 
 ASKING = (TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)
+
+
+class Question(View, frozen=True, kw_only=True):
+    """A question for a person: of a task, or about an approval of a run's step.
+
+    Each question has a unique `id`, also the next one of the same task. `message` is the message that asks it.
+    """
+
+    id: str
+    message: str | None
+    kind: WaitingReason
+    text: str
+    since: str
+    task: TaskRow
+    run: str | None
+    step: str | None
+    schema: dict[str, Any] | None
+
+
+class Inbox(View, frozen=True, kw_only=True):
+    """All questions for a person, oldest first."""
+
+    items: list[Question]
+    feed: int
 
 
 class InboxApi(ServerSection):
@@ -63,7 +85,7 @@ def _passed_on(message: Message | None) -> str | None:
     """Return the task that a message passes a question on from: a child task or a step's task."""
     if message is None:
         return None
-    task = _workflow_metadata(message).get("task")
+    task = workflow_metadata(message).get("task")
     return task if isinstance(task, str) else child_of(message)
 
 
@@ -71,11 +93,6 @@ def _step(message: Message | None) -> str | None:
     """Return the workflow step that a question asks to approve."""
     if message is None or (message.metadata or {}).get(APPROVAL) is not True:
         return None
-    workflow = _workflow_metadata(message)
+    workflow = workflow_metadata(message)
     step = None if "task" in workflow else workflow.get("step")
     return step if isinstance(step, str) else None
-
-
-def _workflow_metadata(message: Message) -> dict[str, Any]:
-    members = (message.metadata or {}).get(METADATA)
-    return members if isinstance(members, dict) else {}

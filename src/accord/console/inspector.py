@@ -28,7 +28,7 @@ from accord.console.exchanges import (
 )
 from accord.console.routing import ApiReply, ApiRequest, route, time_of
 from accord.console.server_context import ServerSection
-from accord.console.views import Template, TemplateList, View
+from accord.console.views import View
 from accord.errors import AccordError, InvalidParams, PermissionDenied, TaskNotFound
 from accord.http.sse import KEEP_ALIVE_SECONDS, STREAM_HEADERS
 from accord.model import (
@@ -72,6 +72,30 @@ _VERSION_HEADERS: Mapping[DialectName, dict[str, str]] = {
 """Headers that select a dialect without a path of its own."""
 
 _PATHS = {dialect: f"{path}/" for path, dialect in MOUNTS.items()}
+
+
+class Template(View, frozen=True, kw_only=True):
+    """A request to edit and send. `path` is below the agent's own, and `body` is JSON or null.
+
+    `operation` is its name in A2A, and `label` its name in the binding.
+    """
+
+    operation: str
+    label: str
+    dialect: str
+    binding: Literal["JSONRPC", "HTTP+JSON"]
+    streams: bool
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: dict[str, Any] | None
+
+
+class TemplateList(View, frozen=True, kw_only=True):
+    """Requests for each operation, dialect and binding. `task_id` is their placeholder for a task id."""
+
+    items: list[Template]
+    task_id: str
 
 
 def _sample_message() -> SendRequest:

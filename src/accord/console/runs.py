@@ -32,7 +32,7 @@ from accord.console.run_views import (
     WorkflowView,
 )
 from accord.console.server_context import ServerContext
-from accord.console.views import Limit, StateName, Timeline, view_of
+from accord.console.views import Limit, StateName, Timeline, view_of, workflow_metadata
 from accord.errors import InvalidParams, TaskNotFound
 from accord.model import Message, Part, Role, SendConfiguration, SendRequest, Task, TaskState
 from accord.model.base import timestamp_ms
@@ -41,7 +41,6 @@ from accord.protocol.operations import Operation
 from accord.protocol.states import LOWER
 from accord.workflows.agent import WorkflowAgent, schema
 from accord.workflows.attempts import INNER
-from accord.workflows.channel import METADATA
 from accord.workflows.records import StepEnded
 from accord.workflows.run_request import RunRequest, carry_over_records
 from accord.workflows.source import write_document
@@ -391,6 +390,5 @@ def _question(task: Task) -> Message | None:
 
 
 def _step_of(question: Message) -> str | None:
-    about = (question.metadata or {}).get(METADATA)
-    step = about.get("step") if isinstance(about, dict) else None
+    step = workflow_metadata(question).get("step")
     return step if isinstance(step, str) else None

@@ -15,7 +15,7 @@ from accord.api.directory import TrustedKeys
 from accord.console import ConsoleSettings
 from accord.console.feed import Feed
 from accord.console.routing import ApiSection
-from accord.console.task_rows import TaskVisibility
+from accord.console.views import TaskVisibility
 from accord.http.asgi import App
 from accord.model import AgentCard
 from accord.outbound import HttpSession
@@ -63,7 +63,7 @@ class ServerContext(Struct, frozen=True, kw_only=True):
     @property
     def store(self) -> Store:
         """The server's store."""
-        return self.host.engine.store
+        return self.host.store
 
 
 class ServerSection(ApiSection):

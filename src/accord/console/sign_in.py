@@ -6,7 +6,7 @@ The server's own schemes check credentials (`auth.authentication`). `oidc` has t
 import logging
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlencode
 
 from msgspec import Struct
@@ -30,7 +30,7 @@ from accord.console.sessions import (
     stored_key_id,
     with_password,
 )
-from accord.console.views import SessionView, SignInOption
+from accord.console.views import View
 from accord.errors import AgentUnavailable, AuthenticationFailed, InvalidParams, RateLimited
 from accord.http import cards
 from accord.http.asgi import Admit, Headers, Scope, address_of
@@ -69,6 +69,29 @@ def presented_by(scope: Scope, headers: Headers | None = None) -> Presented:
 def is_tls(scope: Scope) -> bool:
     """Whether a request came over TLS."""
     return scope.get("scheme") == "https"
+
+
+class SignInOption(View, frozen=True, kw_only=True):
+    """A sign-in method. `url` is a page for the browser. Methods without one post credentials."""
+
+    kind: Literal["api-key", "password", "oidc"]
+    label: str
+    url: str | None
+
+
+class SessionView(View, frozen=True, kw_only=True):
+    """The current caller, sign-in methods and features. With `is_open`, callers need no credentials."""
+
+    signed_in: bool
+    is_open: bool
+    name: str
+    tenant: str
+    roams: bool
+    roles: list[str]
+    ways: list[SignInOption]
+    version: str
+    url: str
+    features: dict[str, bool]
 
 
 class Credentials(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

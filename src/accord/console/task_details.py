@@ -18,8 +18,7 @@ from accord.api import queries
 from accord.api.queries import ListedTask, StatusChange, StoredAttempt, StoredTask, TaskHead
 from accord.console.routing import time_of
 from accord.console.server_context import ServerContext
-from accord.console.task_rows import STATES, short_text
-from accord.console.views import Lane, Segment, TaskRow
+from accord.console.views import STATES, Lane, Segment, TaskRow, short_text
 from accord.errors import TaskNotFound
 from accord.model import Artifact, Message, Part, Task, TaskState
 from accord.model.base import timestamp_ms

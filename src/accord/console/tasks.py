@@ -14,24 +14,23 @@ from msgspec.structs import replace
 from accord.a2a import Caller
 from accord.api import chats, queries, text_of
 from accord.api.access import SKILL_KEYS
-from accord.api.queries import ListedTask, ListedTaskPage, TaskHead, TaskSearch
+from accord.api.queries import ListedTask, ListedTaskPage, TaskHead, TaskListQuery
 from accord.console import task_details
 from accord.console.routing import ApiReply, ApiRequest, ApiSection, route
 from accord.console.server_context import ServerContext
 from accord.console.task_details import TaskAccess
-from accord.console.task_rows import STATES, check_question, task_row
 from accord.console.views import (
+    STATES,
     Action,
-    FailureView,
     Limit,
-    LogEvent,
-    LogPage,
     StateName,
-    TaskPage,
     TaskRow,
-    TaskView,
     Timeline,
+    View,
+    check_question,
+    task_row,
     view_of,
+    workflow_metadata,
 )
 from accord.errors import InvalidParams, PermissionDenied, TaskNotFound, UnsupportedOperation
 from accord.http.files import download
@@ -55,7 +54,6 @@ from accord.model.metadata_keys import CREATED_AT, HOLD, USAGE
 from accord.protocol import lifecycle
 from accord.protocol.codec import invalid_field
 from accord.protocol.operations import Operation
-from accord.workflows.channel import METADATA
 
 TASKS = "/api/tasks"
 ORIGIN = "v1"
@@ -67,6 +65,59 @@ CHILDREN = 200
 
 TASK = f"{TASKS}/(?P<task>[^/]{{1,128}})"
 _STATE_OF = {name: state for state, name in STATES.items()}
+
+
+class TaskPage(View, frozen=True, kw_only=True):
+    """A page of tasks. `feed` is the number of the last feed event that it certainly includes."""
+
+    items: list[TaskRow]
+    next: str | None
+    total: int
+    feed: int
+
+
+class FailureView(View, frozen=True, kw_only=True):
+    """The exception that failed a task, for the operators of the server."""
+
+    exception: str
+    traceback: str
+
+
+class TaskView(TaskRow, frozen=True, kw_only=True):
+    """A task with all details. `result` is its final artifact or structured result, `task` its A2A 1.0 form.
+
+    Files in it are replaced by URLs below `/api/tasks/ID/files/`. `waits_to_resume` is a working task whose node is
+    gone: it continues when another node claims it. `failure` is the exception of a failed task, for operators of the
+    server, and for callers from the machine of an open server.
+    """
+
+    waits_to_resume: bool
+    failure: FailureView | None
+    result: Any
+    task: dict[str, Any]
+    actions: list[Action]
+    children: list[TaskRow]
+    chat_id: str | None
+    webhooks: int
+    feed: int
+
+
+class LogEvent(View, frozen=True, kw_only=True):
+    """An event of a task's log. `gap_ms` is the time since the previous event."""
+
+    seq: int
+    kind: Literal["status", "artifact", "message", "task", "other"]
+    at: str
+    gap_ms: int | None
+    body: dict[str, Any]
+
+
+class LogPage(View, frozen=True, kw_only=True):
+    """Events in order. `first` is the first sequence number that the log still has, `last` the newest."""
+
+    items: list[LogEvent]
+    first: int
+    last: int
 
 
 class TaskQuery(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -159,7 +210,7 @@ class TasksApi(ApiSection):
         feed, served = self._server.feed.seq, self._server.agents
         # An agent that is not served here is named as given.
         agents = tuple(served[slug].profile.name if slug in served else slug for slug in query.agent)
-        search = TaskSearch(
+        search = TaskListQuery(
             states=tuple(_STATE_OF[state] for state in query.state),
             agents=agents or None,
             context_id=query.context_id or None,
@@ -173,7 +224,7 @@ class TasksApi(ApiSection):
         page = await self._list(request.caller, search)
         return TaskPage(items=self._rows(page.items), next=page.next, total=page.total, feed=feed)
 
-    async def _list(self, caller: Caller, search: TaskSearch) -> ListedTaskPage:
+    async def _list(self, caller: Caller, search: TaskListQuery) -> ListedTaskPage:
         visible = self._server.visibility.visible_tasks(caller)
         return await queries.list_task_page(self._server.store, caller.tenant, visible, search)
 
@@ -214,7 +265,7 @@ class TasksApi(ApiSection):
         return None if entry is None else _failure.decode(entry)
 
     async def _children(self, task_id: str, caller: Caller) -> list[TaskRow]:
-        page = await self._list(caller, TaskSearch(parent_id=task_id, limit=CHILDREN))
+        page = await self._list(caller, TaskListQuery(parent_id=task_id, limit=CHILDREN))
         return self._rows(page.items[::-1])
 
     def _actions(self, task: ListedTask, caller: Caller) -> list[Action]:
@@ -242,7 +293,7 @@ class TasksApi(ApiSection):
         head = await self._access.head(task_id, request.caller)
         # Include the previous event, to compute the gap before the first.
         begin = max(query.after - 1, 0)
-        log = await self._server.host.engine.archive.events(tenant, task_id, begin, query.limit + 1)
+        log = await self._server.host.tasks.events(tenant, task_id, begin, query.limit + 1)
         before = {later.seq: _ms(earlier) for earlier, later in pairwise(log)}
         items = [_log_event(event, before.get(event.seq)) for event in log if event.seq > query.after]
         return LogPage(items=items[: query.limit], first=head.min_seq, last=head.last_seq)
@@ -352,8 +403,8 @@ class TasksApi(ApiSection):
 
 def _has_approvers(message: Message | None) -> bool:
     """Whether a question is an approval that no message can decide."""
-    about = ((message.metadata or {}) if message is not None else {}).get(METADATA)
-    return isinstance(about, dict) and bool(about.get("approvers") or about.get("notByStarter"))
+    members = workflow_metadata(message)
+    return bool(members.get("approvers") or members.get("notByStarter"))
 
 
 def _result(task: Task) -> Any:

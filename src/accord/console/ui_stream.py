@@ -52,11 +52,13 @@ class StreamedTexts:
 
     def has(self, text: str) -> bool:
         """Whether exactly this text is shown already."""
-        return any(sum(map(len, one.shown)) == len(text) and "".join(one.shown) == text for one in self._texts.values())
+        return any(
+            sum(map(len, shown.shown)) == len(text) and "".join(shown.shown) == text for shown in self._texts.values()
+        )
 
     def whole(self, of: str, text: str) -> Iterator[Chunk]:
         """Show a text at once."""
-        self.again(of)
+        self.expect_repetition(of)
         yield from self.add(of, text)
         yield from self.end(of)
 
@@ -65,22 +67,22 @@ class StreamedTexts:
         text = self._texts.setdefault(of, _StreamedText())
         if text.repeated is not None:
             shown = "".join(text.shown)
-            rest = shown[text.repeated :]
-            if rest.startswith(piece):
+            remaining = shown[text.repeated :]
+            if remaining.startswith(piece):
                 text.repeated += len(piece)
                 return
-            if piece.startswith(rest):
-                piece, text.repeated = piece[len(rest) :], None
+            if piece.startswith(remaining):
+                piece, text.repeated = piece[len(remaining) :], None
             else:
                 piece = shown[: text.repeated] + piece
-                yield from self._anew(text)
+                yield from self._restart(text)
         if not text.is_open:
             text.id, text.is_open = self._new_id(of), True
             yield {"type": "text-start", "id": text.id}
         text.shown.append(piece)
         yield {"type": "text-delta", "id": text.id, "delta": piece}
 
-    def again(self, of: str) -> None:
+    def expect_repetition(self, of: str) -> None:
         """Expect a text to be repeated from its start."""
         text = self._texts.get(of)
         if text is not None and text.shown:
@@ -95,7 +97,7 @@ class StreamedTexts:
             shown, left = "".join(text.shown), text.repeated
             text.repeated = None
             if 0 < left < len(shown):
-                yield from self._anew(text)
+                yield from self._restart(text)
                 yield from self.add(of, shown[:left])
         yield from self._closed(text)
 
@@ -104,7 +106,7 @@ class StreamedTexts:
         for of in list(self._texts):
             yield from self.end(of)
 
-    def _anew(self, text: _StreamedText) -> Iterator[Chunk]:
+    def _restart(self, text: _StreamedText) -> Iterator[Chunk]:
         yield from self._closed(text)
         text.shown, text.repeated = [], None
 
@@ -115,12 +117,12 @@ class StreamedTexts:
 
     def _new_id(self, of: str) -> str:
         """Return an id unused in this answer: a text that has ended cannot continue under its own."""
-        number, found = 1, of
-        while found in self._ids:
+        number, id = 1, of
+        while id in self._ids:
             number += 1
-            found = f"{of}-{number}"
-        self._ids.add(found)
-        return found
+            id = f"{of}-{number}"
+        self._ids.add(id)
+        return id
 
 
 TASK = "task"
@@ -146,7 +148,7 @@ REASONS = {
 ERRORS = {
     TaskState.FAILED: "The task failed",
     TaskState.REJECTED: "The agent rejected the task",
-    TaskState.UNKNOWN: "The agent has not been heard of for too long; its task may still end",
+    TaskState.UNKNOWN: "The agent has not reported for too long. Its task may still end",
 }
 """State without an answer -> default error text."""
 
@@ -312,7 +314,7 @@ class UiStreamEncoder:
     def _artifact(self, artifact: Artifact, *, append: bool, last_chunk: bool) -> Iterator[Chunk]:
         identifier = artifact.artifact_id
         if not append:
-            self._texts.again(identifier)
+            self._texts.expect_repetition(identifier)
         for at, part in self._keep(artifact, append=append):
             yield from self._file(part, quote(identifier, safe=""), at)
             if part.text is None:
@@ -425,7 +427,7 @@ def _finish_metadata(reason: str, at: str | None) -> dict[str, Any]:
 
 # --- an acknowledgement -----------------------------------------------------------------------------------------------
 
-ACCEPTED = "The task is accepted. You can go on: what comes of it is shown here."
+ACCEPTED = "The task is accepted. You can continue: its progress is shown here."
 PASSED_ON = "Your answer is passed on to the task."
 
 

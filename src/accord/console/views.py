@@ -1,12 +1,30 @@
-"""Views: the JSON structures that the console's pages receive.
+"""Shared views: rows of tasks and chats, timelines, and the tasks that a caller may see.
 
-The OpenAPI document is made from them, and the front end takes its types from that. Times are ISO 8601 in UTC. States
-have the names of A2A 0.3 (`input-required`).
+Views are the JSON structures that pages receive. The OpenAPI document is made from them, and the front end takes its
+types from that. Times are ISO 8601 in UTC. States have the names of A2A 0.3 (`input-required`). Lists and the live feed
+span agents, so visibility is a condition of their queries. The guarded service checks single requests.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from accord.a2a import Caller
+from accord.api import APPROVAL, text_of
+from accord.api.access import Roles
+from accord.api.chats import Chat
+from accord.api.queries import ListedTask, StatusChange, VisibleTasks
+from accord.errors import UnsupportedOperation
+from accord.model import Message, TaskState
+from accord.model.base import timestamp_ms
+from accord.model.metadata_keys import SCHEMA
+from accord.protocol import lifecycle
+from accord.protocol.operations import Operation
+from accord.protocol.states import LOWER
+from accord.protocol.urls import is_loopback
+from accord.workflows.channel import METADATA
 
 StateName = Literal[
     "submitted",
@@ -40,9 +58,6 @@ def view_of(kind: type[V], source: Any, /, **fields: Any) -> V:
     return kind(**fields, **{name: getattr(source, name) for name in kind.__struct_fields__ if name not in fields})
 
 
-# --- tasks ------------------------------------------------------------------------------------------------------------
-
-
 class TaskQuestion(View, frozen=True, kw_only=True):
     """The question of a waiting task: the message `id`, and the JSON Schema of the answer if the agent states one."""
 
@@ -74,59 +89,6 @@ class TaskRow(View, frozen=True, kw_only=True):
     seq: int
 
 
-class TaskPage(View, frozen=True, kw_only=True):
-    """A page of tasks. `feed` is the number of the last feed event that it certainly includes."""
-
-    items: list[TaskRow]
-    next: str | None
-    total: int
-    feed: int
-
-
-class FailureView(View, frozen=True, kw_only=True):
-    """The exception that failed a task, for the operators of the server."""
-
-    exception: str
-    traceback: str
-
-
-class TaskView(TaskRow, frozen=True, kw_only=True):
-    """A task with all details. `result` is its final artifact or structured result, `task` its A2A 1.0 form.
-
-    Files in it are replaced by URLs below `/api/tasks/ID/files/`. `waits_to_resume` is a working task whose node is
-    gone: it continues when another node claims it. `failure` is the exception of a failed task, for operators of the
-    server, and for callers from the machine of an open server.
-    """
-
-    waits_to_resume: bool
-    failure: FailureView | None
-    result: Any
-    task: dict[str, Any]
-    actions: list[Action]
-    children: list[TaskRow]
-    chat_id: str | None
-    webhooks: int
-    feed: int
-
-
-class LogEvent(View, frozen=True, kw_only=True):
-    """An event of a task's log. `gap_ms` is the time since the previous event."""
-
-    seq: int
-    kind: Literal["status", "artifact", "message", "task", "other"]
-    at: str
-    gap_ms: int | None
-    body: dict[str, Any]
-
-
-class LogPage(View, frozen=True, kw_only=True):
-    """Events in order. `first` is the first sequence number that the log still has, `last` the newest."""
-
-    items: list[LogEvent]
-    first: int
-    last: int
-
-
 class Segment(View, frozen=True, kw_only=True):
     """A period of time. Without an end it is current."""
 
@@ -154,268 +116,6 @@ class Timeline(View, frozen=True, kw_only=True):
     now: str
 
 
-# --- inbox ------------------------------------------------------------------------------------------------------------
-
-
-class Question(View, frozen=True, kw_only=True):
-    """A question for a person: of a task, or about an approval of a run's step.
-
-    Each question has a unique `id`, also the next one of the same task. `message` is the message that asks it.
-    """
-
-    id: str
-    message: str | None
-    kind: WaitingReason
-    text: str
-    since: str
-    task: TaskRow
-    run: str | None
-    step: str | None
-    schema: dict[str, Any] | None
-
-
-class Inbox(View, frozen=True, kw_only=True):
-    """All questions for a person, oldest first."""
-
-    items: list[Question]
-    feed: int
-
-
-# --- agents -----------------------------------------------------------------------------------------------------------
-
-
-class FindingView(View, frozen=True, kw_only=True):
-    """A finding about a card. `where` is the member."""
-
-    severity: Literal["error", "warning", "info"]
-    where: str
-    text: str
-
-
-class SkillView(View, frozen=True, kw_only=True):
-    """A skill of an agent. `schema` is the JSON Schema of its input, if known."""
-
-    id: str
-    name: str
-    description: str
-    tags: list[str]
-    examples: list[str]
-    schema: dict[str, Any] | None
-
-
-class HealthView(View, frozen=True, kw_only=True):
-    """The availability of an agent."""
-
-    state: Literal["up", "down", "unknown"]
-    detail: str | None
-    checked_at: str | None
-
-
-class AgentRow(View, frozen=True, kw_only=True):
-    """An agent in a list. `remote` is the URL of a remote agent, and `rate` its number of new tasks per minute."""
-
-    slug: str
-    name: str
-    description: str
-    version: str
-    kind: str
-    is_default: bool
-    remote: str | None
-    health: HealthView
-    bindings: list[str]
-    dialects: list[str]
-    skills: list[SkillView]
-    rate: float
-    open: int
-
-
-class AgentList(View, frozen=True, kw_only=True):
-    """The agents that the caller may use."""
-
-    items: list[AgentRow]
-    feed: int
-
-
-class AgentView(AgentRow, frozen=True, kw_only=True):
-    """An agent with all details: its card in each dialect, and the findings about it."""
-
-    url: str
-    cards: dict[str, dict[str, Any]]
-    findings: list[FindingView]
-
-
-class Template(View, frozen=True, kw_only=True):
-    """A request to edit and send. `path` is below the agent's own, and `body` is JSON or null.
-
-    `operation` is its name in A2A, and `label` its name in the binding.
-    """
-
-    operation: str
-    label: str
-    dialect: str
-    binding: Literal["JSONRPC", "HTTP+JSON"]
-    streams: bool
-    method: str
-    path: str
-    headers: dict[str, str]
-    body: dict[str, Any] | None
-
-
-class TemplateList(View, frozen=True, kw_only=True):
-    """Requests for each operation, dialect and binding. `task_id` is their placeholder for a task id."""
-
-    items: list[Template]
-    task_id: str
-
-
-class Model(View, frozen=True, kw_only=True):
-    """An agent that chats offer. Its mode is an immediate answer (`stream`) or a `task`."""
-
-    id: str
-    name: str
-    description: str
-    mode: Literal["stream", "task"]
-    is_default: bool
-    examples: list[str]
-
-
-# --- webhooks ---------------------------------------------------------------------------------------------------------
-
-
-class DeliveryRow(View, frozen=True, kw_only=True):
-    """A webhook and the state of its deliveries. `id` is TASK/WEBHOOK."""
-
-    id: str
-    task_id: str
-    push_id: str
-    url: str
-    agent: str
-    state: Literal["delivered", "pending", "retrying", "dead"]
-    cursor: int
-    last_seq: int
-    attempts: int
-    max_attempts: int
-    next_at: str | None
-    last_at: str | None
-    last_status: int | None
-    last_error: str | None
-
-
-class DeliveryPage(View, frozen=True, kw_only=True):
-    """A page of webhooks."""
-
-    items: list[DeliveryRow]
-    next: str | None
-    feed: int
-
-
-class HttpMessage(View, frozen=True, kw_only=True):
-    """Headers and body of a request or response, shortened and without secrets."""
-
-    headers: dict[str, str]
-    body: str
-
-
-class AttemptView(View, frozen=True, kw_only=True):
-    """One attempt to deliver one event."""
-
-    id: int
-    seq: int
-    attempt: int
-    at: str
-    duration_ms: int
-    status: int | None
-    error: str | None
-    request: HttpMessage
-    response: HttpMessage
-
-
-class DeliveryView(DeliveryRow, frozen=True, kw_only=True):
-    """A webhook with all details, newest attempts first."""
-
-    history: list[AttemptView]
-
-
-# --- the server -------------------------------------------------------------------------------------------------------
-
-
-class SignInOption(View, frozen=True, kw_only=True):
-    """A sign-in method. `url` is a page for the browser. Methods without one post credentials."""
-
-    kind: Literal["api-key", "password", "oidc"]
-    label: str
-    url: str | None
-
-
-class SessionView(View, frozen=True, kw_only=True):
-    """The current caller, sign-in methods and features. With `is_open`, callers need no credentials."""
-
-    signed_in: bool
-    is_open: bool
-    name: str
-    tenant: str
-    roams: bool
-    roles: list[str]
-    ways: list[SignInOption]
-    version: str
-    url: str
-    features: dict[str, bool]
-
-
-class AuditRow(View, frozen=True, kw_only=True):
-    """An audit entry: caller, operation and outcome."""
-
-    id: int
-    at: str
-    owner: str
-    scheme: str | None
-    peer: str | None
-    dialect: str | None
-    agent: str
-    operation: str
-    task_id: str | None
-    outcome: str
-
-
-class AuditPage(View, frozen=True, kw_only=True):
-    """A page of the audit log, newest first."""
-
-    items: list[AuditRow]
-    next: str | None
-
-
-# --- storage ----------------------------------------------------------------------------------------------------------
-
-
-class StorageUse(View, frozen=True, kw_only=True):
-    """Storage use of an account, and its limits. A null limit means unlimited."""
-
-    tasks: int
-    bytes: int
-    max_tasks: int | None
-    max_bytes: int | None
-
-
-class OwnerStorage(View, frozen=True, kw_only=True):
-    """Storage use of an owner in a tenant."""
-
-    tenant: str
-    owner: str
-    tasks: int
-    bytes: int
-
-
-class UsageView(View, frozen=True, kw_only=True):
-    """Storage use of the caller. Callers who see all tasks also get their tenant and its largest owners."""
-
-    owner: StorageUse
-    tenant: StorageUse | None
-    owners: list[OwnerStorage] | None
-
-
-# --- chats ------------------------------------------------------------------------------------------------------------
-
-
 class ChatRow(View, frozen=True, kw_only=True):
     """A chat in a list. With `is_active` an answer is pending."""
 
@@ -428,17 +128,137 @@ class ChatRow(View, frozen=True, kw_only=True):
     is_active: bool
 
 
-class ChatPage(View, frozen=True, kw_only=True):
-    """A page of chats."""
-
-    items: list[ChatRow]
-    next: str | None
-    feed: int
+NO_SLUG = ""
+"""Slug of agents that are no longer served. Their tasks remain."""
 
 
-class ChatView(View, frozen=True, kw_only=True):
-    """A chat and its messages, which are UI messages of the AI SDK. A pending answer is not included."""
+class TaskVisibility:
+    """Decides which tasks a caller may see."""
 
-    chat: ChatRow
-    messages: list[dict[str, Any]]
-    feed: int
+    def __init__(self, roles: Roles, slugs: Mapping[str, str]) -> None:
+        """Use these roles. `slugs` maps agents to their names in paths and roles."""
+        self._roles = roles
+        self._slugs = slugs
+
+    def slug(self, agent: str) -> str:
+        """Return the name of an agent in paths, empty if it is not served."""
+        return self._slugs.get(agent, NO_SLUG)
+
+    def visible_tasks(self, caller: Caller, operation: Operation = Operation.LIST) -> VisibleTasks:
+        """Return the tasks that a caller may list, or use with another operation."""
+        if caller.roles is None:
+            return VisibleTasks(owner=caller.owner, sees_all=caller.sees_all)
+        default = self._roles.rights(caller.roles, NO_SLUG).get(operation)
+        sees_all = default is not None and default.sees_all
+        hidden, others = [], []
+        for agent, slug in self._slugs.items():
+            right = self._roles.rights(caller.roles, slug).get(operation)
+            if right is None:
+                hidden.append(agent)
+            elif right.sees_all != sees_all:
+                others.append(agent)
+        return VisibleTasks(owner=caller.owner, sees_all=sees_all, others=tuple(others), hidden=tuple(hidden))
+
+    def allows(self, caller: Caller, agent: str, operation: Operation) -> bool:
+        """Whether a caller may use an operation of an agent, at least on its own tasks."""
+        return caller.roles is None or operation in self._roles.rights(caller.roles, self.slug(agent))
+
+    def shows_agent(self, caller: Caller, agent: str) -> bool:
+        """Whether a caller may send to an agent or list its tasks."""
+        return any(self.allows(caller, agent, operation) for operation in (Operation.SEND, Operation.LIST))
+
+    def is_operator(self, caller: Caller) -> bool:
+        """Whether the caller operates the server: by a role, or from the machine of an open server."""
+        if caller.roles is None:
+            return caller.peer is not None and is_loopback(caller.peer)
+        visible = self.visible_tasks(caller)
+        return caller.is_of_server and visible.sees_all and not visible.others and not visible.hidden
+
+
+STATES: dict[TaskState, StateName] = dict(LOWER)  # type: ignore[arg-type]  # they are the names of A2A 0.3
+"""State -> its name in the console."""
+
+STATUS_LENGTH = 500
+"""Maximum characters of a status message in a row. The task has all of it."""
+
+QUESTION_LENGTH = 8000
+"""Maximum characters of a question in a row: the feed sends it to every page that lists the task."""
+
+
+def task_row(task: ListedTask, visibility: TaskVisibility) -> TaskRow:
+    """Return a task as a row."""
+    at = timestamp_ms(task.updated_at)
+    return view_of(
+        TaskRow,
+        task,
+        slug=visibility.slug(task.agent),
+        status=STATES[task.state],
+        status_message=short_text(task.message),
+        created_at=task.created_at or at,
+        updated_at=at,
+        waiting="execute" if task.is_held else waiting_reason_of(task.state, task.message),
+        question=question_in(task.state, task.message),
+    )
+
+
+def updated_row(row: TaskRow, change: StatusChange) -> TaskRow:
+    """Return a row updated with a later status."""
+    state, message = change.status.state, change.status.message
+    return replace(
+        row,
+        status=STATES[state],
+        status_message=short_text(message),
+        updated_at=timestamp_ms(change.at),
+        is_run=row.is_run or change.is_run,
+        waiting=waiting_reason_of(state, message),
+        question=question_in(state, message),
+        seq=change.seq,
+    )
+
+
+def waiting_reason_of(state: TaskState, message: Message | None) -> WaitingReason | None:
+    """Return the reason why a task in this state waits for a person, or None."""
+    if state is TaskState.AUTH_REQUIRED:
+        return "auth"
+    if state is not TaskState.INPUT_REQUIRED:
+        return None
+    return "approval" if message is not None and (message.metadata or {}).get(APPROVAL) is True else "input"
+
+
+def question_in(state: TaskState, message: Message | None) -> TaskQuestion | None:
+    """Return the question of a task in this state, or None."""
+    if state not in lifecycle.INTERRUPTED:
+        return None
+    text = "" if message is None else text_of(message.parts)[:QUESTION_LENGTH]
+    return TaskQuestion(id=None if message is None else message.message_id, text=text, schema=schema_of(message))
+
+
+def check_question(question: str | None, message: Message | None) -> None:
+    """Raise UnsupportedOperation if an answer is to an earlier question. Without `question` it answers any."""
+    if question is not None and (message is None or message.message_id != question):
+        raise UnsupportedOperation("The task asks another question by now: read its status again")
+
+
+def schema_of(message: Message | None) -> dict[str, Any] | None:
+    """Return the JSON Schema of an answer, from the question or one of its parts."""
+    if message is None:
+        return None
+    metadata = [message.metadata or {}, *(part.metadata or {} for part in message.parts)]
+    return next((schema for members in metadata if isinstance(schema := members.get(SCHEMA), dict)), None)
+
+
+def workflow_metadata(message: Message | None) -> dict[str, Any]:
+    """Return the metadata that a workflow run adds to a question."""
+    members = None if message is None else (message.metadata or {}).get(METADATA)
+    return members if isinstance(members, dict) else {}
+
+
+def short_text(message: Message | None) -> str | None:
+    """Return the text of a status message, shortened."""
+    text = "" if message is None else text_of(message.parts)
+    return text[:STATUS_LENGTH] or None
+
+
+def chat_row(chat: Chat) -> ChatRow:
+    """Return a chat as a row."""
+    return view_of(ChatRow, chat, created_at=timestamp_ms(chat.created_at), updated_at=timestamp_ms(chat.updated_at))

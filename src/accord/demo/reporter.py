@@ -7,7 +7,7 @@ from zlib import crc32
 from msgspec import Struct
 
 from accord.agents.function import agent
-from accord.agents.messages import answer_id, finish_answer, say
+from accord.agents.messages import answer_id, append_answer, finish_answer
 from accord.demo import pause, type_text
 from accord.engine.context import Context
 from accord.engine.messages import text_of
@@ -163,7 +163,7 @@ async def _write(ctx: Context, written: str, text: str) -> None:
     if text_of(said) != written:
         await ctx.artifact(Part(text=written, media_type="text/markdown"), id=answer_id(ctx), last_chunk=False)
     async for piece in type_text(text):
-        await say(ctx, Part(text=piece, media_type="text/markdown"))
+        await append_answer(ctx, Part(text=piece, media_type="text/markdown"))
 
 
 async def _figures(ctx: Context, weeks: list[Week]) -> None:

@@ -4,6 +4,7 @@ The operations are rows of `protocol.operations`, the structures those of `proto
 authentication are from the agent's card.
 """
 
+import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -88,7 +89,8 @@ class ApiDocuments:
             await respond(send, 405, b"", [(b"allow", b"GET, HEAD")])
             return
         root = scope.get("root_path", "").rstrip("/")
-        document = self._document(scope["path"].removeprefix(root), root, cards.request_origin(scope))
+        asked = scope["path"].removeprefix(root), root, cards.request_origin(scope)
+        document = await asyncio.to_thread(self._document, *asked)  # descriptions are read from source files
         if document is None:
             plain = [(b"content-type", b"text/plain; charset=utf-8")]
             text = b"There is no such document; /schemas lists those that there are\n"

@@ -4,12 +4,15 @@ A process that cannot reach its store is alive and not ready, so an orchestrator
 restart it. Metrics cover all tenants: a server with authentication shows them to operators and admins only.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from accord.errors import AccordError, PermissionDenied
 from accord.http.asgi import JSON, Admit, Receive, Scope, Send, error_headers, header, presented, respond
+from accord.storage import schema
+from accord.storage.store import Store, StoreUnavailable
 
 HEALTH_PATH, READY_PATH = "/healthz", "/readyz"
 
@@ -86,3 +89,21 @@ class MetricsPage:
             caller = await self._admit(presented(scope, b""))
             if caller.roles is not None and not (caller.roles & METRICS_ROLES and caller.is_of_server):
                 raise PermissionDenied("Your roles do not include a look at the metrics")
+
+
+STORE_SECONDS = 2.0
+"""Seconds until the store counts as unavailable: health probes usually wait no longer."""
+
+
+def check_store(store: Store) -> Callable[[], Awaitable[str | None]]:
+    """Return a check whether the store answers."""
+
+    async def check() -> str | None:
+        try:
+            async with asyncio.timeout(STORE_SECONDS):
+                await store.read(schema.schema_version)
+        except (StoreUnavailable, TimeoutError):
+            return "unavailable"
+        return None
+
+    return check

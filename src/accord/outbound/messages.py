@@ -164,7 +164,7 @@ def too_large(limit: int) -> InvalidAgentResponse:
 
 def not_compressed() -> InvalidAgentResponse:
     """Return the refusal of an answer that cannot be decompressed."""
-    return InvalidAgentResponse("The answer is not compressed in the way that it says")
+    return InvalidAgentResponse("The answer is not compressed as its headers say")
 
 
 def read_retry_after(headers: Mapping[str, str], now: float | None = None) -> int | None:

@@ -171,7 +171,7 @@ def _parse_url(text: str) -> "URL":
         raise TargetRefused("The address has a fragment")
     authority = re.split("[/?]", rest, maxsplit=1)[0]
     if "@" in authority:
-        raise TargetRefused("The address has a user in it; credentials go elsewhere")
+        raise TargetRefused("The address contains a user name; credentials are sent separately")
     try:
         url = URL(text)
     except ValueError:

@@ -84,7 +84,7 @@ async def check_agent(card: AgentCard, ask: AskPort) -> CheckResult:
     """Check an agent. It is up if its card is served, or if its address answers with a status below 500."""
     place = next((one.url for one in card.supported_interfaces if "://" in one.url), None)
     if place is None:
-        return CheckResult(Availability.UNCHECKED, "It is reached by gRPC alone, which is not looked at")
+        return CheckResult(Availability.UNCHECKED, "The agent has only gRPC addresses, which are not checked")
     try:
         async with asyncio.timeout(LOOK_SECONDS):
             for url in _card_urls(place):

@@ -136,14 +136,14 @@ def _words(card: AgentCard, name: str, tags: tuple[str, ...]) -> str:
 def _objections(card: AgentCard, stated: dict[str, Any], name: str, tags: tuple[str, ...]) -> Iterator[CardObjection]:
     if not names.is_name(name):
         yield CardObjection(
-            "humanReadableId", f"A name is org/agent, of letters, digits, dots and dashes: not {name[:80]!r}"
+            "humanReadableId", f"A name must be org/agent, of letters, digits, dots and dashes: {name[:80]!r}"
         )
     yield from _text("name", card.name, MAX_TITLE)
     yield from _text("description", card.description, MAX_DESCRIPTION)
     if len(tags) > MAX_TAGS or any(len(tag) > MAX_TAG or "\0" in tag for tag in tags):
         yield CardObjection("tags", f"There may be {MAX_TAGS} tags with {MAX_TAG} characters each")
     if not card.supported_interfaces:
-        yield CardObjection("supportedInterfaces", "The card does not say where the agent is")
+        yield CardObjection("supportedInterfaces", "The card has no interface")
     for at, interface in enumerate(card.supported_interfaces):
         check = _PLACES.get(interface.protocol_binding, _web_place)
         if problem := check(interface.url):
@@ -167,7 +167,7 @@ def _web_place(url: str) -> str | None:
     if parts.scheme not in ("http", "https") or not parts.hostname or len(url) > MAX_URL:
         return "The address begins neither with https:// nor with http://, or cannot be read"
     if parts.username is not None or parts.password is not None:
-        return "The address has a user in it; credentials do not belong on a card"
+        return "The address contains a user name; credentials do not belong on a card"
     if parts.scheme == "http" and not urls.is_loopback(parts.hostname):
         return ONLY_TLS
     return None
@@ -231,7 +231,7 @@ class TrustedKeys:
         except jose.BadSignature as error:
             raise ValueError(str(error)) from None
         if not keys:
-            raise ValueError("There is no key in it that can verify signatures")
+            raise ValueError("The key set has no key that can verify signatures")
         return cls(keys)
 
     def judge(self, document: bytes) -> SignatureVerdict:

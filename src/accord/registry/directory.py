@@ -45,7 +45,7 @@ class DeveloperKeys:
     async def create(self, caller: Caller, description: str, days: float | None = None) -> tuple[str, StoredApiKey]:
         """Create an API key. Returns the key, which is not stored, and its stored record."""
         if not caller.owner or not self._accepts_keys:
-            raise PermissionDenied("This server lets nobody in by an API key, so it makes none (--auth api-keys)")
+            raise PermissionDenied("This server does not accept API keys, so none can be created (--auth api-keys)")
         if caller.roles is not None and not self._roles.makes_keys(caller.roles):
             raise PermissionDenied("Your roles do not include making keys")
         if len(await self.held(caller)) >= MAX_KEYS:
@@ -210,7 +210,7 @@ class AgentDirectory:
         listing = await self.find(caller, id)
         is_own = (listing.tenant, listing.owner) == (caller.tenant, caller.owner)
         if not is_own and not (listing.tenant == caller.tenant and self._seen(caller).sees_all):
-            raise PermissionDenied("This agent was published by somebody else")
+            raise PermissionDenied("This agent was published by another owner")
         self._entitle(caller, listing.handle)
         return listing
 
@@ -293,7 +293,7 @@ class AgentDirectory:
         if not is_operator and not self._roles.names_namespace(caller.roles, handle):
             namespace = handle.partition("/")[0]
             raise PermissionDenied(
-                f'Publishing {handle} for every tenant takes a role with agents = ["{namespace}/*"], '
+                f'Publishing {handle} for every tenant requires a role with agents = ["{namespace}/*"], '
                 "or an admin of the server itself"
             )
 
@@ -314,7 +314,7 @@ def _named(handle: str) -> Iterator[None]:
     except published_agents.ForeignNamespace:
         namespace = handle.partition("/")[0]
         raise PermissionDenied(
-            f'{namespace}/* belongs to another owner: it takes a role with agents = ["{namespace}/*"]'
+            f'{namespace}/* belongs to another owner: publishing requires a role with agents = ["{namespace}/*"]'
         ) from None
 
 

@@ -12,13 +12,11 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from accord.auth.trusted_proxies import networks
-from accord.console import PREFIXES
 from accord.engine.agent import Agent
 from accord.engine.clock import SYSTEM, Clock
 from accord.http.asgi import RESPONSE_KEY, App, Receive, Scope, Send, TrackedSend, respond
 from accord.http.compression import Compression
 from accord.http.cross_origin import LocalOnly
-from accord.http.files import FILES_PATH
 from accord.http.operator_endpoints import HEALTH_PATH, READY_PATH, HealthPage
 from accord.http.proxy_headers import ProxyHeaders
 from accord.http.response_bodies import ClientGone
@@ -28,16 +26,13 @@ from accord.server.composition import Composition, RunningServer
 from accord.server.grace_period import GracePeriod
 from accord.server.settings import ServerSettings, Settings
 from accord.server.settings_loader import BadSettings, merge_sources
-from accord.server.sites import path_below_mount, with_mounted_path
+from accord.server.sites import with_mounted_path
 from accord.service.host import Host
 from accord.storage.address import default_address, parse_address
 from accord.storage.store import StoreRefused, StoreUnavailable
 
 START_ERRORS = (StoreUnavailable, StoreRefused, BadSettings, OSError)
 """Errors that an operator can fix. Any other is a bug."""
-
-PAGE_PREFIXES = (*PREFIXES, FILES_PATH)
-"""Path prefixes of pages, the more specific ones first."""
 
 log = logging.getLogger("accord.app")
 
@@ -221,18 +216,21 @@ class Application:
             scope.pop(RESPONSE_KEY, None)  # break a reference cycle: it refers to the connection, which has the scope
 
     def _route(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        running, scope = self._running, with_mounted_path(scope)
-        path, mount = path_below_mount(scope), scope.get("root_path", "")
+        running, mount = self._running, scope.get("root_path", "")
+        scope = with_mounted_path(scope, mount) if mount else scope
+        path = scope["path"].removeprefix(mount)
         scope["accord.mount"] = mount
         if running is None:
             return (_STARTING_HEALTH if path == HEALTH_PATH else _unavailable)(scope, receive, send)
         if self.is_leaving and path == READY_PATH:
             return _DRAINING_HEALTH(scope, receive, send)
-        if path.startswith(cards.AGENTS_PATH):
-            name = path.removeprefix(cards.AGENTS_PATH).partition("/")[0]
-            site = running.sites.get(name, _no_such_agent)
-            return site({**scope, "root_path": f"{mount}{cards.AGENTS_PATH}{name}"}, receive, send)
-        return _page(running, path)(scope, receive, send)
+        if not path.startswith(cards.AGENTS_PATH):
+            return running.router.find(scope["method"], path)(scope, receive, send)
+        name = path.removeprefix(cards.AGENTS_PATH).partition("/")[0]
+        place = cards.AGENTS_PATH + name
+        site = running.router.sites.get(name)
+        app = _no_such_agent if site is None else site.at(path.removeprefix(place))
+        return app({**scope, "root_path": mount + place}, receive, send)
 
     def keep_local(self) -> None:
         """Answer only requests for local names and the host of `server.url`, unless callers must authenticate.
@@ -255,15 +253,6 @@ class Application:
             return ProxyHeaders(inner, networks(server.trusted_proxies))
         except ValueError as error:
             raise BadSettings(f"server.trusted_proxies: {error}") from None
-
-
-def _page(running: RunningServer, path: str) -> App:
-    """Return the page at a path or its longest prefix with a page, else the first agent's site."""
-    page = running.pages.get(path)
-    if page is None and path.startswith(PAGE_PREFIXES):
-        below_it = (running.pages.get(prefix) for prefix in PAGE_PREFIXES if path.startswith(prefix))
-        page = next(filter(None, below_it), None)
-    return running.default if page is None else page
 
 
 _TEXT = [(b"content-type", b"text/plain; charset=utf-8")]

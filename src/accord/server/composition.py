@@ -5,7 +5,7 @@ No decision is made here that a layer below could make. `application` starts, st
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from importlib import import_module
@@ -39,12 +39,11 @@ from accord.http.cards import CARD_PATH, CATALOG_PATH, CardPage, CatalogPage, Si
 from accord.http.files import FILES_PATH, LINK_KEY_PURPOSE, FileLinks, FilePage
 from accord.http.jsonrpc import JsonRpcBinding
 from accord.http.openapi import ApiDocuments
-from accord.http.operator_endpoints import HEALTH_PATH, METRICS_PATH, READY_PATH, HealthPage, MetricsPage
+from accord.http.operator_endpoints import HEALTH_PATH, METRICS_PATH, READY_PATH, HealthPage, MetricsPage, check_store
 from accord.http.rest import RestBinding
 from accord.http.webhooks import HttpWebhookSender
 from accord.model import AgentCard
 from accord.outbound import HttpSession, Policy
-from accord.remote.tasks import RemoteAgentPort
 from accord.server import agents, cards
 from accord.server.agents import start_agents
 from accord.server.grace_period import GracePeriod
@@ -60,14 +59,21 @@ from accord.server.pipeline import at_place, authentication, pipeline
 from accord.server.registry import Gates, PublishedAgents, catalog_of
 from accord.server.settings import Settings
 from accord.server.settings_loader import BadSettings
-from accord.server.sites import AgentSite, CardAndDocuments, LazyApplication, RenewedSite, choose_by_method
+from accord.server.sites import (
+    AgentSite,
+    CardAndDocuments,
+    LazyApplication,
+    Router,
+    card_and_documents,
+    choose_by_method,
+)
 from accord.service.host import Host
 from accord.service.service import Service
 from accord.service.storage_quotas import StorageQuotas, measuring
 from accord.storage import schema
 from accord.storage.address import Address, SqliteAddress, open_store
 from accord.storage.blobs import Blobs, LargeParts, open_blobs
-from accord.storage.store import Store, StoreUnavailable
+from accord.storage.store import Store
 from accord.telemetry.exposition import Exposition, StoreFigures
 from accord.telemetry.metrics import Metrics
 
@@ -82,20 +88,12 @@ BUILT, FALLBACK = PACKAGE / "_web", PACKAGE / "console" / "fallback"
 ROOT_PLACE = ""
 """The place of the first agent at the root. Names in paths are never empty."""
 
-STORE_SECONDS = 2.0
-"""Seconds until the store counts as unavailable: health probes usually wait no longer."""
-
 
 class RunningServer(NamedTuple):
-    """A running server: agents by the name in their path, the first of them at the root, and pages of the whole host.
-
-    `links` signs URLs of files, if the node has a public URL.
-    """
+    """A running server. `links` signs URLs of files, if the node has a public URL."""
 
     host: Host
-    sites: Mapping[str, App]
-    default: App
-    pages: dict[str, App]
+    router: Router
     links: FileLinks | None
 
 
@@ -171,12 +169,13 @@ class Composition:
         published = self._published(store, rules)
         placed = self._placed(host, guarded)
         running = self._addressed(host, links, placed, rules, admit, published)
-        running.pages.update(reports)
-        running.pages[METRICS_PATH] = self._metrics_page(observed.metrics, store, rules.access, admit)
+        pages = running.router.pages
+        pages.update(reports)
+        pages[METRICS_PATH] = self._metrics_page(observed.metrics, store, rules.access, admit)
         gates = Gates(rules.access, admit, usage, audit, sessions, standing)
         if published is not None:
-            running.pages[API] = published.served(gates, stack)
-        running.pages.update(await self._triggers(host, guarded, rules, gates, stack))
+            pages[API] = published.served(gates, stack)
+        pages.update(await self._triggers(host, guarded, rules, gates, stack))
         if has_console:
             await self._add_console(running, guarded, rules, gates, stack)
         if self._settings.server.grpc_port is not None:
@@ -239,8 +238,9 @@ class Composition:
             await asyncio.to_thread(import_module, "accord.server.console")
             return self._console(running, guarded, rules, until_end).opened(gates, rules.ways, until_end)
 
-        pages, api, files = running.pages, LazyApplication(opened), StaticFiles(BUILT, FALLBACK)
-        pages |= {"/": RootRedirect(running.default), PAGES: files, PAGES.rstrip("/"): files, CONSOLE: api}
+        router, api, files = running.router, LazyApplication(opened), StaticFiles(BUILT, FALLBACK)
+        pages, router.browsed = router.pages, RootRedirect(router.default)
+        pages |= {PAGES: files, PAGES.rstrip("/"): files, CONSOLE: api}
         pages.pop(RUNS, None)  # it is part of the console's API
         given = pages.get(EVENTS)
         pages[EVENTS] = api if given is None else choose_by_method(GET=api, HEAD=api, rest=given)
@@ -395,13 +395,13 @@ class Composition:
         def extended(name: str) -> AgentCard:
             return cards.extended_card(card_of(name), self._agents[name].profile)
 
-        def site_of(place: str) -> App:
+        def site_of(place: str) -> AgentSite:
             def described() -> CardAndDocuments:
                 return self._described(card_of(place), rules.sign)
 
             agent = self._at(place)
-            site = self._site(placed[place], host.services[agent.profile.name], described(), facts, admit, links)
-            return RenewedSite(agent, site, described) if isinstance(agent, RemoteAgentPort) else site
+            documents = card_and_documents(agent, described)
+            return self._site(placed[place], host.services[agent.profile.name], documents, facts, admit, links)
 
         for name, agent in self._agents.items():
             host.services[agent.profile.name].extended = partial(extended, name)
@@ -413,13 +413,13 @@ class Composition:
         pages: dict[str, App] = {
             HEALTH_PATH: HealthPage({}),
             READY_PATH: HealthPage(
-                {"store": _store_check(host.engine.store)}, {"store": lambda: host.engine.losses.note}
+                {"store": check_store(host.engine.store)}, {"store": lambda: host.engine.losses.note}
             ),
             CATALOG_PATH: CatalogPage(listed(), published=catalog_of(listed, published, rules.access)),
         }
         if links is not None:
             pages[FILES_PATH] = FilePage(host.engine.archive, links, self._settings.limits)
-        return RunningServer(host, sites, site_of(ROOT_PLACE), pages, links)
+        return RunningServer(host, Router(sites=sites, default=site_of(ROOT_PLACE), pages=pages), links)
 
     def _metrics_page(self, metrics: Metrics, store: Store, access: Access, admit: Admit) -> App:
         """Return the metrics page. With several processes each has its own, labelled with its process id."""
@@ -484,15 +484,3 @@ def _naming_setting(name: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise BadSettings(f"{name}: {error}") from None
-
-
-def _store_check(store: Store) -> Callable[[], Awaitable[str | None]]:
-    async def check() -> str | None:
-        try:
-            async with asyncio.timeout(STORE_SECONDS):
-                await store.read(schema.schema_version)
-        except (StoreUnavailable, TimeoutError):
-            return "unavailable"
-        return None
-
-    return check

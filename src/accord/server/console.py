@@ -17,7 +17,7 @@ from accord.console.routes import REFUSALS, routes_of
 from accord.console.server_context import EndpointInfo, ServerContext
 from accord.console.sessions import SignInMethods
 from accord.console.sign_in import SignInApi
-from accord.console.task_rows import TaskVisibility
+from accord.console.views import TaskVisibility
 from accord.engine.agent import Agent, AgentWithMembers
 from accord.engine.clock import SYSTEM
 from accord.http.asgi import App

@@ -1,22 +1,24 @@
-"""The paths of one agent, and applications chosen by path, by method or on first use.
-
-A site routes by the path below its mount, and `http` answers.
-"""
+"""The dispatcher of a server: applications by path, by method, or created on first use."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Struct
-from msgspec.structs import replace
 
+from accord.console import PREFIXES
 from accord.engine.agent import Agent
 from accord.http.asgi import App, Receive, Scope, Send
 from accord.http.cards import CARD_PATHS
+from accord.http.files import FILES_PATH
 from accord.http.openapi import ApiDocuments
 from accord.protocol.negotiation import MOUNTS
+from accord.remote.tasks import RemoteAgentPort
 
 RPC_PATHS = frozenset({"", *MOUNTS})
 """Paths of JSON-RPC, without a trailing slash."""
+
+PAGE_PREFIXES = (*PREFIXES, FILES_PATH)
+"""Path prefixes of pages, the more specific ones first."""
 
 
 CardAndDocuments = tuple[App, App]
@@ -24,7 +26,7 @@ CardAndDocuments = tuple[App, App]
 
 
 class AgentSite(Struct, frozen=True, kw_only=True):
-    """One agent over HTTP."""
+    """One agent over HTTP: the applications below its path."""
 
     card: App
     documents: App
@@ -33,10 +35,12 @@ class AgentSite(Struct, frozen=True, kw_only=True):
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answer one request."""
-        return self.at(path_below_mount(scope))(scope, receive, send)
+        return self.at(scope["path"].removeprefix(scope.get("root_path", "")))(scope, receive, send)
 
     def at(self, path: str) -> App:
-        """Return the application at a path."""
+        """Return the application at a path below the agent's."""
+        if path in ("/", ""):  # almost every request
+            return self.rpc
         if path in CARD_PATHS:
             return self.card
         if path.rstrip("/") in RPC_PATHS:
@@ -44,43 +48,71 @@ class AgentSite(Struct, frozen=True, kw_only=True):
         return self.documents if ApiDocuments.serves(path) else self.rest
 
 
-class RenewedSite:
-    """The site of an agent whose profile may change, such as a remote one after it was reached."""
+class RenewedCard:
+    """The card and documents of an agent whose profile may change, such as a remote one after it was reached."""
 
-    def __init__(self, agent: Agent, site: AgentSite, describe: Callable[[], CardAndDocuments]) -> None:
-        """Serve `site`, and rebuild its card and documents when the agent's profile changes."""
+    def __init__(self, agent: Agent, describe: Callable[[], CardAndDocuments]) -> None:
+        """Serve what `describe` returns, again when the agent's profile changes."""
         self._agent = agent
-        self._profile = agent.profile
-        self._site = site
         self._describe = describe
+        self._profile, self._described = agent.profile, describe()
 
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Answer one request."""
+    def card(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Answer a request for the card."""
+        return self._current()[0](scope, receive, send)
+
+    def documents(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Answer a request for the documents."""
+        return self._current()[1](scope, receive, send)
+
+    def _current(self) -> CardAndDocuments:
         if self._agent.profile is not self._profile:
-            self._profile = self._agent.profile
-            card, documents = self._describe()
-            self._site = replace(self._site, card=card, documents=documents)
-        return self._site(scope, receive, send)
+            self._profile, self._described = self._agent.profile, self._describe()
+        return self._described
 
 
-def with_mounted_path(scope: Scope) -> Scope:
+def card_and_documents(agent: Agent, describe: Callable[[], CardAndDocuments]) -> CardAndDocuments:
+    """Return the card and documents of an agent. Those of a remote agent are renewed with its profile."""
+    if not isinstance(agent, RemoteAgentPort):
+        return describe()
+    renewed = RenewedCard(agent, describe)
+    return renewed.card, renewed.documents
+
+
+class Router(Struct, kw_only=True):
+    """The applications of a server by path: pages of the host, agents by name, the first agent everywhere else.
+
+    `browsed` answers visits of the root path. A page at a prefix answers below it.
+    """
+
+    sites: Mapping[str, AgentSite]
+    default: AgentSite
+    pages: dict[str, App]
+    browsed: App | None = None
+
+    def find(self, method: str, path: str) -> App:
+        """Return the application for a request below the mount."""
+        if path == "/" and self.browsed is not None and method != "POST":
+            return self.browsed
+        page = self.pages.get(path)
+        if page is None and path.startswith(PAGE_PREFIXES):
+            below_it = (self.pages.get(prefix) for prefix in PAGE_PREFIXES if path.startswith(prefix))
+            page = next(filter(None, below_it), None)
+        return self.default.at(path) if page is None else page
+
+
+def with_mounted_path(scope: Scope, root: str) -> Scope:
     """Return a request whose path begins with the mount, as ASGI requires.
 
     An application with a `root_path` behind a proxy that strips that prefix passes on paths without it. Applications
     that Starlette mounts in it get the prefix as `app_root_path`.
     """
-    path, root = scope["path"], scope.get("root_path", "")
-    if not root or path == root or path.startswith(root + "/"):
+    path = scope["path"]
+    if path == root or path.startswith(root + "/"):
         return scope
     prefix = scope.get("app_root_path", root)
     raw = {"raw_path": prefix.encode() + scope["raw_path"]} if scope.get("raw_path") else {}
     return {**scope, "path": prefix + path, **raw}
-
-
-def path_below_mount(scope: Scope) -> str:
-    """Return the path below the mount."""
-    path: str = scope["path"]
-    return path.removeprefix(scope.get("root_path", ""))
 
 
 class LazyApplication:

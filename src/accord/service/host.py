@@ -33,6 +33,7 @@ class Host:
         known = {agent.profile.name: agent for agent in agents}
         if len(known) != len(agents):
             raise ValueError("Two agents have the same name")
+        self.tasks, self.store, self.hub = archive, archive.store, hub
         self.engine = Engine(archive, hub, known, limits=limits, hooks=hooks, now_ms=clock.now_ms)
         check_push = None if sender is None else sender.check
         self.services = {name: Service(self.engine, name, check_push=check_push, offers=offers) for name in known}

@@ -14,7 +14,8 @@ from accord.errors import InvalidParams
 from accord.model import PushConfig, PushListRequest, PushPage, Task, TaskFilter, TaskPage
 from accord.protocol import lifecycle
 from accord.protocol.codec import invalid_field
-from accord.storage.commands.tasks import StoredTask, TaskListQuery
+from accord.storage.commands.task_lists import TaskListQuery
+from accord.storage.commands.tasks import StoredTask
 
 DEFAULT_PAGE_SIZE = 50
 """A2A 1.0, 3.1.4."""
@@ -22,13 +23,15 @@ DEFAULT_PAGE_SIZE = 50
 
 def task_query(request: TaskFilter, *, owner: str | None, agent: str | None) -> TaskListQuery:
     """Return the store query of a list request."""
+    before_at, before = _position(request.page_token) or (None, None)
     return TaskListQuery(
         owner=owner,
-        agent=agent,
+        agents=None if agent is None else (agent,),
         context_id=request.context_id or None,
-        state=request.status,
+        states=() if request.status is None else (request.status,),
         since=None if request.status_timestamp_after is None else _milliseconds(request.status_timestamp_after),
-        before=_position(request.page_token),
+        before=before,
+        before_at=before_at,
         limit=_size(request) + 1,
     )
 

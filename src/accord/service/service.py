@@ -63,7 +63,7 @@ from accord.protocol.parts import joined_text
 from accord.service import pagination
 from accord.service.stream_options import apply_stream_options
 from accord.service.submission import FirstReply, TaskSubmission
-from accord.storage.commands import task_endings, task_lifecycle, tasks, webhooks
+from accord.storage.commands import task_endings, task_lifecycle, task_lists, tasks, webhooks
 from accord.storage.commands.steps import ParentExecution
 from accord.storage.store import BadValue, StoreUnavailable
 
@@ -226,7 +226,7 @@ class Service(Handler):
         """List tasks, newest status first."""
         query = pagination.task_query(request, owner=caller.reach, agent=self.agent)
         with _retryable:
-            found, total = await self._engine.store.read(tasks.list_tasks, caller.tenant, query)
+            found, total = await self._engine.store.read(task_lists.list_tasks, caller.tenant, query)
             archive, files_at = self._engine.archive, caller.files_at
             whole = [await archive.unpack(caller.tenant, stored, files_at) for stored in found]
         return pagination.task_page(found, whole, total, request)

@@ -1,13 +1,17 @@
 """Stored encoding of model values: A2A 1.0 JSON, event kinds and state names."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from accord.model import ArtifactUpdate, Event, EventBody, MessageUpdate, StatusUpdate, Task, TaskState
 from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
 from accord.storage.store import Row
+
+S = TypeVar("S", bound=Struct)
 
 KINDS: dict[str, type[EventBody]] = {
     "status": StatusUpdate,
@@ -64,6 +68,14 @@ def encode_task(task: Task) -> str:
 def decode_task(doc: str) -> Task:
     """Return the task of a JSON text."""
     return _TASK.decode(doc)
+
+
+def from_row(kind: type[S], row: Row, **decoders: Callable[[Any], Any]) -> S:
+    """Return a row as a struct whose fields are its columns, in order. `decoders` convert single columns."""
+    values = dict(zip(kind.__struct_fields__, row, strict=True))
+    for column, decode in decoders.items():
+        values[column] = decode(values[column])
+    return kind(**values)
 
 
 def state_name(state: TaskState) -> str:

@@ -219,7 +219,7 @@ async def _ends(work: asyncio.Task[None], bound: float) -> None:
     await asyncio.wait({work}, timeout=bound)
     if not work.done():
         await _stopped(work)
-        raise TimeoutError("The application goes on although nobody is there any more")
+        raise TimeoutError("The application continues after its client disconnected")
     work.result()
 
 

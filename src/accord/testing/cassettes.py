@@ -155,7 +155,7 @@ class PlaybackTransport:
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
-            raise FileNotFoundError(f"Nothing was recorded in {path}: record it with record=True, or --accord-record")
+            raise FileNotFoundError(f"{path} does not exist: record it with record=True, or --accord-record")
         tape = msgspec.json.decode(path.read_bytes(), type=CassetteFile)
         if tape.format != FORMAT:
             raise ValueError(f"{path} is no cassette of this version, but {tape.format}")

@@ -250,11 +250,11 @@ def assert_task(
         wrong += _listed("history", [f"{_role(one)}: {text_of(one.parts)}" for one in found.history], history)
     if events is not None:
         if seen is None:
-            raise TypeError("A task does not know its events: give the events of its stream in its place")
+            raise TypeError("A task has no events: pass the events of its stream instead")
         wrong += _listed("events", seen, events)
     if wrong:
         raise AssertionError(
-            "\n".join([f"The task {found.id} is otherwise:", *(f"  {one}" for one in wrong), *_full_text(found)])
+            "\n".join([f"The task {found.id} is not as expected:", *(f"  {one}" for one in wrong), *_full_text(found)])
         )
     return found
 
@@ -265,10 +265,10 @@ def _task_and_outline(given: Task | Said | Iterable[Event | EventBody]) -> tuple
         return given, None
     if isinstance(given, Said):
         if isinstance(given.raw, Message):
-            raise AssertionError(f"There is no task, but a message alone: {_shortened(given.text)}")
+            raise AssertionError(f"The answer is a message without a task: {_shortened(given.text)}")
         return given.raw, None
     if isinstance(given, Message):
-        raise AssertionError(f"There is no task, but a message alone: {_shortened(text_of(given.parts))}")
+        raise AssertionError(f"The answer is a message without a task: {_shortened(text_of(given.parts))}")
     bodies = [one.body if isinstance(one, Event) else one for one in given]
     first = bodies[0] if bodies else None
     if not isinstance(first, Task):

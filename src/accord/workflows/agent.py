@@ -21,17 +21,18 @@ from accord.model import AgentSkill
 from accord.protocol.budgets import Budget
 from accord.workflows import agent_access, members, run_request
 from accord.workflows.agent_access import fill_secrets
-from accord.workflows.attempts import EXECUTORS, RunSetup, SharedValues, run_output
+from accord.workflows.agent_definition import AgentDef
+from accord.workflows.attempts import RunSetup, SharedValues, run_output
 from accord.workflows.decide import RunOutcome
-from accord.workflows.document import AgentDef, Document, Workflow
+from accord.workflows.document import Document, Workflow
 from accord.workflows.executors import Executor
 from accord.workflows.findings import BadDocument
 from accord.workflows.members import Member
-from accord.workflows.plan import Plan
+from accord.workflows.plan import Plan, mentioned_events
 from accord.workflows.planner import includes_itself, make_plan
 from accord.workflows.run_request import PLAN, RunRequest, carry_over_records, read_run_request
 from accord.workflows.runner import PREFIX, Runner
-from accord.workflows.signals import event_addresses, mentioned_events
+from accord.workflows.signals import event_addresses
 from accord.workflows.source import load_source
 from accord.workflows.state import PlanNode, RunState
 from accord.workflows.steps.approval import with_approval_rules
@@ -57,7 +58,7 @@ def trajectory_of(plan: Plan, state: RunState) -> dict[str, Any] | None:
         chapters.append(_chapter(node, "step"))
         if wanted.reflect_on_converge and len(node.after) >= FAN_IN:
             chapters.append(_chapter(node, "converge", met=_statuses_before(state, node)))
-        if wanted.auto_decisions and _is_decision(node):
+        if wanted.auto_decisions and _was_skipped_or_retried(node):
             chapters.append(_chapter(node, "decision", because=node.ended.error or node.ended.reason))
     chapters.sort(key=lambda one: one["at"])
     return {"workflow": plan.workflow, "pattern": plan.pattern, "chapters": chapters}
@@ -73,8 +74,7 @@ def _statuses_before(state: RunState, node: PlanNode) -> dict[str, str]:
     return {name: end.status for name in node.after if (end := state.nodes[name].ended) is not None}
 
 
-def _is_decision(node: PlanNode) -> bool:
-    """Whether a decision was made about a step: it was skipped or retried."""
+def _was_skipped_or_retried(node: PlanNode) -> bool:
     end = node.ended
     return end is not None and (end.status == "skipped" or end.attempt > 1)
 
@@ -89,17 +89,6 @@ ATTEMPTS = 1000
 
 Each continues where the last one was lost. A command that crashes ends only its own process.
 """
-
-
-_EMPTY: Mapping[str, Any] = {
-    "string": "",
-    "number": 0,
-    "integer": 0,
-    "boolean": False,
-    "array": [],
-    "object": {},
-}
-"""Type of an input -> a value of it. The members may depend on no input."""
 
 
 class MemberKeys:
@@ -127,7 +116,7 @@ class WorkflowAgent:
         env: Mapping[str, str],
         vars: Mapping[str, Any] | None = None,
         keys: Keys | None = None,
-        executors: Mapping[str, Executor] = EXECUTORS,
+        executors: Mapping[str, Executor] | None = None,
         now_ms: Callable[[], int] | None = None,
     ) -> None:
         """Serve a document; raises BadDocument.
@@ -138,11 +127,11 @@ class WorkflowAgent:
         """
         self._title, self._told = document.name, msgspec.json.encode(document).decode()
         self.text: str | None = None
-        self.document = document if name is None else _renamed(document, name)
+        self.document = document if name is None else _with_name(document, name)
         self._vars = dict(vars or {})
         self._directory, self._env = directory, document_variables(env)
         self._keys = MemberKeys(keys or KeyManager(env.get(KEY_FILE_VARIABLE) or None, env=env))
-        self._executors, self._given_ms = executors, now_ms
+        self._executors, self._given_ms = executors or {}, now_ms
         self._now_ms = now_ms or SYSTEM.now_ms
         self._approvals = Approvals()
         self.profile = _profile(document, name or document.name)
@@ -150,7 +139,7 @@ class WorkflowAgent:
         self.members: dict[str, Agent] = {
             member: members.make_member_agent(member, one, env, self._keys) for member, one in self._hosted.items()
         }
-        self.members.update(self._files(env))
+        self.members.update(self._included_workflows(env))
         own = {variable: fill_secrets(value, self._env, self._keys) for variable, value in document.env.items()}
         self._commands = command_variables(self._env) | own
         self._store: Store
@@ -168,8 +157,7 @@ class WorkflowAgent:
                     raise ValueError(f"{name}: two workflows have a step of that name that say different things of it")
         return found
 
-    def _files(self, env: Mapping[str, str]) -> dict[str, Agent]:
-        """Return the workflows of other files that steps of this document run."""
+    def _included_workflows(self, env: Mapping[str, str]) -> dict[str, Agent]:
         found: dict[str, Agent] = {}
         for one in self.document.workflows:
             for step in members.steps_of(one.steps):
@@ -208,8 +196,9 @@ class WorkflowAgent:
 
     async def run(self, ctx: Context) -> None:
         """Execute a run from its stored state."""
-        made = await self._begun(ctx)
-        means = RunSetup(
+        made = await self._load_or_make_plan(ctx)
+        events = mentioned_events(made)
+        setup = RunSetup(
             flow=self.profile.name,
             plan=made,
             hosted=self._hosted,
@@ -218,20 +207,19 @@ class WorkflowAgent:
             now_ms=self._now_ms,
             keys=self._keys,
             shared=SharedValues(ctx, made, self._store),
-            run={"id": ctx.task_id, "events": await event_addresses(ctx, made, self._url)},
+            run={"id": ctx.task_id, "events": await event_addresses(ctx, events, self._url) if events else {}},
             executors=self._executors,
             store_files=self._store_files,
         )
-        await self._checked(ctx, made)
-        await means.shared.load()
-        drive = Runner(ctx, means)
-        outcome = await drive.go()
-        if (told := trajectory_of(made, drive.state)) is not None:
+        await self._run_preflight(ctx, made)
+        await setup.shared.load()
+        runner = Runner(ctx, setup)
+        outcome = await runner.run()
+        if (told := trajectory_of(made, runner.state)) is not None:
             await ctx.artifact(told, id="trajectory", name="trajectory")
-        await self._finish(ctx, drive, outcome, means)
+        await self._finish(ctx, runner, outcome, setup)
 
-    async def _begun(self, ctx: Context) -> Plan:
-        """Return the stored plan of a run; make and store it at the first execution."""
+    async def _load_or_make_plan(self, ctx: Context) -> Plan:
         entry = ctx.journal.entry(PLAN)
         if entry is not None:
             return msgspec.json.decode(entry, type=Plan)
@@ -248,16 +236,15 @@ class WorkflowAgent:
                 f"{{{{run.events.{events[0]}}}}}: only a run on a server has addresses for events "
                 "(serve the workflow with `accord serve`, and send it a message)"
             )
-        entries = {PLAN: msgspec.json.encode(made).decode(), **self._origin(made, wish)}
+        entries = {PLAN: msgspec.json.encode(made).decode(), **self._origin_entries(made, wish)}
         if wish.previous_run is not None or wish.start_from is not None:
-            entries |= await self._earlier(ctx, made, wish)
+            entries |= await self._reused_records(ctx, made, wish)
         ctx.journal.note(entries)
         if made.preflight or made.check_agents:  # these may take long, so the plan is committed first
             await ctx.journal.write({})
         return made
 
-    def _origin(self, made: Plan, wish: RunRequest) -> dict[str, str]:
-        """Return the journal entries about the origin of a run."""
+    def _origin_entries(self, made: Plan, wish: RunRequest) -> dict[str, str]:
         found = run_request.RunOrigin(
             name=self._title, workflow=made.workflow, directory=str(self._directory), vars=self._vars, wish=wish
         )
@@ -273,11 +260,11 @@ class WorkflowAgent:
             env=self._env,
             is_outline=is_outline,
         )
-        steps = tuple(with_approval_rules(step, self._approvals) for step in made.steps)
-        return replace(made, check_agents=wish.check_agents, steps=steps)
+        if self._approvals != Approvals():
+            made = replace(made, steps=tuple(with_approval_rules(step, self._approvals) for step in made.steps))
+        return replace(made, check_agents=wish.check_agents) if wish.check_agents else made
 
-    async def _earlier(self, ctx: Context, made: Plan, wish: RunRequest) -> dict[str, str]:
-        """Return the records of an earlier run that this run reuses."""
+    async def _reused_records(self, ctx: Context, made: Plan, wish: RunRequest) -> dict[str, str]:
         found: dict[str, str] = {}
         if wish.previous_run is not None:
             head = await queries.read_task_head(self._store, ctx.tenant, wish.previous_run)
@@ -292,45 +279,47 @@ class WorkflowAgent:
             raise Rejected(str(error)) from error
         return {PREFIX + record.key: msgspec.json.encode(record).decode() for record in records}
 
-    async def _checked(self, ctx: Context, made: Plan) -> None:
+    async def _run_preflight(self, ctx: Context, made: Plan) -> None:
         """Run the preflight once; raises Failed."""
         if ctx.journal.entry(CHECKED) is not None:
             return
         directory = Path(made.directory)
-        problems = agent_access.find_missing_commands(_used(made), self._env, directory)
-        problems += await agent_access.run_preflight_checks(made.preflight, directory=directory, env=self._commands)
+        problems: list[str] = []
+        if agents := _agents_in_use(made):
+            problems += agent_access.find_missing_commands(agents, self._env, directory)
+        if made.preflight:
+            problems += await agent_access.run_preflight_checks(made.preflight, directory=directory, env=self._commands)
         if made.check_agents:
-            problems += await agent_access.find_missing_agents(_asked(made), self._env, self._keys)
+            problems += await agent_access.find_missing_agents(_agents_of_steps(made), self._env, self._keys)
         if problems:
             raise Failed("\n".join(["The preflight has failed", *problems]))
         if made.preflight or made.check_agents:
             await ctx.journal.write({CHECKED: "true"})
 
-    async def _finish(self, ctx: Context, drive: Runner, outcome: RunOutcome, means: RunSetup) -> None:
+    async def _finish(self, ctx: Context, runner: Runner, outcome: RunOutcome, setup: RunSetup) -> None:
         if outcome.status == "failed":
             failed = ", ".join(outcome.failed)
             what = f"Failed at {failed}: {outcome.error}" if failed else f"Failed: {outcome.error}"
             raise Failed(what)
         try:
-            said = run_output(drive.state, means.env, means.run)
+            said = run_output(runner.state, setup.env, setup.run)
         except Unresolved as error:
             raise Failed(f"The output of the workflow: {error}") from error
         await ctx.artifact(said or None, id="result", name="result")
 
 
-def _used(made: Plan) -> list[AgentDef]:
-    """Return the agents that a run may need."""
+def _agents_in_use(made: Plan) -> list[AgentDef]:
     wanted = {step.agent for step in members.steps_of(made.steps)} | {made.repair_agent}
     return [agent for agent in made.agents if agent.name in wanted]
 
 
-def _asked(made: Plan) -> list[AgentDef]:
+def _agents_of_steps(made: Plan) -> list[AgentDef]:
     """Return the agents of the steps, each with the overrides of its step."""
     found = (members.member_for(made, step) for step in members.steps_of(made.steps))
     return list({member.agent.url: member.agent for member in found if member is not None}.values())
 
 
-def _renamed(document: Document, name: str) -> Document:
+def _with_name(document: Document, name: str) -> Document:
     """Return a document under another name. Its shared state keeps the old name as namespace."""
     state = document.state
     if state is not None and state.namespace is None:
@@ -355,7 +344,6 @@ def _profile(document: Document, name: str) -> Profile:
 
 
 def _skill(workflow: Workflow, document: Document) -> AgentSkill:
-    """Return a workflow as a skill, with the JSON Schema of its inputs."""
     described = workflow.description or document.description or workflow.name
     return AgentSkill(
         id=workflow.name, name=workflow.name, description=described, tags=("workflow",), input_schema=schema(document)

@@ -24,8 +24,9 @@ from accord.client.discovery import BadCard, CardNotFound, NoSuchAgent
 from accord.client.interfaces import JSONRPC
 from accord.errors import AuthenticationFailed, PermissionDenied
 from accord.model import AgentCapabilities, AgentCard, AgentInterface
+from accord.workflows.agent_definition import A2A_SECONDS, AgentDef
 from accord.workflows.commands import run_shell
-from accord.workflows.document import A2A_SECONDS, AgentDef, Preflight
+from accord.workflows.document import Preflight
 
 if TYPE_CHECKING:
     from accord.client.client import Client
@@ -170,7 +171,7 @@ def connector_for(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> Callab
     async def connect() -> AsyncIterator["Client"]:
         from accord.client.client import Client
 
-        url, options = await asyncio.to_thread(_asked, agent, env, keys)
+        url, options = await asyncio.to_thread(_connection_of, agent, env, keys)
         async with AsyncExitStack() as stack:
             try:
                 client = await stack.enter_async_context(Client.connect(url, **options))
@@ -178,7 +179,7 @@ def connector_for(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> Callab
                 raise
             except NO_CARD as error:
                 log.info("workflow.no_card", extra={"agent": agent.name, "reason": str(error)})
-                options["headers"] |= _key_of(agent, keys)
+                options["headers"] |= _api_key_header(agent, keys)
                 client = await stack.enter_async_context(Client.connect(assumed_card(agent, url), **options))
             yield client
 
@@ -189,12 +190,12 @@ async def fetch_card(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> Age
     """Return the card of an agent; raises the error of the connection."""
     from accord.client.client import Client
 
-    url, options = await asyncio.to_thread(_asked, agent, env, keys)
+    url, options = await asyncio.to_thread(_connection_of, agent, env, keys)
     async with Client.connect(url, **options) as client:
         return client.card
 
 
-def _asked(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> tuple[str, dict[str, Any]]:
+def _connection_of(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> tuple[str, dict[str, Any]]:
     """Return an agent's address and connection options, with secrets filled in. May read a keyring.
 
     If the document gives headers and names no credential, the headers are the authentication.
@@ -213,7 +214,7 @@ def _asked(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> tuple[str, di
     }
 
 
-def _key_of(agent: AgentDef, keys: Keys) -> dict[str, str]:
+def _api_key_header(agent: AgentDef, keys: Keys) -> dict[str, str]:
     """Return the header for an API key. Without a card, the agent cannot name the place of the key."""
     credential = None if agent.credentials is None else keys.find(agent.credentials)
     if credential is None or credential.bearer or not credential.api_key:
@@ -247,18 +248,17 @@ CARD_SECONDS = 10.0
 
 async def run_preflight_checks(checks: Iterable[Preflight], *, directory: Path, env: Mapping[str, str]) -> list[str]:
     """Run the checks of a workflow in order; return the failures."""
-    found = [await _checked(check, directory, env) for check in checks]
+    found = [await _run_check(check, directory, env) for check in checks]
     return [problem for problem in found if problem is not None]
 
 
-async def _checked(check: Preflight, directory: Path, env: Mapping[str, str]) -> str | None:
+async def _run_check(check: Preflight, directory: Path, env: Mapping[str, str]) -> str | None:
     ran = await run_shell(check.command, directory=directory, env=env, seconds=CHECK_SECONDS)
-    wrong = ran.error or await asyncio.to_thread(_judged, check, ran.output.strip())
+    wrong = ran.error or await asyncio.to_thread(_check_failure, check, ran.output.strip())
     return None if wrong is None else f"Preflight failed: {check.description or check.command}: {wrong}"
 
 
-def _judged(check: Preflight, output: str) -> str | None:
-    """Return why the output of a check is a failure; None if it passed."""
+def _check_failure(check: Preflight, output: str) -> str | None:
     shown = output.splitlines()[0] if output else ""
     try:
         if check.fail_if == "non-empty":

@@ -26,7 +26,7 @@ class WorkflowOptions(Options, frozen=True, kw_only=True):
     directory: str | None = None
 
 
-def _recognises(thing: Any) -> bool:
+def _recognizes(thing: Any) -> bool:
     return thing.suffix in FILE_SUFFIXES if isinstance(thing, Path) else is_instance_of(thing, *BUILT)
 
 
@@ -39,7 +39,7 @@ def _make(given: Given) -> Any:
     base = given.target.parent if isinstance(given.target, Path) else Path.cwd()
     directory = base.absolute() if options.directory is None else base.absolute() / Path(options.directory).expanduser()
     try:
-        source, document = _document(given.target)
+        source, document = _load_target(given.target)
         findings = validate(source or document, directory, env=given.env, vars=options.vars)
         if wrong := [one for one in findings if one.severity == "error"]:
             raise BadDocument(wrong)
@@ -51,8 +51,7 @@ def _make(given: Given) -> Any:
     return agent
 
 
-def _document(target: Any) -> "tuple[Source | None, Document]":
-    """Return the document of a target, with its text if it is a file."""
+def _load_target(target: Any) -> "tuple[Source | None, Document]":
     from accord.workflows.document import Document
     from accord.workflows.source import load_source
 
@@ -62,4 +61,4 @@ def _document(target: Any) -> "tuple[Source | None, Document]":
     return source, source.document
 
 
-KIND = Kind(name="workflow", make=_make, options=WorkflowOptions, recognises=_recognises)
+KIND = Kind(name="workflow", make=_make, options=WorkflowOptions, recognises=_recognizes)

@@ -17,10 +17,11 @@ from accord.api import ChildCall, Context, Store, storage
 from accord.api.storage import ValueNamespace
 from accord.client.credentials import Keys
 from accord.model import Task
+from accord.workflows.agent_definition import AgentDef
 from accord.workflows.channel import OpenQuestion
 from accord.workflows.decide import ended
-from accord.workflows.document import AgentDef, Document, OnError, Step
-from accord.workflows.executors import Executor, Executors, Result
+from accord.workflows.document import Document, OnError, Step
+from accord.workflows.executors import Executor, Result
 from accord.workflows.findings import CheckProblem, Where
 from accord.workflows.members import Member
 from accord.workflows.plan import Plan
@@ -68,16 +69,13 @@ class SharedValues:
         await storage.put_values(self._store, self._ctx.tenant, self._shelf, kept, at, ttl_ms)
 
 
-EXECUTORS: Mapping[str, Executor] = Executors()
-"""Type of a step -> its executor, for types that are executed in the process of the run."""
-
-
 class RunSetup(Struct, frozen=True, kw_only=True):
     """The environment of a run.
 
     `flow` is the agent whose task the run is; nested workflow runs are its child tasks. `hosted` are the members on
     this node. `run` contains the values of `{{run...}}`. `env` has the variables that the document may name, and
     `commands` is the environment of its commands. `store_files` are files of the store, which change with every task.
+    `executors` replaces executors by type of step.
     """
 
     flow: str
@@ -89,7 +87,7 @@ class RunSetup(Struct, frozen=True, kw_only=True):
     keys: Keys
     shared: SharedValues
     run: Mapping[str, Any] = {}
-    executors: Mapping[str, Executor] = EXECUTORS
+    executors: Mapping[str, Executor] = {}
     store_files: frozenset[Path] = frozenset()
 
     @property
@@ -150,11 +148,11 @@ def step_values(
         item=node.item,
         index=None if above is None else node.index,
         name="item" if above is None or above.step is None else above.step.as_,
-        around=_around(above),
+        around=_enclosing_items(above),
     )
 
 
-def _around(node: PlanNode | None) -> dict[str, Any]:
+def _enclosing_items(node: PlanNode | None) -> dict[str, Any]:
     """Return the items of the enclosing maps by name. Inner maps hide outer ones."""
     found: dict[str, Any] = {}
     while node is not None and node.parent is not None:

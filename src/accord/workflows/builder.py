@@ -23,19 +23,17 @@ from msgspec.structs import replace
 
 from accord.model import Task
 from accord.workflows import run_document
+from accord.workflows.agent_definition import AgentDef, FilePermissions, Permissions
 from accord.workflows.decoder import DocumentDecoder, camel_case
 from accord.workflows.document import (
-    AgentDef,
     Barrier,
     Coordination,
     CustomStep,
     Document,
     ErrorHandling,
-    FilePermissions,
     IdleNudge,
     Input,
     Path,
-    Permissions,
     Preflight,
     SharedState,
     Step,
@@ -80,39 +78,39 @@ class Builder:
 
     def inputs(self, members: Members | None = None, /, **more: Any) -> Self:
         """Declare inputs of a run: `topic={"type": "string", "required": True}`."""
-        given = {name: _made(Input, said, f"input {name!r}") for name, said in _plain(members, more).items()}
+        given = {name: _decode(Input, said, f"input {name!r}") for name, said in _merge(members, more).items()}
         return self._with(inputs=self._document.inputs | given)
 
     def vars(self, members: Members | None = None, /, **more: Any) -> Self:
         """Set values that templates may read."""
-        return self._with(vars=self._document.vars | _tree(_plain(members, more)))
+        return self._with(vars=self._document.vars | _tree(_merge(members, more)))
 
     def env(self, members: Members | None = None, /, **more: str) -> Self:
         """Set variables of all commands. `GH_TOKEN="${GH_TOKEN}"` passes a variable of the server."""
-        return self._with(env=self._document.env | _plain(members, more))
+        return self._with(env=self._document.env | _merge(members, more))
 
     def paths(self, paths: Sequence[Members]) -> Self:
         """Name directories: `{"name": "docs", "path": "../docs"}`."""
-        more = tuple(_made(Path, path, "path") for path in paths)
+        more = tuple(_decode(Path, path, "path") for path in paths)
         return self._with(paths=self._document.paths + more)
 
     def permission_profile(self, name: str, members: Members | None = None, /, **more: Any) -> Self:
         """Define a permission profile for the `profile` of agents."""
-        profile = _made(Permissions, _said(members, more), f"profile {name!r}")
+        profile = _decode(Permissions, _members_of(members, more), f"profile {name!r}")
         return self._with(permission_profiles=self._document.permission_profiles | {name: profile})
 
     def permissions(self, members: Members | None = None, /, **more: Any) -> Self:
         """Set the `default` permissions of agents without permissions; `profiles` are further permission profiles."""
-        return self._with(permissions=_made(FilePermissions, _said(members, more), "permissions"))
+        return self._with(permissions=_decode(FilePermissions, _members_of(members, more), "permissions"))
 
     def custom_step(self, name: str, members: Members | None = None, /, **more: Any) -> Self:
         """Define a custom step for `use`: its `params`, and the members of a step."""
-        custom = _made(CustomStep, _said(members, more), f"custom step {name!r}")
+        custom = _decode(CustomStep, _members_of(members, more), f"custom step {name!r}")
         return self._with(steps=self._document.steps | {name: custom})
 
     def on(self, members: Members | None = None, /, **more: Any) -> Self:
         """Set the triggers of a served workflow: a `schedule`, a `webhook`."""
-        return self._with(on=_made(Triggers, _said(members, more), "on"))
+        return self._with(on=_decode(Triggers, _members_of(members, more), "on"))
 
     # --- cooperation of agents
 
@@ -146,7 +144,7 @@ class Builder:
 
     def idle_nudge(self, members: Members | None = None, /, **more: Any) -> Self:
         """Set the reminders for a silent agent."""
-        return self._with_swarm(idleNudge=_made(IdleNudge, _said(members, more), "idleNudge"))
+        return self._with_swarm(idleNudge=_decode(IdleNudge, _members_of(members, more), "idleNudge"))
 
     def completion_grace_period(self, time: str | float) -> Self:
         """Set how long an agent may run after it reports that it is done."""
@@ -154,51 +152,51 @@ class Builder:
 
     def coordination(self, members: Members | None = None, /, **more: Any) -> Self:
         """Set how agents agree: `barriers`, `voting_threshold`, `consensus_strategy`."""
-        return self._with(coordination=_made(Coordination, _said(members, more), "coordination"))
+        return self._with(coordination=_decode(Coordination, _members_of(members, more), "coordination"))
 
     def barrier(self, name: str, members: Members | None = None, /, **more: Any) -> Self:
         """Add a barrier: `wait_for` and `mode`."""
-        barrier = _made(Barrier, {"name": name, **_said(members, more)}, f"barrier {name!r}")
+        barrier = _decode(Barrier, {"name": name, **_members_of(members, more)}, f"barrier {name!r}")
         before = self._document.coordination
         return self._with(coordination=replace(before, barriers=(*before.barriers, barrier)))
 
     def state(self, members: Members | None = None, /, **more: Any) -> Self:
         """Set where runs store the state that they share."""
-        return self._with(state=_made(SharedState, _said(members, more), "state"))
+        return self._with(state=_decode(SharedState, _members_of(members, more), "state"))
 
     def trajectories(self, members: Members | bool | None = None, /, **more: Any) -> Self:
         """Set which decisions of a run are recorded; False for none."""
-        said = members if isinstance(members, bool) else _said(members, more)
-        return self._with(trajectories=_made(Trajectories, said, "trajectories"))
+        said = members if isinstance(members, bool) else _members_of(members, more)
+        return self._with(trajectories=_decode(Trajectories, said, "trajectories"))
 
     def on_error(self, strategy: str, members: Members | None = None, /, **more: Any) -> Self:
         """Set the reaction to a failed step: `fail-fast`, `continue` or `retry`, with `max_retries` and others."""
-        said = {"strategy": strategy, **_said(members, more)}
-        return self._with(error_handling=_made(ErrorHandling, said, "errorHandling"))
+        said = {"strategy": strategy, **_members_of(members, more)}
+        return self._with(error_handling=_decode(ErrorHandling, said, "errorHandling"))
 
     # --- agents and workflows
 
     def agent(self, name: str, members: Members | None = None, /, **more: Any) -> Self:
         """Add a command line agent, with `cli` or `command`."""
-        agent = _made(AgentDef, {"name": name, **_said(members, more)}, f"agent {name!r}")
+        agent = _decode(AgentDef, {"name": name, **_members_of(members, more)}, f"agent {name!r}")
         return self._with(agents=(*self._document.agents, agent))
 
     def a2a_agent(self, name: str, members: Members | None = None, /, **more: Any) -> Self:
         """Add an A2A agent at its `url`."""
-        return self.agent(name, {"runtime": "a2a", **_said(members, more)})
+        return self.agent(name, {"runtime": "a2a", **_members_of(members, more)})
 
     def workflow(self, name: str, members: Members | None = None, /, **more: Any) -> Self:
         """Start a workflow, or continue one. The following calls belong to it; without this call, to `main`."""
         if not self._workflows[self._at] and not self._steps[self._at]:
             del self._workflows[self._at], self._steps[self._at]
         self._at = name
-        self._workflows.setdefault(name, {}).update(_said(members, more))
+        self._workflows.setdefault(name, {}).update(_members_of(members, more))
         self._steps.setdefault(name, [])
         return self
 
     def preflight(self, command: str, members: Members | None = None, /, **more: Any) -> Self:
         """Add a check before the first step."""
-        check = _made(Preflight, {"command": command, **_said(members, more)}, "preflight")
+        check = _decode(Preflight, {"command": command, **_members_of(members, more)}, "preflight")
         here = self._workflows[self._at]
         here["preflight"] = [*here.get("preflight", ()), check]
         return self
@@ -210,7 +208,7 @@ class Builder:
 
     def step(self, name: str, members: Members | None = None, /, **more: Any) -> Self:
         """Add a step."""
-        self._steps[self._at].append(_made(Step, {"name": name, **_said(members, more)}, f"step {name!r}"))
+        self._steps[self._at].append(_decode(Step, {"name": name, **_members_of(members, more)}, f"step {name!r}"))
         return self
 
     # --- results
@@ -261,7 +259,7 @@ class Builder:
         return asyncio.run(self.run(**options))
 
     def _workflow(self, name: str) -> Workflow:
-        return _made(
+        return _decode(
             Workflow, {"name": name, **self._workflows[name], "steps": self._steps[name]}, f"workflow {name!r}"
         )
 
@@ -271,7 +269,7 @@ class Builder:
 
     def _with_swarm(self, **members: Any) -> Self:
         self._swarm = {name: value for name, value in (self._swarm | members).items() if value is not None}
-        return self._with(swarm=_made(Swarm, self._swarm, "swarm"))
+        return self._with(swarm=_decode(Swarm, self._swarm, "swarm"))
 
     a2aAgent = a2a_agent
     completionGracePeriod = completion_grace_period
@@ -296,12 +294,12 @@ def workflow(name: str) -> Builder:
     return Builder(name)
 
 
-def _made(kind: type[T], said: Any, what: str) -> T:
+def _decode(kind: type[T], said: Any, what: str) -> T:
     """Decode members as those of a file; raises BadDocument."""
-    return DocumentDecoder().made(kind, node_of_values(_tree(said), TextPosition(f"<{what}>")), what)
+    return DocumentDecoder().decode(kind, node_of_values(_tree(said), TextPosition(f"<{what}>")), what)
 
 
-def _said(members: Members | None, more: Members) -> dict[str, Any]:
+def _members_of(members: Members | None, more: Members) -> dict[str, Any]:
     """Return members under the names of a file, without those that are None."""
     return {name: value for name, value in {**(members or {}), **_named(more)}.items() if value is not None}
 
@@ -316,8 +314,7 @@ def _options(given: Members) -> dict[str, Any]:
     return {spelled.get(name, name): value for name, value in given.items()}
 
 
-def _plain(members: Members | None, more: Members) -> dict[str, Any]:
-    """Return values whose names the author chooses."""
+def _merge(members: Members | None, more: Members) -> dict[str, Any]:
     return {**(members or {}), **more}
 
 

@@ -64,7 +64,7 @@ class CommandResult(Struct, frozen=True, kw_only=True):
         """The error for people; None if the command succeeded."""
         if self.problem is None and self.exit_code == 0:
             return None
-        what = self.problem or f"The command {_ended(self.exit_code or 0)}"
+        what = self.problem or f"The command {_exit_text(self.exit_code or 0)}"
         said = text_tail(self.errors or self.output, SHOWN)
         return f"{what}: {said}" if said else what
 
@@ -78,7 +78,7 @@ async def run_shell(
     heard: Heard | None = None,
 ) -> CommandResult:
     """Run a shell command with `env` as its environment."""
-    async with _arranged(command, env) as (argv, given):
+    async with _prepared(command, env) as (argv, given):
         return await run_program(argv, directory=directory, env=given, seconds=seconds, heard=heard)
 
 
@@ -94,7 +94,7 @@ async def run_program(
     if not await asyncio.to_thread(directory.is_dir):
         return CommandResult(problem=f"{directory} is no directory")
     command = subprocesses.SubprocessCommand(argv=argv, directory=directory, env=env, grace=GRACE_SECONDS)
-    output, lines = _Tail(), LineSplitter()
+    output, lines = _OutputTail(), LineSplitter()
     errors = ""
     problem: str | None = None
     exit_code: int | None = None
@@ -106,31 +106,30 @@ async def run_program(
                 while data := await process.read():
                     output.add(data)
                     if heard is not None and (whole := lines.add(data)) is not None:
-                        await heard(_shown(whole))
-                exit_code = _as_shells_say(await process.ended())
+                        await heard(_terminal_text(whole))
+                exit_code = _shell_exit_code(await process.ended())
             finally:
                 await process.stop()
                 errors = process.tail
                 if heard is not None and (last := lines.rest()):
-                    await heard(_shown(last))
+                    await heard(_terminal_text(last))
     except subprocesses.SubprocessNotStarted as error:
         return CommandResult(problem=f"{argv[0]} could not be started: {error}")
     except TimeoutError:
         problem = f"The command did not end within {seconds:g} seconds"
     return CommandResult(
         output=await asyncio.to_thread(output.text),
-        errors=_shown(errors.encode(errors="replace")),
+        errors=_terminal_text(errors.encode(errors="replace")),
         exit_code=exit_code,
         problem=problem,
     )
 
 
-def _as_shells_say(status: int) -> int:
-    """Return an exit code; for a signal, the code that shells use."""
+def _shell_exit_code(status: int) -> int:
     return status if status >= 0 else BY_SIGNAL - status
 
 
-def _ended(code: int) -> str:
+def _exit_text(code: int) -> str:
     try:
         name = signal.Signals(code - BY_SIGNAL).name if code > BY_SIGNAL else None
     except ValueError:
@@ -138,9 +137,7 @@ def _ended(code: int) -> str:
     return f"ended with exit code {code}" + (f" ({name})" if name else "")
 
 
-class _Tail:
-    """The end of an output."""
-
+class _OutputTail:
     def __init__(self) -> None:
         self._kept = bytearray()
         self._all = 0
@@ -154,7 +151,7 @@ class _Tail:
     def text(self) -> str:
         """Return it as text, with a note if something is missing."""
         kept = bytes(self._kept[-KEPT_BYTES:])
-        said = _shown(kept).rstrip()
+        said = _terminal_text(kept).rstrip()
         left = self._all - len(kept)
         return f"[{left} bytes left out]\n{said}" if left else said
 
@@ -179,7 +176,7 @@ class LineSplitter:
         return self._open.removesuffix(b"\r")
 
 
-def _shown(data: bytes) -> str:
+def _terminal_text(data: bytes) -> str:
     """Return the text that a terminal would show. Most lines only need their colors removed."""
     text = _COLOURS.sub("", data.decode(errors="replace").replace("\r\n", "\n"))
     if not _CONTROLS.search(text):
@@ -191,19 +188,19 @@ def _shown(data: bytes) -> str:
 
 
 @asynccontextmanager
-async def _arranged(command: str, env: Mapping[str, str]) -> AsyncIterator[tuple[tuple[str, ...], dict[str, str]]]:
+async def _prepared(command: str, env: Mapping[str, str]) -> AsyncIterator[tuple[tuple[str, ...], dict[str, str]]]:
     """Yield the program for a command, and its environment. Files that it needs exist until the end of the block."""
-    given = {name: _speakable(value) for name, value in env.items()}
-    large = _too_large(given)
+    given = {name: _environment_text(value) for name, value in env.items()}
+    large = _oversized_values(given)
     is_script = command.startswith("#!") or len(command.encode(errors="replace")) > VALUE_BYTES
     if not large and not is_script:
         yield ("sh", "-c", command), given
         return
     with await asyncio.to_thread(TemporaryDirectory, prefix="accord-step-") as folder:
-        yield await asyncio.to_thread(_put_down, command, given, large, Path(folder))
+        yield await asyncio.to_thread(_write_script, command, given, large, Path(folder))
 
 
-def _put_down(
+def _write_script(
     command: str, env: Mapping[str, str], large: frozenset[str], folder: Path
 ) -> tuple[tuple[str, ...], dict[str, str]]:
     """Write a command, and values that are too large for an environment, into files."""
@@ -214,7 +211,7 @@ def _put_down(
         given[f"{name}_FILE"] = str(file)
     words = shlex.split(command.partition("\n")[0].removeprefix("#!")) if command.startswith("#!") else ["sh"]
     if _is_shell(words):
-        command = _reading(sorted(large)) + command
+        command = _value_readers(sorted(large)) + command
     script = folder / ".command"
     script.write_text(command, errors="replace")
     return (*words, str(script)), given
@@ -225,7 +222,7 @@ def _is_shell(words: list[str]) -> bool:
     return Path(program).name in SHELLS
 
 
-def _reading(names: list[str]) -> str:
+def _value_readers(names: list[str]) -> str:
     """Return shell code that reads values from files into unexported variables.
 
     A shell drops line breaks at the end of its input. They belong to the value, hence the dot.
@@ -233,7 +230,7 @@ def _reading(names: list[str]) -> str:
     return "".join(f'{name}=$(cat "${{{name}_FILE}}"; printf .); {name}=${{{name}%.}}\n' for name in names)
 
 
-def _speakable(value: str) -> str:
+def _environment_text(value: str) -> str:
     """Return a value as an environment can contain it: without NUL and lone surrogates."""
     try:
         os.fsencode(value)
@@ -242,7 +239,7 @@ def _speakable(value: str) -> str:
     return value.replace("\0", "")
 
 
-def _too_large(env: Mapping[str, str]) -> frozenset[str]:
+def _oversized_values(env: Mapping[str, str]) -> frozenset[str]:
     """Return the names of values without room in an environment. Small values get room first."""
     room = VALUES_BYTES
     found = set()

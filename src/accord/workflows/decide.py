@@ -242,7 +242,7 @@ def _end_of_running(state: RunState, node: PlanNode, step: Step, doom: SkipCause
         return _end_of_map(node, step, node.items, now)
     if node.due and node.begun is not None and node.begun.until is not None and node.begun.until <= now:
         return _end(node, now, "completed")
-    if node.due and step.row.is_waiting:
+    if node.due and step.row.executor == "signal":
         error = f"it took longer than {step.timeout:g} s"
         return msgspec.structs.replace(ended(step, node.attempt, Result(ok=False, error=error), now), reason=TIMED_OUT)
     if doom is not None and not node.is_map:

@@ -14,14 +14,10 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec import NODEFAULT, Struct, inspect
 
+from accord.workflows.agent_definition import ACCESS, AgentDef, FilePermissions, Permissions
 from accord.workflows.document import (
-    ACCESS,
-    UNITS,
-    AgentDef,
     CustomStep,
     Document,
-    FilePermissions,
-    Permissions,
     Preflight,
     SharedState,
     Step,
@@ -29,11 +25,11 @@ from accord.workflows.document import (
     Trajectories,
     Verification,
     Workflow,
-    parse_duration,
 )
 from accord.workflows.executors import step_types
 from accord.workflows.findings import BadDocument, DocumentFinding, TextPosition, make_finding
 from accord.workflows.functions import closest
+from accord.workflows.notation import UNITS, parse_duration
 from accord.workflows.step_types import STEP_TYPES
 from accord.workflows.yaml_nodes import YamlNode
 
@@ -212,7 +208,7 @@ class DocumentDecoder:
         self.findings: list[DocumentFinding] = []
         self._partial = partial
 
-    def made(self, kind: type[T], node: YamlNode, where: str) -> T:
+    def decode(self, kind: type[T], node: YamlNode, where: str) -> T:
         """Return a value of this type; raises BadDocument with all findings."""
         try:
             tree = self._value(inspect.type_info(kind), node, where)
@@ -222,13 +218,13 @@ class DocumentDecoder:
             raise BadDocument(self.findings)
         return msgspec.convert(tree, kind)
 
-    def _bad(self, code: str, message: str, fix: str, place: TextPosition) -> _BadValue:
+    def _error(self, code: str, message: str, fix: str, place: TextPosition) -> _BadValue:
         self.findings.append(make_finding(code, message, fix, place))
         return _BadValue()
 
     def _value(self, kind: inspect.Type, node: YamlNode, where: str) -> Any:
         if node.tree is None and not isinstance(kind, inspect.AnyType):
-            raise self._bad("EMPTY_VALUE", f"`{where}` has no value", "give it one, or remove the key", node.place)
+            raise self._error("EMPTY_VALUE", f"`{where}` has no value", "give it one, or remove the key", node.place)
         if self._partial and isinstance(node.tree, str) and "{{" in node.tree:
             return node.tree
         return _BY_KIND[type(kind)](self, kind, node, where)
@@ -248,7 +244,9 @@ class DocumentDecoder:
             if member is None:
                 loose |= self._unknown(kind.cls, str(key), node)
             elif (other := written.setdefault(member.name, str(key))) != key:
-                self._bad("DUPLICATE_KEY", f"`{key}` says the same as `{other}`", "remove one of them", node.keys[key])
+                self._error(
+                    "DUPLICATE_KEY", f"`{key}` says the same as `{other}`", "remove one of them", node.keys[key]
+                )
             else:
                 self._try(tree, member.name, self._member, kind.cls, member, str(key), part)
         node.names = written
@@ -257,7 +255,7 @@ class DocumentDecoder:
         for field in () if self._partial else kind.fields:
             if field.required and field.encode_name not in written:
                 message, fix = f"`{where}` has no `{field.encode_name}`", f"add `{field.encode_name}: ...`"
-                self._bad("MISSING_KEY", message, fix, node.place)
+                self._error("MISSING_KEY", message, fix, node.place)
         return tree
 
     def list(self, kind: inspect.VarTupleType, node: YamlNode, where: str) -> Any:
@@ -265,7 +263,7 @@ class DocumentDecoder:
         fix = "write each behind a `-`" if node.raw is None else f"write [{node.raw}]"
         self._must_be(list, node, where, "a list", fix)
         if len(node.tree) < (kind.min_length or 0):
-            raise self._bad("BAD_VALUE", f"`{where}` is empty", "add one, or remove the key", node.place)
+            raise self._error("BAD_VALUE", f"`{where}` is empty", "add one, or remove the key", node.place)
         items: dict[str | int, Any] = {}
         for at, part in node.parts.items():
             self._try(items, at, self._value, kind.item_type, part, f"{where}[{at}]")
@@ -295,7 +293,7 @@ class DocumentDecoder:
 
     def _must_be(self, form: type, node: YamlNode, where: str, what: str, fix: str) -> None:
         if not isinstance(node.tree, form):
-            raise self._bad("BAD_TYPE", f"`{where}` is {_a(node)}, not {what}", fix, node.place)
+            raise self._error("BAD_TYPE", f"`{where}` is {_shown(node)}, not {what}", fix, node.place)
 
     def _unknown(self, struct: type[Struct], key: str, node: YamlNode) -> dict[str, Any]:
         """Return the parameter for an unknown key.
@@ -305,27 +303,27 @@ class DocumentDecoder:
         stated = node.tree.get("with")
         if struct is Step and "use" in node.parts:
             if isinstance(stated, dict) and key in stated:
-                self._bad("DUPLICATE_KEY", f"`{key}` is in `with` as well", "remove one of them", node.keys[key])
+                self._error("DUPLICATE_KEY", f"`{key}` is in `with` as well", "remove one of them", node.keys[key])
             return {key: node.parts[key].tree}
         if (implied := IMPLIED.get((struct, camel_case(key)))) is not None and node.parts[key].tree is implied:
             return {}
         code, fix = unknown_key_fix(struct, key)
         what = f"There is no key `{key}` here" if code == "UNKNOWN_KEY" else f"`{key}` is not supported"
-        self._bad(code, what, fix, node.keys[key])
+        self._error(code, what, fix, node.keys[key])
         return {}
 
     def _member(self, struct: type[Struct], member: MemberName, key: str, node: YamlNode) -> Any:
         refused = REFUSED_VALUES.get((struct, member.name, str(node.tree)))
         if refused is not None:
-            raise self._bad("UNSUPPORTED", f"`{key}: {node.tree}` is not supported", refused, node.place)
+            raise self._error("UNSUPPORTED", f"`{key}: {node.tree}` is not supported", refused, node.place)
         if (same := SAME_VALUES.get((struct, member.name, str(node.tree)))) is not None:
             return same
         if (struct, member.name) == (Document, "steps") and isinstance(node.tree, list):
             fix = "write `workflows: [{name: main, steps: [...]}]`; each step has a `name`"
-            raise self._bad("UNSUPPORTED", "A list of `steps` at the top of a file is not supported", fix, node.place)
+            raise self._error("UNSUPPORTED", "A list of `steps` at the top of a file is not supported", fix, node.place)
         if (struct, member.name) == (AgentDef, "credentials") and isinstance(node.tree, dict):
             fix = "write the name of a credential"
-            raise self._bad("UNSUPPORTED", "A proxy for credentials is not supported", fix, node.place)
+            raise self._error("UNSUPPORTED", "A proxy for credentials is not supported", fix, node.place)
         if member.unit is not None and not (self._partial and isinstance(node.tree, str) and "{{" in node.tree):
             return self._time(member, key, node)
         return self._value(member.kind, node, key)
@@ -345,7 +343,7 @@ class DocumentDecoder:
         except (ValueError, OverflowError):
             what = "a number" if has_time_unit(key) else "a time"
             fix = f"write `{member.name}: 90s`, `10m`, `1h30m` or `250ms`"
-            raise self._bad("BAD_DURATION", f"`{key}` is {_a(node)}, not {what}", fix, node.place) from None
+            raise self._error("BAD_DURATION", f"`{key}` is {_shown(node)}, not {what}", fix, node.place) from None
         kind = member.kind.type if isinstance(member.kind, inspect.Metadata) else member.kind
         assert isinstance(kind, inspect.FloatType)
         self._within(kind, time, node, key)
@@ -376,7 +374,7 @@ class DocumentDecoder:
         forms = (int,) if isinstance(kind, inspect.IntType) else (int, float)
         if isinstance(node.tree, bool) or not isinstance(node.tree, forms):
             what = "a whole number" if forms == (int,) else "a number"
-            raise self._bad("BAD_TYPE", f"`{where}` is {_a(node)}, not {what}", f"write {what}", node.place)
+            raise self._error("BAD_TYPE", f"`{where}` is {_shown(node)}, not {what}", f"write {what}", node.place)
         self._within(kind, node.tree, node, where)
         return node.tree
 
@@ -386,7 +384,7 @@ class DocumentDecoder:
         if not low <= value <= high or (kind.gt is not None and value <= kind.gt):
             bounds = f"at least {low}" if kind.gt is None else f"more than {kind.gt}"
             bounds += "" if high == math.inf else f" and at most {high}"
-            raise self._bad("BAD_VALUE", f"`{where}` must be {bounds}", f"{node.raw} is outside of that", node.place)
+            raise self._error("BAD_VALUE", f"`{where}` must be {bounds}", f"{node.raw} is outside of that", node.place)
 
     def choice(self, kind: inspect.LiteralType, node: YamlNode, where: str) -> Any:
         """Return one of a fixed set of words."""
@@ -396,7 +394,7 @@ class DocumentDecoder:
         if not isinstance(node.tree, str) or node.tree not in known:
             near = closest(str(node.raw), known)
             fix = f"did you mean {near}?" if near else f"write one of {', '.join(known)}"
-            raise self._bad("BAD_VALUE", f"`{where}` is {_a(node)}, none of {', '.join(known)}", fix, node.place)
+            raise self._error("BAD_VALUE", f"`{where}` is {_shown(node)}, none of {', '.join(known)}", fix, node.place)
         return node.tree
 
     def anything(self, kind: inspect.AnyType, node: YamlNode, where: str) -> Any:
@@ -467,8 +465,7 @@ _BY_KIND: Mapping[type[inspect.Type], Callable[[DocumentDecoder, Any, YamlNode, 
 }
 
 
-def _a(node: YamlNode) -> str:
-    """Return a value as an error message shows it."""
+def _shown(node: YamlNode) -> str:
     match node.tree:
         case dict():
             return "a mapping"

@@ -5,7 +5,8 @@ An executor gets a scene and returns a result.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -36,7 +37,7 @@ Reason = Literal[
 """Why a step counts as completed or failed."""
 
 
-async def _unheard(_line: str) -> None:
+async def _discard(_line: str) -> None:
     """Discard a line."""
 
 
@@ -53,8 +54,8 @@ class Scene(Struct, frozen=True, kw_only=True):
     directory: Path
     env: Mapping[str, str]
     values: "Values"
-    post: Callable[[str], Awaitable[None]] = _unheard
-    heard: Callable[[str], Awaitable[None]] = _unheard
+    post: Callable[[str], Awaitable[None]] = _discard
+    heard: Callable[[str], Awaitable[None]] = _discard
 
     @property
     def place(self) -> Path:
@@ -118,26 +119,21 @@ def step_types() -> tuple[str, ...]:
     return (*STEP_TYPES, *(name for name in STEPS.names() if name not in STEP_TYPES))
 
 
-class Executors(Mapping[str, Executor]):
-    """The executors by type of step. An executor is loaded when it is needed."""
-
-    def __getitem__(self, name: str) -> Executor:
-        if name not in STEPS:
-            raise KeyError(name)
-        do = STEPS.load(name).do
-        return do if name in STEPS.ours else _bounded(do)
-
-    def __contains__(self, name: object) -> bool:
-        return name in STEPS
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(STEPS.names())
-
-    def __len__(self) -> int:
-        return len(STEPS.names())
+def executor_of(name: str) -> Executor:
+    """Return the executor of a type, loaded when it is needed; raises ValueError if there is none."""
+    if name in STEPS.ours:
+        return _own_executor(name)
+    if name not in STEPS:
+        raise ValueError(f"There is no type of step called {name!r} here: is its package installed?")
+    return _with_timeout(STEPS.load(name).do)
 
 
-def _bounded(do: Executor) -> Executor:
+@cache
+def _own_executor(name: str) -> Executor:
+    return STEPS.load(name).do
+
+
+def _with_timeout(do: Executor) -> Executor:
     """Return an executor with the timeout of the step. Executors of Accord enforce it themselves."""
 
     async def done(scene: Scene) -> Result:
@@ -152,22 +148,22 @@ def _bounded(do: Executor) -> Executor:
 
 def is_agent_step(step: Step) -> bool:
     """Whether a command line agent executes it."""
-    return step.is_agent_step
+    return step.kind == "agent"
 
 
 def is_deterministic_step(step: Step) -> bool:
     """Whether it is a command."""
-    return step.is_deterministic_step
+    return step.kind == "deterministic"
 
 
 def is_worktree_step(step: Step) -> bool:
     """Whether it creates a worktree."""
-    return step.is_worktree_step
+    return step.kind == "worktree"
 
 
 def is_a2a_step(step: Step) -> bool:
     """Whether an A2A agent executes it."""
-    return step.is_a2a_step
+    return step.kind == "a2a"
 
 
 isAgentStep = is_agent_step

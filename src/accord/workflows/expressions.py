@@ -220,11 +220,9 @@ def _heeds(node: Expression, is_denied: bool = False) -> bool:
 
 
 class _ExpressionReader:
-    """Parses one expression from left to right."""
-
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = self._split()
+        self._tokens = self._tokenize()
         self._at = 0
         self._depth = 0
 
@@ -232,15 +230,15 @@ class _ExpressionReader:
         """Parse the whole text."""
         node = self._either()
         if self._at < len(self._tokens):
-            self._refuse(f"{self._next!r} is not expected there")
+            self._fail(f"{self._next!r} is not expected there")
         return node
 
-    def _split(self) -> list[tuple[str, str]]:
+    def _tokenize(self) -> list[tuple[str, str]]:
         tokens, end = [], 0
         while end < len(self._text.rstrip()):
             found = _TOKEN.match(self._text, end)
             if found is None:
-                self._refuse(f"{self._text[end:].strip()[:20]!r} cannot be read")
+                self._fail(f"{self._text[end:].strip()[:20]!r} cannot be read")
             tokens.append((str(found.lastgroup), found[str(found.lastgroup)]))
             end = found.end()
         return [(kind, _SPELLED.get(token, token) if kind == "sign" else token) for kind, token in tokens]
@@ -294,7 +292,7 @@ class _ExpressionReader:
             self._expect(")")
             return node
         if self._next is not None or self._at == len(self._tokens):
-            self._refuse("a value is missing " + (f"before {self._next!r}" if self._next else "at its end"))
+            self._fail("a value is missing " + (f"before {self._next!r}" if self._next else "at its end"))
         kind, token = self._tokens[self._at]
         self._at += 1
         if kind == "text":
@@ -320,41 +318,41 @@ class _ExpressionReader:
 
     def _word(self, what: str) -> str:
         if self._at == len(self._tokens) or self._tokens[self._at][0] != "path":
-            self._refuse(f"{what} is missing after '|'")
+            self._fail(f"{what} is missing after '|'")
         self._at += 1
         return self._tokens[self._at - 1][1]
 
     def _deeper(self, part: Callable[[], Expression]) -> Expression:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            self._refuse("it is nested too deeply")
+            self._fail("it is nested too deeply")
         node = part()
         self._depth -= 1
         return node
 
     def _expect(self, sign: str) -> None:
         if self._next != sign:
-            self._refuse(f"{sign!r} is missing")
+            self._fail(f"{sign!r} is missing")
         self._at += 1
 
     def _quoted(self, text: str) -> Expression:
         if "{{" in text and "}}" in text:
-            self._refuse(f"there is a template within quotes: leave the quotes of {text!r} out")
+            self._fail(f"there is a template within quotes: leave the quotes of {text!r} out")
         return Constant(text)
 
     def _check(self, what: str, name: str, table: dict[str, FunctionSignature], given: int) -> None:
         if name not in table:
-            self._refuse(f"there is no {what} {name!r}{nearest(name, table)}")
+            self._fail(f"there is no {what} {name!r}{nearest(name, table)}")
         if not table[name].least <= given <= table[name].most:
-            self._refuse(f"{name} is written {table[name].usage}")
+            self._fail(f"{name} is written {table[name].usage}")
 
     def _check_pattern(self, pattern: Any) -> None:
         try:
             compile_regex(str(pattern))
         except BadRegex as error:
-            self._refuse(str(error))
+            self._fail(str(error))
 
-    def _refuse(self, problem: str) -> NoReturn:
+    def _fail(self, problem: str) -> NoReturn:
         raise BadExpression(f"in `{self._text.strip()}`: {problem}")
 
 

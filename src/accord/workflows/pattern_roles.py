@@ -9,7 +9,8 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from accord.workflows.document import AgentDef, Coordination, Step
+from accord.workflows.agent_definition import AgentDef
+from accord.workflows.document import Coordination, Step
 from accord.workflows.expressions import references
 from accord.workflows.references import reachable
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from accord.agents.process.workspace import BEGAN, FOLDER
 from accord.agents.safe_regexes import Regex, escape_text
-from accord.workflows.document import Files, Permissions
+from accord.workflows.agent_definition import Files, Permissions
 
 IGNORED, READ_ONLY = ".agentignore", ".agentreadonly"
 """Files with patterns that agents must not touch, and with patterns that they may only read."""
@@ -66,7 +66,7 @@ def rules_in(permissions: Permissions, directory: Path) -> PermissionRules:
     """
     files = permissions.files or Files()
     asks = permissions.inherit and permissions.access != "full"
-    kept = (*files.deny, *(_lines(directory / IGNORED) + _lines(directory / READ_ONLY) if asks else ()))
+    kept = (*files.deny, *(_patterns_in(directory / IGNORED) + _patterns_in(directory / READ_ONLY) if asks else ()))
     if permissions.access in ("readonly", "restricted") or files.write:
         return PermissionRules(write=files.write, kept=kept)
     return PermissionRules(kept=(*files.read, *kept))
@@ -74,7 +74,7 @@ def rules_in(permissions: Permissions, directory: Path) -> PermissionRules:
 
 async def take_snapshot(directory: Path, ignored: Collection[Path] = ()) -> Snapshot:
     """Return a snapshot of a directory, without the files of the store."""
-    return await asyncio.to_thread(lambda: dict(_scan(directory, ignored)))
+    return await asyncio.to_thread(lambda: dict(_file_states(directory, ignored)))
 
 
 async def changed_since(directory: Path, at_ms: int, ignored: Collection[Path] = ()) -> list[str]:
@@ -161,8 +161,7 @@ def _piece(piece: str) -> str:
     return escape_text(piece)
 
 
-def _lines(file: Path) -> tuple[str, ...]:
-    """Return the patterns in a file; none if it does not exist."""
+def _patterns_in(file: Path) -> tuple[str, ...]:
     try:
         lines = file.read_text(errors="replace").splitlines()
     except FileNotFoundError:
@@ -175,7 +174,7 @@ def _is_apart(folder: Path) -> bool:
     return (folder / ".git").exists() or (folder.parent.name == FOLDER and (folder / BEGAN).exists())
 
 
-def _scan(directory: Path, ignored: Collection[Path]) -> Iterable[tuple[str, tuple[int, int, int]]]:
+def _file_states(directory: Path, ignored: Collection[Path]) -> Iterable[tuple[str, tuple[int, int, int]]]:
     """Yield the files of a directory, without those of git, of tasks, and of nested repositories."""
     own = {path.name for path in ignored}
     for folder, folders, names in os.walk(directory):

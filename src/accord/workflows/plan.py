@@ -1,7 +1,8 @@
-"""The plan of a run, and the check that its references resolve.
+"""The plan of a run: its inputs and variables, and the check that its references resolve.
 
 A plan is plain data in which everything that can be resolved before a run is resolved. It is stored with its run and
-contains names of secrets, never secrets. References are checked by name and order, because steps have no values yet.
+contains names of secrets, never secrets. References are checked by name and order, because steps have no values yet. A
+given value is never a template, only the document's own variables are.
 """
 
 import re
@@ -9,24 +10,24 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from accord.workflows.agent_definition import AgentDef, Permissions
 from accord.workflows.document import (
-    AgentDef,
     Barrier,
     Document,
     IdleNudge,
-    Permissions,
+    Input,
     Preflight,
     SharedState,
     Step,
     Trajectories,
     Verification,
 )
-from accord.workflows.expressions import BadExpression, references, texts_in
+from accord.workflows.expressions import ROOTS, BadExpression, references, texts_in
 from accord.workflows.findings import DocumentFinding, make_finding
-from accord.workflows.inputs import value_name
 from accord.workflows.references import (
     Edges,
     Scope,
@@ -37,7 +38,7 @@ from accord.workflows.references import (
     step_texts,
     unknown_name_fix,
 )
-from accord.workflows.values import UnsafeCommand, Values, check_argv, check_command, output_variable
+from accord.workflows.values import Unresolved, UnsafeCommand, Values, check_argv, check_command, output_variable
 
 
 class Plan(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -81,7 +82,7 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
 
     def agent(self, name: str | None) -> AgentDef | None:
         """Return one of its agents, or None."""
-        return next((agent for agent in self.agents if agent.name == name), None)
+        return None if name is None else next((agent for agent in self.agents if agent.name == name), None)
 
 
 VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -111,7 +112,7 @@ def check_references(
     """
     edges: dict[str, tuple[str, ...]] = {step.name: step.depends_on or () for step in plan.steps}
     edges |= {barrier.name: barrier.wait_for for barrier in plan.barriers}
-    wrong = list(_names(plan, edges))
+    wrong = list(_name_findings(plan, edges))
     if not wrong and (circle := sorted(find_cycle(edges))):
         fix = "take one of them out of `dependsOn`"
         wrong.append(make_finding("CYCLE", f"these wait for each other: {', '.join(circle)}", fix))
@@ -122,7 +123,7 @@ def check_references(
         "vars": plan.vars,
         "env": env,
         "run": events_of(plan.steps),
-        "state": {name for flow in document.workflows for one in flow.steps for name in _sets(one)},
+        "state": {name for flow in document.workflows for one in flow.steps for name in _state_names(one)},
     }
     scope = Scope(known=known, edges=edges, names=edges)
     check = partial(_problems, pending=pending)
@@ -130,19 +131,15 @@ def check_references(
         where, inner = f"step {step.name!r}", step.innermost
         for one, items in _within(step, frozenset()):
             wrong += check(where, step_texts(one), replace(scope, step=step.name, own=step.name, items=items))
-        wrong += _agents(step, plan)
+        wrong += _agent_findings(step, plan)
         wrong += (make_finding("INJECTION_RISK", f"{where}: {error}", error.fix) for _, error in unsafe_commands(inner))
-        for name in dict.fromkeys(
-            name for text in texts_in((inner.url, inner.headers)) for name in VARIABLE.findall(text)
-        ):
-            if name not in env:
-                wrong.append(make_finding("MISSING_ENV", f"{where} uses ${{{name}}}", f"set {name} in the environment"))
-        wrong += _unfilled(where, inner)
-    wrong += _unfilled("document", document)
+        wrong += _unset_variables(where, inner, env)
+        wrong += _unfilled_findings(where, inner)
+    wrong += _unfilled_findings("document", document)
     for agent in plan.agents:
         texts = [TemplatedText(("url",), agent.url or ""), *_header_texts(agent)]
         wrong += check(f"agent {agent.name!r}", texts, scope)
-        wrong += _unfilled(f"agent {agent.name!r}", agent)
+        wrong += _unfilled_findings(f"agent {agent.name!r}", agent)
     wrong += check("output", [TemplatedText(("output",), plan.output or "", is_own=True)], scope)
     return list(dict.fromkeys(wrong))
 
@@ -206,7 +203,7 @@ def resolve_references(plan: Plan) -> Plan:
 # --- names and order --------------------------------------------------------------------------------------------------
 
 
-def _names(plan: Plan, edges: Edges) -> Iterator[DocumentFinding]:
+def _name_findings(plan: Plan, edges: Edges) -> Iterator[DocumentFinding]:
     seen: set[str] = set()
     for name in (*(step.name for step in plan.steps), *(barrier.name for barrier in plan.barriers)):
         if name in seen:
@@ -226,16 +223,16 @@ def _names(plan: Plan, edges: Edges) -> Iterator[DocumentFinding]:
                 yield make_finding("UNKNOWN_DEPENDENCY", f"{name!r} waits for {other!r}", fix)
 
 
-def _sets(step: Step) -> Iterator[str]:
+def _state_names(step: Step) -> Iterator[str]:
     yield from step.set
     if step.step is not None:
-        yield from _sets(step.step)
+        yield from _state_names(step.step)
 
 
 # --- agents, commands, the environment --------------------------------------------------------------------------------
 
 
-def _agents(step: Step, plan: Plan) -> Iterator[DocumentFinding]:
+def _agent_findings(step: Step, plan: Plan) -> Iterator[DocumentFinding]:
     inner = step.innermost
     if inner.agent is not None and plan.agent(inner.agent) is None:
         fix = unknown_name_fix(inner.agent, [agent.name for agent in plan.agents], "add it to `agents`")
@@ -248,7 +245,7 @@ def unsafe_commands(step: Step) -> Iterator[tuple[tuple[str, ...], UnsafeCommand
     """Yield the commands of a step in which a value could become code: the member and the error."""
     checks: list[tuple[tuple[str, ...], Callable[[], None]]] = []
     wanted = step.verification
-    for where, member, command in (((), step, step.command), (("verification",), wanted, _custom(wanted))):
+    for where, member, command in (((), step, step.command), (("verification",), wanted, _check_command(wanted))):
         if member is not None and member.argv is not None:
             allowed = {"options": member.allow_options, "interpreter": member.allow_interpreter}
             checks.append(((*where, "argv"), partial(check_argv, member.argv, **allowed)))
@@ -265,8 +262,7 @@ def unsafe_commands(step: Step) -> Iterator[tuple[tuple[str, ...], UnsafeCommand
             continue  # reported with the text
 
 
-def _custom(wanted: Verification | None) -> str | None:
-    """Return the shell command of a verification, if it has one."""
+def _check_command(wanted: Verification | None) -> str | None:
     is_command = wanted is not None and wanted.type == "custom" and not wanted.value.startswith("regex:")
     return wanted.value if wanted is not None and is_command else None
 
@@ -295,6 +291,170 @@ def unfilled(said: Document | AgentDef | Step) -> Iterator[tuple[str, str, str]]
         yield name, f"{what} {named[0]}", fix
 
 
-def _unfilled(where: str, said: Document | AgentDef | Step) -> Iterator[DocumentFinding]:
+def _unfilled_findings(where: str, said: Document | AgentDef | Step) -> Iterator[DocumentFinding]:
     for name, message, fix in unfilled(said):
         yield make_finding("NOT_FILLED", f"{where}: env.{name}: {message}", fix)
+
+
+_TYPES: dict[str, Callable[[Any], bool]] = {
+    "string": lambda value: isinstance(value, str),
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "boolean": lambda value: isinstance(value, bool),
+    "array": lambda value: isinstance(value, list | tuple),
+    "object": lambda value: isinstance(value, dict),
+}
+
+
+_STAND_INS: Mapping[str, Any] = {"string": "", "number": 0, "integer": 0, "boolean": False, "array": [], "object": {}}
+"""Type of an input -> a valid value of it."""
+
+
+def outlined(document: Document, given: Mapping[str, Any]) -> tuple[dict[str, Any], frozenset[str]]:
+    """Return values for planning a document before any run, and the names of values that only a run has.
+
+    A required input that is not given gets a valid stand-in. Stand-ins, the input of the run, and variables made of
+    them are pending: only a run has their values.
+    """
+    stand_ins = {
+        name: one.enum[0] if one.enum else _STAND_INS[one.type]
+        for name, one in document.inputs.items()
+        if one.required and one.default is None and name not in given
+    }
+    pending = {"input", *(f"inputs.{name}" for name in stand_ins)}
+    made = {f"vars.{name}": _values_read(value) for name, value in document.vars.items() if name not in given}
+    while more := {name for name, values in made.items() if name not in pending and values & pending}:
+        pending |= more
+    return {**stand_ins, **given}, frozenset(pending)
+
+
+def inputs_of(document: Document, given: Mapping[str, Any], text: str) -> tuple[dict[str, Any], list[DocumentFinding]]:
+    """Return a document's inputs and findings. A value is given by name, in the run's JSON input, or is the default."""
+    values: dict[str, Any] = {}
+    problems: list[DocumentFinding] = []
+    in_text = _json_object(text) if document.inputs else {}
+    for name, one in document.inputs.items():
+        if name in given:
+            value = _converted(one, given[name])
+        elif name in in_text:
+            value = in_text[name]
+        elif one.required and one.default is None:
+            fix = f"give {name} by its name, or as a key of an input that is JSON"
+            problems.append(make_finding("MISSING_INPUT", f"the input {name!r} is needed", fix))
+            continue
+        else:
+            values[name] = one.default
+            continue
+        if not _TYPES[one.type](value):
+            problems.append(
+                make_finding("BAD_INPUT", f"the input {name!r} is {value!r}", f"give a value of the type {one.type}")
+            )
+        elif one.enum and value not in one.enum:
+            allowed = ", ".join(map(str, one.enum))
+            problems.append(make_finding("BAD_INPUT", f"the input {name!r} is {value!r}", f"give one of {allowed}"))
+        values[name] = value
+    return values, problems
+
+
+def vars_of(
+    document: Document,
+    given: Mapping[str, Any],
+    text: str,
+    inputs: Mapping[str, Any],
+    *,
+    pending: Collection[str] = (),
+) -> tuple[dict[str, Any], list[DocumentFinding]]:
+    """Return a run's variables: the given ones, and the document's with their templates evaluated.
+
+    A pending variable that cannot be made of stand-ins is an empty string.
+    """
+    done: dict[str, Any] = {name: value for name, value in given.items() if name not in document.inputs}
+    left = {name: value for name, value in document.vars.items() if name not in done}
+    problems: list[DocumentFinding] = []
+    while left:
+        ready = {name: value for name, value in left.items() if not _needs_variable(value, left)}
+        if not ready:
+            names = ", ".join(sorted(left))
+            problems.append(make_finding("CYCLE", f"the variables {names} need each other", "give one of them a value"))
+            break
+        values = Values(input=text, inputs=inputs, vars=done)
+        for name, value in ready.items():
+            try:
+                done[name] = _evaluated(values, value)
+            except (BadExpression, Unresolved) as error:
+                if f"vars.{name}" in pending and isinstance(error, Unresolved):
+                    done[name] = ""
+                else:
+                    problems.append(make_finding("UNKNOWN_REFERENCE", f"vars.{name}: {error}", _fix(value)))
+            del left[name]
+    return done, problems
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        table = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return table if isinstance(table, dict) else {}
+
+
+def _converted(one: Input, value: Any) -> Any:
+    """Return a value in the type of its input. Values on a command line are strings."""
+    if one.type == "string" or not isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return value
+
+
+def _needs_variable(value: Any, left: Mapping[str, Any]) -> bool:
+    values = _values_read(value)
+    return any(f"vars.{name}" in values for name in left)
+
+
+def _values_read(value: Any) -> set[str]:
+    try:
+        return {value_name(reference.path) for text in texts_in(value) for reference in references(text)}
+    except BadExpression:
+        return set()
+
+
+def value_name(path: tuple[str, ...]) -> str:
+    """Return the value that a path starts with: `input`, `inputs.NAME` or `vars.NAME`, also for a bare name."""
+    return ".".join(path[:2]) if path[0] in ROOTS else f"vars.{path[0]}"
+
+
+def _evaluated(values: Values, value: Any) -> Any:
+    if isinstance(value, str):
+        return values.value(value)
+    if isinstance(value, dict):
+        return {key: _evaluated(values, part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_evaluated(values, part) for part in value]
+    return value
+
+
+def _fix(value: Any) -> str:
+    if any("env." in text for text in texts_in(value)):
+        return "write {{env.NAME}} where it is used: variables are kept with the run, and secrets should not be"
+    return "variables may speak of input, inputs and other variables"
+
+
+MENTIONED = b"run.events"
+"""Text that a document contains if it uses an event address."""
+
+
+def mentioned_events(plan: Plan) -> list[str]:
+    """Return the events whose addresses a plan mentions."""
+    if MENTIONED not in msgspec.json.encode((plan.steps, plan.output)):
+        return []  # the common case; a long plan has many texts to search
+    return sorted(set(_events_in(plan)))
+
+
+def _events_in(plan: Plan) -> Iterator[str]:
+    for text in texts_in((plan.steps, plan.output)):
+        if "{{" in text:
+            for reference in references(text):
+                if reference.path[:2] == ("run", "events") and len(reference.path) > 2:
+                    yield reference.path[2]

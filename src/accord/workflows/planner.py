@@ -12,7 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from accord.workflows.document import A2A_SECONDS, AgentDef, Barrier, CustomStep, Document, Step, Workflow
+from accord.workflows.agent_definition import A2A_SECONDS, AgentDef
+from accord.workflows.document import Barrier, CustomStep, Document, Step, Workflow
 from accord.workflows.expressions import (
     BadExpression,
     Both,
@@ -29,12 +30,11 @@ from accord.workflows.expressions import (
 )
 from accord.workflows.findings import BadDocument, DocumentFinding, make_finding
 from accord.workflows.functions import as_text, nearest
-from accord.workflows.inputs import inputs_of, outlined, vars_of
 from accord.workflows.members import steps_of
 from accord.workflows.pattern_roles import Cast, Misfit, turn
 from accord.workflows.pattern_rounds import looped
 from accord.workflows.patterns import PATTERNS, choose_pattern
-from accord.workflows.plan import Plan, check_references, resolve_references
+from accord.workflows.plan import Plan, check_references, inputs_of, outlined, resolve_references, vars_of
 from accord.workflows.source import load_document, read_step, read_steps, tree_of
 from accord.workflows.yaml_nodes import read_text
 
@@ -68,7 +68,7 @@ def expand_custom_step(step: Step, steps: Mapping[str, CustomStep], depth: int =
     own = steps[step.use]
     given = _parameters(step, own)
     said = {key: value for key, value in tree_of(step).items() if key not in ("use", "with")}
-    return expand_custom_step(read_step({**_filled(own.step, given), **said}), steps, depth + 1)
+    return expand_custom_step(read_step({**_with_parameters(own.step, given), **said}), steps, depth + 1)
 
 
 def _parameters(step: Step, own: CustomStep) -> dict[str, Any]:
@@ -99,11 +99,11 @@ def bad_document(code: str, message: str, fix: str) -> BadDocument:
 # --- parameters in texts ----------------------------------------------------------------------------------------------
 
 
-def _filled(tree: Any, given: Mapping[str, Any]) -> Any:
+def _with_parameters(tree: Any, given: Mapping[str, Any]) -> Any:
     if isinstance(tree, Mapping):
-        return {key: _filled(value, given) for key, value in tree.items()}
+        return {key: _with_parameters(value, given) for key, value in tree.items()}
     if isinstance(tree, list | tuple):
-        return [_filled(value, given) for value in tree]
+        return [_with_parameters(value, given) for value in tree]
     if not isinstance(tree, str) or "{{" not in tree:
         return tree
     pieces = split_template(tree)
@@ -172,9 +172,9 @@ def with_defaults(step: Step, document: Document, workflow: Workflow, base: Path
     if timeout is None and step.row.is_remote:
         new["timeout"] = A2A_SECONDS
     new |= _of_errors(step, document, workflow, agent)
-    new |= _place(step, agent, document, base, env)
+    new |= _directory(step, agent, document, base, env)
     if step.step is not None:
-        item = _item(step, new["on_error"], document)
+        item = _map_item(step, new["on_error"], document)
         new["step"] = with_defaults(item, document, replace(workflow, on_error=None), base, env)
         new |= {name: None for name in _OF_ITEMS}
     return replace(step, **new)
@@ -215,18 +215,18 @@ def _of_errors(step: Step, document: Document, workflow: Workflow, agent: AgentD
     return new
 
 
-def _item(step: Step, on_error: str | None, document: Document) -> Step:
+def _map_item(step: Step, on_error: str | None, document: Document) -> Step:
     """Return the step of a map's items with the retries of the map, because the items are retried and not the map."""
     assert step.step is not None
     inner = with_type(step.step, document.agent(step.step.agent or ""))
-    inner = replace(inner, set={key: _of_itself(text, inner.name, step.name) for key, text in inner.set.items()})
+    inner = replace(inner, set={key: _renamed_self(text, inner.name, step.name) for key, text in inner.set.items()})
     said: dict[str, Any] = {name: getattr(step, name) for name in _OF_ITEMS if getattr(inner, name) is None}
     if on_error == "retry" and inner.on_error is None:
         said["on_error"] = on_error
     return replace(inner, name=step.name, **said)
 
 
-def _of_itself(text: str, name: str, known_as: str) -> str:
+def _renamed_self(text: str, name: str, known_as: str) -> str:
     """Return a text in which a step refers to itself by its name in the plan."""
     try:
         return renamed_in(text, {name: known_as})
@@ -237,7 +237,7 @@ def _of_itself(text: str, name: str, known_as: str) -> str:
 # --- directories ------------------------------------------------------------------------------------------------------
 
 
-def _place(
+def _directory(
     step: Step, agent: AgentDef | None, document: Document, base: Path, env: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the directory of a step, from the step or its agent. A named path is resolved."""
@@ -290,8 +290,8 @@ def make_plan(
     variables, problems = vars_of(document, given, text, inputs, pending=pending or ())
     if problems:
         raise BadDocument(problems)
-    pattern, steps = _arranged(document, one, base)
-    steps = _unrolled([with_defaults(step, document, one, base, env) for step in steps])
+    pattern, steps = _expanded_steps(document, one, base)
+    steps = _with_rounds([with_defaults(step, document, one, base, env) for step in steps])
     handling = document.error_handling
     made = Plan(
         name=document.name,
@@ -344,8 +344,7 @@ def _workflow(document: Document, name: str | None) -> Workflow:
     return Workflow(name=MAIN, steps=steps)
 
 
-def _arranged(document: Document, one: Workflow, base: Path) -> tuple[str, list[Step]]:
-    """Return the pattern and the steps of a workflow, in the order of the pattern and with the steps that it adds."""
+def _expanded_steps(document: Document, one: Workflow, base: Path) -> tuple[str, list[Step]]:
     own = {**load_custom_steps(base), **document.steps}
     steps = [expand_custom_step(step, own) for step in one.steps]
     steps = [with_type(step, document.agent(step.agent or "")) for step in steps]
@@ -364,8 +363,7 @@ def _arranged(document: Document, one: Workflow, base: Path) -> tuple[str, list[
         raise bad_document("BAD_TEMPLATE", str(error), "mend it") from None
 
 
-def _unrolled(steps: list[Step]) -> list[Step]:
-    """Return steps with each loop replaced by its rounds."""
+def _with_rounds(steps: list[Step]) -> list[Step]:
     found_: list[Step] = []
     for step in steps:
         if step.max_iterations is None:

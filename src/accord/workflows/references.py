@@ -84,7 +84,7 @@ def step_texts(step: Step, *, is_loop: bool = False) -> Iterator[TemplatedText]:
     is_own = is_loop and step.max_iterations is not None
     for name in (*TEXTS, "argv", "until"):
         value = getattr(step, name)
-        for text in texts_in(value) if value else ():
+        for text in (value,) if isinstance(value, str) else texts_in(value) if value else ():
             path = "baseBranch" if name == "base_branch" else name
             yield TemplatedText((path,), text, is_loop and name == "until", is_own)
     for name in TABLES:

@@ -92,8 +92,8 @@ def own_name(document: Document, directory: Path, vars: Mapping[str, Any]) -> st
 def read_run_request(ctx: Context, document: Document) -> RunRequest:
     """Return the request of a run; raises Rejected."""
     said, metadata = ctx.data, ctx.message.metadata or {}
-    if metadata.get(INNER) is True and _is_ours(ctx):
-        return _converted(said)
+    if metadata.get(INNER) is True and _is_internal(ctx):
+        return _decode_request(said)
     skill = _requested_workflow(metadata) or _requested_workflow(
         ctx.task.metadata or {}
     )  # a task has the metadata of the request that started it
@@ -110,11 +110,10 @@ def read_run_request(ctx: Context, document: Document) -> RunRequest:
 
 
 def _requested_workflow(metadata: Mapping[str, Any]) -> str | None:
-    """Return the workflow that the metadata names, or None."""
     return next((metadata[key] for key in SKILL_KEYS if isinstance(metadata.get(key), str)), None)
 
 
-def _is_ours(ctx: Context) -> bool:
+def _is_internal(ctx: Context) -> bool:
     """Whether a message comes from another run, or from a caller without an origin.
 
     Every edge of the server sets one.
@@ -122,7 +121,7 @@ def _is_ours(ctx: Context) -> bool:
     return ctx.is_child or ctx.caller.origin is None
 
 
-def _converted(said: object) -> RunRequest:
+def _decode_request(said: object) -> RunRequest:
     try:
         return msgspec.convert(said, RunRequest)
     except msgspec.ValidationError as error:
@@ -142,38 +141,38 @@ def carry_over_records(plan: Plan, entries: Mapping[str, str], start_from: str |
     that ended well are reused. With `start_from`, that step and all later ones run again, and all earlier ones must be
     reusable. Without an earlier run they are skipped. Raises ValueError.
     """
-    state = RunState(plan, _fitting(plan, entries))
+    state = RunState(plan, _matching_records(plan, entries))
     if start_from is not None and (start_from not in state.nodes or state.nodes[start_from].step is None):
         raise ValueError(f"There is no step called {start_from!r} to start from")
-    again = set() if start_from is None else {start_from, *_reached(state, start_from, forward=True)}
+    again = set() if start_from is None else {start_from, *_reachable(state, start_from, forward=True)}
     if start_from is not None:
         _check_approvals(state, start_from)
-    kept = _kept(state, again)
-    records = [record for name in state.nodes if "[" not in name for record in _held(state, name, kept, again, now)]
+    kept = _reusable_steps(state, again)
+    records = [record for name in state.nodes if "[" not in name for record in _carried(state, name, kept, again, now)]
     if start_from is None:
         return records
-    before = _reached(state, start_from, forward=False)
+    before = _reachable(state, start_from, forward=False)
     missing = [name for name, node in state.nodes.items() if name in before - kept and node.step is not None]
     if missing and entries:
         raise ValueError(f"The earlier run has not completed {', '.join(missing)}, which {start_from} comes after")
-    return [*records, *(_left_out(name, start_from, now) for name in missing)]
+    return [*records, *(_skipped_before(name, start_from, now) for name in missing)]
 
 
 def _check_approvals(state: RunState, start_from: str) -> None:
     """Refuse to start after an approval that the owner of the run may not give, because that would give it."""
-    steps = [state.nodes[name].step for name in _reached(state, start_from, forward=False)]
+    steps = [state.nodes[name].step for name in _reachable(state, start_from, forward=False)]
     if ruled := sorted(step.name for step in steps if step is not None and step.is_ruled_approval):
         raise ValueError(f"No run can start from {start_from!r}: it comes after the approval {', '.join(ruled)}")
 
 
-def _fitting(plan: Plan, entries: Mapping[str, str]) -> list[Record]:
+def _matching_records(plan: Plan, entries: Mapping[str, str]) -> list[Record]:
     """Return the records whose steps exist in the plan. Records of maps must belong to maps."""
     steps = {step.name: step for step in plan.steps}
     found = [_decoder.decode(entry) for key, entry in entries.items() if key.endswith(RECORD_KEYS)]
-    return [record for record in found if _fits(steps, record)]
+    return [record for record in found if _matches_plan(steps, record)]
 
 
-def _fits(steps: Mapping[str, Step], record: Record) -> bool:
+def _matches_plan(steps: Mapping[str, Step], record: Record) -> bool:
     name, *indexes = record.step.split("[")
     step = steps.get(name)
     for _ in indexes:
@@ -182,7 +181,7 @@ def _fits(steps: Mapping[str, Step], record: Record) -> bool:
     return step is not None and (isinstance(record, StepEnded) or (record.items is not None) == is_map)
 
 
-def _kept(state: RunState, again: set[str]) -> set[str]:
+def _reusable_steps(state: RunState, again: set[str]) -> set[str]:
     """Return the steps that ended well and depend only on such steps. A barrier needs as many as its mode demands."""
     kept: set[str] = set()
     for name in in_order({node.name: node.after for node in state.nodes.values() if node.parent is None}):
@@ -199,41 +198,37 @@ def _ended_well(node: PlanNode) -> bool:
     return node.end is not None and node.end.cause is None
 
 
-def _reached(state: RunState, start: str, *, forward: bool) -> set[str]:
-    """Return all direct and indirect dependents of a step, or its dependencies."""
+def _reachable(state: RunState, start: str, *, forward: bool) -> set[str]:
     nodes = state.nodes.values()
     if forward:
         return reachable({node.name: [other.name for other in node.dependents] for node in nodes}, start)
     return reachable({node.name: node.after for node in nodes}, start)
 
 
-def _held(state: RunState, name: str, kept: set[str], again: set[str], now: int) -> Iterator[Record]:
-    """Yield the records of a step that a new run starts with."""
+def _carried(state: RunState, name: str, kept: set[str], again: set[str], now: int) -> Iterator[Record]:
     node = state.nodes[name]
     if name not in again and all(other in kept for other in node.after):
-        yield from _items(node, now, every=name in kept)
+        yield from _item_records(node, now, every=name in kept)
     if name in kept and node.step is not None and node.end is not None:
-        yield _first(node.end, now)
+        yield _as_first_attempt(node.end, now)
 
 
-def _items(node: PlanNode, now: int, *, every: bool) -> Iterator[Record]:
+def _item_records(node: PlanNode, now: int, *, every: bool) -> Iterator[Record]:
     """Yield the list of a map and the records of its items: of every item, or of those that ended well."""
     if node.items is None or node.begun is None:
         return
-    yield _first(node.begun, now)
+    yield _as_first_attempt(node.begun, now)
     for item in node.items:
         is_kept = every or _ended_well(item)
-        yield from _items(item, now, every=is_kept)
+        yield from _item_records(item, now, every=is_kept)
         if is_kept and item.end is not None:
-            yield _first(item.end, now)
+            yield _as_first_attempt(item.end, now)
 
 
-def _first(record: R, now: int) -> R:
-    """Return a record as that of the first attempt in the new run."""
+def _as_first_attempt(record: R, now: int) -> R:
     return replace(record, attempt=1, at=now)
 
 
-def _left_out(name: str, start_from: str, now: int) -> StepEnded:
-    """Return the end of a step that is skipped because the run starts after it."""
+def _skipped_before(name: str, start_from: str, now: int) -> StepEnded:
     error = f"The run starts from {start_from!r}"
     return StepEnded(step=name, attempt=1, at=now, status="skipped", reason=BY_START, error=error)

@@ -21,7 +21,6 @@ from accord.workflows.channel import METADATA, OpenQuestions, Post
 from accord.workflows.decide import RunDecision, RunOutcome, cancelled, decide, ended
 from accord.workflows.document import OnError
 from accord.workflows.executors import Result
-from accord.workflows.expressions import texts_in
 from accord.workflows.records import RECORD_KEYS, Record, StepEnded, StepStarted
 from accord.workflows.state import PlanNode, RunState
 from accord.workflows.step_executor import StepExecutor
@@ -52,30 +51,30 @@ class Runner:
 
     def __init__(self, ctx: Context, means: RunSetup) -> None:
         """Continue the task of `ctx` from its records."""
-        self._ctx, self._means = ctx, means
+        self._ctx, self._setup = ctx, means
         self._journal = ctx.journal
-        self._searches = any("matches" in text for text in texts_in(means.plan.steps))
+        self._searches = b"matches" in msgspec.json.encode(means.plan.steps)
         found = (_decoder.decode(entry) for key, entry in self._journal.entries(PREFIX) if key.endswith(RECORD_KEYS))
         self.state = RunState(means.plan, found)
-        self._doing = StepExecutor(ctx, means, self.state, self._post)
+        self._executor = StepExecutor(ctx, means, self.state, self._post)
         self._questions = OpenQuestions(ctx)
         self._work: dict[str, asyncio.Task[Result]] = {}
-        self._attending: dict[str, asyncio.Task[Task]] = {}
+        self._children: dict[str, asyncio.Task[Task]] = {}
         self._asking: dict[str, str] = {}
         self._awaited: dict[str, str] = {}
-        self._unclear: Counter[str] = Counter()
+        self._unclear_answers: Counter[str] = Counter()
         self._finished: deque[tuple[str, asyncio.Task[Result] | asyncio.Task[Task]]] = deque()
-        self._ends: list[StepEnded] = []
+        self._new_ends: list[StepEnded] = []
         self._posts: list[Post] = []
         self._news_at = asyncio.get_running_loop().time()
         self._shown_at = 0.0
 
-    async def go(self) -> RunOutcome:
+    async def run(self) -> RunOutcome:
         """Execute the run to its end."""
-        self._take_up()
+        self._resume_steps()
         try:
-            if self._listens:
-                await self._look()
+            if self._awaits_signal:
+                await self._check_signals()
             while True:
                 decision = await self._advance()
                 if decision.outcome is not None:
@@ -86,7 +85,7 @@ class Runner:
 
     # --- start and end --------------------------------------------------------------------------------------------
 
-    def _take_up(self) -> None:
+    def _resume_steps(self) -> None:
         """Continue the steps that were running when the run was suspended or lost."""
         for name, node in list(self.state.running.items()):
             step = node.step
@@ -101,17 +100,17 @@ class Runner:
     async def _advance(self) -> RunDecision:
         """Make all decisions that are possible now."""
         while True:
-            now = self._means.now_ms()
+            now = self._setup.now_ms()
             decision = await self._evaluate(decide, self.state, now, self._holds)
-            ends, self._ends = [*self._ends, *decision.ends], []
+            ends, self._new_ends = [*self._new_ends, *decision.ends], []
             for name in decision.cancel:
-                await self._give_up(name)
+                await self._cancel_step(name)
                 ends.append(self._ended(cancelled(self.state, name, now)))
             begins = [
                 await self._evaluate(start_attempt, self._attempt(name, number, now)) for name, number in decision.begin
             ]
             ends += [self._ended(one.ended) for one in begins if one.ended is not None]
-            self._show_printed()
+            self._post_output()
             if not ends and not begins and not self._posts:
                 return decision
             await self._write(ends, [one for one in begins if one.begun is not None], is_last=bool(decision.outcome))
@@ -129,28 +128,28 @@ class Runner:
         records: list[Record] = [*ends, *begun]
         entries = {PREFIX + record.key: msgspec.json.encode(record).decode() for record in records}
         for one in begun:
-            entries.update(await self._doing.before(one))
-        sets = [(end, values) for end in ends if (values := await self._doing.sets(end))]
+            entries.update(await self._executor.entries_before(one))
+        sets = [(end, values) for end in ends if (values := await self._executor.values_to_set(end))]
         for end, values in sets:
-            entries.update(self._means.shared.entry(end.step, end.attempt, values, end.at))
+            entries.update(self._setup.shared.entry(end.step, end.attempt, values, end.at))
         calls: list[ChildCall] = [one.call for one in begins if one.call is not None]
-        sayings = self._sayings(ends, begun)
+        sayings = self._status_entries(ends, begun)
         if is_last and not sets:
             self._journal.note(entries, sayings)
         else:
             await self._journal.write(entries, calls, sayings)
         for end, values in sets:
-            await self._means.shared.put(values, end.at)
+            await self._setup.shared.put(values, end.at)
         for one in begun:
             self.state.apply(one)
             self._start(one.step)
 
-    def _sayings(self, ends: list[StepEnded], begun: list[StepStarted]) -> list[StatusEntry]:
+    def _status_entries(self, ends: list[StepEnded], begun: list[StepStarted]) -> list[StatusEntry]:
         """Return the posts for ends and starts, and the open question again, because posts replace it."""
         posts, self._posts = self._posts, []
         for end in ends:
             node = self.state.nodes[end.step]
-            printed = self._doing.printed.pop(end.step, None)
+            printed = self._executor.printed.pop(end.step, None)
             if printed is not None and (last := printed.take()) is not None:
                 posts.append(last)
             if node.step is not None:
@@ -162,13 +161,13 @@ class Runner:
             posts[-1:] = [Post(text, {**about, "started": started})]
         if posts:
             self._questions.forget()
-        sayings = [self._saying(post) for post in posts]
+        sayings = [self._status_entry(post) for post in posts]
         asked = self._questions.show()
         return sayings if asked is None else [*sayings, asked]
 
-    def _saying(self, post: Post) -> StatusEntry:
+    def _status_entry(self, post: Post) -> StatusEntry:
         node = self.state.nodes.get(post.about.get("step", ""))
-        channels = channel.channels_of(self._means.plan, None if node is None else node.step, post)
+        channels = channel.channels_of(self._setup.plan, None if node is None else node.step, post)
         about = {**post.about, "channels": channels} if channels else post.about
         return StatusEntry(TaskState.WORKING, post.text or None, {METADATA: about})
 
@@ -178,14 +177,14 @@ class Runner:
             node=node,
             number=number,
             at=now,
-            values=self._doing.values(node),
+            values=self._executor.values(node),
             run_id=self._ctx.task_id,
-            means=self._means,
+            means=self._setup,
         )
 
     def _holds(self, node: PlanNode) -> bool:
         assert node.step is not None
-        return self._doing.values(node).holds(node.step.if_ or "")
+        return self._executor.values(node).holds(node.step.if_ or "")
 
     # --- work -----------------------------------------------------------------------------------------------------
 
@@ -196,25 +195,24 @@ class Runner:
         if step is None or node.is_map:
             return
         if step.row.executor == "process":
-            self._run(name, asyncio.create_task(self._doing.done(node), name=f"step {name}"))
+            self._run(name, asyncio.create_task(self._executor.execute(node), name=f"step {name}"))
             return
         if step.row.executor == "child":
-            self._attend(name)
+            self._await_child(name)
             return
         behavior = behavior_of(step.kind)
         if behavior.signal is not None and (key := behavior.signal(node)) is not None:
             self._awaited[name] = wait_key(key)
         if behavior.question is not None:
-            self._questions.open(name, self._doing.question(node))
+            self._questions.open(name, self._executor.question(node))
 
-    def _attend(self, name: str) -> None:
-        """Wait for the member that executes a step."""
+    def _await_child(self, name: str) -> None:
         node = self.state.nodes[name]
         child = self._journal.child(child_key(name, node.attempt))
         if child is None:
             raise RuntimeError(f"{name} has begun without a task")  # the record and the child task are written together
-        task = asyncio.create_task(self._doing.attended(node, child), name=f"attend {name}")
-        self._attending[name] = task
+        task = asyncio.create_task(self._executor.await_child(node, child), name=f"attend {name}")
+        self._children[name] = task
         task.add_done_callback(lambda done: self._is_finished(name, done))
 
     def _run(self, name: str, work: asyncio.Task[Result]) -> None:
@@ -225,15 +223,14 @@ class Runner:
         self._finished.append((name, done))
         self._journal.nudge()
 
-    def _show_printed(self) -> None:
+    def _post_output(self) -> None:
         """Post the output of steps at intervals, because one post per line would be too many."""
         now = asyncio.get_running_loop().time()
-        if self._doing.printed and now - self._shown_at >= SHOW_SECONDS:
+        if self._executor.printed and now - self._shown_at >= SHOW_SECONDS:
             self._shown_at = now
-            self._posts += [post for printed in self._doing.printed.values() if (post := printed.take()) is not None]
+            self._posts += [post for printed in self._executor.printed.values() if (post := printed.take()) is not None]
 
     async def _post(self, post: Post) -> None:
-        """Queue a post for the next write."""
         self._news_at = asyncio.get_running_loop().time()
         self._posts.append(post)
         self._journal.nudge()
@@ -241,7 +238,7 @@ class Runner:
     def _ended(self, end: StepEnded) -> StepEnded:
         self.state.apply(end)
         self._questions.close(end.step)
-        self._unclear.pop(end.step, None)
+        self._unclear_answers.pop(end.step, None)
         self._asking.pop(end.step, None)
         self._awaited.pop(end.step, None)
         return end
@@ -249,22 +246,23 @@ class Runner:
     def _end(self, node: PlanNode, result: Result, rule: OnError | None = None) -> None:
         """Record the result of the current attempt of a step. A `rule` replaces the step's own for failures."""
         assert node.step is not None
-        end = self._doing.judged(node, result, ended(node.step, node.attempt, result, self._means.now_ms(), rule))
-        self._ends.append(self._ended(end))
+        end = self._executor.after_repair(
+            node, result, ended(node.step, node.attempt, result, self._setup.now_ms(), rule)
+        )
+        self._new_ends.append(self._ended(end))
 
-    async def _give_up(self, name: str) -> None:
-        """Stop a step whose result is not needed anymore."""
+    async def _cancel_step(self, name: str) -> None:
         node = self.state.nodes[name]
-        for found in (self._work.pop(name, None), self._attending.pop(name, None)):
+        for found in (self._work.pop(name, None), self._children.pop(name, None)):
             if found is not None:
                 found.cancel()
                 await asyncio.gather(found, return_exceptions=True)
         if node.step is not None and node.step.row.executor == "child":
-            await self._doing.cancel(node)
+            await self._executor.cancel(node)
 
     async def _stop(self) -> None:
         """Stop all local work. The next execution continues from the records."""
-        if held := [*self._work.values(), *self._attending.values()]:
+        if held := [*self._work.values(), *self._children.values()]:
             for task in held:
                 task.cancel()
             await asyncio.gather(*held, return_exceptions=True)
@@ -274,21 +272,21 @@ class Runner:
     async def _wait(self, wake_at: int | None) -> None:
         """Wait for an event, and process it."""
         if not self._finished:
-            left = None if wake_at is None else max(0, wake_at - self._means.now_ms())
-            if self._may_park(left):
-                await self._park(left)
-            if not self._ends:  # an end may have been added before the run could suspend
-                seconds = LOOK_SECONDS if self._listens or self._work else PATIENCE
-                until = self._journal.changed if self._listens else self._journal.nudged
+            left = None if wake_at is None else max(0, wake_at - self._setup.now_ms())
+            if self._can_suspend(left):
+                await self._suspend(left)
+            if not self._new_ends:  # an end may have been added before the run could suspend
+                seconds = LOOK_SECONDS if self._awaits_signal or self._work else PATIENCE
+                until = self._journal.changed if self._awaits_signal else self._journal.nudged
                 await until(seconds if left is None else min(seconds, left / 1000 + 0.001))
         while self._finished:
-            self._take_in(*self._finished.popleft())
-        if self._listens:
-            await self._look()
+            self._process_result(*self._finished.popleft())
+        if self._awaits_signal:
+            await self._check_signals()
 
-    def _take_in(self, name: str, done: asyncio.Task[Result] | asyncio.Task[Task]) -> None:
+    def _process_result(self, name: str, done: asyncio.Task[Result] | asyncio.Task[Task]) -> None:
         self._news_at = asyncio.get_running_loop().time()
-        mine = self._work if self._work.get(name) is done else self._attending
+        mine = self._work if self._work.get(name) is done else self._children
         if mine.get(name) is not done:
             return  # stopped in the meantime
         del mine[name]
@@ -298,75 +296,70 @@ class Runner:
             self._end(node, found)
         elif found.status.state in lifecycle.INTERRUPTED:
             self._asking[name] = found.id
-            self._questions.open(name, self._doing.passed_on(node, found))
+            self._questions.open(name, self._executor.passed_question(node, found))
         else:
-            self._run(name, asyncio.create_task(self._doing.concluded(node, found), name=f"conclude {name}"))
+            self._run(name, asyncio.create_task(self._executor.conclude_child(node, found), name=f"conclude {name}"))
 
-    def _may_park(self, left_ms: int | None) -> bool:
+    def _can_suspend(self, left_ms: int | None) -> bool:
         if self._work or self._posts or (left_ms is not None and left_ms <= SOON_MS):
             return False
-        return not self._attending or asyncio.get_running_loop().time() - self._news_at > PATIENCE
+        return not self._children or asyncio.get_running_loop().time() - self._news_at > PATIENCE
 
-    async def _park(self, left_ms: int | None) -> None:
+    async def _suspend(self, left_ms: int | None) -> None:
         """Suspend the run until an event; continue if it has already happened."""
         if (asked := self._questions.show()) is not None:
             await self._journal.write({}, (), [asked])
-        names = [*self._attending, *self._asking]
-        children = {self._doing.child(self.state.nodes[name]): name in self._asking for name in names}
-        attending = list(self._attending)
+        names = [*self._children, *self._asking]
+        children = {self._executor.child(self.state.nodes[name]): name in self._asking for name in names}
+        attending = list(self._children)
         for name in attending:
-            self._attending.pop(name).cancel()
+            self._children.pop(name).cancel()
         await self._journal.suspend(keys=list(self._awaited.values()), children=children, delay_ms=left_ms)
         self._news_at = asyncio.get_running_loop().time()
-        await self._look()
+        await self._check_signals()
         for name in attending:
-            self._attend(name)
+            self._await_child(name)
 
     @property
-    def _listens(self) -> bool:
-        """Whether an answer or a signal may have arrived."""
+    def _awaits_signal(self) -> bool:
         return bool(self._questions) or bool(self._awaited)
 
-    async def _look(self) -> None:
+    async def _check_signals(self) -> None:
         """Process answers of the caller, signals, and members that do not ask anymore."""
         await self._journal.reload()
         for name, key in list(self._awaited.items()):
             if (entry := self._journal.entry(key)) is not None:
-                self._answered(self.state.nodes[name], msgspec.json.decode(entry))
+                self._end_with_value(self.state.nodes[name], msgspec.json.decode(entry))
         for name, child in list(self._asking.items()):
             found = await self._journal.children.read(child)
             if found is None or found.status.state not in lifecycle.INTERRUPTED:
-                self._resume(name)
+                self._await_again(name)
         while (answer := self._questions.answer()) is not None and (first := self._questions.first) is not None:
             self._questions.forget()
             node = self.state.nodes[first]
             if first in self._asking:
-                await self._doing.pass_back(node, answer)
-                self._resume(first)
+                await self._executor.answer_child(node, answer)
+                self._await_again(first)
             elif (approval := Approval.of(IncomingMessage(answer))).is_clear and not is_ruled(node):
                 self._questions.close(first)
-                self._answered(node, approval)
+                self._end_with_value(node, approval)
             else:
-                self._unclear[first] += 1
-                self._questions.open(first, self._doing.question(node, self._unclear[first]))
+                self._unclear_answers[first] += 1
+                self._questions.open(first, self._executor.question(node, self._unclear_answers[first]))
 
-    def _resume(self, name: str) -> None:
+    def _await_again(self, name: str) -> None:
         """Wait again for a member that no longer asks."""
         del self._asking[name]
         self._questions.close(name)
-        self._attend(name)
+        self._await_child(name)
 
-    def _answered(self, node: PlanNode, value: object) -> None:
+    def _end_with_value(self, node: PlanNode, value: object) -> None:
         """End a step with the value of its signal, or with the decision of the caller."""
         assert node.step is not None
         conclude = behavior_of(node.step.kind).end
         assert conclude is not None
         result, rule = conclude(node.step, value)
-        self._ends.append(
-            self._ended(
-                self._doing.judged(node, result, ended(node.step, node.attempt, result, self._means.now_ms(), rule))
-            )
-        )
+        self._end(node, result, rule)
 
 
 def is_ruled(node: PlanNode) -> bool:

@@ -116,9 +116,7 @@ def shell_command(text: str, holes: Sequence[Hole], *, options: bool = False) ->
     return ShellCommand("".join(reader.out), tuple(reader.commands))
 
 
-class _Simple:
-    """A simple command, as far as it has been parsed."""
-
+class _SimpleCommand:
     def __init__(self, is_sink: bool = False) -> None:
         self.is_sink = is_sink
         self.is_group = False
@@ -134,8 +132,6 @@ class _Simple:
 
 
 class _ShellReader:
-    """Parses a command from left to right, and writes it with references."""
-
     def __init__(self, text: str, holes: Sequence[Hole], options: bool) -> None:
         self.out: list[str] = []
         self.commands: list[tuple[Word, ...]] = []
@@ -155,20 +151,20 @@ class _ShellReader:
 
     def read(self, closer: str) -> None:
         """Parse commands up to `closer`."""
-        command = _Simple()
-        while not self._ahead(closer) if closer else self._at < len(self._text):
+        command = _SimpleCommand()
+        while not self._is_next(closer) if closer else self._at < len(self._text):
             sign = self._text[self._at : self._at + 1]
             if not sign:
                 self._refuse("a parenthesis is not closed")
             if sign in " \t":
-                self._take(1)
-            elif self._ahead("\\\n"):
+                self._copy(1)
+            elif self._is_next("\\\n"):
                 self._continue()
             elif sign == "#":
                 self._comment()
             elif sign in "\n;&|":
                 command = self._operator(command)
-            elif sign == "(" and command.is_fresh and not command.is_sink and not self._ahead("(("):
+            elif sign == "(" and command.is_fresh and not command.is_sink and not self._is_next("(("):
                 self._nested("(")
                 command.is_group = True
             elif (redirect := _REDIRECT.match(self._text, self._at)) is not None:
@@ -178,13 +174,13 @@ class _ShellReader:
             else:
                 self._add(command)
         self._end(command)
-        self._take(len(closer))
+        self._copy(len(closer))
 
     def _nested(self, signs: str) -> None:
-        self._take(len(signs))
+        self._copy(len(signs))
         self.read(")")
 
-    def _add(self, command: _Simple) -> None:
+    def _add(self, command: _SimpleCommand) -> None:
         """Parse a word of a command."""
         begin = self._at
         word = self._word()
@@ -203,18 +199,18 @@ class _ShellReader:
         is_assignment = not command.words and _ASSIGNMENT.match(raw) is not None
         (command.assigned if is_assignment else command.words).append(word)
 
-    def _operator(self, command: _Simple) -> _Simple:
-        found = next(sign for sign in ("&&", "||", "\n", ";", "&", "|") if self._ahead(sign))
+    def _operator(self, command: _SimpleCommand) -> _SimpleCommand:
+        found = next(sign for sign in ("&&", "||", "\n", ";", "&", "|") if self._is_next(sign))
         after = self._text[self._at + len(found) : self._at + len(found) + 1]
         if (found in ";|" and after in (";", "&")) or (found == "&" and after == ">"):
             self._refuse(f"`{found}{after}` is not read alike by all shells")
-        self._take(len(found))
+        self._copy(len(found))
         if command.is_sink and not command.is_begun and found == "\n":
             return command  # a line ends after `|`
         self._end(command)
-        return _Simple(is_sink=found == "|" and self._has_values)
+        return _SimpleCommand(is_sink=found == "|" and self._has_values)
 
-    def _end(self, command: _Simple) -> None:
+    def _end(self, command: _SimpleCommand) -> None:
         """Check a simple command at its end."""
         words = command.words
         for word in command.assigned:
@@ -251,12 +247,12 @@ class _ShellReader:
             self._refuse(f"`{name}` changes what the rest of it means, or may read variables as code")
         if name == "for" and len(words) > 2 and words[2] != ("in",):
             self._refuse("`for NAME do` is not read: write `for NAME in ..; do`")
-        if name in _NAMING and any(_NAMING[name].fullmatch(_plain(word)) for word in words[1:]):
+        if name in _NAMING and any(_NAMING[name].fullmatch(_text_of(word)) for word in words[1:]):
             self._refuse(f"an argument of `{name}` may read a variable as code, or is not fixed")
 
     def _check_integers(self, words: Sequence[Word]) -> None:
         """Refuse assignments that bash evaluates as arithmetic."""
-        integer = next((_plain(word) for word in words if _INTEGER.fullmatch(_plain(word))), None)
+        integer = next((_text_of(word) for word in words if _INTEGER.fullmatch(_text_of(word))), None)
         if integer is not None and self._has_values:
             self._refuse(
                 f"bash calculates what `{integer.partition('=')[0]}` is set to, and may read a variable as code"
@@ -278,13 +274,13 @@ class _ShellReader:
             raise UnsafeCommand(f"{value.source} may only be assigned to a new variable in small letters, by itself")
         self._names[name] = (own.string[own.end() :], *word[1:])
 
-    def _redirect(self, command: _Simple, redirect: re.Match[str]) -> None:
-        self._take(len(redirect[0]))
+    def _redirect(self, command: _SimpleCommand, redirect: re.Match[str]) -> None:
+        self._copy(len(redirect[0]))
         command.is_begun = command.is_begun or not command.is_group
         if redirect["copy"]:
             return
-        while self._ahead(" ") or self._ahead("\t"):
-            self._take(1)
+        while self._is_next(" ") or self._is_next("\t"):
+            self._copy(1)
         word = self._word()
         if not word or any(isinstance(piece, Value) for piece in word):
             self._refuse("a redirection needs the fixed name of a file")
@@ -308,7 +304,7 @@ class _ShellReader:
         if self._capitals:
             self._refuse(f"it writes a file, and programs read `{self._capitals[0]}`: use small letters")
         for place in self._places if {"git", "gh"} & set(self._run) else ():
-            if _CONFIGURING.search(_plain(place)):
+            if _CONFIGURING.search(_text_of(place)):
                 self._refuse("it writes a file, and git or gh may run that")
 
     # --- words
@@ -331,10 +327,10 @@ class _ShellReader:
                 self._refuse("`..` is not read in a command with templates: write $(..)")
             else:
                 bare += sign
-                pieces.append(self._take(1))
+                pieces.append(self._copy(1))
         if "{" in bare and ("," in bare or ".." in bare or self._text[self._at : self._at + 1] in ("<", ">")):
             self._refuse("braces are expanded by some shells only: quote them")
-        return _joined(pieces)
+        return _merged_pieces(pieces)
 
     def _hole(self, form: str) -> list[str | Value | None]:
         hole = self._holes[self._next_hole]
@@ -349,42 +345,42 @@ class _ShellReader:
 
     def _single(self) -> list[str | Value | None]:
         """Parse single quotes. A hole is written outside of them, in double quotes of its own."""
-        self._take(1)
+        self._copy(1)
         pieces: list[str | Value | None] = [""]
-        while not self._ahead("'"):
-            if self._ahead(HOLE):
+        while not self._is_next("'"):
+            if self._is_next(HOLE):
                 pieces += self._hole("'\"${NAME}\"'")
             else:
-                pieces.append(self._take(1))
-        self._take(1)
+                pieces.append(self._copy(1))
+        self._copy(1)
         return pieces
 
     def _double(self) -> list[str | Value | None]:
-        self._take(1)
+        self._copy(1)
         pieces: list[str | Value | None] = [""]
-        while not self._ahead('"'):
-            if self._ahead(HOLE):
+        while not self._is_next('"'):
+            if self._is_next(HOLE):
                 pieces += self._hole("${NAME}")
-            elif self._ahead("\\"):
+            elif self._is_next("\\"):
                 escaped = self._escaped()
                 pieces.append(escaped if escaped in ("$", "`", '"', "\\") else f"\\{escaped}")
-            elif self._ahead("$"):
+            elif self._is_next("$"):
                 pieces += self._dollar(is_quoted=True)
-            elif self._ahead("`"):
+            elif self._is_next("`"):
                 self._refuse("`..` is not read in a command with templates: write $(..)")
             else:
-                pieces.append(self._take(1))
-        self._take(1)
+                pieces.append(self._copy(1))
+        self._copy(1)
         return pieces
 
     def _escaped(self) -> str:
         if self._text[self._at + 1 : self._at + 2] in ("", "\n", HOLE):
             self._refuse("a backslash stands before a template, or before the end of a line within a word")
-        return self._take(2)[1:]
+        return self._copy(2)[1:]
 
     def _dollar(self, *, is_quoted: bool) -> list[str | Value | None]:
         """Parse a dollar sign and its expansion."""
-        if self._ahead("$(") and not self._ahead("$(("):
+        if self._is_next("$(") and not self._is_next("$(("):
             self._depth += 1
             self._nested("$(")
             self._depth -= 1
@@ -392,7 +388,7 @@ class _ShellReader:
         found = _PARAMETER.match(self._text, self._at)
         if found is not None:
             name = found[1] or found[2] or ""
-            self._take(len(found[0]))
+            self._copy(len(found[0]))
             if name == "_":
                 self._refuse("`$_` is the last argument of a command, which can be a value")
             if name not in self._names:
@@ -405,16 +401,16 @@ class _ShellReader:
             not is_quoted and self._text[self._at + 1 : self._at + 2] in ("'", '"')
         ):
             self._refuse(f"what begins with `{self._text[self._at : self._at + 3]}` is not read")
-        return [self._take(1)]
+        return [self._copy(1)]
 
     # --- signs
 
-    def _ahead(self, signs: str) -> bool:
+    def _is_next(self, signs: str) -> bool:
         if self._at >= len(self._text) and signs:
             self._refuse("a quote or a parenthesis is not closed")
         return self._text.startswith(signs, self._at)
 
-    def _take(self, count: int) -> str:
+    def _copy(self, count: int) -> str:
         taken = self._text[self._at : self._at + count]
         self._at += count
         self.out.append(taken)
@@ -424,26 +420,26 @@ class _ShellReader:
         """Parse an escaped line break between two words."""
         if self._text[self._at - 1 : self._at] not in (" ", "\t", "") or self._text[self._at + 2 : self._at + 3] == "#":
             self._refuse("a backslash at the end of a line needs a blank before it, and no `#` after it")
-        self._take(2)
+        self._copy(2)
 
     def _comment(self) -> None:
         end = self._text.find("\n", self._at)
         comment = self._text[self._at : end if end >= 0 else None]
         if HOLE in comment or self._depth:
             self._refuse("a comment cannot have templates, nor stand in $(..)")
-        self._take(len(comment))
+        self._copy(len(comment))
 
     def _refuse(self, problem: str) -> NoReturn:
         source = next((hole.source for hole in self._holes if hole.text is None), "a template")
         raise UnsafeCommand(f"{source} cannot stand in this command: {problem.replace(HOLE, '{{..}}')}")
 
 
-def _plain(word: Word) -> str:
+def _text_of(word: Word) -> str:
     """Return the text of a word, with a NUL for each unknown piece."""
     return "".join(piece if isinstance(piece, str) else "\0" for piece in word)
 
 
-def _joined(pieces: Sequence[str | Value | None]) -> Word:
+def _merged_pieces(pieces: Sequence[str | Value | None]) -> Word:
     """Return pieces with adjacent strings joined."""
     word: list[str | Value | None] = []
     for piece in pieces:

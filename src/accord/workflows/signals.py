@@ -7,7 +7,7 @@ may also create a secret address for an event, and its bearer may send that even
 import base64
 import hashlib
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -17,9 +17,7 @@ from accord.api import Context, Store, queries
 from accord.errors import TaskNotFound
 from accord.protocol.states import LOWER
 from accord.workflows.attempts import signal_key
-from accord.workflows.expressions import references, texts_in
 from accord.workflows.members import steps_of
-from accord.workflows.plan import Plan
 from accord.workflows.state import FINAL, PlanNode
 from accord.workflows.stored_run import StoredRun, encode_decision, load_stored_run
 
@@ -30,9 +28,6 @@ URL = "flow-url:"
 """Prefix of the journal keys of event tokens, followed by the name of the event and the hash of the secret."""
 
 SECRET_BYTES = 32
-
-MENTIONED = b"run.events"
-"""Text that a document contains if it uses an event address."""
 
 Wake = Callable[[str, str, str, Any], Awaitable[bool]]
 
@@ -125,36 +120,18 @@ class EventToken(Struct, frozen=True, array_like=True):
             return None
 
 
-async def event_addresses(ctx: Context, plan: Plan, url: str) -> dict[str, str]:
+async def event_addresses(ctx: Context, events: Iterable[str], url: str) -> dict[str, str]:
     """Return an address for each event that a run mentions.
 
     A caller with the address can send the event. The secrets are new each time, and only their hashes are stored.
     Addresses issued earlier stay valid.
     """
-    shown = [
-        EventToken(ctx.tenant, ctx.task_id, event, secrets.token_urlsafe(SECRET_BYTES))
-        for event in mentioned_events(plan)
-    ]
-    if not shown or not url:
+    if not url:
         return {}
+    shown = [EventToken(ctx.tenant, ctx.task_id, event, secrets.token_urlsafe(SECRET_BYTES)) for event in events]
     await ctx.journal.write({_key(one.event, one.secret): "true" for one in shown})
     return {one.event: f"{url}{ADDRESS}?token={one.token}" for one in shown}
 
 
 def _key(event: str, secret: str) -> str:
     return f"{URL}{event}:{hashlib.sha256(secret.encode()).hexdigest()}"
-
-
-def mentioned_events(plan: Plan) -> list[str]:
-    """Return the events whose addresses a plan mentions."""
-    if MENTIONED not in msgspec.json.encode((plan.steps, plan.output)):
-        return []  # the common case; a long plan has many texts to search
-    return sorted(set(_events_in(plan)))
-
-
-def _events_in(plan: Plan) -> Iterator[str]:
-    for text in texts_in((plan.steps, plan.output)):
-        if "{{" in text:
-            for reference in references(text):
-                if reference.path[:2] == ("run", "events") and len(reference.path) > 2:
-                    yield reference.path[2]

@@ -13,9 +13,10 @@ from msgspec import Struct, inspect
 
 from accord.workflows import decoder
 from accord.workflows.decoder import DocumentDecoder
-from accord.workflows.document import CustomStep, Document, DocumentPart, Step, format_duration
+from accord.workflows.document import CustomStep, Document, Step
 from accord.workflows.findings import BadDocument, TextPosition, make_finding
 from accord.workflows.functions import closest
+from accord.workflows.notation import DocumentPart, format_duration
 from accord.workflows.patterns import PATTERNS
 from accord.workflows.yaml_nodes import YamlNode, node_of_values, parse_yaml, read_text, render_yaml
 
@@ -53,36 +54,37 @@ def apply_template(root: YamlNode, base: Path) -> YamlNode:
         message = f"There is neither a template nor a pattern {swarm.tree}"
         raise BadDocument([make_finding("UNKNOWN_TEMPLATE", message, fix, swarm.place)])
     file = known[swarm.tree]
-    return _over(parse_yaml(read_text(file), file.name if file.parent == _HERE else str(file)), root.without("swarm"))
+    return _merge(parse_yaml(read_text(file), file.name if file.parent == _HERE else str(file)), root.without("swarm"))
 
 
-def _over(below: YamlNode, above: YamlNode) -> YamlNode:
+def _merge(below: YamlNode, above: YamlNode) -> YamlNode:
     """Return two nodes merged, with `above` taking precedence: mappings by key, lists by the `name` of their items."""
     if isinstance(below.tree, dict) and isinstance(above.tree, dict):
-        return _merged(below, above, list(dict.fromkeys((*below.parts, *above.parts))))
-    names, others = _by_name(below), _by_name(above)
+        return _merge_mappings(below, above, list(dict.fromkeys((*below.parts, *above.parts))))
+    names, others = _items_by_name(below), _items_by_name(above)
     if names is None or others is None:
         return above
     made = YamlNode(above.place, [])
     for name in dict.fromkeys((*names, *others)):
-        part = _over(names[name], others[name]) if name in names and name in others else names.get(name) or others[name]
+        part = (
+            _merge(names[name], others[name]) if name in names and name in others else names.get(name) or others[name]
+        )
         made.add(len(made.parts), part, part.place)
     return made
 
 
-def _merged(below: YamlNode, above: YamlNode, keys: list[str | int]) -> YamlNode:
+def _merge_mappings(below: YamlNode, above: YamlNode, keys: list[str | int]) -> YamlNode:
     made = YamlNode(above.place, {})
     for key in keys:
         if key in below.parts and key in above.parts:
-            part = _over(below.parts[key], above.parts[key])
+            part = _merge(below.parts[key], above.parts[key])
         else:
             part = above.parts.get(key) or below.parts[key]
         made.add(key, part, above.keys.get(key) or below.keys[key])
     return made
 
 
-def _by_name(node: YamlNode) -> dict[str, YamlNode] | None:
-    """Return the items of a list by name, if each has a unique one."""
+def _items_by_name(node: YamlNode) -> dict[str, YamlNode] | None:
     if not isinstance(node.tree, list) or not all(isinstance(item, dict) and "name" in item for item in node.tree):
         return None
     found_ = {str(part.tree["name"]): part for part in node.parts.values()}
@@ -130,7 +132,7 @@ def load_document(path: Path | str) -> Document:
 def read_source(text: str, file: str = "<string>") -> Source:
     """Return the document in a text, with positions."""
     root = apply_template(parse_yaml(text, file), Path(file).parent)
-    return Source(document=DocumentDecoder().made(Document, root, "the file"), file=file, text=text, root=root)
+    return Source(document=DocumentDecoder().decode(Document, root, "the file"), file=file, text=text, root=root)
 
 
 def load_source(path: Path | str) -> Source:
@@ -140,12 +142,12 @@ def load_source(path: Path | str) -> Source:
 
 def read_step(tree: Mapping[str, Any], place: TextPosition = TextPosition()) -> Step:  # noqa: B008  # it is frozen
     """Return a step from members with a file's names, all at one position."""
-    return DocumentDecoder().made(Step, node_of_values(tree, place), "the step")
+    return DocumentDecoder().decode(Step, node_of_values(tree, place), "the step")
 
 
 def read_steps(text: str, file: str = "<string>") -> dict[str, CustomStep]:
     """Return the custom steps below `steps` of a file."""
-    return DocumentDecoder().made(_Steps, parse_yaml(text, file), "the file").steps
+    return DocumentDecoder().decode(_Steps, parse_yaml(text, file), "the file").steps
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -162,20 +164,20 @@ def tree_of(said: Struct) -> dict[str, Any]:
     for field in decoder.fields_of(type(said)):
         value = getattr(said, field.name)
         if field.required or value != decoder.default_of(field):
-            tree[field.encode_name] = _written(decoder.without_none(field.type), value)
+            tree[field.encode_name] = _file_value(decoder.without_none(field.type), value)
     return tree
 
 
-def _written(kind: inspect.Type, value: Any) -> Any:
+def _file_value(kind: inspect.Type, value: Any) -> Any:
     match value:
         case Struct():
             return tree_of(value)
         case tuple():
             item = kind.item_type if isinstance(kind, inspect.VarTupleType) else inspect.AnyType()
-            return [_written(item, one) for one in value]
+            return [_file_value(item, one) for one in value]
         case dict():
             inner = kind.value_type if isinstance(kind, inspect.DictType) else inspect.AnyType()
-            return {name: _written(inner, one) for name, one in value.items()}
+            return {name: _file_value(inner, one) for name, one in value.items()}
         case int() | float() if decoder.written_as(kind) == "duration":
             return format_duration(float(value))
         case _:
@@ -203,17 +205,16 @@ class StepPositions:
             root = parse_yaml(text)
         except BadDocument:
             root = None
-        self._steps = {} if root is None else dict(self._named(_steps(root, workflow)))
-        self._agents = {} if root is None else dict(self._named(root.parts.get("agents")))
+        self._step_list = {} if root is None else dict(self._ranges_by_name(_step_list(root, workflow)))
+        self._agents = {} if root is None else dict(self._ranges_by_name(root.parts.get("agents")))
 
     def of(self, name: str, step: Step | None = None) -> LineRange | None:
         """Return the lines of a step. Items of a map and rounds of a loop have the lines of their step."""
         top = name.partition("[")[0]
         agent = None if step is None else self._agents.get(step.agent or "")
-        return self._steps.get(top) or self._steps.get(top.rpartition(ROUND)[0]) or agent
+        return self._step_list.get(top) or self._step_list.get(top.rpartition(ROUND)[0]) or agent
 
-    def _named(self, listed: YamlNode | None) -> Iterator[tuple[str, LineRange]]:
-        """Yield the items of a list by name."""
+    def _ranges_by_name(self, listed: YamlNode | None) -> Iterator[tuple[str, LineRange]]:
         for part in [] if listed is None else listed.parts.values():
             name = _name(part)
             if name is not None:
@@ -232,8 +233,7 @@ class StepPositions:
         return LineRange(first, last)
 
 
-def _steps(root: YamlNode, workflow: str) -> YamlNode | None:
-    """Return the list of a workflow's steps."""
+def _step_list(root: YamlNode, workflow: str) -> YamlNode | None:
     listed = root.parts.get("workflows")
     for part in [] if listed is None else listed.parts.values():
         if _name(part) == workflow:

@@ -361,7 +361,7 @@ def _raise(node: PlanNode, rank: int) -> bool:
 
 def _over_at(node: PlanNode, record: StepStarted) -> int | None:
     """Return when a waiting step or map ends by itself. Executors enforce the timeouts of the other types."""
-    if node.step is None or not (node.step.row.is_waiting or node.is_map):
+    if node.step is None or not (node.step.row.executor == "signal" or node.is_map):
         return None
     timeout = None if node.step.timeout is None else record.at + round(node.step.timeout * 1000)
     return min((at for at in (record.until, timeout) if at is not None), default=None)

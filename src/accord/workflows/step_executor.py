@@ -17,12 +17,12 @@ from msgspec.structs import replace
 from accord.api import UNTRACED, ChildCall, Context, StepSpan, tracing
 from accord.client.text import text_of
 from accord.model import ArtifactUpdate, Message, Part, Role, Task, TaskState
-from accord.workflows import agent_access, channel, members, permissions, prompts
+from accord.workflows import agent_access, channel, members, permissions
 from accord.workflows.attempts import WITH_ADVICE, RunSetup, behavior_of, child_key, step_values
 from accord.workflows.channel import CHUNKS, METADATA, OpenQuestion, Post
 from accord.workflows.decide import ended as after
 from accord.workflows.document import Step
-from accord.workflows.executors import Executor, Result, Scene
+from accord.workflows.executors import Result, Scene, executor_of
 from accord.workflows.records import StepEnded, StepStarted
 from accord.workflows.state import PlanNode, RunState
 from accord.workflows.steps.approval import RULES
@@ -43,7 +43,7 @@ class StepExecutor:
 
     def __init__(self, ctx: Context, means: RunSetup, state: RunState, post: Callable[[Post], Awaitable[None]]) -> None:
         """Execute steps for the task of `ctx`, and send posts to `post`. `printed` is the output of each step."""
-        self._ctx, self._means, self._state = ctx, means, state
+        self._ctx, self._setup, self._state = ctx, means, state
         self._journal = ctx.journal
         self._directory = means.directory
         self._post = post
@@ -52,7 +52,7 @@ class StepExecutor:
 
     def values(self, node: PlanNode) -> Values:
         """Return the values that a step may use."""
-        return step_values(self._state, node, self._means.shared.values, self._means.env, self._means.run)
+        return step_values(self._state, node, self._setup.shared.values, self._setup.env, self._setup.run)
 
     def _scene(self, node: PlanNode) -> Scene:
         assert node.step is not None
@@ -69,7 +69,7 @@ class StepExecutor:
             step=node.step,
             attempt=node.attempt,
             directory=self._directory,
-            env=self._means.commands,
+            env=self._setup.commands,
             values=self.values(node),
             post=post,
             heard=heard,
@@ -77,27 +77,24 @@ class StepExecutor:
 
     # --- in this process ------------------------------------------------------------------------------------------
 
-    async def done(self, node: PlanNode) -> Result:
+    async def execute(self, node: PlanNode) -> Result:
         """Execute a step in this process, and verify its result."""
         assert node.step is not None
         scene = self._scene(node)
         try:
             tracer = tracing.tracer
             with UNTRACED if tracer is None else tracer.around(StepSpan(key=node.name, task_id=scene.run_id)) as span:
-                result = await self._executor(node.step.kind)(scene)
-                result = await verify(scene, result)
+                execute = self._setup.executors.get(node.step.kind) or executor_of(node.step.kind)
+                result = await execute(scene)
+                if node.step.verification is not None:
+                    result = await verify(scene, result)
                 span.note(error=None if result.ok else "failed")
         except (Unresolved, UnsafeCommand, OSError, ValueError) as error:
             result = Result(ok=False, error=str(error))
         except Exception as error:  # of an added executor, perhaps; the run must get a result
             log.exception("workflow.step_failed", extra={"task_id": self._ctx.task_id, "step": node.name})
             result = Result(ok=False, error=f"The step failed: {type(error).__name__}")
-        return await self._helped(node, result, node.step.command_line or "")
-
-    def _executor(self, kind: str) -> Executor:
-        if kind not in self._means.executors:
-            raise ValueError(f"There is no type of step called {kind!r} here: is its package installed?")
-        return self._means.executors[kind]
+        return await self._with_help(node, result, node.step.command_line or "")
 
     # --- in members -----------------------------------------------------------------------------------------------
 
@@ -105,23 +102,23 @@ class StepExecutor:
         """Return the child task of a step's current attempt."""
         return self._journal.child(child_key(node.name, node.attempt)) or ""
 
-    async def attended(self, node: PlanNode, child: str) -> Task:
+    async def await_child(self, node: PlanNode, child: str) -> Task:
         """Wait until a member has ended or asks. Meanwhile post who it is and its progress."""
-        async with _beside(self._introduced(node)):
-            await self._followed(node, child)
+        async with _running_beside(self._post_introduction(node)):
+            await self._post_progress(node, child)
         return await self._journal.children.settled(child)
 
-    async def _introduced(self, node: PlanNode) -> None:
+    async def _post_introduction(self, node: PlanNode) -> None:
         """Post who executes a step remotely. An agent without a card is called all the same."""
         assert node.step is not None
-        member = members.member_for(self._means.plan, node.step)
+        member = members.member_for(self._setup.plan, node.step)
         if member is None or not member.agent.is_a2a or node.name in self._met:
             return
         self._met.add(node.name)
-        card = await agent_access.card_of(member.agent, self._means.env, self._means.keys)
+        card = await agent_access.card_of(member.agent, self._setup.env, self._setup.keys)
         await self._post(channel.line_post(node.name, agent_access.introduction_line(member.agent, card)))
 
-    async def _followed(self, node: PlanNode, child: str) -> None:
+    async def _post_progress(self, node: PlanNode, child: str) -> None:
         chunks = 0
         async with aclosing(self._journal.children.follow(child)) as events:
             async for event in events:
@@ -130,74 +127,73 @@ class StepExecutor:
                     if chunks % CHUNKS == 0:
                         await self._post(channel.progress_post(node.name, chunks))
 
-    async def concluded(self, node: PlanNode, task: Task) -> Result:
+    async def conclude_child(self, node: PlanNode, task: Task) -> Result:
         """Return the verified result of a member's task."""
         step = node.step
         assert step is not None
-        member = members.member_for(self._means.plan, step)
+        member = members.member_for(self._setup.plan, step)
         if member is None:
             conclude = behavior_of(step.kind).conclude
             assert conclude is not None
             return conclude(task)
         told = text_of(task.history[0]) if task.history else ""
-        result = prompts.child_result(member, task)
+        result = members.child_result(member, task)
         scene = self._scene(node)
         try:
             result = await verify(scene, result, told)
-            files = await self._changed(node, member, scene.place)
+            files = await self._changed_files(node, member, scene.place)
             if member.is_interactive and node.begun is not None and not isinstance(files, str):
-                files = files or await permissions.changed_since(scene.place, node.begun.at, self._means.store_files)
+                files = files or await permissions.changed_since(scene.place, node.begun.at, self._setup.store_files)
         except (Unresolved, OSError, ValueError) as error:
             return Result(ok=False, output=result.output, error=str(error))
         if isinstance(files, str):
             result = replace(result, ok=False, error=files)
         elif member.is_interactive:
-            evidence = CompletionEvidence(files=len(files), has_exited=prompts.has_exited(task))
+            evidence = CompletionEvidence(files=len(files), has_exited=members.has_exited(task))
             result = judge_completion(step.name, result, evidence)
-        return await self._helped(node, prompts.require_output(step, result, task), told)
+        return await self._with_help(node, members.require_output(step, result, task), told)
 
     async def cancel(self, node: PlanNode) -> None:
         """Cancel the child task of a step."""
         assert node.step is not None
         child = self.child(node)
         if child:
-            await self._journal.children.cancel(self._agent(node.step), child)
+            await self._journal.children.cancel(self._child_agent(node.step), child)
 
-    def _agent(self, step: Step) -> str:
-        """Return the agent whose task executes a step."""
+    def _child_agent(self, step: Step) -> str:
         agent = behavior_of(step.kind).agent
         assert agent is not None
-        return agent(self._means, step)
+        return agent(self._setup, step)
 
     # --- files ----------------------------------------------------------------------------------------------------
 
-    async def before(self, begun: StepStarted) -> Mapping[str, str]:
+    async def entries_before(self, begun: StepStarted) -> Mapping[str, str]:
         """Return the journal entry to write before a step starts: a snapshot, if its permissions are limited."""
         node = self._state.nodes[begun.step]
         step = node.step
-        if step is None or (member := members.member_for(self._means.plan, step)) is None or member.agent.is_a2a:
+        if step is None or (member := members.member_for(self._setup.plan, step)) is None or member.agent.is_a2a:
             return {}
         place = self._scene(node).place
         if permissions.rules_in(member.permissions, place).is_free:
             return {}
-        found = await permissions.take_snapshot(place, self._means.store_files)
+        found = await permissions.take_snapshot(place, self._setup.store_files)
         return {f"flow:{begun.step}:{begun.attempt}:before": msgspec.json.encode(found).decode()}
 
-    async def _changed(self, node: PlanNode, member: members.Member, place: Path) -> list[str] | str:
+    async def _changed_files(self, node: PlanNode, member: members.Member, place: Path) -> list[str] | str:
         """Return the files that a member changed, or an error if it may not change one."""
         entry = self._journal.entry(f"flow:{node.name}:{node.attempt}:before")
         if entry is None:
             return []
         was = msgspec.json.decode(entry, type=permissions.Snapshot)
-        files = permissions.changed_files(was, await permissions.take_snapshot(place, self._means.store_files))
+        files = permissions.changed_files(was, await permissions.take_snapshot(place, self._setup.store_files))
         return (
             permissions.find_violation(
-                files, permissions.rules_in(member.permissions, place), self._beside(node, place)
+                files, permissions.rules_in(member.permissions, place), self._neighbor_rules(node, place)
             )
             or files
         )
 
-    def _beside(self, node: PlanNode, place: Path) -> list[permissions.PermissionRules]:
+    def _neighbor_rules(self, node: PlanNode, place: Path) -> list[permissions.PermissionRules]:
         """Return the rules of steps that worked in the same directory at the same time."""
         found: list[permissions.PermissionRules] = []
         since = node.begun.at if node.begun is not None else 0
@@ -209,7 +205,7 @@ class StepExecutor:
                 continue
             if self._scene(other).place != place:
                 continue
-            member = members.member_for(self._means.plan, step)
+            member = members.member_for(self._setup.plan, step)
             found.append(
                 permissions.PermissionRules() if member is None else permissions.rules_in(member.permissions, place)
             )
@@ -217,46 +213,46 @@ class StepExecutor:
 
     # --- help with failures ---------------------------------------------------------------------------------------
 
-    async def _helped(self, node: PlanNode, result: Result, told: str) -> Result:
+    async def _with_help(self, node: PlanNode, result: Result, told: str) -> Result:
         """Let an agent diagnose or repair a failure, if the document names one."""
-        step, plan = node.step, self._means.plan
+        step, plan = node.step, self._setup.plan
         assert step is not None
         if result.ok:
             return result
         wanted = step.verification
-        is_last = after(step, node.attempt, result, self._means.now_ms()).again_at is None
+        is_last = after(step, node.attempt, result, self._setup.now_ms()).again_at is None
         if result.reason == "failed_verification" and wanted is not None and wanted.diagnostic_agent and not is_last:
             asked = diagnostic_prompt(step, result, told)
-            advice = await self._asked(node, wanted.diagnostic_agent, asked, "diagnosis", wanted.diagnostic_timeout)
+            advice = await self._ask(node, wanted.diagnostic_agent, asked, "diagnosis", wanted.diagnostic_timeout)
             said = f"{result.error}\n\nWhat {wanted.diagnostic_agent} says about it:\n{advice}"
             return replace(result, reason=WITH_ADVICE, error=said) if advice else result
-        if is_last and plan.repair_agent is not None and self._may_repair(node, step):
-            asked = _repairing(step, result, told)
-            await self._asked(node, plan.repair_agent, asked, "repair", None)
+        if is_last and plan.repair_agent is not None and self._can_repair(node, step):
+            asked = _repair_prompt(step, result, told)
+            await self._ask(node, plan.repair_agent, asked, "repair", None)
         return result
 
-    def _may_repair(self, node: PlanNode, step: Step) -> bool:
+    def _can_repair(self, node: PlanNode, step: Step) -> bool:
         attempts = (step.retries or 0) + 1
-        return step.on_error in (None, "fail", "retry") and node.attempt < attempts + self._means.plan.repair_retries
+        return step.on_error in (None, "fail", "retry") and node.attempt < attempts + self._setup.plan.repair_retries
 
-    def judged(self, node: PlanNode, result: Result, end: StepEnded) -> StepEnded:
+    def after_repair(self, node: PlanNode, result: Result, end: StepEnded) -> StepEnded:
         """Return the end of an attempt. After a repair, the attempt is not the last."""
-        step, plan = node.step, self._means.plan
+        step, plan = node.step, self._setup.plan
         assert step is not None
         if end.status != "failed" or end.again_at is not None or plan.repair_agent is None:
             return end
         key = self._help_key(node, "repair")
-        if not self._may_repair(node, step) or self._journal.child(key) is None:
+        if not self._can_repair(node, step) or self._journal.child(key) is None:
             return end
-        return replace(end, again_at=self._means.now_ms(), cause=None, reason=REPAIRED)
+        return replace(end, again_at=self._setup.now_ms(), cause=None, reason=REPAIRED)
 
-    async def _asked(self, node: PlanNode, agent: str, text: str, what: str, seconds: float | None) -> str | None:
+    async def _ask(self, node: PlanNode, agent: str, text: str, what: str, seconds: float | None) -> str | None:
         """Let an agent handle a failed attempt; return its output, or None if it did not complete."""
         key = self._help_key(node, what)
-        name = f"{self._means.plan.name}/{agent}"
+        name = f"{self._setup.plan.name}/{agent}"
         if self._journal.child(key) is None:
-            member = self._means.hosted[name]
-            message = prompts.child_message(
+            member = self._setup.hosted[name]
+            message = members.child_message(
                 member,
                 Step(name=f"{node.name}-{what}", agent=agent),
                 text,
@@ -285,7 +281,7 @@ class StepExecutor:
         assert question is not None
         return question(self._ctx, node, self.values(node), unclear)
 
-    def passed_on(self, node: PlanNode, task: Task) -> OpenQuestion:
+    def passed_question(self, node: PlanNode, task: Task) -> OpenQuestion:
         """Return a member's question as a question of the run."""
         asked = task.status.message
         turn = sum(said.role is Role.USER for said in task.history)
@@ -302,18 +298,18 @@ class StepExecutor:
         )
         return OpenQuestion(message, task.status.state)
 
-    async def pass_back(self, node: PlanNode, answer: Message) -> None:
+    async def answer_child(self, node: PlanNode, answer: Message) -> None:
         """Send the answer to a member."""
         assert node.step is not None
         reply = replace(
             answer, message_id=f"{answer.message_id}/{node.name}", task_id=self.child(node), context_id=None
         )
         key = child_key(node.name, node.attempt)
-        await self._journal.children.send(self._agent(node.step), reply, key)
+        await self._journal.children.send(self._child_agent(node.step), reply, key)
 
     # --- shared state ---------------------------------------------------------------------------------------------
 
-    async def sets(self, end: StepEnded) -> dict[str, Any]:
+    async def values_to_set(self, end: StepEnded) -> dict[str, Any]:
         """Return the values that a completed step sets. A missing value is posted and left out."""
         node = self._state.nodes[end.step]
         if end.status != "completed" or node.step is None or not node.step.set:
@@ -328,7 +324,7 @@ class StepExecutor:
 
 
 @asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def _running_beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Run a coroutine during a block, and at most a little longer."""
     task = asyncio.create_task(work)
     try:
@@ -339,8 +335,7 @@ async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _repairing(step: Step, result: Result, told: str) -> str:
-    """Return the prompt of a repair agent."""
+def _repair_prompt(step: Step, result: Result, told: str) -> str:
     return "\n\n".join(
         (
             f"The step {step.name!r} of a workflow has failed. Repair what made it fail, so that it succeeds when it "

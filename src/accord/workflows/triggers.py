@@ -32,7 +32,7 @@ from accord.model.base import timestamp_ms
 from accord.protocol import http_headers
 from accord.workflows.attempts import INNER
 from accord.workflows.document import Document, Hook, Schedule
-from accord.workflows.inputs import inputs_of
+from accord.workflows.plan import inputs_of
 from accord.workflows.values import BadExpression, Unresolved, Values
 
 NICKNAMES: Mapping[str, str] = {
@@ -267,12 +267,12 @@ class Timetable:
         if not self._seen:
             names = [entry.name for entry in self._entries]
             self._seen = await storage.schedule_positions(self._store, self._agent, names, now)
-        is_done = all([await self._look_at(entry, now) for entry in self._entries])
+        is_done = all([await self._start_if_due(entry, now) for entry in self._entries])
         times = [next_time(entry.cron, entry.zone, now) for entry in self._entries]
         waits = [(time - self._now_ms()) / 1000 for time in times if time is not None]
         return max(0.0, min(MAX_SLEEP if is_done else RETRY_SECONDS, *waits))
 
-    async def _look_at(self, entry: ScheduleEntry, now: int) -> bool:
+    async def _start_if_due(self, entry: ScheduleEntry, now: int) -> bool:
         """Start a run if a schedule is due; return False if that has to be retried."""
         due = latest_time(entry.cron, entry.zone, max(self._seen[entry.name], now - MISSED_MS - 1), now)
         if due is None:
@@ -398,8 +398,8 @@ def webhook_message(
         text = call.body.decode()
     except UnicodeDecodeError:
         raise InvalidParams("The body is no text") from None
-    said = _read(text)
-    wish: dict[str, Any] = {"input": _input(hook, said, text, call.headers)}
+    said = _json_or_text(text)
+    wish: dict[str, Any] = {"input": _run_input(hook, said, text, call.headers)}
     if isinstance(said, dict):
         wish["inputs"] = {name: said[name] for name in document.inputs if name in said}
     _, problems = inputs_of(document, {**fixed, **wish.get("inputs", {})}, wish["input"])
@@ -415,7 +415,7 @@ def webhook_message(
     )
 
 
-def _input(hook: Hook, said: Any, text: str, headers: Mapping[str, str]) -> str:
+def _run_input(hook: Hook, said: Any, text: str, headers: Mapping[str, str]) -> str:
     if hook.input is None:
         return text
     try:
@@ -424,8 +424,7 @@ def _input(hook: Hook, said: Any, text: str, headers: Mapping[str, str]) -> str:
         raise InvalidParams(f"The input of a run cannot be made of this: {error}") from None
 
 
-def _read(text: str) -> Any:
-    """Return the JSON of a body, or its text."""
+def _json_or_text(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

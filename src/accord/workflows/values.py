@@ -98,21 +98,19 @@ class Values(Struct, frozen=True, kw_only=True):
     def text(self, template: str) -> str:
         """Return a text with its templates evaluated; raises Unresolved."""
         return "".join(
-            piece if isinstance(piece, str) else as_text(self._worth(piece)) for piece in split_template(template)
+            piece if isinstance(piece, str) else as_text(self._fill(piece)) for piece in split_template(template)
         )
 
     def pattern(self, template: str) -> str:
         """Return a regular expression with the values of templates escaped; raises Unresolved."""
         pieces = split_template(template)
-        return "".join(
-            piece if isinstance(piece, str) else escape_text(as_text(self._worth(piece))) for piece in pieces
-        )
+        return "".join(piece if isinstance(piece, str) else escape_text(as_text(self._fill(piece))) for piece in pieces)
 
     def value(self, template: str) -> Any:
         """Return the value of a text that is one template, with its type. Any other text is evaluated as by `text`."""
         pieces = split_template(template.strip())
         if len(pieces) == 1 and isinstance(pieces[0], Placeholder):
-            return self._worth(pieces[0])
+            return self._fill(pieces[0])
         return self.text(template)
 
     def tree(self, given: Any) -> Any:
@@ -128,7 +126,7 @@ class Values(Struct, frozen=True, kw_only=True):
 
     def holds(self, condition: str) -> bool:
         """Whether the condition of an `if` is true; raises Unresolved."""
-        return is_true(self._worth(Placeholder(condition, parse_expression(condition))))
+        return is_true(self._fill(Placeholder(condition, parse_expression(condition))))
 
     def shell(self, command: str, *, options: bool = False) -> tuple[str, dict[str, str]]:
         """Return a command with references to variables in place of templates, and these variables.
@@ -137,12 +135,12 @@ class Values(Struct, frozen=True, kw_only=True):
         contain are replaced by U+FFFD. Raises Unresolved. Raises UnsafeCommand for a template where its value could be
         misread, and for a value that would be an option, unless `options` allows it.
         """
-        variables = self._referred(command)
-        text, templates = _pieces(command)
+        variables = self._named_variables(command)
+        text, templates = _with_holes(command)
         holes: list[Hole] = []
         values: list[str] = []
         for template in templates:
-            values.append(self._spoken(template))
+            values.append(self._argument_text(template))
             name = _unused(variable_of(template.node), values[-1], variables)
             variables[name] = values[-1]
             holes.append(Hole(name, template.source, _constant(template)))
@@ -159,84 +157,84 @@ class Values(Struct, frozen=True, kw_only=True):
         """
         words, templates = _words_of(argv)
         check_arguments(words, options=options, interpreter=interpreter)
-        values = [self._spoken(template) for template in templates]
+        values = [self._argument_text(template) for template in templates]
         if not options:
             _refuse_option(words, values)
         return tuple(_UNSPEAKABLE.sub("\ufffd", self.text(text)) for text in argv)
 
-    def _spoken(self, template: Placeholder) -> str:
-        return _UNSPEAKABLE.sub("\ufffd", as_text(self._worth(template)))
+    def _argument_text(self, template: Placeholder) -> str:
+        return _UNSPEAKABLE.sub("\ufffd", as_text(self._fill(template)))
 
     # --- evaluation ---------------------------------------------------------------------------------------------------
 
-    def _worth(self, template: Placeholder) -> Any:
+    def _fill(self, template: Placeholder) -> Any:
         try:
-            return self._evaluated(template.node)
+            return self._evaluate(template.node)
         except Unsuitable as error:
             raise Unresolved(f"{template.source}: {error}") from None
 
-    def _evaluated(self, node: Expression) -> Any:
+    def _evaluate(self, node: Expression) -> Any:
         match node:
             case Constant(value):
                 return value
             case Name(path):
-                return self._looked_up(path)
+                return self._look_up(path)
             case Not(inner):
-                return not is_true(self._evaluated(inner))
+                return not is_true(self._evaluate(inner))
             case Filtered(inner, name, given):
-                return FILTERS[name].does(self._filtered(inner, name), *map(self._evaluated, given))
+                return FILTERS[name].does(self._filter_input(inner, name), *map(self._evaluate, given))
             case FunctionCall(function, given):
-                return self._called(function, given)
+                return self._call(function, given)
             case Both("and", left, right):
-                return is_true(self._evaluated(left)) and is_true(self._evaluated(right))
+                return is_true(self._evaluate(left)) and is_true(self._evaluate(right))
             case Both("or", left, right):
-                return is_true(self._evaluated(left)) or is_true(self._evaluated(right))
+                return is_true(self._evaluate(left)) or is_true(self._evaluate(right))
             case Both(sign, left, right):
-                return _COMPARED[sign](self._evaluated(left), self._evaluated(right))
+                return _COMPARED[sign](self._evaluate(left), self._evaluate(right))
 
-    def _filtered(self, inner: Expression, name: str) -> Any:
+    def _filter_input(self, inner: Expression, name: str) -> Any:
         try:
-            return self._evaluated(inner)
+            return self._evaluate(inner)
         except Unresolved:
             if name != "default":
                 raise
             return None
 
-    def _called(self, function: str, given: tuple[Expression, ...]) -> Any:
+    def _call(self, function: str, given: tuple[Expression, ...]) -> Any:
         values, names = arguments(function, given)
         if FUNCTIONS[function].plain == 0 and not names:
             names = self.needs
-        return FUNCTIONS[function].does(*map(self._evaluated, values), *map(self._step, names))
+        return FUNCTIONS[function].does(*map(self._evaluate, values), *map(self._step, names))
 
     def _step(self, name: str) -> StepValue:
         if name not in self.steps:
             raise Unresolved(f"step {name!r} has not ended, or there is none of that name")
         return self.steps[name]
 
-    def _looked_up(self, path: tuple[str, ...]) -> Any:
+    def _look_up(self, path: tuple[str, ...]) -> Any:
         root, rest = path[0], path[1:]
         if root == "steps" and rest:
-            return self._of_step(path)
+            return self._look_up_step(path)
         if self.index is not None and root in ("item", self.name):
-            return _below(self.item, rest, path)
+            return _member_at(self.item, rest, path)
         if root == "index" and not rest and self.index is not None:
             return self.index
         if root in self.around:
-            return _below(self.around[root], rest, path)
+            return _member_at(self.around[root], rest, path)
         if root == "input" and not rest:
             return self.input
         if root in ("inputs", "vars", "state", "env", "run") and rest:
-            return _below(getattr(self, root), rest, path)
-        return _below(self.vars, path, path)
+            return _member_at(getattr(self, root), rest, path)
+        return _member_at(self.vars, path, path)
 
-    def _of_step(self, path: tuple[str, ...]) -> Any:
+    def _look_up_step(self, path: tuple[str, ...]) -> Any:
         step, rest = self._step(path[1]), path[2:]
         if rest[:1] == ("json",):
-            return _below(from_json(step.output), rest[1:], path)
+            return _member_at(from_json(step.output), rest[1:], path)
         known = {"output": step.output, "status": step.status, "exit_code": step.exit_code, "exitCode": step.exit_code}
-        return _below(known, rest or ("output",), path)
+        return _member_at(known, rest or ("output",), path)
 
-    def _referred(self, command: str) -> dict[str, str]:
+    def _named_variables(self, command: str) -> dict[str, str]:
         """Return the variables that a command refers to by name, as a script in any language does."""
         words = set(_REFERRED.findall(command))
         known: dict[str, str] = {}
@@ -251,7 +249,7 @@ class Values(Struct, frozen=True, kw_only=True):
 @lru_cache(maxsize=4096)
 def check_command(command: str, *, options: bool = False) -> None:
     """Raise UnsafeCommand or BadExpression if a shell command cannot run, regardless of its values."""
-    text, templates = _pieces(command)
+    text, templates = _with_holes(command)
     holes = [Hole(variable_of(one.node), one.source, _constant(one)) for one in templates]
     _read_shell(text, holes, options=options)
 
@@ -261,7 +259,7 @@ def check_argv(argv: Sequence[str], *, options: bool = False, interpreter: bool 
     check_arguments(_words_of(argv)[0], options=options, interpreter=interpreter)
 
 
-def _pieces(command: str) -> tuple[str, list[Placeholder]]:
+def _with_holes(command: str) -> tuple[str, list[Placeholder]]:
     """Return the text of a command with holes, and the templates for them. Constant braces are text."""
     if HOLE in command:
         raise UnsafeCommand("a command cannot have a NUL", "remove it")
@@ -360,7 +358,7 @@ def _unused(name: str, value: str, taken: Mapping[str, str]) -> str:
     return candidate
 
 
-def _below(value: Any, rest: tuple[str, ...], path: tuple[str, ...]) -> Any:
+def _member_at(value: Any, rest: tuple[str, ...], path: tuple[str, ...]) -> Any:
     for part in rest:
         if isinstance(value, Mapping) and part in value:
             value = value[part]

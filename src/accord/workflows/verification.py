@@ -157,13 +157,13 @@ async def _exits(scene: Scene, result: Result, wanted: Verification, task: str) 
 
 async def _exists(scene: Scene, result: Result, wanted: Verification, task: str) -> str | None:
     value, place = scene.values.text(wanted.value).strip(), scene.place
-    is_inside, is_there = await asyncio.to_thread(_looked, place, value)
+    is_inside, is_there = await asyncio.to_thread(_find_file, place, value)
     if not value or not (is_inside or wanted.value.strip().startswith("/")):  # only the document may choose one
         return f"{value!r} is not a file below {place}: say a path inside of where the step works"
     return None if is_there else f"there is no file {value}"
 
 
-def _looked(place: Path, value: str) -> tuple[bool, bool]:
+def _find_file(place: Path, value: str) -> tuple[bool, bool]:
     path = (place / value).resolve()
     return path.is_relative_to(place.resolve()), path.exists()
 

@@ -129,7 +129,7 @@ def read_text(path: Path) -> str:
 def parse_yaml(text: str, file: str = "<string>") -> YamlNode:
     """Return the node of a text."""
     if len(text) > MAX_CHARACTERS:
-        _refuse(
+        _fail(
             "TOO_LARGE",
             f"The file has {len(text)} characters",
             f"it may have {MAX_CHARACTERS}",
@@ -138,7 +138,7 @@ def parse_yaml(text: str, file: str = "<string>") -> YamlNode:
     if (bad := _UNPRINTABLE.search(text)) is not None:
         before = text[: bad.start()]
         place = TextPosition(file, before.count("\n") + 1, bad.start() - before.rfind("\n"))
-        _refuse("BAD_YAML", f"There is a character U+{ord(bad[0]):04X}", 'write it as "\\u...", or remove it', place)
+        _fail("BAD_YAML", f"There is a character U+{ord(bad[0]):04X}", 'write it as "\\u...", or remove it', place)
     try:
         return _Composer(file, text).compose(yaml.parse(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as error:
@@ -146,10 +146,10 @@ def parse_yaml(text: str, file: str = "<string>") -> YamlNode:
         place = TextPosition(file, 1, 1) if mark is None else TextPosition(file, mark.line + 1, mark.column + 1)
         problem = " ".join(part for part in (error.problem, error.context) if part)
         line = [*_LINE_END.split(text), ""][place.line - 1]
-        _refuse("BAD_YAML", f"That is no YAML: {problem}", _hint(problem, line[place.column - 1 :]), place)
+        _fail("BAD_YAML", f"That is no YAML: {problem}", _hint(problem, line[place.column - 1 :]), place)
 
 
-def _refuse(code: str, message: str, fix: str, place: TextPosition) -> NoReturn:
+def _fail(code: str, message: str, fix: str, place: TextPosition) -> NoReturn:
     raise BadDocument([make_finding(code, message, fix, place)]) from None
 
 
@@ -165,7 +165,7 @@ def _hint(problem: str, rest: str) -> str:
 # --- parsing ----------------------------------------------------------------------------------------------------------
 
 
-class _Open:
+class _OpenCollection:
     """A list or mapping that has not ended yet; `key` is the key of the next value."""
 
     __slots__ = ("anchor", "key", "merged", "node")
@@ -183,7 +183,7 @@ class _Composer:
     def __init__(self, file: str, text: str) -> None:
         self._file = file
         self._lines = _LINE_END.split(text)
-        self._open: list[_Open] = []
+        self._open: list[_OpenCollection] = []
         self._anchors: dict[str, YamlNode | None] = {}
         self._root: YamlNode | None = None
 
@@ -195,7 +195,7 @@ class _Composer:
                     documents += 1
                     if documents > 1:
                         fix = "put each into a file of its own"
-                        _refuse("BAD_YAML", "There is more than one document in the file", fix, self._place(event))
+                        _fail("BAD_YAML", "There is more than one document in the file", fix, self._place(event))
                 case yaml.MappingStartEvent():
                     self._begin(event, {})
                 case yaml.SequenceStartEvent():
@@ -207,7 +207,7 @@ class _Composer:
                 case yaml.AliasEvent():
                     self._alias(event)
         if self._root is None:
-            _refuse(
+            _fail(
                 "BAD_YAML",
                 "The file is empty",
                 "begin with `version`, `name` and `swarm`",
@@ -222,14 +222,14 @@ class _Composer:
         place = self._place(event)
         expected = "map" if isinstance(tree, dict) else "seq"
         if event.tag not in (None, "!", _TAG + expected):
-            _refuse("BAD_YAML", f"The tag {event.tag} is not known", "remove it", place)
+            _fail("BAD_YAML", f"The tag {event.tag} is not known", "remove it", place)
         if len(self._open) >= MAX_DEPTH:
-            _refuse("TOO_LARGE", f"It is nested more than {MAX_DEPTH} deep", "make it flatter", place)
+            _fail("TOO_LARGE", f"It is nested more than {MAX_DEPTH} deep", "make it flatter", place)
         if self._wants_key:
             self._bad_key(place)
         if event.anchor:
             self._anchors[event.anchor] = None
-        self._open.append(_Open(YamlNode(place, tree), event.anchor))
+        self._open.append(_OpenCollection(YamlNode(place, tree), event.anchor))
 
     def _end(self) -> None:
         ended = self._open.pop()
@@ -239,7 +239,7 @@ class _Composer:
                     ended.node.add(key, part, source.keys[key])
         if ended.anchor:
             self._anchors[ended.anchor] = ended.node
-        self._give(ended.node)
+        self._add_to_parent(ended.node)
 
     def _scalar(self, event: Any) -> None:
         place = self._place(event)
@@ -247,12 +247,12 @@ class _Composer:
             self._take_key(event.value, place, is_merge=event.value == _MERGE and event.implicit[0])
             return
         node = YamlNode(place, self._value(event, place), event.value)
-        node.begins = self._beginning(event, place) if "{{" in event.value else None
+        node.begins = self._literal_position(event, place) if "{{" in event.value else None
         if event.anchor:
             self._anchors[event.anchor] = node
-        self._give(node)
+        self._add_to_parent(node)
 
-    def _beginning(self, event: Any, place: TextPosition) -> TextPosition | None:
+    def _literal_position(self, event: Any, place: TextPosition) -> TextPosition | None:
         """Return the position of a text, if it is in the file literally: in a line, or in the lines below a `|`."""
         if event.style == "|":
             written, said = self._lines[place.line], event.value.split("\n")[0]
@@ -272,8 +272,8 @@ class _Composer:
             what = (
                 f"*{event.anchor} is inside of what it stands for" if inside else f"There is no &{event.anchor} before"
             )
-            _refuse("BAD_YAML", what, f"mark a value with &{event.anchor} before it is used", place)
-        self._give(node)
+            _fail("BAD_YAML", what, f"mark a value with &{event.anchor} before it is used", place)
+        self._add_to_parent(node)
 
     @property
     def _wants_key(self) -> bool:
@@ -283,14 +283,13 @@ class _Composer:
         holder = self._open[-1]
         if not is_merge and key in holder.node.keys:
             first = holder.node.keys[key].line
-            _refuse("DUPLICATE_KEY", f"`{key}` is already in line {first}", "remove one of them", place)
+            _fail("DUPLICATE_KEY", f"`{key}` is already in line {first}", "remove one of them", place)
         holder.key = (key, place, is_merge)
 
     def _bad_key(self, place: TextPosition) -> None:
-        _refuse("BAD_YAML", "A key is not a text", "put values with {{...}} into quotes; write keys as words", place)
+        _fail("BAD_YAML", "A key is not a text", "put values with {{...}} into quotes; write keys as words", place)
 
-    def _give(self, node: YamlNode) -> None:
-        """Add a complete value to its parent."""
+    def _add_to_parent(self, node: YamlNode) -> None:
         if not self._open:
             self._root = node
             return
@@ -305,12 +304,12 @@ class _Composer:
                 holder.node.add(key, node, place)
         if holder.node.size > MAX_NODES:
             what = f"Its aliases stand for more than {MAX_NODES} values"
-            _refuse("TOO_LARGE", what, "write what is meant without aliases of aliases", node.place)
+            _fail("TOO_LARGE", what, "write what is meant without aliases of aliases", node.place)
 
     def _mergeable(self, node: YamlNode) -> list[YamlNode]:
         sources = [node] if isinstance(node.tree, dict) else list(node.parts.values())
         if not sources or any(not isinstance(one.tree, dict) for one in sources):
-            _refuse("BAD_YAML", "`<<` takes mappings", "write `<<: *name`, or `<<: [*one, *other]`", node.place)
+            _fail("BAD_YAML", "`<<` takes mappings", "write `<<: *name`, or `<<: [*one, *other]`", node.place)
         return sources
 
     def _value(self, event: Any, place: TextPosition) -> Any:
@@ -323,8 +322,8 @@ class _Composer:
             if tag in (_TAG + "int", _TAG + "float", _TAG + "bool", _TAG + "null"):
                 return resolve_scalar(text)
         except ValueError as error:
-            _refuse("BAD_YAML", f"{text[:40]} is no number: {error}", "write it as a text, in quotes", place)
-        _refuse("BAD_YAML", f"The tag {tag} is not known", "remove it", place)
+            _fail("BAD_YAML", f"{text[:40]} is no number: {error}", "write it as a text, in quotes", place)
+        _fail("BAD_YAML", f"The tag {tag} is not known", "remove it", place)
 
 
 def resolve_scalar(text: str) -> Any:
@@ -362,7 +361,7 @@ class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # it ships no types
         return True
 
 
-def _written(dumper: Any, text: str) -> Any:
+def _represent_text(dumper: Any, text: str) -> Any:
     """Write a string so that YAML 1.1 and 1.2 both read a string."""
     if _BREAKS.search(text):
         return dumper.represent_scalar(_TAG + "str", text, style='"')
@@ -372,14 +371,14 @@ def _written(dumper: Any, text: str) -> Any:
     return dumper.represent_scalar(_TAG + "str", text, style="'" if is_plain else None)
 
 
-def _listed(dumper: Any, items: list[Any]) -> Any:
+def _represent_list(dumper: Any, items: list[Any]) -> Any:
     """Write a few words in one line, other items below each other."""
     is_short = all(isinstance(one, str) for one in items) and sum(map(len, items)) < 60 and "\n" not in "".join(items)
     return dumper.represent_sequence(_TAG + "seq", items, flow_style=is_short)
 
 
-_Dumper.add_representer(str, _written)
-_Dumper.add_representer(list, _listed)
+_Dumper.add_representer(str, _represent_text)
+_Dumper.add_representer(list, _represent_list)
 
 
 def render_yaml(tree: Mapping[str, Any]) -> str:

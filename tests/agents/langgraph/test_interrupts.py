@@ -153,7 +153,7 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], asyncio.Event]:
         reached, original = asyncio.Event(), GraphTurn._ask
 
         async def ask(turn: GraphTurn, state: Any, *, is_again: bool) -> Any:
-            if turn._asked() == number and not is_again and not reached.is_set():
+            if turn._count_questions() == number and not is_again and not reached.is_set():
                 reached.set()
                 await asyncio.Event().wait()
             return await original(turn, state, is_again=is_again)

@@ -128,11 +128,11 @@ async def test_a_planner_whose_process_was_lost_plans_once(hosting: Hosting) -> 
     crashed = asyncio.Event()
 
     class Crashing(PlannerAgent):
-        async def _tell(self, ctx: Context, *args: Any, **more: Any) -> None:
+        async def _write_plan(self, ctx: Context, *args: Any, **more: Any) -> None:
             if not crashed.is_set():
                 crashed.set()
                 await asyncio.Event().wait()
-            await super()._tell(ctx, *args, **more)
+            await super()._write_plan(ctx, *args, **more)
 
     crashing = Crashing(Given(options=PlannerOptions()))
     first = await hosting(crashing, writer, researcher)

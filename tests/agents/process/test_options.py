@@ -68,7 +68,7 @@ def test_how_a_preset_is_called(name: str, first: str, again: str) -> None:
     )
     call = CommandCall(prompt="-x", session=SESSION, resumes=True)
     assert build_argv(preset.binary, preset.headless, ["--extra"], call) == again.split()
-    assert preset.headless.way is PromptInput.STDIN, "what callers say is no argument"
+    assert preset.headless.prompt_input is PromptInput.STDIN, "what callers say is no argument"
 
 
 def test_aider_has_no_session_and_takes_the_prompt_as_a_value() -> None:
@@ -163,7 +163,7 @@ def test_a_command_may_be_a_line() -> None:
     options = ProcessOptions(command="run 'two words' {prompt}")
     preset = preset_of(options)
     assert build_argv(preset.binary, preset.headless, (), CommandCall(prompt="hi")) == ["run", "two words", "hi"]
-    assert preset.headless.way is PromptInput.ARGUMENT
+    assert preset.headless.prompt_input is PromptInput.ARGUMENT
 
 
 def test_what_is_set_for_the_environment_is_not_shown() -> None:

@@ -45,7 +45,7 @@ async def test_what_waits_ends_when_its_task_is_cancelled_on_another_node(hostin
         asked = await first.default.send(saying("delete it"), ALICE)
         assert isinstance(asked, Task)
         assert state(asked) is TaskState.INPUT_REQUIRED
-        held = [agent._means.holding._held for agent in agents if agent._means is not None]
+        held = [agent._resources.parked._parked for agent in agents if agent._resources is not None]
         [kept] = [kept for one in held for kept in one.values()]
         await second.default.cancel(CancelRequest(id=asked.id), ALICE)
         await until(lambda: not lives(kept.live.process.pid) and not any(held))

@@ -19,8 +19,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def held(agent: ProcessAgent) -> list[int]:
     """The processes that are held."""
-    assert agent._means is not None
-    return [kept.live.process.pid for kept in agent._means.holding._held.values()]
+    assert agent._resources is not None
+    return [kept.live.process.pid for kept in agent._resources.parked._parked.values()]
 
 
 async def test_a_question_is_asked_and_the_answer_typed_into_the_same_process(making: Making) -> None:
@@ -85,8 +85,8 @@ async def test_an_answer_that_finds_nobody_fails_what_has_no_session(making: Mak
     agent = making(command=words("asks"), mode="pty")
     async with running(agent) as a2a:
         asked = await sent(a2a, "delete it")
-        assert agent._means is not None
-        await agent._means.holding.close()
+        assert agent._resources is not None
+        await agent._resources.parked.close()
         failed = await sent(a2a, "yes", task=asked)
         assert (failed.status.state, status(failed)) == (TaskState.FAILED, "What asked this is not running any more")
 
@@ -98,8 +98,8 @@ async def test_an_answer_that_finds_nobody_goes_on_with_the_session(
     async with running(agent) as a2a:
         asked = await sent(a2a, "delete it")
         assert "Goose would like to call rm" in status(asked)
-        assert agent._means is not None
-        await agent._means.holding.close()
+        assert agent._resources is not None
+        await agent._resources.parked.close()
         assert "told: delete it\n\nPut files" in text(asked)
         done = await sent(a2a, "yes", task=asked)
         named = re.findall(r"session (\S+)", completed(done))

@@ -302,13 +302,13 @@ async def test_a_run_that_was_lost_goes_on_with_what_it_asked() -> None:
         lost = await made.before("go", "t-1")
         await made.ask(lost)
         again = Resumed({"relay": _encoded(lost)})
-        answering = asyncio.create_task(made._asked(again))  # type: ignore[arg-type]  # all that it needs of a context
+        answering = asyncio.create_task(made._posted_request(again))  # type: ignore[arg-type]  # all that it needs of a context
         asked = await asyncio.wait_for(answering, BOUND_SECONDS)
         assert len(there.bodies) == 1
         there.messages.append({"from": "Worker1", "text": "DONE: [a2a:t-1] all the same"})
         assert await made.answer(asked) == "all the same"
         there.messages.clear()
-        assert (await made._asked(Resumed({"relay": _encoded(lost)}))).tag == "t-1"  # type: ignore[arg-type]
+        assert (await made._posted_request(Resumed({"relay": _encoded(lost)}))).tag == "t-1"  # type: ignore[arg-type]
         assert len(there.bodies) == 2, "what is not there was not posted"
         await made.close()
 

@@ -61,7 +61,7 @@ def test_without_temporalio_it_is_said_what_to_install(monkeypatch: pytest.Monke
 
 
 async def test_a_temporal_that_is_not_there_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accord.agents.temporal.agent.AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr("accord.agents.temporal.agent.RETRY_SECONDS", 0.05)
     async with running(agent_of(f"127.0.0.1:{free_port()}", "Echo")) as a2a:
         task = await a2a.send_text("hello", at_once=True)
         await a2a.reaches(task, TaskState.WORKING)

@@ -208,14 +208,14 @@ async def test_an_answer_that_is_no_token_is_said_to_be_none(
     endpoint: TokenEndpoint, transport: HttpSession, answer: bytes
 ) -> None:
     endpoint.answers = [web.Response(body=answer, content_type="application/json")]
-    with pytest.raises(AuthenticationFailed, match="answers with") as refused:
+    with pytest.raises(AuthenticationFailed, match="returned a") as refused:
         await AuthDriver(client(endpoint), transport).prepare(REQUEST)
     assert "s3cret" not in str(refused.value)
 
 
 async def test_an_endpoint_that_is_away_means_that_nothing_was_sent(transport: HttpSession) -> None:
     auth = ClientCredentials("http://127.0.0.1:1/token", "id", "secret")
-    with pytest.raises(Unreachable, match="No credentials to be had") as away:
+    with pytest.raises(Unreachable, match="No credentials are available") as away:
         await AuthDriver(auth, transport).prepare(REQUEST)
     assert not away.value.was_sent
 
@@ -235,7 +235,7 @@ async def test_discovery_says_how_a_client_is_to_name_itself(
 
 async def test_a_discovery_that_is_none_is_said_to_be_none(endpoint: TokenEndpoint, transport: HttpSession) -> None:
     driver = AuthDriver(OpenIdConnect(f"{endpoint.url}/keys", "id", "secret"), transport)
-    with pytest.raises(AuthenticationFailed, match="is no OpenID Connect discovery"):
+    with pytest.raises(AuthenticationFailed, match="is not a valid OpenID Connect discovery"):
         await driver.prepare(REQUEST)
     gone = AuthDriver(OpenIdConnect(f"{endpoint.url}/nowhere", "id", "secret"), transport)
     with pytest.raises(AuthenticationFailed, match="gives no token: 404"):

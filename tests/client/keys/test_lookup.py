@@ -355,6 +355,6 @@ def test_writing_leaves_everything_else_in_a_file(tmp_path: Path) -> None:
         with pytest.raises(KeyManagementError):
             files.write_entry(wrong, "x", None)
     path.write_text("{")
-    with pytest.raises(KeyManagementError, match="is no key file"):
+    with pytest.raises(KeyManagementError, match="is not a valid key file"):
         files.write_entry(path, "x", Credential(api_key="k"))
     assert path.read_text() == "{"

@@ -84,7 +84,7 @@ async def test_the_same_is_never_sealed_the_same_and_opens_only_in_its_place() -
         (first, ("acme",)),
         *((one, ("acme", "svc")) for one in [*damaged, b"", first[:-1], first + b"x"]),
     ]:
-        with pytest.raises(KeyManagementError, match="changed, or is in another place"):
+        with pytest.raises(KeyManagementError, match="changed, or moved to another place"):
             seals.open(sealed, seals.newest, place)
 
 

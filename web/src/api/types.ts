@@ -1,7 +1,7 @@
 import type { components } from "./schema.gen";
 
 /*
- * The view models of the API by their names. They are written down once, in src/accord/console/views.py: the OpenAPI
+ * The view models of the API by their names. They are written down once, in src/accord/console: the OpenAPI
  * document is made from there (`npm run describe`), and schema.gen.ts from the document (`npm run types`).
  */
 type Schemas = components["schemas"];

@@ -41,11 +41,11 @@ async def ask_for_responses(
     ctx: Context, calls: list[PendingCall], key: str
 ) -> list[tuple[PendingCall, dict[str, Any]]]:
     """Ask for the response to each call in turn, and return the calls with their responses."""
-    found = []
+    responses = []
     for call in calls:
         asking = ctx.require_auth if call.name == CREDENTIAL else ctx.ask
-        found.append((call, _response(call, await asking(_question(call), key=f"{key}/{call.id}"))))
-    return found
+        responses.append((call, _response(call, await asking(_question(call), key=f"{key}/{call.id}"))))
+    return responses
 
 
 def _question(call: PendingCall) -> tuple[Part, ...]:
@@ -56,9 +56,9 @@ def _question(call: PendingCall) -> tuple[Part, ...]:
 
 def _question_text(call: PendingCall) -> str:
     if call.name == CONFIRM:
-        asked = call.args.get("originalFunctionCall") or {}
+        original = call.args.get("originalFunctionCall") or {}
         hint = (call.args.get("toolConfirmation") or {}).get("hint")
-        return str(hint or f"May {asked.get('name')} be called?")
+        return str(hint or f"May {original.get('name')} be called?")
     if call.name == CREDENTIAL:
         return "The agent needs credentials"
     texts = [value for value in call.args.values() if isinstance(value, str)]
@@ -67,12 +67,12 @@ def _question_text(call: PendingCall) -> str:
     return f"{call.name} waits for an answer: {msgspec.json.encode(call.args).decode()}"
 
 
-def _response(call: PendingCall, said: IncomingMessage) -> dict[str, Any]:
-    if isinstance(said.data, dict):
-        return said.data
+def _response(call: PendingCall, reply: IncomingMessage) -> dict[str, Any]:
+    if isinstance(reply.data, dict):
+        return reply.data
     if call.name == CONFIRM:
-        return {"confirmed": said.text.strip().strip(".,!").lower() in YES}
-    return {"result": said.text if said.data is None else said.data}
+        return {"confirmed": reply.text.strip().strip(".,!").lower() in YES}
+    return {"result": reply.text if reply.data is None else reply.data}
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -83,9 +83,9 @@ def user_content(parts: Iterable[Part]) -> types.Content:
     return types.Content(role="user", parts=[_adk_part(part) for part in parts])
 
 
-def function_responses(given: Iterable[tuple[PendingCall, dict[str, Any]]]) -> types.Content:
+def function_responses(answers: Iterable[tuple[PendingCall, dict[str, Any]]]) -> types.Content:
     """Return the responses to pending calls as content."""
-    made = [types.FunctionResponse(id=call.id, name=call.name, response=response) for call, response in given]
+    made = [types.FunctionResponse(id=call.id, name=call.name, response=response) for call, response in answers]
     return types.Content(role="user", parts=[types.Part(function_response=one) for one in made])
 
 
@@ -137,7 +137,7 @@ class AdkEventHandler:
         self._error: str | None = None
         self.calls: list[PendingCall] = []
 
-    async def hear(self, event: Any) -> None:
+    async def handle(self, event: Any) -> None:
         """Write an event to the task."""
         if event.author == "user":
             return
@@ -175,7 +175,7 @@ class AdkEventHandler:
             else:
                 await self._ctx.status(f"{event.author} calls {made.name}")
         elif (given := file_part(part)) is not None:
-            await self._say(given)
+            await self._append(given)
 
     async def _text(self, text: str, *, is_partial: bool) -> None:
         """Write a text once. The framework sends it again as a whole after its pieces."""
@@ -187,9 +187,9 @@ class AdkEventHandler:
         if self._is_structured:
             self._answer = self._streamed if is_partial else text
         else:
-            await self._say(text)
+            await self._append(text)
 
-    async def _say(self, chunk: Any) -> None:
+    async def _append(self, chunk: Any) -> None:
         await self._ctx.artifact(chunk, id=self._id, append=True, last_chunk=False)
 
     async def _count(self, event: Any) -> None:
@@ -245,10 +245,10 @@ class AdkSessions(BaseSessionService):  # type: ignore[misc]  # it is Any where 
         self._found = await self._ctx.recall_context(KEY)
         if self._found is None:
             return None
-        kept = msgspec.json.decode(self._found, type=SessionRecord)
-        self._session = Session.model_validate_json(bytes(kept.session))
+        record = msgspec.json.decode(self._found, type=SessionRecord)
+        self._session = Session.model_validate_json(bytes(record.session))
         self._known = {event.id for event in self._session.events}
-        done = kept.done.get(self._ctx.task_id)
+        done = record.done.get(self._ctx.task_id)
         return done.calls if done is not None and done.turn == turn else None
 
     async def end(self, turn: int, calls: list[PendingCall]) -> None:
@@ -258,10 +258,10 @@ class AdkSessions(BaseSessionService):  # type: ignore[misc]  # it is Any where 
 
     def _joined(self, found: str | None, own: Session, done: EndedTurn) -> str:
         """Return the session with this turn merged in. Another task may have stored a session meanwhile."""
-        kept = None if found is None else msgspec.json.decode(found, type=SessionRecord)
-        before = {} if kept is None else {task: one for task, one in kept.done.items() if task != self._ctx.task_id}
+        record = None if found is None else msgspec.json.decode(found, type=SessionRecord)
+        before = {} if record is None else {task: one for task, one in record.done.items() if task != self._ctx.task_id}
         others = dict(list(before.items())[1 - MAX_ENDED_TURNS :])
-        whole = own if kept is None or found == self._found else self._added(bytes(kept.session), own)
+        whole = own if record is None or found == self._found else self._added(bytes(record.session), own)
         session = msgspec.Raw(whole.model_dump_json(by_alias=True, exclude_none=True).encode())
         return msgspec.json.encode(SessionRecord(session=session, done={**others, self._ctx.task_id: done})).decode()
 
@@ -316,11 +316,11 @@ class AdkAgent:
         content, turn = user_content(ctx.message.parts), 0
         while True:
             key = f"adk/turn/{turn}"
-            kept = ctx.kept(key)
-            if kept is None:
+            stored = ctx.kept(key)
+            if stored is None:
                 calls = await self._turn(ctx, content, turn)
-                kept = await ctx.keep(key, msgspec.json.encode(calls).decode())
-            calls = msgspec.json.decode(kept, type=list[PendingCall])
+                stored = await ctx.keep(key, msgspec.json.encode(calls).decode())
+            calls = msgspec.json.decode(stored, type=list[PendingCall])
             if not calls:
                 return
             content = function_responses(await ask_for_responses(ctx, calls, key))
@@ -331,8 +331,8 @@ class AdkAgent:
         if self._is_runner:
             return await self._invoke(ctx, self._thing, content, turn)
         sessions = AdkSessions(ctx)
-        if (known := await sessions.begin(turn)) is not None:
-            return known
+        if (ended_calls := await sessions.begin(turn)) is not None:
+            return ended_calls
         calls = await self._invoke(ctx, _runner(self._thing, sessions), content, turn)
         await ctx.flush()
         await sessions.end(turn, calls)
@@ -346,15 +346,15 @@ class AdkAgent:
             return await runner.artifact_service.load_artifact(filename=name, version=version, **where)
 
         root = runner.agent
-        hearing = AdkEventHandler(ctx, load, turn, is_structured=getattr(root, "output_schema", None) is not None)
+        handler = AdkEventHandler(ctx, load, turn, is_structured=getattr(root, "output_schema", None) is not None)
         threads = ToolThreadPoolConfig(max_workers=self._options.tool_threads)
         config = RunConfig(streaming_mode=StreamingMode.SSE, tool_thread_pool_config=threads)
         events = runner.run_async(user_id=user, session_id=session, new_message=content, run_config=config)
-        async with aclosing(events) as heard:
-            async for event in heard:
-                await hearing.hear(event)
-        await hearing.end()
-        return hearing.calls
+        async with aclosing(events) as stream:
+            async for event in stream:
+                await handler.handle(event)
+        await handler.end()
+        return handler.calls
 
 
 def _runner(thing: Any, sessions: Any) -> Any:

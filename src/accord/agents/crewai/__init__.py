@@ -29,7 +29,7 @@ from accord.api.agent_types import (
     needs,
     profile,
 )
-from accord.model import Message, Part, Role
+from accord.model import Part, Role
 
 __all__ = ["KIND"]
 
@@ -70,8 +70,8 @@ class FeedbackProvider:
 
     def handle_feedback(self, answer: Any, context: Any) -> Any:
         """Request feedback, which ends the kickoff."""
-        said = [*context.messages, {"role": "assistant", "content": str(answer.output)}]
-        plain = [{"role": str(one["role"]), "content": one.get("content")} for one in said]
+        conversation = [*context.messages, {"role": "assistant", "content": str(answer.output)}]
+        plain = [{"role": str(message["role"]), "content": message.get("content")} for message in conversation]
         raise InputNeeded(FeedbackRequest(task=self._index(context.task), answer=str(answer.output), messages=plain))
 
     async def handle_feedback_async(self, answer: Any, context: Any) -> Any:
@@ -79,11 +79,11 @@ class FeedbackProvider:
         return self.handle_feedback(answer, context)
 
 
-def parse_feedback(said: IncomingMessage) -> str | None:
+def parse_feedback(reply: IncomingMessage) -> str | None:
     """Return the changes that a person requests, or None if the answer is accepted."""
-    if isinstance(said.data, dict) and said.data.get("approved") is True:
+    if isinstance(reply.data, dict) and reply.data.get("approved") is True:
         return None
-    text = said.text.strip()
+    text = reply.text.strip()
     return None if not text or text.strip(".,!").lower() in YES else text
 
 
@@ -180,7 +180,7 @@ class Kickoff:
         for at, task in enumerate(crew.tasks):
             if (found := self._ctx.kept(f"crewai/task/{at}")) is not None:
                 self._skip(task, restore_output(task, msgspec.json.decode(found, type=StoredOutput)))
-            task.callback = self._then(at, task.callback)
+            task.callback = self._callback_of(at, task.callback)
         if (given := self._feedback) is not None and given.wish is None:
             task = crew.tasks[given.asked.task]
             self._skip(task, accept_answer(task, given.asked.answer))
@@ -194,7 +194,7 @@ class Kickoff:
         task.output = output
         self._crew.checkpoint_kickoff_event_id = self._ctx.task_id  # so it starts with the first task without an output
 
-    def _then(self, at: int, callback: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    def _callback_of(self, at: int, callback: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
         def then(output: Any) -> Any:
             if (file := self._crew.tasks[at].output_file) is not None:
                 self._written.expect(file)  # it is written when this has returned
@@ -208,7 +208,7 @@ class Kickoff:
         self._bridge.do(self._keep(at, stored_output(output)))
 
     def _index(self, task: Any) -> int:
-        return next(at for at, one in enumerate(self._crew.tasks) if one.id == task.id)
+        return next(at for at, crew_task in enumerate(self._crew.tasks) if crew_task.id == task.id)
 
     def chunk(self, task_id: str | None, text: str) -> None:
         """Stream a chunk of the model's text if it belongs to the last crew task."""
@@ -221,14 +221,14 @@ class Kickoff:
         await self._ctx.artifact(text, id=answer_id(self._ctx), append=bool(self._streamed), last_chunk=False)
         self._streamed += text
 
-    async def _keep(self, at: int, made: StoredOutput) -> None:
+    async def _keep(self, at: int, output: StoredOutput) -> None:
         ctx, is_last = self._ctx, at == len(self._crew.tasks) - 1
         if not is_last:
-            content = made.raw if made.data is None else made.data
+            content = output.raw if output.data is None else output.data
             if self._task_artifacts:
                 await ctx.artifact(content, id=f"task-{at + 1}", name=self._crew.tasks[at].name)
-            await ctx.status(f"{made.agent.strip()} has finished task {at + 1} of {len(self._crew.tasks)}")
-        await ctx.keep(f"crewai/task/{at}", msgspec.json.encode(made).decode())
+            await ctx.status(f"{output.agent.strip()} has finished task {at + 1} of {len(self._crew.tasks)}")
+        await ctx.keep(f"crewai/task/{at}", msgspec.json.encode(output).decode())
         await self._bridge.count()
 
     async def _answer(self, output: Any) -> None:
@@ -264,6 +264,8 @@ TEXT_KEY = "input"
 
 CHAT_KEY = "crew_chat_messages"
 """Variable of crews for the conversation so far; they add it to their tasks."""
+
+ROLES = {Role.USER: "user", Role.AGENT: "assistant"}
 
 CHAT_MESSAGES = 20
 """Maximum number of earlier messages in it."""
@@ -320,15 +322,13 @@ class CrewAgent:
         key = self._options.inputs_key or (missing[0] if len(missing) == 1 else TEXT_KEY)
         if text:
             inputs.setdefault(key, text)
-        if absent := [name for name in missing if name not in inputs]:
-            raise Rejected(f"The crew needs {', '.join(absent)}: send them as data, by name")
-        if len(said := await conversation_history(ctx, CHAT_MESSAGES)) > 1:
-            inputs[CHAT_KEY] = msgspec.json.encode([_chat(message) for message in said[:-1]]).decode()
+        if unset := [name for name in missing if name not in inputs]:
+            raise Rejected(f"The crew needs {', '.join(unset)}: send them as data, by name")
+        if len(history := await conversation_history(ctx, CHAT_MESSAGES)) > 1:
+            inputs[CHAT_KEY] = msgspec.json.encode(
+                [{"role": ROLES[message.role], "content": text_of(message.parts)} for message in history[:-1]]
+            ).decode()
         return inputs
-
-
-def _chat(message: Message) -> dict[str, str]:
-    return {"role": "user" if message.role is Role.USER else "assistant", "content": text_of(message.parts)}
 
 
 def make(given: Given) -> CrewAgent | FlowAgent:

@@ -72,9 +72,9 @@ class FlowMethods:
 
     async def _awaited(self, name: str, place: str, result: Awaitable[Any]) -> Any:
         PLACE.set(place)
-        found = await result
-        await self._bridge.done(self._finish(name, place, found))
-        return found
+        value = await result
+        await self._bridge.done(self._finish(name, place, value))
+        return value
 
     def _begin(self, name: str) -> str:
         self._bridge.check()
@@ -111,8 +111,8 @@ def _stored_value(value: Any) -> StoredValue | None:
     """Return a value as JSON, or None if it does not survive a round trip."""
     kind = f"{type(value).__module__}:{type(value).__qualname__}" if _is_model(value) else None
     try:
-        found = StoredValue(_json(value), kind)
-        return found if _restored_value(found) == value else None
+        stored = StoredValue(_json(value), kind)
+        return stored if _restored_value(stored) == value else None
     except (TypeError, ValueError):
         return None
 
@@ -172,12 +172,12 @@ class FlowAgent:
         output = await run.done({**inputs, "id": self._id(ctx)}, files)
         if self._keep_state and flow.persistence is None:
             await self._remember(ctx, flow)
-        await _give(ctx, output)
+        await _write_output(ctx, output)
 
     def _id(self, ctx: Context) -> str:
         """Return the id of the state, which is unique to the caller. Callers cannot choose it."""
-        whose = (ctx.tenant, ctx.caller.owner, ctx.context_id) if self._keep_state else (ctx.tenant, ctx.task_id)
-        return str(uuid5(NAMESPACE_OID, "\0".join((self.profile.name, *whose))))
+        identity = (ctx.tenant, ctx.caller.owner, ctx.context_id) if self._keep_state else (ctx.tenant, ctx.task_id)
+        return str(uuid5(NAMESPACE_OID, "\0".join((self.profile.name, *identity))))
 
     async def _begin(self, ctx: Context, flow: Any) -> None:
         """Restore the state of the conversation, the same in every execution of the task."""
@@ -272,11 +272,11 @@ def new_flow(thing: Any) -> Any:
     """Return a new flow for each execution, since a flow is its state."""
     if inspect.isclass(thing):
         return thing()
-    given = {name: getattr(thing, name) for name in thing.model_fields_set - RUN_FIELDS}
+    fields = {name: getattr(thing, name) for name in thing.model_fields_set - RUN_FIELDS}
     kind = type(thing)
     if kind.__module__ == "crewai.flow.flow":  # it is made from a declaration, not a class
-        return kind.model_validate(given, context={"flow_definition": thing._definition})
-    return kind(**given)
+        return kind.model_validate(fields, context={"flow_definition": thing._definition})
+    return kind(**fields)
 
 
 def _text_field(state: Any, inputs: dict[str, Any]) -> str:
@@ -292,7 +292,7 @@ def _text_field(state: Any, inputs: dict[str, Any]) -> str:
     return texts[0]
 
 
-async def _give(ctx: Context, output: Any) -> None:
+async def _write_output(ctx: Context, output: Any) -> None:
     """Write a flow's output, which may be the output of a crew."""
     if isinstance(output, BaseException):  # which flows return instead of raising
         raise Failed("The flow waits for the feedback of somebody whom only it knows")

@@ -126,13 +126,13 @@ class LoopBridge:
         from crewai.hooks.dispatch import InterceptionPoint, scoped_hooks
 
         check = [lambda _context: self.check()]
-        wanted = {
+        points = {
             InterceptionPoint.PRE_MODEL_CALL: check,
             InterceptionPoint.PRE_TOOL_CALL: check,
             InterceptionPoint.POST_MODEL_CALL: [lambda _context: self.do(self.count())],
         }
-        found: AbstractContextManager[Any] = scoped_hooks(wanted)
-        return found
+        scope: AbstractContextManager[Any] = scoped_hooks(points)
+        return scope
 
 
 async def run_in_thread(do: Callable[[], T]) -> T:
@@ -181,12 +181,12 @@ def input_files(parts: Iterable[Part]) -> dict[str, Any]:
         names = ", ".join(part.filename or part.media_type or "unnamed" for part in sent)
         raise Rejected(f"This agent takes text and data, and no other files: {names}")
     crewai_files: Any = import_module(PACKAGE)
-    found: dict[str, Any] = {}
+    files: dict[str, Any] = {}
     for number, part in enumerate(sent, 1):
         name = part.filename or f"file-{number}"
-        unique = name if name not in found else f"{number}-{name}"
-        found[unique] = crewai_files.File(source=crewai_files.FileBytes(data=part.raw, filename=name))
-    return found
+        unique = name if name not in files else f"{number}-{name}"
+        files[unique] = crewai_files.File(source=crewai_files.FileBytes(data=part.raw, filename=name))
+    return files
 
 
 # --- output -----------------------------------------------------------------------------------------------------------
@@ -219,35 +219,35 @@ class WrittenFiles:
         if path is None:
             raise Failed("The crew would write a file outside of its working directory")
         with self._lock:
-            others = [one for one in self._live if one is not self and path in one._paths]
+            others = [kickoff for kickoff in self._live if kickoff is not self and path in kickoff._paths]
             self._paths.add(path)
             if others:
-                for one in (self, *others):
-                    one._shared.add(path)
+                for kickoff in (self, *others):
+                    kickoff._shared.add(path)
 
-    def taken(self, tasks: Iterable[Any], most: int) -> tuple[dict[str, Part], list[str]]:
+    def taken(self, tasks: Iterable[Any], max_bytes: int) -> tuple[dict[str, Part], list[str]]:
         """Return files of finished crew tasks by path, and paths of files that are too large.
 
         A file that this execution did not write, or that another one wrote too, is replaced by the task's output, as
         CrewAI writes it.
         """
-        found: dict[str, Part] = {}
-        left: list[str] = []
+        files: dict[str, Part] = {}
+        skipped: list[str] = []
         for task in tasks:
             path = _path_below(task.output_file) if task.output_file and task.output is not None else None
             if path is None:
                 continue
             is_own = path in self._paths and path not in self._shared and path.is_file()
             name = path.relative_to(Path.cwd().resolve()).as_posix()
-            if is_own and path.stat().st_size > most:
-                left.append(name)
+            if is_own and path.stat().st_size > max_bytes:
+                skipped.append(name)
                 continue
             content = path.read_bytes() if is_own else _content(task.output)
-            if len(content) > most:
-                left.append(name)
+            if len(content) > max_bytes:
+                skipped.append(name)
                 continue
-            found[name] = Part(raw=content, media_type=mimetypes.guess_type(name)[0] or OCTETS, filename=path.name)
-        return found, left
+            files[name] = Part(raw=content, media_type=mimetypes.guess_type(name)[0] or OCTETS, filename=path.name)
+        return files, skipped
 
 
 def _path_below(name: str) -> Path | None:

@@ -38,7 +38,7 @@ from accord.api.remote import (
     poll_signal,
     unsent_message,
 )
-from accord.model import Message, Part, TaskState
+from accord.model import Message, TaskState
 from accord.protocol import lifecycle, urls
 
 USAGE = {
@@ -48,7 +48,7 @@ USAGE = {
 }
 """Fields of usage, with the names that flows use for them."""
 
-SPOKEN, ANY = (TEXT, agent_types.JSON), "*/*"
+TEXT_AND_DATA, ANY = (TEXT, agent_types.JSON), "*/*"
 
 log = logging.getLogger("accord.http")
 
@@ -68,8 +68,10 @@ class HttpAgent:
         spec = self.options.input_mapper
         self._mapper: Mapper | None = None if spec is None else import_function(spec, "input_mapper")
         self._flow = FlowWebhook(self.options)
-        takes = (*SPOKEN, ANY) if self.options.multimodal_mode else SPOKEN
-        own = agent_types.profile(given, crash=self.crash, name="flow", input_modes=takes, output_modes=(*SPOKEN, ANY))
+        takes = (*TEXT_AND_DATA, ANY) if self.options.multimodal_mode else TEXT_AND_DATA
+        own = agent_types.profile(
+            given, crash=self.crash, name="flow", input_modes=takes, output_modes=(*TEXT_AND_DATA, ANY)
+        )
         self.profile = replace(own, timeout=self.options.task_timeout)
 
     async def start(self, node: Node) -> None:
@@ -81,74 +83,71 @@ class HttpAgent:
 
     async def run(self, ctx: Context) -> None:
         """Post the message, and then each answer to the flow's questions until it is done."""
-        said, number = ctx.message, 1
+        message, number = ctx.message, 1
         while True:
             question = ctx.kept(f"asked:{number}")
             if question is None:
-                question = await self._turn(ctx, said, number)
+                question = await self._turn(ctx, message, number)
                 if question is None:
                     return
                 await ctx.keep(f"asked:{number}", question)
-            said = (await ctx.ask(question, key=f"http:{number}")).message
+            message = (await ctx.ask(question, key=f"http:{number}")).message
             number += 1
 
-    async def _turn(self, ctx: Context, said: Message, number: int) -> str | None:
+    async def _turn(self, ctx: Context, message: Message, number: int) -> str | None:
         """Post one message, write the flow's answer, and return its question or None."""
-        body = self.body(ctx, said)
+        body = self.body(ctx, message)
         await ctx.flush()  # subscribers see that the task works
         async with self._flow.post(body, PostedMessage(ctx.task_id, number)) as answer:
-            question = await self._say(ctx, answer)
+            question = await self._write_responses(ctx, answer)
         if question is None:
             await ctx.finish(answer_id(ctx))
         return question
 
-    async def _say(self, ctx: Context, answer: AsyncIterator[FlowResponse]) -> str | None:
-        async for heard in answer:
-            if heard.usage is not None:
-                await ctx.usage(**reported_usage(heard.usage))
-            if heard.failure is not None:
-                raise Failed(heard.failure)
-            if heard.question is not None:
-                return heard.question
-            if heard.progress:
-                await ctx.status(heard.progress)
-            for part in heard.parts:
+    async def _write_responses(self, ctx: Context, answer: AsyncIterator[FlowResponse]) -> str | None:
+        async for response in answer:
+            if response.usage is not None:
+                await ctx.usage(**reported_usage(response.usage))
+            if response.failure is not None:
+                raise Failed(response.failure)
+            if response.question is not None:
+                return response.question
+            if response.progress:
+                await ctx.status(response.progress)
+            for part in response.parts:
                 await ctx.artifact(part, id=answer_id(ctx), append=True, last_chunk=False)
         return None
 
-    def body(self, ctx: Context, said: Message, callback_url: str | None = None) -> RequestBody:
+    def body(self, ctx: Context, message: Message, callback_url: str | None = None) -> RequestBody:
         """Return the request body for a message."""
-        self._check(said.parts)
-        told = FlowMessage(
-            parts=said.parts,
+        if not self.options.multimodal_mode and file_parts(message.parts):
+            raise Rejected("This agent takes text and data, and no files")
+        flow_message = FlowMessage(
+            parts=message.parts,
             context_id=external_context(ctx),
             task_id=ctx.task_id,
-            message_id=said.message_id,
+            message_id=message.message_id,
             callback_url=callback_url,
         )
         try:
-            return build_body(self.options, told, self._mapper)
+            return build_body(self.options, flow_message, self._mapper)
         except Exception as error:
             if self._mapper is None:
                 raise
             log.exception("http.mapper_failed", extra={"task_id": ctx.task_id, "agent": self.profile.name})
             raise Failed("The message could not be made into what the flow expects") from error
 
-    def _check(self, parts: tuple[Part, ...]) -> None:
-        if not self.options.multimodal_mode and file_parts(parts):
-            raise Rejected("This agent takes text and data, and no files")
-
 
 def reported_usage(usage: Any) -> dict[str, Any]:
     """Return a flow's reported usage in our names; values that are not valid numbers are left out."""
-    found: dict[str, Any] = {}
+    counts: dict[str, Any] = {}
     for name, spellings in USAGE.items():
-        value = next((usage[one] for one in spellings if isinstance(usage.get(one), int | float)), None)
+        value = next((usage[spelling] for spelling in spellings if isinstance(usage.get(spelling), int | float)), None)
         if value is not None and not isinstance(value, bool) and value >= 0:
-            found[name] = float(value) if name == "cost" else int(value)
+            counts[name] = float(value) if name == "cost" else int(value)
     if isinstance(usage.get("model"), str):
-        found["model"] = usage["model"]
-    return found
+        counts["model"] = usage["model"]
+    return counts
 
 
 ATTEMPTS = 20
@@ -202,14 +201,14 @@ class CallbackAgent(HttpAgent):
         if self._remotes is None:
             raise RuntimeError("A flow that calls back is run by a host that it has joined")
         await ctx.usage(key="elsewhere")  # nothing yet: the endpoint that receives reports accounts for usage
-        await CallbackExecution(self, ctx, self._remotes).go_on()
+        await CallbackExecution(self, ctx, self._remotes).run_until_suspended()
 
-    async def tell(self, ctx: Context, said: Message, number: int, token: str) -> None:
+    async def submit(self, ctx: Context, message: Message, number: int, token: str) -> None:
         """Post a message with a token for its reports; raises Failed, or DeliveryUnknown if it may have arrived."""
         if self._address is None:
             raise Failed(NO_ADDRESS)
-        body = self.body(ctx, said, f"{self._address}?token={token}")
-        await self._flow.tell(body, PostedMessage(ctx.task_id, number))
+        body = self.body(ctx, message, f"{self._address}?token={token}")
+        await self._flow.submit(body, PostedMessage(ctx.task_id, number))
 
     @property
     def sla_seconds(self) -> float:
@@ -230,32 +229,32 @@ class CallbackExecution:
         self._ctx = ctx
         self._remotes = remotes
 
-    async def go_on(self) -> NoReturn:
+    async def run_until_suspended(self) -> NoReturn:
         """Handle the state of the link until the task is suspended."""
         while True:
-            link, state = await self._look()
+            link, state = await self._read_link()
             if state in lifecycle.TERMINAL:
                 await self._ctx.pause()
             elif (said := unsent_message(link, self._ctx.history)) is not None:
-                await self._say(link, said)
+                await self._post(link, said)
             elif link.asks > link.looked:
-                await self._asked(link)
+                await self._handle_request(link)
             elif state in lifecycle.INTERRUPTED or state is TaskState.UNKNOWN:
-                await self._rest(link)
-            elif (left := self._left(link)) > 0:
-                await self._rest(link, left)
+                await self._suspend(link)
+            elif (seconds_left := self._seconds_left(link)) > 0:
+                await self._suspend(link, seconds_left)
             else:
                 await self._give_up(link)
 
-    async def _look(self) -> tuple[RemoteLink, TaskState]:
+    async def _read_link(self) -> tuple[RemoteLink, TaskState]:
         ctx = self._ctx
-        found = await patiently(lambda: self._remotes.look(ctx.tenant, ctx.task_id))
-        if found is not None:
-            return found
-        blank = RemoteLink(task_id=ctx.task_id, agent=self._agent.profile.name, context_id=ctx.context_id)
-        return blank, ctx.task.status.state
+        linked = await patiently(lambda: self._remotes.look(ctx.tenant, ctx.task_id))
+        if linked is not None:
+            return linked
+        new_link = RemoteLink(task_id=ctx.task_id, agent=self._agent.profile.name, context_id=ctx.context_id)
+        return new_link, ctx.task.status.state
 
-    async def _say(self, link: RemoteLink, said: Message) -> None:
+    async def _post(self, link: RemoteLink, said: Message) -> None:
         """Post a message. If an earlier execution may have posted it, wait for the flow's report instead."""
         ctx, number = self._ctx, link.sent + 1
         attempt = f"posted:{number}:{link.tries}"
@@ -265,46 +264,46 @@ class CallbackExecution:
         if is_new or self._agent.repeats:
             await ctx.keep(attempt, "yes")
             try:
-                await self._agent.tell(ctx, said, number, token or "")
+                await self._agent.submit(ctx, said, number, token or "")
             except DeliveryUnknown as error:
                 about = {"task_id": ctx.task_id, "agent": link.agent, "reason": str(error)}
                 log.warning("http.maybe_not_told", extra=about)
         else:
             log.warning("http.not_told_twice", extra={"task_id": ctx.task_id, "agent": link.agent})
-        await self._said(number)
+        await self._record_sent(number)
 
-    async def _said(self, number: int) -> None:
+    async def _record_sent(self, number: int) -> None:
         """Record that a message was sent, and retry if a report changed the link.
 
         The same question may then be asked again.
         """
-        while (link := (await self._look())[0]).sent < number:
+        while (link := (await self._read_link())[0]).sent < number:
             said = replace(link, sent=number, mark=None, heard_at=self._remotes.now_ms())
-            await self._note(said)
+            await self._write_link(said)
 
-    async def _asked(self, link: RemoteLink) -> None:
+    async def _handle_request(self, link: RemoteLink) -> None:
         """Post the last message again if a person asks for it; a flow has no other query."""
         if self._ctx.handed_in(poll_signal(link.asks)) != RETRY:
-            await self._note(replace(link, looked=link.asks))
+            await self._write_link(replace(link, looked=link.asks))
             return
         log.warning("http.told_again", extra={"task_id": link.task_id, "agent": link.agent})
-        again = replace(link, sent=max(0, link.sent - 1), tries=link.tries + 1, looked=link.asks)
-        await self._note(again)
+        retried = replace(link, sent=max(0, link.sent - 1), tries=link.tries + 1, looked=link.asks)
+        await self._write_link(retried)
 
-    async def _note(self, link: RemoteLink) -> None:
+    async def _write_link(self, link: RemoteLink) -> None:
         """Write a link. If it changed meanwhile, the next look shows the present state."""
         await patiently(lambda: self._remotes.note(self._ctx.tenant, link))
 
-    async def _rest(self, link: RemoteLink, seconds: float | None = None) -> None:
+    async def _suspend(self, link: RemoteLink, seconds: float | None = None) -> None:
         await self._ctx.pause(seconds, key=poll_signal(link.asks + 1))
 
-    def _left(self, link: RemoteLink) -> float:
+    def _seconds_left(self, link: RemoteLink) -> float:
         return link.heard_at / 1000 + self._agent.sla_seconds - self._remotes.now_ms() / 1000
 
     async def _give_up(self, link: RemoteLink) -> None:
         seconds = self._agent.sla_seconds
-        told = f"{seconds / 60:g} minutes" if seconds >= 60 else f"{seconds:g} seconds"
-        reason = f"The flow reported nothing for {told}"
+        duration = f"{seconds / 60:g} minutes" if seconds >= 60 else f"{seconds:g} seconds"
+        reason = f"The flow reported nothing for {duration}"
         await patiently(lambda: self._remotes.give_up(self._ctx.tenant, link, reason, seconds))
 
 

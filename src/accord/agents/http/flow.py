@@ -146,79 +146,79 @@ def check_template(template: Any) -> None:
         raise ValueError(f"payload_template: There is no {{{{{unknown[0]}}}}}; there are {', '.join(sorted(NAMES))}")
 
 
-def build_body(options: HttpOptions, said: FlowMessage, mapper: Mapper | None = None) -> RequestBody:
+def build_body(options: HttpOptions, message: FlowMessage, mapper: Mapper | None = None) -> RequestBody:
     """Return the body: JSON, or a multipart form if files are not sent as base64."""
-    payload = _payload(options, said, mapper)
-    if file_parts(said.parts) and options.multimodal_mode and not options.encode_files_base64:
-        return _form(payload, _grouped(options, said.parts))
+    payload = _payload(options, message, mapper)
+    if file_parts(message.parts) and options.multimodal_mode and not options.encode_files_base64:
+        return _form(payload, _group_files(options, message.parts))
     return RequestBody(msgspec.json.encode(payload), "application/json")
 
 
-def _payload(options: HttpOptions, said: FlowMessage, mapper: Mapper | None) -> dict[str, Any]:
-    values = _values(options, said)
-    made: dict[str, Any] = _filled(options.payload_template, values) | options.default_inputs
-    parsed = _parsed(said.text) if options.parse_json_input else None
+def _payload(options: HttpOptions, message: FlowMessage, mapper: Mapper | None) -> dict[str, Any]:
+    values = _values(options, message)
+    payload: dict[str, Any] = _fill(options.payload_template, values) | options.default_inputs
+    parsed = _parse_object(message.text) if options.parse_json_input else None
     if mapper is not None:
-        made |= dict(mapper(said.text, said.context_id))
+        payload |= dict(mapper(message.text, message.context_id))
     elif parsed is not None:
-        made |= parsed
+        payload |= parsed
     else:
-        _add_message(made, options, said)
+        _add_message(payload, options, message)
     used = set(_placeholders(options.payload_template))
     if options.multimodal_mode and options.encode_files_base64:
         for name, key in (("files", options.file_field), ("images", options.image_field)):
             if values[name] and name not in used:
-                made[key] = values[name]
-    if said.callback_url is not None and "callbackUrl" not in used:
-        made[options.callback_field] = said.callback_url
-    return made
+                payload[key] = values[name]
+    if message.callback_url is not None and "callbackUrl" not in used:
+        payload[options.callback_field] = message.callback_url
+    return payload
 
 
-def _add_message(made: dict[str, Any], options: HttpOptions, said: FlowMessage) -> None:
+def _add_message(payload: dict[str, Any], options: HttpOptions, message: FlowMessage) -> None:
     """Add the text, the data and the conversation's id, unless a template contains them."""
     used = set(_placeholders(options.payload_template))
     if not used & {"text", "message"}:
-        made[options.message_field] = said.text
-    if said.data is not None and "data" not in used:
-        made.setdefault("data", said.data)
+        payload[options.message_field] = message.text
+    if message.data is not None and "data" not in used:
+        payload.setdefault("data", message.data)
     if not options.payload_template:
-        made.setdefault("metadata", {"context_id": said.context_id, "task_id": said.task_id})
+        payload.setdefault("metadata", {"context_id": message.context_id, "task_id": message.task_id})
     elif "contextId" not in used:
-        made.setdefault("context_id", said.context_id)
+        payload.setdefault("context_id", message.context_id)
 
 
-def _values(options: HttpOptions, said: FlowMessage) -> dict[str, Any]:
-    groups = _grouped(options, said.parts) if options.encode_files_base64 else {}
+def _values(options: HttpOptions, message: FlowMessage) -> dict[str, Any]:
+    groups = _group_files(options, message.parts) if options.encode_files_base64 else {}
     return {
-        "text": said.text,
-        "message": said.text,
-        "data": said.data,
+        "text": message.text,
+        "message": message.text,
+        "data": message.data,
         "files": [_file(part) for part in groups.get(options.file_field, ())],
         "images": [_file(part) for part in groups.get(options.image_field, ())],
-        "contextId": said.context_id,
-        "taskId": said.task_id,
-        "messageId": said.message_id,
-        "callbackUrl": said.callback_url,
+        "contextId": message.context_id,
+        "taskId": message.task_id,
+        "messageId": message.message_id,
+        "callbackUrl": message.callback_url,
     }
 
 
-def _grouped(options: HttpOptions, parts: Iterable[Part]) -> dict[str, list[Part]]:
+def _group_files(options: HttpOptions, parts: Iterable[Part]) -> dict[str, list[Part]]:
     """Return files by the name of their field."""
-    found: dict[str, list[Part]] = {}
+    groups: dict[str, list[Part]] = {}
     for part in file_parts(parts):
-        found.setdefault(options.image_field if media_kind(part) == "image" else options.file_field, []).append(part)
-    return found
+        groups.setdefault(options.image_field if media_kind(part) == "image" else options.file_field, []).append(part)
+    return groups
 
 
 def _file(part: Part) -> dict[str, Any]:
     """Return a file as JSON; a link is passed on for the flow to fetch."""
-    about = {"name": part.filename or "file", "mime_type": part.media_type or OCTETS}
+    facts = {"name": part.filename or "file", "mime_type": part.media_type or OCTETS}
     if part.url is not None:
-        return about | {"uri": part.url}
-    return about | {"data": base64.b64encode(part.raw or b"").decode()}
+        return facts | {"uri": part.url}
+    return facts | {"data": base64.b64encode(part.raw or b"").decode()}
 
 
-def _parsed(text: str) -> dict[str, Any] | None:
+def _parse_object(text: str) -> dict[str, Any] | None:
     """Return a text as a JSON object, or None."""
     value = json_value(text.encode(errors="replace")) if text.lstrip().startswith("{") else None
     return value if isinstance(value, dict) else None
@@ -238,21 +238,21 @@ def _placeholders(template: Any) -> Iterable[str]:
             yield from _placeholders(value)
 
 
-def _filled(template: Any, values: Mapping[str, Any]) -> Any:
+def _fill(template: Any, values: Mapping[str, Any]) -> Any:
     """Return a template with its placeholders replaced; replacements are not expanded again."""
     if isinstance(template, str):
         whole = PLACEHOLDER.fullmatch(template)
         if whole is not None:
             return values[whole[1]]  # as a JSON value, not as text
-        return PLACEHOLDER.sub(lambda found: _written(values[found[1]]), template)
+        return PLACEHOLDER.sub(lambda found: _as_text(values[found[1]]), template)
     if isinstance(template, Mapping):
-        return {name: _filled(value, values) for name, value in template.items()}
+        return {name: _fill(value, values) for name, value in template.items()}
     if isinstance(template, list | tuple):
-        return [_filled(value, values) for value in template]
+        return [_fill(value, values) for value in template]
     return template
 
 
-def _written(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
@@ -266,27 +266,27 @@ def _form(payload: Mapping[str, Any], files: Mapping[str, list[Part]]) -> Reques
     boundary = uuid4().hex
     pieces: list[bytes] = []
     for name, value in payload.items():
-        pieces += (_head(boundary, name), _written(value).encode())
+        pieces += (_part_head(boundary, name), _as_text(value).encode())
     for name, parts in files.items():
         for part in parts:
             if part.raw is None:
-                pieces += (_head(boundary, f"{name}_uri"), (part.url or "").encode())
+                pieces += (_part_head(boundary, f"{name}_uri"), (part.url or "").encode())
             else:
-                pieces += (_head(boundary, name, part.filename or "file", part.media_type or OCTETS), part.raw)
+                pieces += (_part_head(boundary, name, part.filename or "file", part.media_type or OCTETS), part.raw)
     pieces.append(f"\r\n--{boundary}--\r\n".encode())
     return RequestBody(b"".join(pieces).removeprefix(b"\r\n"), f"multipart/form-data; boundary={boundary}")
 
 
-def _head(boundary: str, name: str, filename: str | None = None, media_type: str | None = None) -> bytes:
-    lines = [f"\r\n--{boundary}", f'Content-Disposition: form-data; name="{_quoted(name)}"']
+def _part_head(boundary: str, name: str, filename: str | None = None, media_type: str | None = None) -> bytes:
+    lines = [f"\r\n--{boundary}", f'Content-Disposition: form-data; name="{_quote(name)}"']
     if filename is not None:
-        lines[-1] += f'; filename="{_quoted(filename)}"'
+        lines[-1] += f'; filename="{_quote(filename)}"'
     if media_type is not None:
         lines.append("Content-Type: " + re.sub(r"[\r\n]", "", media_type))
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Return a name as browsers encode it (WHATWG HTML, multipart/form-data encoding)."""
     return text.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
 
@@ -342,18 +342,18 @@ class FlowWebhook:
     @asynccontextmanager
     async def post(self, body: RequestBody, posting: PostedMessage) -> AsyncIterator[AsyncIterator[FlowResponse]]:
         """Post a message and yield the responses as they arrive; raises Failed with a message for the caller."""
-        opened = await self._accepted(body, posting)
+        opened = await self._post_accepted(body, posting)
         try:
             async with aclosing(self._answer(opened, posting)) as answer:
                 yield answer
         finally:
             await opened.close()
 
-    async def tell(self, body: RequestBody, posting: PostedMessage) -> None:
+    async def submit(self, body: RequestBody, posting: PostedMessage) -> None:
         """Post a message and ignore the content of the acknowledgement."""
-        opened = await self._accepted(body, posting)
+        opened = await self._post_accepted(body, posting)
         try:
-            await self._beginning(opened, posting)
+            await self._read_start(opened, posting)
         finally:
             await opened.close()
 
@@ -370,7 +370,7 @@ class FlowWebhook:
             streams=True,
         )
 
-    async def _accepted(self, body: RequestBody, posting: PostedMessage) -> OpenReply:
+    async def _post_accepted(self, body: RequestBody, posting: PostedMessage) -> OpenReply:
         """Return a successful response. Retry if the flow could not be reached or failed with a 5xx status."""
         request = self._request(body, posting.key)
         failures = 0
@@ -380,7 +380,7 @@ class FlowWebhook:
                 opened = await self._open(request)
             except Unreachable as error:
                 log.warning(
-                    "http.not_answered", extra=self._about(posting, tries=failures, reason=error.reason)
+                    "http.not_answered", extra=self._log_extra(posting, tries=failures, reason=error.reason)
                 )  # which contains addresses that callers must not see
                 if error.was_sent:
                     in_time = " in time" if isinstance(error, TimedOut) else ""
@@ -391,7 +391,7 @@ class FlowWebhook:
                 if 200 <= opened.status < 300:
                     return opened
                 refusal = await self._refusal(opened, posting)
-                log.warning("http.not_answered", extra=self._about(posting, tries=failures, reason=str(refusal)))
+                log.warning("http.not_answered", extra=self._log_extra(posting, tries=failures, reason=str(refusal)))
                 if opened.status < 500 or self._retries.is_exhausted(failures):
                     raise refusal
             await asyncio.sleep(self._retries.delay(failures))
@@ -410,19 +410,19 @@ class FlowWebhook:
             )
         return await self._transport.open(request)
 
-    def _about(self, posting: PostedMessage, **more: object) -> dict[str, object]:
+    def _log_extra(self, posting: PostedMessage, **more: object) -> dict[str, object]:
         """Return extra values for the log. The query of the URL is left out, because it may contain a secret."""
         return {"task_id": posting.task_id, "url": self._url.partition("?")[0], **more}
 
     async def _refusal(self, opened: OpenReply, posting: PostedMessage) -> Failed:
         """Return the flow's error as a failure that callers may see; the log contains the body."""
-        body = await self._beginning(opened, posting)
-        log.warning("http.refused", extra=self._about(posting, status=opened.status, body=body[:2048]))
+        body = await self._read_start(opened, posting)
+        log.warning("http.refused", extra=self._log_extra(posting, status=opened.status, body=body[:2048]))
         if 300 <= opened.status < 400:
             return Failed(f"The flow is somewhere else: HTTP {opened.status}")
-        told = _reason(body, opened.headers.get("Content-Type", ""))
-        who = "failed" if opened.status >= 500 else "refused the message"
-        return Failed(f"The flow {who}: HTTP {opened.status}{': ' + told if told else ''}")
+        reason = _reason(body, opened.headers.get("Content-Type", ""))
+        verb = "failed" if opened.status >= 500 else "refused the message"
+        return Failed(f"The flow {verb}: HTTP {opened.status}{': ' + reason if reason else ''}")
 
     async def _answer(self, opened: OpenReply, posting: PostedMessage) -> AsyncGenerator[FlowResponse, None]:
         headers = opened.headers
@@ -434,30 +434,30 @@ class FlowWebhook:
                     size += len(piece)
                     if size > self._options.max_bytes:
                         raise too_large(self._options.max_bytes)
-                    for said in reads.feed(piece):
-                        yield said
-            for said in reads.end():
-                yield said
+                    for response in reads.feed(piece):
+                        yield response
+            for response in reads.end():
+                yield response
         except Unreachable as error:
-            log.warning("http.answer_cut", extra=self._about(posting, reason=error.reason))
+            log.warning("http.answer_cut", extra=self._log_extra(posting, reason=error.reason))
             raise DeliveryUnknown("The flow's answer was cut off") from error
         except (InvalidAgentResponse, FrameTooLarge) as error:
             raise Failed(f"The flow's answer cannot be taken: {error}") from error
         except UnreadableResponse as error:
             raise Failed(f"The flow's answer cannot be read: {error}") from error
 
-    async def _beginning(self, opened: OpenReply, posting: PostedMessage) -> bytes:
+    async def _read_start(self, opened: OpenReply, posting: PostedMessage) -> bytes:
         """Return the first bytes of a body. A body that breaks off is only logged."""
-        found = b""
+        start = b""
         try:
             async with aclosing(opened.pieces()) as pieces:  # type: ignore[type-var]  # transports give generators
                 async for piece in pieces:
-                    found += piece
-                    if len(found) >= MAX_ERROR_BYTES:
+                    start += piece
+                    if len(start) >= MAX_ERROR_BYTES:
                         break
         except (Unreachable, InvalidAgentResponse) as error:
-            log.warning("http.error_cut", extra=self._about(posting, reason=str(error)))
-        return found[:MAX_ERROR_BYTES]
+            log.warning("http.error_cut", extra=self._log_extra(posting, reason=str(error)))
+        return start[:MAX_ERROR_BYTES]
 
 
 def _reason(body: bytes, media_type: str) -> str | None:

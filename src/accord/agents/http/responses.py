@@ -54,38 +54,38 @@ def parse_response(value: Any) -> FlowResponse:
     """Return the content of a whole answer; members beside the text become data."""
     value = unwrap_items(value)
     if not isinstance(value, dict):
-        return FlowResponse(parts=_plain(value))
+        return FlowResponse(parts=_value_parts(value))
     usage = value.get("usage")
-    found = FlowResponse(usage=usage if isinstance(usage, dict) else None)
-    rest = {name: part for name, part in value.items() if name != "usage" or found.usage is None}
-    text, key = _find_text(rest)
+    usage_only = FlowResponse(usage=usage if isinstance(usage, dict) else None)
+    members = {name: part for name, part in value.items() if name != "usage" or usage_only.usage is None}
+    text, key = _find_text(members)
     match value.get("status"):
         case "failed":
-            return FlowResponse(failure=failure_reason(value) or "The flow failed", usage=found.usage)
+            return FlowResponse(failure=failure_reason(value) or "The flow failed", usage=usage_only.usage)
         case "input-required":
-            return FlowResponse(question=text or "The flow needs an answer", usage=found.usage)
+            return FlowResponse(question=text or "The flow needs an answer", usage=usage_only.usage)
         case "completed":
-            rest.pop("status")
-    files = file_list(rest.get("files"))
+            members.pop("status")
+    files = file_list(members.get("files"))
     for name in (key, "files" if files else None):
-        rest.pop(name or "", None)
-    parts = (*_plain(text), *files)
-    if rest:
-        told = rest["data"] if set(rest) == {"data"} else rest
-        parts = (*parts, Part(data=told, media_type="application/json"))
-    return FlowResponse(parts=parts, usage=found.usage)
+        members.pop(name or "", None)
+    parts = (*_value_parts(text), *files)
+    if members:
+        data = members["data"] if set(members) == {"data"} else members
+        parts = (*parts, Part(data=data, media_type="application/json"))
+    return FlowResponse(parts=parts, usage=usage_only.usage)
 
 
 def parse_event(value: Any) -> FlowResponse:
     """Return the content of one event of a stream, usually a piece of the text."""
     value = unwrap_items(value)
     if not isinstance(value, dict):
-        return FlowResponse(parts=_plain(value))
+        return FlowResponse(parts=_value_parts(value))
     usage = value.get("usage")
     used = usage if isinstance(usage, dict) else None
     kind, state = value.get("type"), value.get("status")
     if kind == "error" or state == "failed":
-        return FlowResponse(failure=failure_reason(value) or _first(value, TEXTS) or "The flow failed", usage=used)
+        return FlowResponse(failure=failure_reason(value) or _first_text(value, TEXTS) or "The flow failed", usage=used)
     text, _ = _find_text(value)
     if state == "input-required":
         return FlowResponse(question=text or "The flow needs an answer", usage=used)
@@ -94,10 +94,10 @@ def parse_event(value: Any) -> FlowResponse:
     if isinstance(value.get("delta"), str):
         text = value["delta"]
     if text is not None:
-        return FlowResponse(parts=(*_plain(text), *file_list(value.get("files"))), usage=used)
+        return FlowResponse(parts=(*_value_parts(text), *file_list(value.get("files"))), usage=used)
     if kind in SILENT_EVENTS or set(value) == {"usage"}:
         return FlowResponse(usage=used)
-    return FlowResponse(parts=file_list(value.get("files")) or _plain(value), usage=used)
+    return FlowResponse(parts=file_list(value.get("files")) or _value_parts(value), usage=used)
 
 
 def failure_reason(value: Any) -> str | None:
@@ -108,9 +108,9 @@ def failure_reason(value: Any) -> str | None:
     if not isinstance(value, dict):
         return None
     for name in REASONS:
-        found = value.get(name)
-        if found and (told := failure_reason(found) if isinstance(found, str | dict) else None):
-            return told
+        member = value.get(name)
+        if member and (reason := failure_reason(member) if isinstance(member, str | dict) else None):
+            return reason
     return None
 
 
@@ -136,17 +136,17 @@ def unwrap_items(value: Any) -> Any:
 
 def file_list(value: Any) -> tuple[Part, ...]:
     """Return the files in a JSON list; a list with any other entry contains no files."""
-    found = tuple(_file_part(entry) for entry in value) if isinstance(value, list) else ()
-    return tuple(part for part in found if part is not None) if all(found) else ()
+    files = tuple(_file_part(entry) for entry in value) if isinstance(value, list) else ()
+    return tuple(part for part in files if part is not None) if all(files) else ()
 
 
 def _file_part(entry: Any) -> Part | None:
     """Return a file: with its bytes in base64 as `data` or `bytes`, or with a `uri` or `url`."""
     if not isinstance(entry, dict):
         return None
-    name = _first(entry, ("name", "filename", "fileName"))
-    kind = _first(entry, ("mime_type", "mimeType", "mediaType"))
-    inside, at = _first(entry, ("data", "bytes")), _first(entry, ("uri", "url"))
+    name = _first_text(entry, ("name", "filename", "fileName"))
+    kind = _first_text(entry, ("mime_type", "mimeType", "mediaType"))
+    inside, at = _first_text(entry, ("data", "bytes")), _first_text(entry, ("uri", "url"))
     try:
         if inside is not None:
             return Part(raw=base64.b64decode(inside, validate=True), filename=name, media_type=kind or OCTETS)
@@ -158,21 +158,21 @@ def _file_part(entry: Any) -> Part | None:
 def _find_text(value: Mapping[str, Any], depth: int = 0) -> tuple[str | None, str | None]:
     """Return the text of an object and its key."""
     for name in TEXTS:
-        found = unwrap_items(value.get(name))
-        if isinstance(found, str):
-            return found, name
-        if isinstance(found, dict) and depth < MAX_DEPTH and len(found) == 1:
-            text, _ = _find_text(found, depth + 1)
+        member = unwrap_items(value.get(name))
+        if isinstance(member, str):
+            return member, name
+        if isinstance(member, dict) and depth < MAX_DEPTH and len(member) == 1:
+            text, _ = _find_text(member, depth + 1)
             if text is not None:
                 return text, name
     return None, None
 
 
-def _first(value: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
+def _first_text(value: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
     return next((found for name in names if isinstance(found := value.get(name), str)), None)
 
 
-def _plain(value: Any) -> tuple[Part, ...]:
+def _value_parts(value: Any) -> tuple[Part, ...]:
     if value is None or value == "":
         return ()
     return (Part(text=value),) if isinstance(value, str) else (Part(data=value, media_type="application/json"),)

@@ -30,9 +30,6 @@ def make(given: Given) -> Agent:
     return RunnableAgent(given)
 
 
-def recognises(thing: Any) -> bool:
-    """Whether an object is a runnable."""
-    return is_instance_of(thing, RUNNABLE)
-
-
-KIND = Kind(name="langchain", options=RunnableOptions, make=make, recognises=recognises)
+KIND = Kind(
+    name="langchain", options=RunnableOptions, make=make, recognises=lambda thing: is_instance_of(thing, RUNNABLE)
+)

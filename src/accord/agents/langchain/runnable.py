@@ -24,6 +24,7 @@ from accord.agents.loader import call_function, import_function
 from accord.agents.messages import (
     OCTETS,
     answer_id,
+    append_answer,
     base64_of,
     conversation_history,
     describe_part,
@@ -31,7 +32,6 @@ from accord.agents.messages import (
     media_kind,
     prompt,
     readable_text,
-    say,
 )
 from accord.api import Context, Crash, Failed, parts_of
 from accord.api.agent_types import ANY_MEDIA, JSON, Given, profile
@@ -54,18 +54,18 @@ def human_message(message: Message) -> HumanMessage:
 def langchain_messages(messages: Iterable[Message]) -> list[BaseMessage]:
     """Return a conversation as LangChain messages."""
     return [
-        human_message(said)
-        if said.role is Role.USER
-        else AIMessage(content=message_content(said.parts), id=said.message_id)
-        for said in messages
+        human_message(message)
+        if message.role is Role.USER
+        else AIMessage(content=message_content(message.parts), id=message.message_id)
+        for message in messages
     ]
 
 
 def message_content(parts: Iterable[Part]) -> Content:
     """Return parts as the content of a message: a text, or blocks if there are files that are not text."""
-    said = list(parts)
-    blocks = [content_block(part) for part in said]
-    return prompt(said) if all(block["type"] == "text" for block in blocks) else [*blocks]
+    content = list(parts)
+    blocks = [content_block(part) for part in content]
+    return prompt(content) if all(block["type"] == "text" for block in blocks) else [*blocks]
 
 
 def content_block(part: Part) -> dict[str, Any]:
@@ -105,9 +105,9 @@ def text_and_parts(value: Any) -> tuple[str | None, list[Part]]:
         return str(value.text), message_files(value)
     if isinstance(value, str):
         return str(value), []
-    is_said = value is None or isinstance(value, bytes | bytearray | Part | Artifact | Message)
-    is_said = is_said or (isinstance(value, list | tuple) and all(isinstance(item, Part) for item in value))
-    return None, [*parts_of(value if is_said else json_value(value))]
+    is_content = value is None or isinstance(value, bytes | bytearray | Part | Artifact | Message)
+    is_content = is_content or (isinstance(value, list | tuple) and all(isinstance(item, Part) for item in value))
+    return None, [*parts_of(value if is_content else json_value(value))]
 
 
 def json_value(value: Any) -> Any:
@@ -159,7 +159,7 @@ class UsageCollector(BaseCallbackHandler):
                 if isinstance(one, ChatGeneration) and isinstance(one.message, AIMessage):
                     self._calls.append((one.message.id or str(run_id), one.message, model))
 
-    def note(self, message: AIMessage) -> None:
+    def add(self, message: AIMessage) -> None:
         """Record a whole message, whose call may not have been observed."""
         if message.id is not None:
             self._calls.append((message.id, message, None))
@@ -168,14 +168,14 @@ class UsageCollector(BaseCallbackHandler):
         """Report the collected usage; raises OverBudget if the budget is exceeded."""
         while self._calls:
             key, message, model = self._calls.popleft()
-            used, about = message.usage_metadata, message.response_metadata
-            if used is None or key in self._seen:
+            usage, metadata = message.usage_metadata, message.response_metadata
+            if usage is None or key in self._seen:
                 continue
             self._seen.add(key)
             await self._ctx.usage(
-                input_tokens=used["input_tokens"],
-                output_tokens=used["output_tokens"],
-                model=about.get("model_name") or about.get("model") or model,
+                input_tokens=usage["input_tokens"],
+                output_tokens=usage["output_tokens"],
+                model=metadata.get("model_name") or metadata.get("model") or model,
                 key=key,
             )
 
@@ -200,18 +200,18 @@ class RunnableAgent:
     async def run(self, ctx: Context) -> None:
         """Execute one turn. LangChain runs synchronous functions in a thread."""
         usage = UsageCollector(ctx)
-        given = await self._input(ctx)
+        runnable_input = await self._input(ctx)
         whole: Any = NOTHING
         is_said = False
-        async with aclosing(self._runnable.astream(given, self._config(ctx, usage))) as chunks:
+        async with aclosing(self._runnable.astream(runnable_input, self._config(ctx, usage))) as chunks:
             async for chunk in chunks:
                 text = self._text(chunk)
-                await say(ctx, text)
+                await append_answer(ctx, text)
                 is_said = is_said or text != ""
-                whole = _joined(whole, chunk)
+                whole = _add_chunk(whole, chunk)
                 await usage.count()
         if isinstance(whole, AIMessage):
-            usage.note(whole)
+            usage.add(whole)
         await usage.count()
         await self._end(ctx, None if whole is NOTHING else whole, is_said=is_said)
 
@@ -232,15 +232,15 @@ class RunnableAgent:
         if self._options.input_key is not None:
             return {self._options.input_key: _value(ctx)}
         if isinstance(self._first, BaseLanguageModel):
-            return await self._heard(ctx)
+            return await self._conversation(ctx)
         if isinstance(self._first, BasePromptTemplate):
             return await self._variables(ctx, self._first)
         return _value(ctx)
 
     async def _variables(self, ctx: Context, template: Any) -> dict[str, Any]:
         """Return the variables of a prompt: data by name, or the text as its only variable, and the conversation."""
-        known = (*template.input_variables, *template.optional_variables)
-        places = [name for name in template.input_types if name in known]
+        declared = (*template.input_variables, *template.optional_variables)
+        places = [name for name in template.input_types if name in declared]
         names = [name for name in template.input_variables if name not in places]
         values: dict[str, Any] = {}
         if isinstance(ctx.data, dict):
@@ -252,11 +252,11 @@ class RunnableAgent:
         if missing := [name for name in names if name not in values]:
             raise Failed(f"This agent also needs {', '.join(missing)}")
         if places:
-            said = await self._heard(ctx)
-            values[places[0]] = said[:-1] if names else said
+            conversation = await self._conversation(ctx)
+            values[places[0]] = conversation[:-1] if names else conversation
         return values
 
-    async def _heard(self, ctx: Context) -> list[BaseMessage]:
+    async def _conversation(self, ctx: Context) -> list[BaseMessage]:
         return langchain_messages(await conversation_history(ctx, self._options.messages))
 
     # --- out ----------------------------------------------------------------------------------------------------------
@@ -276,12 +276,12 @@ class RunnableAgent:
             whole = whole.get(key) if isinstance(whole, dict) else None
         text, parts = text_and_parts(whole)
         if text and not is_said:
-            await say(ctx, text)
+            await append_answer(ctx, text)
         if parts:
             await ctx.artifact([*parts], id=answer_id(ctx), append=True, last_chunk=False)
         elif not text and isinstance(whole, AIMessage) and whole.tool_calls:
             calls = [{"name": call["name"], "args": call["args"]} for call in whole.tool_calls]
-            await say(ctx, Part(data={"toolCalls": calls}, media_type=JSON))
+            await append_answer(ctx, Part(data={"toolCalls": calls}, media_type=JSON))
         await finish_answer(ctx)
 
 
@@ -299,7 +299,7 @@ def _value(ctx: Context) -> Any:
     return ctx.data if ctx.data is not None and not ctx.text and not ctx.files else prompt(ctx.message.parts)
 
 
-def _joined(whole: Any, chunk: Any) -> Any:
+def _add_chunk(whole: Any, chunk: Any) -> Any:
     """Return an answer with one more chunk. A chunk that cannot be added replaces the answer."""
     if whole is NOTHING:
         return chunk

@@ -43,9 +43,10 @@ def make(given: Given) -> Agent:
     return GraphAgent(given)
 
 
-def recognises(thing: Any) -> bool:
-    """Whether an object is a graph, compiled or not."""
-    return is_instance_of(thing, *GRAPHS)
-
-
-KIND = Kind(name="langgraph", options=GraphOptions, make=make, recognises=recognises, precedence=PRECEDENCE)
+KIND = Kind(
+    name="langgraph",
+    options=GraphOptions,
+    make=make,
+    recognises=lambda thing: is_instance_of(thing, *GRAPHS),
+    precedence=PRECEDENCE,
+)

@@ -44,72 +44,69 @@ class GraphAnswer:
         self._ctx = ctx
         self._id = answer_id(ctx)
         self._text = kept
-        self._given: list[Part] = []
+        self._other_parts: list[Part] = []
         self._is_begun = False
-        self._heard: str | None = None
-        self._talking: dict[str, PendingSpeech] = {}  # by message, oldest first: the first is written, the others wait
+        self._last_message: str | None = None
+        self._speeches: dict[str, PendingSpeech] = {}  # by message, oldest first: the first is written, the others wait
 
     async def add(self, message_id: str, node: str, text: str, *, is_last: bool) -> None:
         """Add text of a message; two concurrent messages are written one after the other."""
-        if not text and message_id not in self._talking:
+        if not text and message_id not in self._speeches:
             return
-        speech = self._talking.setdefault(message_id, PendingSpeech(node))
+        speech = self._speeches.setdefault(message_id, PendingSpeech(node))
         speech.text += text
         speech.is_over = speech.is_over or is_last
-        await self._hear()
+        await self._write_speeches()
 
     async def node_ended(self, node: str) -> None:
         """Complete the messages of a node when the node ends. Not every model reports the end of its message."""
-        for speech in self._talking.values():
+        for speech in self._speeches.values():
             speech.is_over = speech.is_over or speech.node == node
-        await self._hear()
+        await self._write_speeches()
 
-    async def give(self, parts: Sequence[Part]) -> None:
+    async def add_parts(self, parts: Sequence[Part]) -> None:
         """Add parts that are not text."""
-        self._given += parts
+        self._other_parts += parts
         await self._write(parts)
 
     async def end(self, output: GraphOutput) -> None:
         """Complete the answer. A final text that differs from the end of the streamed text replaces it."""
-        for speech in self._talking.values():
+        for speech in self._speeches.values():
             speech.is_over = True
-        await self._hear()
+        await self._write_speeches()
         if output.text and not self._text.endswith(output.text):
             self._text, self._is_begun = output.text, False
-        self._given += output.parts
+        self._other_parts += output.parts
         if self._is_begun or not self._is_there():
             await self._write(output.parts)
         await self._ctx.finish(self._id)
 
-    async def _hear(self) -> None:
+    async def _write_speeches(self) -> None:
         """Write the pending text of the oldest message, and of later ones once it is complete."""
-        while self._talking:
-            message_id, speech = next(iter(self._talking.items()))
+        while self._speeches:
+            message_id, speech = next(iter(self._speeches.items()))
             if speech.text:
-                piece = BREAK + speech.text if self._text and self._heard != message_id else speech.text
-                speech.text, self._heard = "", message_id
+                piece = BREAK + speech.text if self._text and self._last_message != message_id else speech.text
+                speech.text, self._last_message = "", message_id
                 self._text += piece
                 await self._write([Part(text=piece)])
             if not speech.is_over:
                 return
-            del self._talking[message_id]
+            del self._speeches[message_id]
 
     async def _write(self, parts: Sequence[Part]) -> None:
         """Append to the artifact. The first call replaces the text that an earlier execution left."""
         if not self._is_begun:
-            parts = self._whole()
+            parts = [*([Part(text=self._text)] if self._text else []), *self._other_parts]
         if parts:
             await self._ctx.artifact(list(parts), id=self._id, append=self._is_begun, last_chunk=False)
             self._is_begun = True
 
-    def _whole(self) -> list[Part]:
-        return ([Part(text=self._text)] if self._text else []) + self._given
-
     def _is_there(self) -> bool:
         """Whether an earlier execution has written the whole answer."""
-        found = next((one.parts for one in self._ctx.task.artifacts if one.artifact_id == self._id), ())
-        files = [part for part in found if part.text is None]
-        return text_of(found) == self._text and files == [part for part in self._given if part.text is None]
+        written = next((one.parts for one in self._ctx.task.artifacts if one.artifact_id == self._id), ())
+        files = [part for part in written if part.text is None]
+        return text_of(written) == self._text and files == [part for part in self._other_parts if part.text is None]
 
 
 MODES = ["messages", "updates", "custom"]
@@ -137,16 +134,16 @@ class GraphTurn:
         if options.recursion_limit is not None:
             self._config["recursion_limit"] = options.recursion_limit
 
-    async def go_on(self) -> None:
+    async def run_turn(self) -> None:
         """Execute the turn from its present state to its end or next question."""
         state = await self._state()
         if (state.metadata or {}).get(TURN) == self._turn:
-            self._answer = GraphAnswer(self._ctx, self._mapping.said(state.values, self._message_id))
-            asked = self._asked()
-            is_asking = asked > 0 and self._ctx.kept(self._note(asked - 1)) == await self._mark(state)
+            self._answer = GraphAnswer(self._ctx, self._mapping.text_so_far(state.values, self._message_id))
+            asked = self._count_questions()
+            is_asking = asked > 0 and self._ctx.kept(self._question_key(asked - 1)) == await self._waiting_mark(state)
             if state.next and not is_asking and not self._is_gated(state):
                 state = await self._advance(None)
-        elif self._asked():
+        elif self._count_questions():
             raise Failed(OVERTAKEN)
         else:
             is_asking = False
@@ -158,11 +155,11 @@ class GraphTurn:
 
     # --- running the graph --------------------------------------------------------------------------------------------
 
-    async def _advance(self, given: Any) -> StateSnapshot:
+    async def _advance(self, graph_input: Any) -> StateSnapshot:
         """Run the graph until it ends or waits, and return its state."""
         context = {} if self._options.context is None else {"context": self._options.context}
         events = self._graph.astream(
-            given,
+            graph_input,
             self._config,
             stream_mode=MODES,
             subgraphs=True,
@@ -172,7 +169,13 @@ class GraphTurn:
         try:
             async with aclosing(events):
                 async for space, mode, value in events:
-                    await self._tell(mode, space, value)
+                    if mode == "messages":
+                        await self._handle_message(*value)
+                    elif mode == "updates":
+                        for node, update in value.items():
+                            await self._updated(space, node, update)
+                    else:
+                        await self._custom(value)
                     await self._usage.count()
         except Exception as error:
             await self._usage.count()  # a failed graph has used tokens as well
@@ -183,22 +186,13 @@ class GraphTurn:
         await self._usage.count()
         return await self._state()
 
-    async def _tell(self, mode: str, space: tuple[str, ...], value: Any) -> None:
-        if mode == "messages":
-            await self._hear(*value)
-        elif mode == "updates":
-            for node, update in value.items():
-                await self._updated(space, node, update)
-        else:
-            await self._custom(value)
-
-    async def _hear(self, message: BaseMessage, about: dict[str, Any]) -> None:
+    async def _handle_message(self, message: BaseMessage, about: dict[str, Any]) -> None:
         """Handle a model's output: a chunk of a message, or a whole one."""
         if not isinstance(message, AIMessage):
             return
         is_whole = not isinstance(message, AIMessageChunk)
         if is_whole:
-            self._usage.note(message)
+            self._usage.add(message)
         node = about.get("langgraph_node", "")
         if self._options.stream_nodes and node not in self._options.stream_nodes:
             return
@@ -212,7 +206,7 @@ class GraphTurn:
         await self._answer.node_ended(node)
         if self._options.updates == "off":
             return
-        path = [one.partition(":")[0] for one in space] + [node]
+        path = [step.partition(":")[0] for step in space] + [node]
         has_value = self._options.updates == "values" and update is not None
         value = Part(data=json_value(update), media_type=state_mapping.JSON) if has_value else None
         await self._ctx.status(value, metadata={"node": node, "path": path})
@@ -224,7 +218,7 @@ class GraphTurn:
                 await self._ctx.artifact(value)
                 await self._ctx.flush()  # or it would be lost with the process if its step has no checkpoint
             case Part():
-                await self._answer.give([value])
+                await self._answer.add_parts([value])
             case str():
                 await self._ctx.status(value)
             case _:
@@ -234,40 +228,40 @@ class GraphTurn:
 
     async def _ask(self, state: StateSnapshot, *, is_again: bool) -> Any:
         """Ask the graph's question and return the input to resume with; a question that was asked is found again."""
-        number = self._asked() - is_again
+        number = self._count_questions() - is_again
         key = f"{self._turn}/question/{number}"
         if not is_again:
-            await self._ctx.keep(self._note(number), await self._mark(state))
+            await self._ctx.keep(self._question_key(number), await self._waiting_mark(state))
         if not state.interrupts:
             if not await self._ctx.approve(f"Go on with {', '.join(state.next)}?", key=key):
                 raise Rejected(f"{', '.join(state.next)} was not approved")
             return None
-        asked = state_mapping.question_parts(state.interrupts)
-        said = await self._ctx.ask(asked, key=key, metadata=state_mapping.question_metadata(state.interrupts))
-        return Command(resume=state_mapping.resume_values(state.interrupts, said))
+        question = state_mapping.question_parts(state.interrupts)
+        reply = await self._ctx.ask(question, key=key, metadata=state_mapping.question_metadata(state.interrupts))
+        return Command(resume=state_mapping.resume_values(state.interrupts, reply))
 
-    def _asked(self) -> int:
+    def _count_questions(self) -> int:
         """Return the number of questions that this turn has asked."""
         number = 0
-        while self._ctx.kept(self._note(number)) is not None:
+        while self._ctx.kept(self._question_key(number)) is not None:
             number += 1
         return number
 
-    def _note(self, number: int) -> str:
+    def _question_key(self, number: int) -> str:
         return f"{self._turn}/question/{number}"
 
-    async def _mark(self, state: StateSnapshot) -> str:
+    async def _waiting_mark(self, state: StateSnapshot) -> str:
         """Return a mark of the place where the graph waits: its steps, and the number of answers each has received."""
         marks: list[str] = []
         saver = self._graph.checkpointer
         for config in _configs(state):
-            found = await saver.aget_tuple(config)
-            taken = sum(
+            checkpoint = await saver.aget_tuple(config)
+            answers = sum(
                 len(value) if isinstance(value, list) else 1
-                for _, channel, value in (found.pending_writes or () if found else ())
+                for _, channel, value in (checkpoint.pending_writes or () if checkpoint else ())
                 if channel == RESUME
             )
-            marks.append(f"{config['configurable'].get('checkpoint_id')}:{taken}")
+            marks.append(f"{config['configurable'].get('checkpoint_id')}:{answers}")
         return " ".join(marks)
 
     def _is_gated(self, state: StateSnapshot) -> bool:
@@ -332,7 +326,7 @@ class GraphAgent:
             await ctx.pause(WAIT_SECONDS)
         graph = self._graph.copy({"checkpointer": saver}) if self._is_ours else self._graph
         try:
-            await GraphTurn(ctx, graph, self._mapping, self._options, entered.thread).go_on()
+            await GraphTurn(ctx, graph, self._mapping, self._options, entered.thread).run_turn()
             if self._trims:
                 await saver.trim(entered.thread)
         except Exception:

@@ -42,38 +42,38 @@ class LatestSteps:
     """Cache of the latest steps of threads."""
 
     def __init__(self) -> None:
-        self._known: dict[CheckpointPlace, LoadedCheckpoint | None] = {}
+        self._steps: dict[CheckpointPlace, LoadedCheckpoint | None] = {}
         self.added = 0
 
     def knows(self, place: CheckpointPlace, checkpoint_id: str | None) -> bool:
         """Whether the latest step at a place is cached, and has this id if one is given."""
-        if place not in self._known:
+        if place not in self._steps:
             return False
-        found = self._known[place]
-        return checkpoint_id is None or (found is not None and found.checkpoint.id == checkpoint_id)
+        step = self._steps[place]
+        return checkpoint_id is None or (step is not None and step.checkpoint.id == checkpoint_id)
 
     def at(self, place: CheckpointPlace) -> LoadedCheckpoint | None:
         """Return the latest step at a cached place, or None if it has no steps."""
-        return self._known[place]
+        return self._steps[place]
 
-    def note(self, place: CheckpointPlace, found: LoadedCheckpoint | None) -> None:
+    def cache(self, place: CheckpointPlace, step: LoadedCheckpoint | None) -> None:
         """Cache a step that was read."""
         if not place.space:
-            self._known[place] = found
+            self._steps[place] = step
 
     def forget(self) -> None:
         """Clear the cache."""
-        self._known.clear()
+        self._steps.clear()
 
-    def add(self, one: NewCheckpoint | CheckpointWrites) -> None:
+    def add(self, write: NewCheckpoint | CheckpointWrites) -> None:
         """Update the cache with a pending write."""
         self.added += 1
-        if one.place not in self._known:
+        if write.place not in self._steps:
             return
-        before = self._known.pop(one.place)
-        after = _after_step(before, one) if isinstance(one, NewCheckpoint) else _after_writes(before, one)
+        before = self._steps.pop(write.place)
+        after = _after_step(before, write) if isinstance(write, NewCheckpoint) else _after_writes(before, write)
         if after is not None:
-            self._known[one.place] = after
+            self._steps[write.place] = after
 
 
 def _after_step(before: LoadedCheckpoint | None, step: NewCheckpoint) -> LoadedCheckpoint | None:
@@ -95,15 +95,15 @@ def _after_step(before: LoadedCheckpoint | None, step: NewCheckpoint) -> LoadedC
     return LoadedCheckpoint(step.checkpoint, values, before.writes)
 
 
-def _after_writes(before: LoadedCheckpoint | None, given: CheckpointWrites) -> LoadedCheckpoint | None:
+def _after_writes(before: LoadedCheckpoint | None, new: CheckpointWrites) -> LoadedCheckpoint | None:
     """Return the state after writes of nodes, or None if they belong to a step that is not cached."""
-    if before is None or before.checkpoint.id != given.checkpoint_id:
+    if before is None or before.checkpoint.id != new.checkpoint_id:
         return None
-    writes: dict[tuple[str, int], PendingWrite] = {(one.task, one.position): one for one in before.writes}
-    for one in given.writes:
-        if one.position < 0 or (one.task, one.position) not in writes:
-            writes[one.task, one.position] = one
-    return replace(before, writes=sorted(writes.values(), key=lambda one: (one.path, one.task, one.position)))
+    writes: dict[tuple[str, int], PendingWrite] = {(write.task, write.position): write for write in before.writes}
+    for write in new.writes:
+        if write.position < 0 or (write.task, write.position) not in writes:
+            writes[write.task, write.position] = write
+    return replace(before, writes=sorted(writes.values(), key=lambda write: (write.path, write.task, write.position)))
 
 
 COMMIT_SECONDS = 0.02
@@ -119,7 +119,7 @@ class PendingWrites:
 
     def __init__(self, commit: Callable[[Sequence[NewCheckpoint | CheckpointWrites]], Awaitable[None]]) -> None:
         self._commit = commit
-        self._kept: list[NewCheckpoint | CheckpointWrites] = []
+        self._pending: list[NewCheckpoint | CheckpointWrites] = []
         self._soon: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
         self._error: Exception | None = None
@@ -128,13 +128,13 @@ class PendingWrites:
         """Schedule a write for the next commit; raises the error of an earlier commit."""
         if self._error is not None:
             raise self._error
-        self._kept.append(one)
+        self._pending.append(one)
         if self._soon is None and self._writing is None:
             self._soon = asyncio.get_running_loop().call_later(COMMIT_SECONDS, self._begin)
 
     async def flush(self) -> None:
         """Wait until all writes are committed. Canceling the caller does not cancel the commit."""
-        while self._kept or self._writing is not None:
+        while self._pending or self._writing is not None:
             self._begin()
             if self._writing is not None:
                 await asyncio.shield(self._writing)
@@ -143,7 +143,7 @@ class PendingWrites:
 
     def drop(self) -> None:
         """Discard pending writes and stop the commit under way."""
-        self._kept.clear()
+        self._pending.clear()
         for one in (self._soon, self._writing):
             if one is not None:
                 one.cancel()
@@ -158,12 +158,12 @@ class PendingWrites:
     async def _write(self) -> None:
         """Commit until nothing is pending. Writes that arrive meanwhile form the next commit."""
         try:
-            while self._kept:
-                taken, self._kept = self._kept, []
-                await self._commit(taken)
+            while self._pending:
+                batch, self._pending = self._pending, []
+                await self._commit(batch)
         except Exception as error:  # raised by `flush` and by later calls of `add`
             self._error = error
-            self._kept.clear()
+            self._pending.clear()
         finally:
             self._writing = None
 
@@ -210,16 +210,16 @@ class Saver(BaseCheckpointSaver[str]):
 
     async def enter(self) -> EnteredThread:
         """Claim the thread of the task's conversation, unless another task holds it."""
-        entered = await self._patiently(lambda: storage.enter_thread(self._store, self._tenant, self._fence))
+        entered = await self._retried(lambda: storage.enter_thread(self._store, self._tenant, self._fence))
         if entered.is_new:
-            self._latest.note(CheckpointPlace(entered.thread), None)
+            self._latest.cache(CheckpointPlace(entered.thread), None)
         return entered
 
     async def trim(self, thread: str) -> None:
         """Delete all but the last step of a graph that has ended."""
         await self.flush()
         self._latest.forget()
-        await self._patiently(lambda: storage.trim_checkpoints(self._store, self._tenant, thread, self._fence))
+        await self._retried(lambda: storage.trim_checkpoints(self._store, self._tenant, thread, self._fence))
 
     async def flush(self) -> None:
         """Wait until all writes of the graph are committed."""
@@ -238,7 +238,7 @@ class Saver(BaseCheckpointSaver[str]):
             found = self._latest.at(place)
             await self.flush()  # a read must follow all earlier writes
         else:
-            found = await self._look(place, only)
+            found = await self._read_latest(place, only)
         return None if found is None else self._tuple(place, found)
 
     async def alist(
@@ -252,22 +252,22 @@ class Saver(BaseCheckpointSaver[str]):
         """Yield the checkpoints of a thread, the latest first."""
         if config is None:
             raise ValueError("Name a thread: this run may not look at others")
-        place, left = _place(config), ALL_TABLES if limit is None else limit
+        place, remaining = _place(config), ALL_TABLES if limit is None else limit
         places = [place]
         if "checkpoint_ns" not in config["configurable"]:
             await self.flush()
-            spaces = await self._patiently(
-                lambda: storage.checkpoint_namespaces(self._store, self._tenant, place.thread)
-            )
+            spaces = await self._retried(lambda: storage.checkpoint_namespaces(self._store, self._tenant, place.thread))
             places = [CheckpointPlace(place.thread, space) for space in spaces]
-        for one in places:
+        for thread_place in places:
             only, until = get_checkpoint_id(config), get_checkpoint_id(before) if before else None
-            for row in await self._load(one, only=only, before=until, limit=ALL_TABLES if filter else left):
-                found = self._tuple(one, row)
-                metadata = cast(dict[str, Any], found.metadata)
-                if left > 0 and all(metadata.get(key) == value for key, value in (filter or {}).items()):
-                    left -= 1
-                    yield found
+            for row in await self._load(
+                thread_place, only=only, before=until, limit=ALL_TABLES if filter else remaining
+            ):
+                checkpoint_tuple = self._tuple(thread_place, row)
+                metadata = cast(dict[str, Any], checkpoint_tuple.metadata)
+                if remaining > 0 and all(metadata.get(key) == value for key, value in (filter or {}).items()):
+                    remaining -= 1
+                    yield checkpoint_tuple
 
     async def aput(
         self,
@@ -279,9 +279,13 @@ class Saver(BaseCheckpointSaver[str]):
         """Store a checkpoint, with only the new values of its channels."""
         place = _place(config)
         state: dict[str, Any] = {**checkpoint}
-        held = state.pop("channel_values")
+        channel_values = state.pop("channel_values")
         values = [
-            (channel, str(version), self._typed(held[channel]) if channel in held else TypedValue(EMPTY, b""))
+            (
+                channel,
+                str(version),
+                self._typed(channel_values[channel]) if channel in channel_values else TypedValue(EMPTY, b""),
+            )
             for channel, version in new_versions.items()
         ]
         row = storage.Checkpoint(
@@ -319,7 +323,7 @@ class Saver(BaseCheckpointSaver[str]):
         """Delete the checkpoints of a thread."""
         await self.flush()
         self._latest.forget()
-        await self._patiently(lambda: storage.delete_checkpoints(self._store, self._tenant, thread_id, self._fence))
+        await self._retried(lambda: storage.delete_checkpoints(self._store, self._tenant, thread_id, self._fence))
 
     # --- synchronous variants for nodes that are plain functions, which run in threads ------------------------------
 
@@ -345,7 +349,7 @@ class Saver(BaseCheckpointSaver[str]):
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    async def _patiently(self, do: Callable[[], Awaitable[T]]) -> T:
+    async def _retried(self, do: Callable[[], Awaitable[T]]) -> T:
         """Retry until the store is available; every operation here may be repeated."""
         return await retry_until_available(do, log, task_id=self._fence.task_id)
 
@@ -354,31 +358,31 @@ class Saver(BaseCheckpointSaver[str]):
         self._latest.add(one)
 
     async def _commit(self, kept: Sequence[NewCheckpoint | CheckpointWrites]) -> None:
-        await self._patiently(lambda: storage.put_checkpoints(self._store, self._tenant, self._fence, kept))
+        await self._retried(lambda: storage.put_checkpoints(self._store, self._tenant, self._fence, kept))
 
-    async def _look(self, place: CheckpointPlace, only: str | None) -> LoadedCheckpoint | None:
+    async def _read_latest(self, place: CheckpointPlace, checkpoint_id: str | None) -> LoadedCheckpoint | None:
         """Read one step, and cache it if it is the latest."""
         added = self._latest.added
-        found = await self._load(place, only=only, limit=1)
-        one = found[0] if found else None
-        if only is None and added == self._latest.added:  # otherwise it has changed since the read
-            self._latest.note(place, one)
-        return one
+        steps = await self._load(place, only=checkpoint_id, limit=1)
+        latest = steps[0] if steps else None
+        if checkpoint_id is None and added == self._latest.added:  # otherwise it has changed since the read
+            self._latest.cache(place, latest)
+        return latest
 
     async def _load(self, place: CheckpointPlace, **which: Any) -> Sequence[LoadedCheckpoint]:
         await self.flush()
-        return await self._patiently(lambda: storage.load_checkpoints(self._store, self._tenant, place, **which))
+        return await self._retried(lambda: storage.load_checkpoints(self._store, self._tenant, place, **which))
 
-    def _tuple(self, place: CheckpointPlace, found: LoadedCheckpoint) -> CheckpointTuple:
-        row = found.checkpoint
-        values = {name: self._value(value) for name, value in found.values.items() if value.format != EMPTY}
+    def _tuple(self, place: CheckpointPlace, loaded: LoadedCheckpoint) -> CheckpointTuple:
+        row = loaded.checkpoint
+        values = {name: self._value(value) for name, value in loaded.values.items() if value.format != EMPTY}
         checkpoint = cast(Checkpoint, {**self._value(row.state), "channel_values": values})
         return CheckpointTuple(
             config=_config(place, row.id),
             checkpoint=checkpoint,
             metadata=self._value(row.metadata),
             parent_config=None if row.parent is None else _config(place, row.parent),
-            pending_writes=[(write.task, write.channel, self._value(write.value)) for write in found.writes],
+            pending_writes=[(write.task, write.channel, self._value(write.value)) for write in loaded.writes],
         )
 
     def _typed(self, value: Any) -> TypedValue:

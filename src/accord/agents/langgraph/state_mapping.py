@@ -88,12 +88,12 @@ class GraphMap:
             try:
                 self._schema.model_validate(state)
             except ValidationError as error:
-                faults = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+                faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
                 raise Failed(f"This agent cannot take that: {faults}") from error
 
     # --- out ----------------------------------------------------------------------------------------------------------
 
-    def said(self, values: Any, message_id: str) -> str:
+    def text_so_far(self, values: Any, message_id: str) -> str:
         """Return the text of a graph's answers to a message so far."""
         return BREAK.join(text for one in self._answers(values, message_id) if (text := str(one.text)))
 
@@ -115,13 +115,13 @@ class GraphMap:
 
     def _answers(self, values: Any, message_id: str) -> list[AIMessage]:
         """Return the models' messages since a message. If that message is missing, return only the last one."""
-        found = values.get(self._messages) if isinstance(values, Mapping) and self._messages else None
-        if not isinstance(found, list):
+        messages = values.get(self._messages) if isinstance(values, Mapping) and self._messages else None
+        if not isinstance(messages, list):
             return []
-        at = next((at for at, one in enumerate(found) if getattr(one, "id", None) == message_id), None)
+        at = next((at for at, message in enumerate(messages) if getattr(message, "id", None) == message_id), None)
         if at is None:
-            return [one for one in found[-1:] if isinstance(one, AIMessage)]
-        return [one for one in found[at:] if isinstance(one, AIMessage)]
+            return [message for message in messages[-1:] if isinstance(message, AIMessage)]
+        return [message for message in messages[at:] if isinstance(message, AIMessage)]
 
     # --- the schema ---------------------------------------------------------------------------------------------------
 
@@ -129,8 +129,8 @@ class GraphMap:
         fields = self._fields or {}
         if MESSAGES in fields:
             return MESSAGES
-        holding = [name for name, hint in fields.items() if "langchain_core.messages" in repr(hint)]
-        return holding[0] if len(holding) == 1 else None
+        message_fields = [name for name, hint in fields.items() if "langchain_core.messages" in repr(hint)]
+        return message_fields[0] if len(message_fields) == 1 else None
 
     def _text_key(self) -> str | None:
         texts = [name for name, hint in (self._fields or {}).items() if _is_text(hint)]
@@ -196,40 +196,40 @@ def question_parts(interrupts: Sequence[Interrupt]) -> list[Part]:
 def list_interrupts(interrupts: Sequence[Interrupt]) -> list[dict[str, Any]]:
     """Return interrupts with their ids and, if the graph declares one, the schema of the answer."""
     return [
-        {"id": one.id, "value": json_value(one.value)}
-        | ({"schema": json_value(schema)} if (schema := _schema(one)) else {})
-        for one in interrupts
+        {"id": interrupt.id, "value": json_value(interrupt.value)}
+        | ({"schema": json_value(schema)} if (schema := _schema(interrupt)) else {})
+        for interrupt in interrupts
     ]
 
 
 def question_metadata(interrupts: Sequence[Interrupt]) -> dict[str, Any]:
     """Return the question's metadata: all interrupts, and whether it asks for approval or states a schema."""
-    found: dict[str, Any] = {"interrupts": list_interrupts(interrupts)}
+    metadata: dict[str, Any] = {"interrupts": list_interrupts(interrupts)}
     if len(interrupts) == 1:
         value, schema = interrupts[0].value, _schema(interrupts[0])
         if isinstance(value, dict) and value.get(APPROVAL) is True:
-            found[APPROVAL] = True
+            metadata[APPROVAL] = True
         if schema is not None:
-            found[SCHEMA] = json_value(schema)
-    return found
+            metadata[SCHEMA] = json_value(schema)
+    return metadata
 
 
-def resume_values(interrupts: Sequence[Interrupt], said: IncomingMessage) -> dict[str, Any]:
+def resume_values(interrupts: Sequence[Interrupt], reply: IncomingMessage) -> dict[str, Any]:
     """Return the graph's resume values by interrupt id.
 
     Data whose keys are all interrupt ids answers those interrupts. Any other answer is for the first one.
     """
-    ids = {one.id for one in interrupts}
-    data = said.data
+    ids = {interrupt.id for interrupt in interrupts}
+    data = reply.data
     if isinstance(data, dict) and data and data.keys() <= ids:
         return data
-    return {interrupts[0].id: _answer_value(said)}
+    return {interrupts[0].id: _answer_value(reply)}
 
 
-def _answer_value(said: IncomingMessage) -> Any:
-    if any(part.data is not msgspec.UNSET for part in said.parts):
-        return said.data
-    return message_content(said.parts) if said.files else said.text
+def _answer_value(reply: IncomingMessage) -> Any:
+    if any(part.data is not msgspec.UNSET for part in reply.parts):
+        return reply.data
+    return message_content(reply.parts) if reply.files else reply.text
 
 
 def _question_text(value: Any) -> str:

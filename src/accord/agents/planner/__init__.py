@@ -16,7 +16,7 @@ from msgspec import Meta, field
 
 from accord.agents.chat import ChatOptions, ModelCall
 from accord.agents.chat_apis import AnswerPiece
-from accord.agents.messages import conversation_history, finish_answer, say
+from accord.agents.messages import append_answer, conversation_history, finish_answer
 from accord.agents.planner import rules
 from accord.agents.planner.rules import PlanCommand
 from accord.agents.planner.tools import (
@@ -128,45 +128,45 @@ class PlannerAgent:
         """Plan the tasks in the message, or execute a command on planned tasks."""
         tools = await PlannerTools.open(ctx)
         if self._transport is not None:
-            await self._ask(ctx, tools)
+            await self._plan_by_model(ctx, tools)
             return
         command = rules.parse_command(ctx.text) if tools.plan else None
         if command is not None:
-            await self._obey(ctx, tools, command)
+            await self._execute_command(ctx, tools, command)
         else:
             await self._plan(ctx, tools)
 
     # --- by rules -------------------------------------------------------------------------------------------------
 
     async def _plan(self, ctx: Context, tools: PlannerTools) -> None:
-        found = rules.split_prompt(ctx.text)
-        if not found:
+        titles = rules.split_prompt(ctx.text)
+        if not titles:
             raise Rejected("Say what is to be done: a sentence, or a line for each task")
         agents = self._agents(ctx)
         default = self._default(agents)
         most = self._options.most
-        wishes = [TaskDraft(title=title, agent=rules.pick_agent(title, agents, default)) for title in found[:most]]
-        made = await tools.plan_tasks(ctx.text, wishes)
-        await self._tell(ctx, tools, made, left_out=found[most:])
+        drafts = [TaskDraft(title=title, agent=rules.pick_agent(title, agents, default)) for title in titles[:most]]
+        planned = await tools.plan_tasks(ctx.text, drafts)
+        await self._write_plan(ctx, tools, planned, left_out=titles[most:])
 
-    async def _obey(self, ctx: Context, tools: PlannerTools, command: PlanCommand) -> None:
+    async def _execute_command(self, ctx: Context, tools: PlannerTools, command: PlanCommand) -> None:
         if command.verb == "status":
             await self._status(ctx, tools)
             return
         status = {"execute": EXECUTED, "cancel": CANCELED, "done": "completed"}[command.verb]
-        wanted = OPEN if command.verb == "cancel" else EXECUTABLE
-        chosen = await self._chosen(tools, command.numbers, wanted)
-        lines = [await self._updated(tools, one, status, command.rest or None) for one in chosen]
-        missing = sorted(set(command.numbers) - {one.number for one in tools.plan})
+        open_states = OPEN if command.verb == "cancel" else EXECUTABLE
+        tasks = await self._chosen(tools, command.numbers, open_states)
+        lines = [await self._updated(tools, task, status, command.rest or None) for task in tasks]
+        missing = sorted(set(command.numbers) - {task.number for task in tools.plan})
         lines += [f"There is no task {number}." for number in missing]
-        await say(ctx, "\n".join(lines) or "There is nothing left to do that with.")
-        await self._show(ctx, tools)
+        await append_answer(ctx, "\n".join(lines) or "There is nothing left to do that with.")
+        await self._show_plan(ctx, tools)
 
     async def _chosen(self, tools: PlannerTools, numbers: Sequence[int], states: frozenset[str]) -> list[PlannedTask]:
         """Return the tasks with these numbers, or without numbers all in one of these states."""
         if numbers:
-            return [one for one in tools.plan if one.number in numbers]
-        return [one for one, state, _ in await tools.standing() if state in states]
+            return [task for task in tools.plan if task.number in numbers]
+        return [task for task, state, _ in await tools.statuses() if state in states]
 
     async def _updated(self, tools: PlannerTools, planned: PlannedTask, status: str, result: Any = None) -> str:
         try:
@@ -177,59 +177,60 @@ class PlannerAgent:
 
     async def _status(self, ctx: Context, tools: PlannerTools) -> None:
         lines = []
-        for one, state, result in await tools.standing():
+        for task, state, result in await tools.statuses():
             line = " ".join(result.split())
-            shown = f": {line if len(line) <= RESULT else line[:RESULT] + '…'}" if line else ""
-            lines.append(f"{one.number}. {one.title} ({one.agent}) is {state}{shown}")
-        await say(ctx, "\n".join(lines) or "Nothing is planned yet.")
-        await self._show(ctx, tools)
+            excerpt = f": {line if len(line) <= RESULT else line[:RESULT] + '…'}" if line else ""
+            lines.append(f"{task.number}. {task.title} ({task.agent}) is {state}{excerpt}")
+        await append_answer(ctx, "\n".join(lines) or "Nothing is planned yet.")
+        await self._show_plan(ctx, tools)
 
-    async def _tell(
+    async def _write_plan(
         self,
         ctx: Context,
         tools: PlannerTools,
-        made: Sequence[PlannedTask],
+        planned: Sequence[PlannedTask],
         left_out: Sequence[str] = (),
         notes: Sequence[str] = (),
     ) -> None:
         """Write the planned tasks and the other changes."""
-        count = "one task, which has" if len(made) == 1 else f"{len(made)} tasks, which have"
+        count = "one task, which has" if len(planned) == 1 else f"{len(planned)} tasks, which have"
         lines = [f"I have planned {count} not begun yet:", ""]
-        lines += [f"{one.number}. {one.title} ({one.agent})" for one in made]
+        lines += [f"{task.number}. {task.title} ({task.agent})" for task in planned]
         if left_out:
             lines += ["", f"Left out, because I plan {self._options.most} at a time: {'; '.join(left_out)}."]
-        await say(ctx, "\n".join([*notes, *lines, "", HOW]))
-        await self._show(ctx, tools)
+        await append_answer(ctx, "\n".join([*notes, *lines, "", HOW]))
+        await self._show_plan(ctx, tools)
 
-    async def _show(self, ctx: Context, tools: PlannerTools) -> None:
+    async def _show_plan(self, ctx: Context, tools: PlannerTools) -> None:
         await finish_answer(ctx)
         plan = [
-            {"number": one.number, "title": one.title, "agent": one.agent, "taskId": one.task_id} for one in tools.plan
+            {"number": task.number, "title": task.title, "agent": task.agent, "taskId": task.task_id}
+            for task in tools.plan
         ]
         await ctx.artifact([Part(data={"tasks": plan}, media_type=JSON)], id="plan", name="Plan")
 
     # --- by a model -----------------------------------------------------------------------------------------------
 
-    async def _ask(self, ctx: Context, tools: PlannerTools) -> None:
+    async def _plan_by_model(self, ctx: Context, tools: PlannerTools) -> None:
         """Ask the model, and execute the tools that it calls."""
         has_said, calls = await self._answer(ctx, tools)
-        made: list[PlannedTask] = []
+        planned: list[PlannedTask] = []
         lines: list[str] = []
         for call in calls:
             if call.wishes:
                 agents = self._agents(ctx)
-                wishes = [self._fitting(wish, agents) for wish in call.wishes[: self._options.most]]
-                made += await tools.plan_tasks(ctx.text, wishes)
+                drafts = [self._assign_agent(draft, agents) for draft in call.wishes[: self._options.most]]
+                planned += await tools.plan_tasks(ctx.text, drafts)
             else:
-                lines.append(await self._told_to(tools, call))
-        if not (has_said or made or lines):
+                lines.append(await self._apply_update(tools, call))
+        if not (has_said or planned or lines):
             raise Failed("The model said nothing")
-        await say(ctx, "\n\n" if has_said and (made or lines) else "")
-        if made:
-            await self._tell(ctx, tools, made, notes=lines)
+        await append_answer(ctx, "\n\n" if has_said and (planned or lines) else "")
+        if planned:
+            await self._write_plan(ctx, tools, planned, notes=lines)
         elif lines:
-            await say(ctx, "\n".join(lines))
-            await self._show(ctx, tools)
+            await append_answer(ctx, "\n".join(lines))
+            await self._show_plan(ctx, tools)
         else:
             await finish_answer(ctx)
 
@@ -238,31 +239,36 @@ class PlannerAgent:
         assert self._transport is not None  # only called with a model
         options = self._options.asking(await self._prompt(ctx, tools), TOOLS)
         call = ModelCall(options, self._transport, {"task_id": ctx.task_id})
-        heard, used = list[AnswerPiece](), AnswerPiece()
+        answer_pieces, used = list[AnswerPiece](), AnswerPiece()
         async with aclosing(call.pieces(await conversation_history(ctx))) as pieces:
             async for piece in pieces:
-                await say(ctx, piece.text)
-                heard.append(piece)
+                await append_answer(ctx, piece.text)
+                answer_pieces.append(piece)
                 used = piece if piece.input_tokens or piece.output_tokens else used
         if used.input_tokens or used.output_tokens:
             await ctx.usage(input_tokens=used.input_tokens, output_tokens=used.output_tokens, model=options.model)
-        return any(piece.text for piece in heard), parse_calls(heard)
+        return any(piece.text for piece in answer_pieces), parse_calls(answer_pieces)
 
     async def _prompt(self, ctx: Context, tools: PlannerTools) -> str:
-        agents = "\n".join(f"- {name}: {one.description}" for name, one in self._served(ctx).items()) or "- none"
-        standing = [(one, state) for one, state, _ in await tools.standing()] if tools.plan else []
-        tasks = "\n".join(f"- {one.task_id}: {one.number}. {one.title} ({one.agent}), {now}" for one, now in standing)
+        agents = (
+            "\n".join(f"- {name}: {entry.description}" for name, entry in self._matching_agents(ctx).items())
+            or "- none"
+        )
+        states = [(entry, state) for entry, state, _ in await tools.statuses()] if tools.plan else []
+        tasks = "\n".join(
+            f"- {entry.task_id}: {entry.number}. {entry.title} ({entry.agent}), {state}" for entry, state in states
+        )
         return PROMPT.format(most=self._options.most, agents=agents, tasks=tasks or "- none")
 
-    def _fitting(self, wish: TaskDraft, agents: Mapping[str, ServedAgent]) -> TaskDraft:
+    def _assign_agent(self, draft: TaskDraft, agents: Mapping[str, ServedAgent]) -> TaskDraft:
         """Return a draft for an existing agent, since models invent names."""
-        known = {rules.slug(name): name for name in agents}
+        names_by_slug = {rules.slug(name): name for name in agents}
         default = self._default(agents)
-        agent = known.get(rules.slug(wish.agent)) or rules.pick_agent(wish.title, agents, default)
-        return msgspec.structs.replace(wish, agent=agent)
+        agent = names_by_slug.get(rules.slug(draft.agent)) or rules.pick_agent(draft.title, agents, default)
+        return msgspec.structs.replace(draft, agent=agent)
 
-    async def _told_to(self, tools: PlannerTools, call: ToolRequest) -> str:
-        planned = next((one for one in tools.plan if one.task_id == call.task_id), None)
+    async def _apply_update(self, tools: PlannerTools, call: ToolRequest) -> str:
+        planned = next((task for task in tools.plan if task.task_id == call.task_id), None)
         if planned is None:
             return f"There is no task {call.task_id[:60]}."
         return await self._updated(tools, planned, call.status, call.result)
@@ -271,22 +277,22 @@ class PlannerAgent:
 
     def _agents(self, ctx: Context) -> dict[str, ServedAgent]:
         """Return the agents for tasks by name; raises Failed if there are none."""
-        found = self._served(ctx)
-        if not found:
+        agents = self._matching_agents(ctx)
+        if not agents:
             raise Failed("There is no agent here to plan for")
-        return found
+        return agents
 
-    def _served(self, ctx: Context) -> dict[str, ServedAgent]:
-        wanted = {rules.slug(name) for name in self._options.agents}
+    def _matching_agents(self, ctx: Context) -> dict[str, ServedAgent]:
+        slugs = {rules.slug(name) for name in self._options.agents}
         return {
-            name: one
-            for name, one in ctx.spawning.agents.items()
-            if name != self.profile.name and (not wanted or rules.slug(name) in wanted)
+            name: agent
+            for name, agent in ctx.spawning.agents.items()
+            if name != self.profile.name and (not slugs or rules.slug(name) in slugs)
         }
 
     def _default(self, agents: Mapping[str, ServedAgent]) -> str:
-        stated = rules.slug(self._options.default or "")
-        return next((name for name in agents if rules.slug(name) == stated), next(iter(agents)))
+        default_slug = rules.slug(self._options.default or "")
+        return next((name for name in agents if rules.slug(name) == default_slug), next(iter(agents)))
 
 
 KIND = Kind(name="planner", options=PlannerOptions, make=PlannerAgent)

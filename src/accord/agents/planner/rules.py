@@ -51,8 +51,8 @@ def split_prompt(prompt: str) -> list[str]:
     """Return the tasks in a prompt, in order and without duplicates."""
     lines = [line for line in prompt.splitlines() if line.strip()]
     items = [match["what"] for line in lines if (match := ITEM.match(line))]
-    found = items or [piece for line in lines for piece in _pieces(line)]
-    cleaned = [_cleaned(piece) for piece in found]
+    pieces = items or [piece for line in lines for piece in _pieces(line)]
+    cleaned = [_cleaned(piece) for piece in pieces]
     return list(dict.fromkeys(piece for piece in cleaned if WORD.search(piece.lower())))
 
 
@@ -85,19 +85,19 @@ def slug(name: str) -> str:
 
 def pick_agent(task: str, agents: Mapping[str, ServedAgent], default: str) -> str:
     """Return the agent whose name, skills and description match most words of a task, else the default."""
-    wanted = _stems(task)
-    scores = {name: _score(wanted, served) for name, served in agents.items()}
+    task_stems = _stems(task)
+    scores = {name: _score(task_stems, served) for name, served in agents.items()}
     best = max(scores, key=lambda name: (scores[name], name == default))
     return best if scores[best] else default
 
 
-def _score(wanted: frozenset[str], served: ServedAgent) -> int:
+def _score(task_stems: frozenset[str], served: ServedAgent) -> int:
     name = _stems(served.name)
     skills = _stems(*(word for skill in served.skills for word in (skill.id, skill.name or "", *skill.tags)))
     examples = (word for skill in served.skills for word in (skill.description or "", *skill.examples))
     text = _stems(served.description, *examples)
     weights = ((NAME, name), (SKILL, skills - name), (TEXT, text - skills - name))
-    return sum(weight * len(wanted & words) for weight, words in weights)
+    return sum(weight * len(task_stems & words) for weight, words in weights)
 
 
 def _stems(*texts: str) -> frozenset[str]:
@@ -151,15 +151,17 @@ class PlanCommand(NamedTuple):
 def parse_command(text: str) -> PlanCommand | None:
     """Return the command in a text, or None if the text contains anything else."""
     head, *rest = re.split("[:-]", text.strip().rstrip(".!?"), maxsplit=1)
-    said = " ".join(head.split())
-    if len(said) > MAX_COMMAND or rest == [""]:
+    command = " ".join(head.split())
+    if len(command) > MAX_COMMAND or rest == [""]:
         return None
     for verb, words in _VERBS:
         match = re.fullmatch(
-            rf"(?:(?:{_YES})\b[\s,.!]+)?(?:please\s+)?(?:{words}){_WHICH}{_ALL}{_NUMBERS}{_DONE}", said, re.IGNORECASE
+            rf"(?:(?:{_YES})\b[\s,.!]+)?(?:please\s+)?(?:{words}){_WHICH}{_ALL}{_NUMBERS}{_DONE}",
+            command,
+            re.IGNORECASE,
         )
         if match:
-            numbers = tuple(dict.fromkeys(int(one) for one in re.findall(r"\d+", match["numbers"] or "")))
+            numbers = tuple(dict.fromkeys(int(number) for number in re.findall(r"\d+", match["numbers"] or "")))
             if verb == "done" and not numbers:
                 return None
             return PlanCommand(verb, numbers, "".join(rest).strip())

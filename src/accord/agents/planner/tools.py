@@ -68,48 +68,50 @@ class PlannerTools:
     @classmethod
     async def open(cls, ctx: Context) -> "PlannerTools":
         """Return the tools for the plan of a conversation."""
-        kept = await ctx.recall_context(KEY)
-        return cls(ctx, [] if kept is None else _plans.decode(kept))
+        stored = await ctx.recall_context(KEY)
+        return cls(ctx, [] if stored is None else _plans.decode(stored))
 
-    async def plan_tasks(self, prompt: str, wishes: Sequence[TaskDraft]) -> list[PlannedTask]:
+    async def plan_tasks(self, prompt: str, drafts: Sequence[TaskDraft]) -> list[PlannedTask]:
         """Plan several tasks, and create each as a held task."""
-        named = [{"title": wish.title, "agent": wish.agent} for wish in wishes]
-        await self._tell(PLAN, {"prompt": prompt}, {"tasks": named})
-        return [await self.create_task(wish) for wish in wishes]
+        named = [{"title": draft.title, "agent": draft.agent} for draft in drafts]
+        await self._report(PLAN, {"prompt": prompt}, {"tasks": named})
+        return [await self.create_task(draft) for draft in drafts]
 
-    async def create_task(self, wish: TaskDraft) -> PlannedTask:
+    async def create_task(self, draft: TaskDraft) -> PlannedTask:
         """Create one held task, and add it to the plan."""
         number = len(self.plan) + 1
-        call = await self._begin(CREATE, given := {"title": wish.title, "agent": wish.agent})
-        task_id = await self._ctx.spawn(wish.agent, wish.text or wish.title, key=f"task-{number}", hold=True)
-        made = PlannedTask(number=number, title=wish.title, agent=wish.agent, task_id=task_id, turn=self._ctx.task_id)
-        self.plan.append(made)
-        await self._ctx.remember_context(KEY, self._with_mine)
-        await self._end(CREATE, call, given, self._row(made, LOWER[TaskState.SUBMITTED]))
-        return made
+        call = await self._begin(CREATE, arguments := {"title": draft.title, "agent": draft.agent})
+        task_id = await self._ctx.spawn(draft.agent, draft.text or draft.title, key=f"task-{number}", hold=True)
+        planned = PlannedTask(
+            number=number, title=draft.title, agent=draft.agent, task_id=task_id, turn=self._ctx.task_id
+        )
+        self.plan.append(planned)
+        await self._ctx.remember_context(KEY, self._merged_plan)
+        await self._end(CREATE, call, arguments, self._row(planned, LOWER[TaskState.SUBMITTED]))
+        return planned
 
     async def update_task(self, task_id: str, status: str, result: Any = None) -> str:
         """Change the status of a planned task, and return its new status; raises AccordError."""
-        call = await self._begin(UPDATE, given := {"taskId": task_id, "status": status})
-        known = next((one for one in self.plan if one.task_id == task_id), None)
+        call = await self._begin(UPDATE, arguments := {"taskId": task_id, "status": status})
+        planned = next((task for task in self.plan if task.task_id == task_id), None)
         try:
-            if known is None:
+            if planned is None:
                 raise TaskNotFound(metadata={"taskId": task_id})
-            now = LOWER[(await self._changed(task_id, status, result)).status.state]
+            new_status = LOWER[(await self._change_task(task_id, status, result)).status.state]
         except AccordError as error:
-            await self._ctx.status(metadata=_activity(UPDATE, call, given, error=error.message))
+            await self._ctx.status(metadata=_activity(UPDATE, call, arguments, error=error.message))
             raise
-        await self._end(UPDATE, call, given, self._row(known, now))
-        return now
+        await self._end(UPDATE, call, arguments, self._row(planned, new_status))
+        return new_status
 
-    async def standing(self) -> list[tuple[PlannedTask, str, str]]:
+    async def statuses(self) -> list[tuple[PlannedTask, str, str]]:
         """Report and return the status and result of every planned task."""
-        found = [(one, *await self._state(one)) for one in self.plan]
-        rows = [{**self._row(one, state), "number": one.number} for one, state, _ in found]
-        await self._tell(PLAN, {}, {"tasks": rows})
+        found = [(task, *await self._state(task)) for task in self.plan]
+        rows = [{**self._row(task, state), "number": task.number} for task, state, _ in found]
+        await self._report(PLAN, {}, {"tasks": rows})
         return found
 
-    async def _changed(self, task_id: str, status: str, result: Any) -> Task:
+    async def _change_task(self, task_id: str, status: str, result: Any) -> Task:
         spawning = self._ctx.spawning
         if status in ENDED:
             return await spawning.conclude(task_id, ENDED[status], result)
@@ -122,21 +124,21 @@ class PlannerTools:
             task = await self._ctx.spawning.read(planned.task_id)
         except TaskNotFound:
             return GONE, ""
-        said = text_of(task.status.message.parts) if task.status.message else ""
-        return LOWER[task.status.state], text_of(part for one in task.artifacts for part in one.parts) or said
+        message_text = text_of(task.status.message.parts) if task.status.message else ""
+        return LOWER[task.status.state], text_of(part for one in task.artifacts for part in one.parts) or message_text
 
-    def _with_mine(self, kept: str | None) -> str:
+    def _merged_plan(self, stored: str | None) -> str:
         """Return the plan to store, merged with tasks that another turn may have added meanwhile."""
-        others = [] if kept is None else [one for one in _plans.decode(kept) if one.turn != self._ctx.task_id]
-        mine = [one for one in self.plan if one.turn == self._ctx.task_id]
-        return msgspec.json.encode([*others, *mine][-MAX_PLANNED:]).decode()
+        others = [] if stored is None else [task for task in _plans.decode(stored) if task.turn != self._ctx.task_id]
+        own_tasks = [task for task in self.plan if task.turn == self._ctx.task_id]
+        return msgspec.json.encode([*others, *own_tasks][-MAX_PLANNED:]).decode()
 
     def _row(self, planned: PlannedTask, status: str) -> dict[str, Any]:
         return {"taskId": planned.task_id, "status": status, "title": planned.title, "agent": planned.agent}
 
     # --- reporting ----------------------------------------------------------------------------------------------------
 
-    async def _tell(self, tool: str, given: dict[str, Any], output: dict[str, Any]) -> None:
+    async def _report(self, tool: str, given: dict[str, Any], output: dict[str, Any]) -> None:
         await self._end(tool, await self._begin(tool, given), given, output)
 
     async def _begin(self, tool: str, given: dict[str, Any]) -> str:
@@ -207,7 +209,7 @@ def parse_calls(pieces: Iterable[AnswerPiece]) -> list[ToolRequest]:
             names[call.at] = names.get(call.at, "") + call.name
             arguments[call.at] = arguments.get(call.at, "") + call.arguments
     read = [_parse_call(names[at], arguments[at]) for at in sorted(names)]
-    return [asked for asked in read if asked is not None]
+    return [request for request in read if request is not None]
 
 
 def _parse_call(name: str, arguments: str) -> ToolRequest | None:
@@ -223,9 +225,9 @@ def _parse_call(name: str, arguments: str) -> ToolRequest | None:
             return None
         return ToolRequest(task_id=task_id, status=status, result=_as_text(result))
     listed = given.get("tasks") if name == PLAN else [given] if name == CREATE else None
-    wishes = [_task_draft(one) for one in listed] if isinstance(listed, list) else []
-    found = tuple(wish for wish in wishes if wish is not None)
-    return ToolRequest(wishes=found) if found else None
+    drafts = [_task_draft(item) for item in listed] if isinstance(listed, list) else []
+    valid = tuple(draft for draft in drafts if draft is not None)
+    return ToolRequest(wishes=valid) if valid else None
 
 
 def _task_draft(given: Any) -> TaskDraft | None:

@@ -56,19 +56,19 @@ class ProcessAgent:
         name = options.preset or Path(self._preset.binary).name
         crash = Crash.RESUME if self._mode.resume else Crash.FAIL
         self.profile = profile(given, crash=crash, name=name, description=f"Runs {name}", input_modes=("*/*",))
-        self._given = given.env or os.environ
-        self._workspaces = Workspaces(options, _root(options, self._given, self.profile.name), placing)
-        self._talks: WeakValueDictionary[tuple[str, str, str], asyncio.Lock] = WeakValueDictionary()
-        self._means: TurnResources | None = None
+        self._env = given.env or os.environ
+        self._workspaces = Workspaces(options, _root(options, self._env, self.profile.name), placing)
+        self._locks: WeakValueDictionary[tuple[str, str, str], asyncio.Lock] = WeakValueDictionary()
+        self._resources: TurnResources | None = None
         self._store: Store
 
     async def start(self, node: Node) -> None:
         """Prepare to run commands on a node."""
         self._store = node.store
-        await self._workspaces.prepare(self._is_over)
-        env = environment(self._options, self._given)
+        await self._workspaces.prepare(self._has_ended)
+        env = environment(self._options, self._env)
         named = {*self._options.env, *self._options.pass_env}
-        self._means = TurnResources(
+        self._resources = TurnResources(
             name=self.profile.name,
             options=self._options,
             preset=self._preset,
@@ -76,23 +76,23 @@ class ProcessAgent:
             crash=self.profile.crash,
             env=env,
             secrets=frozenset(value for name, value in env.items() if name in named and _is_secret(value)),
-            holding=ParkedCommands(node),
+            parked=ParkedCommands(node),
         )
 
     async def stop(self) -> None:
         """Stop parked commands, and wait for those that are ending."""
-        means, self._means = self._means, None
-        if means is not None:
-            await means.holding.close()
+        resources, self._resources = self._resources, None
+        if resources is not None:
+            await resources.parked.close()
         await subprocesses.wait_until_stopped()
 
     async def run(self, ctx: Context) -> None:
         """Execute one turn."""
-        means = self._means
-        if means is None:
+        resources = self._resources
+        if resources is None:
             raise RuntimeError("A process agent is run by a node that has started it")
         key = (ctx.tenant, ctx.caller.owner, ctx.context_id)
-        async with self._talks.setdefault(key, asyncio.Lock()):  # one execution at a time in a session
+        async with self._locks.setdefault(key, asyncio.Lock()):  # one execution at a time in a session
             place = await self._workspaces.open(ctx)
             if place.tree is not None and ctx.kept(WORKTREE) is None:
                 await ctx.status(
@@ -100,36 +100,36 @@ class ProcessAgent:
                 )
                 await ctx.keep(WORKTREE, place.tree.branch)
             try:
-                await self._talk(ctx, means, place)
+                await self._run_turn(ctx, resources, place)
             except Suspended:
                 raise  # the workspace is needed again
             except BaseException:
-                if await self._is_over(ctx.tenant, ctx.task_id):  # otherwise an execution resumes the task
+                if await self._has_ended(ctx.tenant, ctx.task_id):  # otherwise an execution resumes the task
                     await self._workspaces.close(place)
                 raise
 
-    async def _talk(self, ctx: Context, means: TurnResources, place: Workspace) -> None:
+    async def _run_turn(self, ctx: Context, resources: TurnResources, place: Workspace) -> None:
         """Execute the turn and deliver its files, also if the command has failed."""
-        turn = CommandTurn(ctx, means, place)
+        turn = CommandTurn(ctx, resources, place)
         try:
-            await turn.go()
+            await turn.run()
         except OverBudget:
             raise  # which has ended the task already
         except (Failed, Rejected):
-            await self._hand_in(ctx, place)
+            await self._finish(ctx, place)
             raise
-        await self._hand_in(ctx, place)
+        await self._finish(ctx, place)
         if turn.fell_silent:
-            said = Message(message_id=uuid4().hex, role=Role.AGENT, parts=(SILENCE,), metadata={SILENCE_KEY: True})
-            await ctx.complete(said)
+            message = Message(message_id=uuid4().hex, role=Role.AGENT, parts=(SILENCE,), metadata={SILENCE_KEY: True})
+            await ctx.complete(message)
 
-    async def _hand_in(self, ctx: Context, place: Workspace) -> None:
+    async def _finish(self, ctx: Context, place: Workspace) -> None:
         """Deliver files, close the workspace, and report the remaining worktree."""
         await self._deliver(ctx, place)
-        if (left := await self._workspaces.close(place)) is not None:
-            await ctx.artifact(left, id=WORKTREE, name=WORKTREE, metadata={WORKTREE: left})
+        if (facts := await self._workspaces.close(place)) is not None:
+            await ctx.artifact(facts, id=WORKTREE, name=WORKTREE, metadata={WORKTREE: facts})
 
-    async def _is_over(self, tenant: str, task_id: str) -> bool:
+    async def _has_ended(self, tenant: str, task_id: str) -> bool:
         """Whether a task has ended."""
         try:
             head = await queries.read_task_head(self._store, tenant, task_id)
@@ -140,14 +140,16 @@ class ProcessAgent:
     async def _deliver(self, ctx: Context, place: Workspace) -> None:
         """Make artifacts of the files in the outbox."""
         options = self._options
-        parts, left = await asyncio.to_thread(
+        parts, skipped = await asyncio.to_thread(
             workspace.read_outbox, place.boxes, options.max_files, options.max_file_bytes
         )
         for part in parts:
             await ctx.artifact(part, id=f"file/{part.filename}", name=part.filename)
-        if left:
-            shown = ", ".join(left[:MAX_SHOWN]) + (f" and {len(left) - MAX_SHOWN} more" if left[MAX_SHOWN:] else "")
-            await ctx.status(f"These files are too many or too large and stay behind: {shown}")
+        if skipped:
+            names = ", ".join(skipped[:MAX_SHOWN]) + (
+                f" and {len(skipped) - MAX_SHOWN} more" if skipped[MAX_SHOWN:] else ""
+            )
+            await ctx.status(f"These files are too many or too large and stay behind: {names}")
 
 
 def make(given: Given) -> ProcessAgent:

@@ -48,7 +48,7 @@ class PromptInput(Enum):
 
 
 class CommandMode(Struct, frozen=True, kw_only=True):
-    """One way to run a command: its arguments, how it takes the prompt, and its output format (`form`, or text).
+    """One way to run a command: its arguments, how it takes the prompt, and its output format (`events`, or text).
 
     `resume` contains the arguments to resume a session, and `begins` those to start one under a given name. Without
     either, sessions cannot be resumed. `after` comes last, with the prompt if that is an argument. `grants` is the flag
@@ -56,12 +56,12 @@ class CommandMode(Struct, frozen=True, kw_only=True):
     """
 
     head: tuple[str, ...] = ()
-    way: PromptInput = PromptInput.STDIN
+    prompt_input: PromptInput = PromptInput.STDIN
     after: tuple[str, ...] = ()
     begins: tuple[str, ...] = ()
     resume: tuple[str, ...] = ()
     grants: tuple[str, ...] = ()
-    form: Format | None = None
+    events: Format | None = None
 
 
 class Preset(Struct, frozen=True, kw_only=True):
@@ -93,21 +93,21 @@ def build_argv(binary: str, mode: CommandMode, args: Sequence[str], call: Comman
     """Return the arguments of a call. The prompt comes last, protected from being parsed as a flag."""
     session = () if call.session is None else (mode.resume if call.resumes else mode.begins)
     grants = (*mode.grants, *call.grants) if mode.grants and call.grants else ()
-    return [binary, *_filled((*mode.head, *args, *session), call), *grants, *_filled(mode.after, call)]
+    return [binary, *_fill((*mode.head, *args, *session), call), *grants, *_fill(mode.after, call)]
 
 
-def is_session(found: str) -> bool:
+def is_session(name: str) -> bool:
     """Whether a session id of a command is safe to use as an argument."""
-    return _SAFE.fullmatch(found) is not None
+    return _SAFE.fullmatch(name) is not None
 
 
-def _filled(arguments: Sequence[str], call: CommandCall) -> Iterator[str]:
+def _fill(arguments: Sequence[str], call: CommandCall) -> Iterator[str]:
     before = ""
     for argument in arguments:
-        name, found, rest = argument.partition(PROMPT)
+        head, placeholder, tail = argument.partition(PROMPT)
         is_bare = argument == PROMPT and before != "--" and call.prompt.startswith("-")
         blank = " " if is_bare else ""  # callers must not set flags
-        yield name.replace(SESSION, call.session or "") + (blank + call.prompt + rest if found else "")
+        yield head.replace(SESSION, call.session or "") + (blank + call.prompt + tail if placeholder else "")
         before = argument
 
 
@@ -119,10 +119,10 @@ PRESETS: Mapping[str, Preset] = {
             head=("-p", "--output-format", "stream-json", "--verbose", "--include-partial-messages"),
             resume=("--resume", SESSION),
             grants=("--allowedTools",),
-            form=formats.CLAUDE,
+            events=formats.CLAUDE,
         ),
         terminal=CommandMode(
-            way=PromptInput.ARGUMENT,
+            prompt_input=PromptInput.ARGUMENT,
             after=("--", PROMPT),
             begins=("--session-id", SESSION),
             resume=("--resume", SESSION),
@@ -134,8 +134,8 @@ PRESETS: Mapping[str, Preset] = {
     "codex": Preset(
         binary="codex",
         install="npm install -g @openai/codex",
-        headless=CommandMode(head=("exec", "--json"), after=("-",), resume=("resume", SESSION), form=formats.CODEX),
-        terminal=CommandMode(way=PromptInput.ARGUMENT, after=("--", PROMPT)),
+        headless=CommandMode(head=("exec", "--json"), after=("-",), resume=("resume", SESSION), events=formats.CODEX),
+        terminal=CommandMode(prompt_input=PromptInput.ARGUMENT, after=("--", PROMPT)),
         lost=r"(?i)(?:no|unknown|could not find|failed to find)[^\n]*(?:session|thread|rollout|conversation)",
         questions=(r"Allow\s*command\s*\?", r"Would\s*you\s*like\s*to\s*(?:run|make)[^\n]*\?", *QUESTIONS[:-1]),
         answers={"yes": "y", "no": "\x1b"},
@@ -144,9 +144,9 @@ PRESETS: Mapping[str, Preset] = {
         binary="gemini",
         install="npm install -g @google/gemini-cli",
         headless=CommandMode(
-            head=("--output-format", "stream-json"), resume=("--resume", SESSION), form=formats.GEMINI
+            head=("--output-format", "stream-json"), resume=("--resume", SESSION), events=formats.GEMINI
         ),
-        terminal=CommandMode(way=PromptInput.ARGUMENT, after=(f"--prompt-interactive={PROMPT}",)),
+        terminal=CommandMode(prompt_input=PromptInput.ARGUMENT, after=(f"--prompt-interactive={PROMPT}",)),
         lost=r"(?i)(?:invalid|no)\s[^\n]*session",
         questions=(r"Apply\s*this\s*change\s*\?", r"Allow\s*execution[^\n]*\?", *QUESTIONS[:-1]),
         answers=FROM_A_MENU,
@@ -156,10 +156,12 @@ PRESETS: Mapping[str, Preset] = {
         install="pip install aider-chat",
         headless=CommandMode(
             head=("--yes-always", "--no-git", "--no-pretty", "--no-fancy-input", "--no-check-update"),
-            way=PromptInput.ARGUMENT,
+            prompt_input=PromptInput.ARGUMENT,
             after=(f"--message={PROMPT}",),
         ),
-        terminal=CommandMode(head=("--no-pretty", "--no-fancy-input", "--no-check-update"), way=PromptInput.TYPED),
+        terminal=CommandMode(
+            head=("--no-pretty", "--no-fancy-input", "--no-check-update"), prompt_input=PromptInput.TYPED
+        ),
         questions=(r"\(Y\)es/\(N\)o", *QUESTIONS[:-1]),
     ),
     "goose": Preset(
@@ -170,10 +172,13 @@ PRESETS: Mapping[str, Preset] = {
             begins=("--name", SESSION),
             resume=("--resume", "--name", SESSION),
             after=("--instructions", "-"),
-            form=formats.GOOSE,
+            events=formats.GOOSE,
         ),
         terminal=CommandMode(
-            head=("session",), way=PromptInput.TYPED, begins=("--name", SESSION), resume=("--resume", "--name", SESSION)
+            head=("session",),
+            prompt_input=PromptInput.TYPED,
+            begins=("--name", SESSION),
+            resume=("--resume", "--name", SESSION),
         ),
         lost=r"(?i)(?:no|cannot find|not found)[^\n]*session|session[^\n]*(?:not found|does not exist)",
         questions=(r"goose\s*would\s*like\s*to\s*call", *QUESTIONS[:-1]),
@@ -181,8 +186,8 @@ PRESETS: Mapping[str, Preset] = {
     "opencode": Preset(
         binary="opencode",
         install="npm install -g opencode-ai",
-        headless=CommandMode(head=("run", "--format", "json"), resume=("--session", SESSION), form=formats.OPENCODE),
-        terminal=CommandMode(way=PromptInput.ARGUMENT, after=(f"--prompt={PROMPT}",)),
+        headless=CommandMode(head=("run", "--format", "json"), resume=("--session", SESSION), events=formats.OPENCODE),
+        terminal=CommandMode(prompt_input=PromptInput.ARGUMENT, after=(f"--prompt={PROMPT}",)),
         lost=r"(?i)session[^\n]*not found|NotFoundError",
         questions=(r"Permission\s*required", *QUESTIONS[:-1]),
     ),
@@ -190,9 +195,11 @@ PRESETS: Mapping[str, Preset] = {
         binary="droid",
         install="see https://docs.factory.ai",
         headless=CommandMode(
-            head=("exec", "--output-format", "stream-json"), resume=("--session-id", SESSION), form=formats.DROID
+            head=("exec", "--output-format", "stream-json"),
+            resume=("--session-id", SESSION),
+            events=formats.DROID,
         ),
-        terminal=CommandMode(way=PromptInput.ARGUMENT, after=("--", PROMPT)),
+        terminal=CommandMode(prompt_input=PromptInput.ARGUMENT, after=("--", PROMPT)),
         lost=r"(?i)session[^\n]*not found",
         questions=(r"Yes,\s*allow", *QUESTIONS[:-1]),
         answers=FROM_A_MENU,
@@ -201,9 +208,9 @@ PRESETS: Mapping[str, Preset] = {
         binary="cursor-agent",
         install="see https://cursor.com/cli",
         headless=CommandMode(
-            head=("-p", "--output-format", "stream-json"), resume=(f"--resume={SESSION}",), form=formats.CURSOR
+            head=("-p", "--output-format", "stream-json"), resume=(f"--resume={SESSION}",), events=formats.CURSOR
         ),
-        terminal=CommandMode(way=PromptInput.ARGUMENT, after=("--", PROMPT)),
+        terminal=CommandMode(prompt_input=PromptInput.ARGUMENT, after=("--", PROMPT)),
         lost=r"(?i)(?:chat|session)[^\n]*not found",
         questions=(r"Run\s*this\s*command\s*\?", *QUESTIONS[:-1]),
     ),
@@ -283,44 +290,44 @@ class ProcessOptions(Options, frozen=True, kw_only=True):
             raise ValueError(problem)
 
 
-def _problems(said: ProcessOptions) -> Iterator[str]:
+def _problems(options: ProcessOptions) -> Iterator[str]:
     """Yield the errors in the options."""
-    if (said.preset is None) is (said.command is None):
+    if (options.preset is None) is (options.command is None):
         yield f"say which command it is: a preset ({', '.join(PRESETS)}) or a command, not both"
-    if wrong := _wrong_command(said):
-        yield wrong
-    if said.preset is not None and (said.prompt or said.events or said.resume_args):
+    if problem := _command_problem(options):
+        yield problem
+    if options.preset is not None and (options.prompt or options.events or options.resume_args):
         yield "a preset knows itself how it is talked to: leave out prompt, events and resume_args"
-    if said.prompt == "typed" and said.mode != "pty":
+    if options.prompt == "typed" and options.mode != "pty":
         yield 'a prompt can only be typed into a terminal: say mode = "pty"'
-    if said.prompt == "stdin" and said.mode == "pty":
+    if options.prompt == "stdin" and options.mode == "pty":
         yield 'in a terminal a prompt is an argument or typed: say prompt = "typed"'
-    if said.mode == "pty" and said.events:
+    if options.mode == "pty" and options.events:
         yield "events are read from a command without a terminal"
-    if said.worktree is not (said.repository is not None):
+    if options.worktree is not (options.repository is not None):
         yield "a worktree needs a repository, and a repository is there for worktrees: say both"
-    if said.worktree and said.directory is not None:
+    if options.worktree and options.directory is not None:
         yield "it works in the directory or in a worktree, not in both"
-    for name in said.pass_env:
+    for name in options.pass_env:
         if SERVER_VARIABLES.fullmatch(name):
             yield f"{name} is the server's own and is given to no command"
-    for pattern in (*(said.questions or ()), *([said.done] if said.done else [])):
-        if wrong := _refused(pattern):
-            yield wrong
+    for pattern in (*(options.questions or ()), *([options.done] if options.done else [])):
+        if problem := _pattern_problem(pattern):
+            yield problem
 
 
-def _wrong_command(said: ProcessOptions) -> str | None:
+def _command_problem(options: ProcessOptions) -> str | None:
     """Return the error in a command and its placeholder, or None."""
-    if said.command is None:
+    if options.command is None:
         return None
-    if not _words(said.command):
+    if not _words(options.command):
         return "the command is empty"
-    last = (PROMPT,) if said.prompt == "argument" else ()
-    command = (*_words(said.command), *said.args, *last)
-    return placeholder_problem(command, PROMPT, is_allowed=said.allow_interpreter)
+    prompt_argument = (PROMPT,) if options.prompt == "argument" else ()
+    command = (*_words(options.command), *options.args, *prompt_argument)
+    return placeholder_problem(command, PROMPT, is_allowed=options.allow_interpreter)
 
 
-def _refused(pattern: str) -> str | None:
+def _pattern_problem(pattern: str) -> str | None:
     try:
         compile_regex(pattern)
     except BadRegex as error:
@@ -328,28 +335,36 @@ def _refused(pattern: str) -> str | None:
     return None
 
 
-def preset_of(said: ProcessOptions) -> Preset:
+def preset_of(options: ProcessOptions) -> Preset:
     """Return the preset of a command, with the values that the settings override."""
-    found = PRESETS[said.preset] if said.preset is not None else _own(said)
+    preset = PRESETS[options.preset] if options.preset is not None else _custom_preset(options)
     return Preset(
-        binary=said.path or found.binary,
-        install=found.install,
-        headless=found.headless,
-        terminal=found.terminal,
-        lost=found.lost,
-        questions=found.questions if said.questions is None else said.questions,
-        answers={**found.answers, **{word.lower(): keys for word, keys in said.answers.items()}},
+        binary=options.path or preset.binary,
+        install=preset.install,
+        headless=preset.headless,
+        terminal=preset.terminal,
+        lost=preset.lost,
+        questions=preset.questions if options.questions is None else options.questions,
+        answers={**preset.answers, **{word.lower(): keys for word, keys in options.answers.items()}},
     )
 
 
-def _own(said: ProcessOptions) -> Preset:
+def _custom_preset(options: ProcessOptions) -> Preset:
     """Return a preset for a command that has none."""
-    binary, *words = _words(said.command or ())
-    has_place = any(PROMPT in word for word in (*words, *said.args))
-    way = PromptInput(said.prompt or ("argument" if has_place else "typed" if said.mode == "pty" else "stdin"))
-    after = (PROMPT,) if way is PromptInput.ARGUMENT and not has_place else ()
-    form = None if said.events is None else FORMATS[said.events]
-    mode = CommandMode(head=tuple(words), way=way, after=after, resume=said.resume_args, form=form)
+    binary, *words = _words(options.command or ())
+    has_place = any(PROMPT in word for word in (*words, *options.args))
+    prompt_input = PromptInput(
+        options.prompt or ("argument" if has_place else "typed" if options.mode == "pty" else "stdin")
+    )
+    after = (PROMPT,) if prompt_input is PromptInput.ARGUMENT and not has_place else ()
+    events = None if options.events is None else FORMATS[options.events]
+    mode = CommandMode(
+        head=tuple(words),
+        prompt_input=prompt_input,
+        after=after,
+        resume=options.resume_args,
+        events=events,
+    )
     return Preset(binary=binary, headless=mode, terminal=mode, questions=QUESTIONS, answers=YES_OR_NO)
 
 

@@ -46,20 +46,20 @@ class TerminalText:
         self._rest = ""
         self._line: list[str] = []
         self._at = 0
-        self._given = 0
+        self._taken = 0
         self._is_rewritten = False
         self._replies = ""
 
     def feed(self, data: bytes) -> str:
         """Add bytes, and return the text that they add; a line that is being overwritten is held back."""
-        said = [self._put(piece) for piece in self._pieces(self._bytes.decode(data))]
+        text_out = [self._put(piece) for piece in self._pieces(self._bytes.decode(data))]
         if self._at == len(self._line) and not self._is_rewritten:
-            said.append(self._give())
-        return "".join(said)
+            text_out.append(self._take_text())
+        return "".join(text_out)
 
     def settle(self) -> str:
         """Return text that was held back, at a pause or the end of the output."""
-        return self._give()
+        return self._take_text()
 
     def replies(self) -> bytes:
         """Return a terminal's answers to queries so far, once."""
@@ -94,12 +94,12 @@ class TerminalText:
         elif piece == "\b":
             self._at = max(0, self._at - 1)
         elif piece[0] in "\x1b\x9b":
-            self._obey(piece)
+            self._execute(piece)
         elif piece == "\t" or (piece >= " " and not "\x7f" <= piece <= "\x9f"):
             self._write(piece)
         return ""
 
-    def _obey(self, sequence: str) -> None:
+    def _execute(self, sequence: str) -> None:
         if sequence == PASTE_MODE:
             self.pastes = True
         elif sequence in REPLIES:
@@ -110,7 +110,7 @@ class TerminalText:
             self._at = min(len(self._line), max(0, int(column[1] or 1) - 1))
 
     def _erase(self, start: int) -> None:
-        if start < self._given:
+        if start < self._taken:
             self._is_rewritten = True
         del self._line[start:]
         self._at = min(self._at, start)
@@ -120,23 +120,23 @@ class TerminalText:
             self._line.append(character)
         elif self._line[self._at] != character:
             self._line[self._at] = character
-            self._is_rewritten = self._is_rewritten or self._at < self._given
+            self._is_rewritten = self._is_rewritten or self._at < self._taken
         self._at += 1
-        if self._at > MAX_LINE and self._given == len(self._line):
-            self._line, self._at, self._given = [], 0, 0
+        if self._at > MAX_LINE and self._taken == len(self._line):
+            self._line, self._at, self._taken = [], 0, 0
 
     def _end_line(self) -> str:
-        said = self._give() + "\n"
-        self._line, self._at, self._given = [], 0, 0
-        return said
+        text_out = self._take_text() + "\n"
+        self._line, self._at, self._taken = [], 0, 0
+        return text_out
 
-    def _give(self) -> str:
+    def _take_text(self) -> str:
         """Return the new text of the line, or the whole line again if its earlier text was overwritten."""
-        said = "".join(self._line[0 if self._is_rewritten else self._given :])
+        text_out = "".join(self._line[0 if self._is_rewritten else self._taken :])
         if self._is_rewritten:
-            said = "\n" + said
-        self._given, self._is_rewritten = len(self._line), False
-        return said
+            text_out = "\n" + text_out
+        self._taken, self._is_rewritten = len(self._line), False
+        return text_out
 
 
 def terminal_text(text: str) -> str:
@@ -171,7 +171,7 @@ class TextReader:
         self.screen = ""
         self._plain = TerminalText()
         self._breaks = ""
-        self._has_begun = False
+        self._has_text = False
 
     @property
     def pastes(self) -> bool:
@@ -185,11 +185,11 @@ class TextReader:
 
     def feed(self, data: bytes) -> list[Observation]:
         """Parse a chunk of output."""
-        return self._said(self._plain.feed(data))
+        return self._observe(self._plain.feed(data))
 
     def settle(self) -> list[Observation]:
         """Return held-back output after a pause."""
-        return self._said(self._plain.settle())
+        return self._observe(self._plain.settle())
 
     def end(self) -> list[Observation]:
         """Return the remaining output at the end."""
@@ -209,17 +209,17 @@ class TextReader:
         lines = [line.rstrip() for line in self.screen.splitlines() if line.strip()]
         return "\n".join(lines[-SHOWN_LINES:])[-SHOWN:]
 
-    def answered(self) -> None:
+    def clear(self) -> None:
         """Clear the screen."""
         self.screen = ""
 
-    def _said(self, text: str) -> list[Observation]:
+    def _observe(self, text: str) -> list[Observation]:
         self.screen = (self.screen + text)[-2 * SCREEN :]
-        text = self._breaks + text if self._has_begun else text.lstrip("\n")
-        said = text.rstrip("\n")
-        self._breaks = text[len(said) :]
-        self._has_begun = self._has_begun or bool(said)
-        return [TextOutput(said)] if said else []
+        text = self._breaks + text if self._has_text else text.lstrip("\n")
+        text_out = text.rstrip("\n")
+        self._breaks = text[len(text_out) :]
+        self._has_text = self._has_text or bool(text_out)
+        return [TextOutput(text_out)] if text_out else []
 
 
 class EventReader:

@@ -70,15 +70,15 @@ class RunningCommand:
         self._answers: Mapping[str, str] = preset.answers
         self._questions = [Regex(pattern, is_case_sensitive=False) for pattern in preset.questions]
         self._done = None if options.done is None else Regex(options.done)
-        self._output: OutputReader = TextReader() if mode.form is None else EventReader(mode.form)
+        self._output: OutputReader = TextReader() if mode.events is None else EventReader(mode.events)
         self._to_type: str | None = None
         self._bytes = 0
-        self._began = self._heard = asyncio.get_running_loop().time()
-        self._has_said = False
+        self._started_at = self._last_output_at = asyncio.get_running_loop().time()
+        self._has_output = False
         self._is_settled = False
         self._nudged = 0
 
-    async def tell(self, prompt: str, way: PromptInput) -> None:
+    async def send_prompt(self, prompt: str, way: PromptInput) -> None:
         """Pass the prompt to the command, unless it is an argument."""
         match way:
             case PromptInput.STDIN:
@@ -95,7 +95,7 @@ class RunningCommand:
             keys = keystrokes(text, pastes=self._pastes)
         else:
             keys = (mapped if mapped and mapped[-1] < " " else mapped + "\r").encode()
-        self._forget_screen()
+        self._clear_screen()
         await self.process.type(keys)
 
     @property
@@ -111,21 +111,21 @@ class RunningCommand:
 
     # --- output -------------------------------------------------------------------------------------------------------
 
-    async def listen(self) -> AsyncGenerator[Observation, None]:
+    async def observations(self) -> AsyncGenerator[Observation, None]:
         """Yield observations until the command ends, fails or asks a question in its terminal."""
         while not self.is_done:
             try:
                 async with asyncio.timeout_at(self._due()):
                     data = await self.process.read()
             except TimeoutError:
-                for seen in await self._silent():
+                for seen in await self._handle_silence():
                     yield seen
                     if isinstance(seen, ObservedQuestion | CommandFailure):
                         return
                 continue
             if not data:
                 break
-            for seen in self._heard_of(data):
+            for seen in self._receive(data):
                 yield seen
             if isinstance(self._output, TextReader) and self.process.terminal is not None:
                 await self.process.type(self._output.replies())
@@ -135,10 +135,10 @@ class RunningCommand:
         for seen in self._output.end():
             yield seen
 
-    def _heard_of(self, data: bytes) -> list[Observation]:
-        self._heard = asyncio.get_running_loop().time()
+    def _receive(self, data: bytes) -> list[Observation]:
+        self._last_output_at = asyncio.get_running_loop().time()
         self._bytes += len(data)
-        self._has_said, self._is_settled = True, False
+        self._has_output, self._is_settled = True, False
         seen = self._output.feed(data)
         if self._done is not None and isinstance(self._output, TextReader) and self._done.search(self._output.screen):
             self.is_done = True
@@ -148,40 +148,40 @@ class RunningCommand:
         """Return the time of the next action after a silence, or None."""
         options = self._options
         dues = [
-            (self._heard, None if self._is_settled or not self._has_said else SETTLE_SECONDS),
-            (self._began, None if self._to_type is None else TYPE_SECONDS),
-            (self._began, None if self._has_said else options.first_output),
-            (self._heard, options.idle_timeout if self._has_said else None),
-            (self._heard, self._patience if self._may_nudge else None),
+            (self._last_output_at, None if self._is_settled or not self._has_output else SETTLE_SECONDS),
+            (self._started_at, None if self._to_type is None else TYPE_SECONDS),
+            (self._started_at, None if self._has_output else options.first_output),
+            (self._last_output_at, options.idle_timeout if self._has_output else None),
+            (self._last_output_at, self._nudge_delay if self._may_nudge else None),
         ]
         return min((since + wait for since, wait in dues if wait is not None), default=None)
 
-    async def _silent(self) -> list[Observation]:
+    async def _handle_silence(self) -> list[Observation]:
         """Act on a silence that has lasted long enough."""
         now = asyncio.get_running_loop().time()
-        quiet = now - self._heard
-        if limit := self._over(now):
+        quiet = now - self._last_output_at
+        if limit := self._exceeded_limit(now):
             return [CommandFailure(limit)]
         if self._to_type is not None:
             keys, self._to_type = keystrokes(self._to_type, pastes=self._pastes), None
-            self._forget_screen()
+            self._clear_screen()
             terminal = self.process.terminal
             if terminal is not None and terminal.edits_lines and len(keys) > MAX_LINE:
                 return [CommandFailure(f"What was said is too long to be typed: it takes lines of {MAX_LINE} bytes")]
             await self.process.type(keys)
             return []
-        if not self._is_settled and self._has_said:
+        if not self._is_settled and self._has_output:
             return self._settle()
-        if self._may_nudge and self._patience is not None and quiet >= self._patience:
+        if self._may_nudge and self._nudge_delay is not None and quiet >= self._nudge_delay:
             return await self._nudge()
         return []
 
-    def _over(self, now: float) -> str | None:
+    def _exceeded_limit(self, now: float) -> str | None:
         """Return the error for the limit of silence that is reached, or None."""
         first, idle = self._options.first_output, self._options.idle_timeout
-        if not self._has_said and first is not None and now >= self._began + first:
+        if not self._has_output and first is not None and now >= self._started_at + first:
             return f"It said nothing within {first:g} seconds"
-        if self._has_said and idle is not None and now >= self._heard + idle:
+        if self._has_output and idle is not None and now >= self._last_output_at + idle:
             return f"It said nothing for {idle:g} seconds"
         return None
 
@@ -195,7 +195,7 @@ class RunningCommand:
 
     async def _nudge(self) -> list[Observation]:
         """Type a reminder, or end the command after the last one."""
-        self._heard = asyncio.get_running_loop().time()
+        self._last_output_at = asyncio.get_running_loop().time()
         if self._nudged < self._options.nudges:
             self._nudged += 1
             await self.process.type(keystrokes(self._options.nudge, pastes=self._pastes))
@@ -206,7 +206,7 @@ class RunningCommand:
         return []
 
     @property
-    def _patience(self) -> float | None:
+    def _nudge_delay(self) -> float | None:
         """Maximum silence before the next reminder, in seconds."""
         options = self._options
         return (options.escalate_after or options.nudge_after) if self._nudged else options.nudge_after
@@ -219,16 +219,16 @@ class RunningCommand:
     def _pastes(self) -> bool:
         return isinstance(self._output, TextReader) and self._output.pastes
 
-    def _forget_screen(self) -> None:
-        self._heard, self._is_settled = asyncio.get_running_loop().time(), True
+    def _clear_screen(self) -> None:
+        self._last_output_at, self._is_settled = asyncio.get_running_loop().time(), True
         if isinstance(self._output, TextReader):
-            self._output.answered()
+            self._output.clear()
 
 
 LOOK_SECONDS = 0.5
 """Interval of checks of a parked command's task, in seconds; as often as a node checks its claims."""
 
-ELSEWHERE_SECONDS = 5.0
+OTHER_NODE_SECONDS = 5.0
 """Maximum time for an answered task to resume on this node, in seconds; later it runs on another node."""
 
 EXPIRED = "expired"
@@ -251,28 +251,28 @@ class ParkedCommands:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._held: dict[Key, ParkedCommand] = {}
+        self._parked: dict[Key, ParkedCommand] = {}
         self._leaving: set[asyncio.Task[None]] = set()
 
-    def put(self, key: Key, live: RunningCommand, seconds: float, question: str | None) -> None:
+    def park(self, key: Key, live: RunningCommand, seconds: float, question: str | None) -> None:
         """Park a command for `seconds`. At the end, a task that waits under the key `question` receives a signal."""
         watch = asyncio.create_task(self._watch(key, live, seconds, question), name=f"held {key[1]}")
-        self._held[key] = ParkedCommand(live, watch)
+        self._parked[key] = ParkedCommand(live, watch)
 
-    def take(self, key: Key) -> RunningCommand | None:
+    def unpark(self, key: Key) -> RunningCommand | None:
         """Return a parked command to the execution that resumes it, or None."""
-        kept = self._held.pop(key, None)
-        if kept is None:
+        entry = self._parked.pop(key, None)
+        if entry is None:
             return None
-        kept.watch.cancel()
-        return kept.live
+        entry.watch.cancel()
+        return entry.live
 
     async def close(self) -> None:
         """Stop all parked commands; their tasks remain suspended."""
-        held, self._held = self._held, {}
-        for kept in held.values():
-            kept.watch.cancel()
-        await asyncio.gather(*(kept.live.process.stop() for kept in held.values()), *self._leaving)
+        parked, self._parked = self._parked, {}
+        for entry in parked.values():
+            entry.watch.cancel()
+        await asyncio.gather(*(entry.live.process.stop() for entry in parked.values()), *self._leaving)
 
     async def _watch(self, key: Key, live: RunningCommand, seconds: float, question: str | None) -> None:
         """Stop a parked command when there is a reason to."""
@@ -281,13 +281,13 @@ class ParkedCommands:
                 reason = await self._reason(key)
         except TimeoutError:
             reason = EXPIRED
-        leaving = self._held.pop(key).watch  # this very task, which `close` must wait for
+        leaving = self._parked.pop(key).watch  # this very task, which `close` must wait for
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
         log.info("process.let_go", extra={"task_id": key[1], "pid": live.process.pid, "reason": reason})
         await live.process.stop()
         if reason == EXPIRED and question is not None:
-            await self._tell(key, question)
+            await self._signal_expiry(key, question)
 
     async def _reason(self, key: Key) -> str:
         """Wait until the task has ended or was answered on another node, and return the reason."""
@@ -303,10 +303,10 @@ class ParkedCommands:
                 return "its task is over"
             has_asked = has_asked or state is TaskState.INPUT_REQUIRED
             unasked = unasked + 1 if has_asked and state is not TaskState.INPUT_REQUIRED else 0
-            if unasked * LOOK_SECONDS > ELSEWHERE_SECONDS:
+            if unasked * LOOK_SECONDS > OTHER_NODE_SECONDS:
                 return "its task goes on elsewhere"
 
-    async def _tell(self, key: Key, question: str) -> None:
+    async def _signal_expiry(self, key: Key, question: str) -> None:
         """Signal to the task that its command is gone, and retry until the store accepts it."""
         while True:
             try:

@@ -44,7 +44,7 @@ from accord.agents.safe_regexes import compile_regex
 from accord.agents.turns import external_context
 from accord.api import APPROVAL, YES, Context, Crash, Failed, Suspended
 
-GO_ON = "You were interrupted. Go on where you stopped, and do not repeat what is done."
+CONTINUE = "You were interrupted. Go on where you stopped, and do not repeat what is done."
 GRANTED = "You are now allowed to do this: {grants}. Go on."
 REFUSED = "You are not allowed to do this: {grants}. {comment}Go on without it, or say why that is impossible."
 ANSWERED = "You asked:\n{question}\n\nThe answer is: {answer}"
@@ -76,7 +76,7 @@ class CommandReply(Struct, frozen=True):
         """Permissions granted by this answer."""
         return self.question.grants if self.is_granted else ()
 
-    def told(self) -> str:
+    def text_for_command(self) -> str:
         """Return the answer as a prompt for a command that is started again."""
         if not self.question.grants:
             return ANSWERED.format(question=self.question.text, answer=self.text)
@@ -93,9 +93,9 @@ def parse_reply(question: CommandQuestion, text: str, data: Any) -> CommandReply
         return CommandReply(question, comment if question.grants else "yes" if is_granted else "no", is_granted)
     if not question.grants:
         return CommandReply(question, text)
-    word, _, rest = text.strip().partition(" ")
+    word, _, remainder = text.strip().partition(" ")
     word = word.strip(".,!").lower()
-    return CommandReply(question, rest.strip() if word in YES | NO else text.strip(), word in YES)
+    return CommandReply(question, remainder.strip() if word in YES | NO else text.strip(), word in YES)
 
 
 SESSION = "process/session"
@@ -118,38 +118,38 @@ class TurnResources(Struct, frozen=True, kw_only=True):
     crash: Crash
     env: Mapping[str, str]
     secrets: frozenset[str]
-    holding: ParkedCommands
+    parked: ParkedCommands
 
 
 class CommandTurn:
     """One execution of a turn."""
 
-    def __init__(self, ctx: Context, means: TurnResources, place: Workspace) -> None:
+    def __init__(self, ctx: Context, resources: TurnResources, place: Workspace) -> None:
         self._ctx = ctx
-        self._means = means
+        self._resources = resources
         self._place = place
         self._turn = answer_id(ctx)
         self._replies: list[CommandReply] = []
         self._asked: ObservedQuestion | None = None
-        self._broke: str | None = None
+        self._failure: str | None = None
         self._process: subprocesses.Subprocess | None = None
-        self._known: str | None = None
+        self._session_name: str | None = None
         self._has_begun = False
         self.fell_silent = False
 
-    async def go(self) -> None:
+    async def run(self) -> None:
         """Run the command until the turn is done; suspends the task while a question is open."""
         while (question := self._question(len(self._replies) + 1)) is not None:
             self._replies.append(await self._answer(question))
         try:
             live = await self._resume()
-            while (asked := await self._listen(live)) is not None:
-                reply = await self._ask(asked, live)
+            while (observed := await self._observe(live)) is not None:
+                reply = await self._ask(observed, live)
                 self._replies.append(reply)
                 self._has_begun = False
-                live = await self._go_on(live, reply)
+                live = await self._continue(live, reply)
         finally:
-            await self._let_go()
+            await self._stop_process()
         self.fell_silent = live.fell_silent
         await self._ctx.finish(self._artifact)
 
@@ -157,35 +157,35 @@ class CommandTurn:
 
     def _question(self, number: int) -> CommandQuestion | None:
         """Return a question that was asked in this turn, possibly in an earlier execution, or None."""
-        found = self._ctx.kept(f"{self._turn}/asked-{number}")
-        return None if found is None else msgspec.json.decode(found, type=CommandQuestion)
+        stored = self._ctx.kept(f"{self._turn}/asked-{number}")
+        return None if stored is None else msgspec.json.decode(stored, type=CommandQuestion)
 
-    async def _ask(self, asked: ObservedQuestion, live: RunningCommand) -> CommandReply:
+    async def _ask(self, observed: ObservedQuestion, live: RunningCommand) -> CommandReply:
         """Ask the caller; a process that waits in its terminal is parked meanwhile."""
-        ctx, means, number = self._ctx, self._means, len(self._replies) + 1
-        question = CommandQuestion(asked.question, asked.grants, live.process.terminal is not None)
+        ctx, resources, number = self._ctx, self._resources, len(self._replies) + 1
+        question = CommandQuestion(observed.question, observed.grants, live.process.terminal is not None)
         await ctx.finish(self._artifact)
         await ctx.keep(f"{self._turn}/asked-{number}", msgspec.json.encode(question).decode())
         if not question.waits:
             return await self._answer(question)
         key = (ctx.tenant, ctx.task_id)
-        expires = None if means.mode.resume else self._key(number)  # a session can be resumed at any time
-        means.holding.put(key, live, means.options.answer_timeout, expires)
+        expires = None if resources.mode.resume else self._key(number)  # a session can be resumed at any time
+        resources.parked.park(key, live, resources.options.answer_timeout, expires)
         self._process = None
         try:
             return await self._answer(question)
         except Suspended:
             raise  # the process is parked for this case
         except BaseException:
-            self._process = None if means.holding.take(key) is None else live.process
+            self._process = None if resources.parked.unpark(key) is None else live.process
             raise
 
     async def _answer(self, question: CommandQuestion) -> CommandReply:
         key = self._key(len(self._replies) + 1)
-        said = await self._ctx.ask(question.text, key=key, metadata={APPROVAL: True} if question.grants else None)
+        reply = await self._ctx.ask(question.text, key=key, metadata={APPROVAL: True} if question.grants else None)
         if self._ctx.handed_in(key) == EXPIRED:
             raise Failed("Nobody answered in time")
-        return parse_reply(question, said.text, said.data)
+        return parse_reply(question, reply.text, reply.data)
 
     def _key(self, number: int) -> str:
         return f"{self._turn}/answer-{number}"
@@ -193,18 +193,18 @@ class CommandTurn:
     # --- processes ------------------------------------------------------------------------------------------------
 
     async def _resume(self) -> RunningCommand:
-        if self._replies and (held := self._held()) is not None:
+        if self._replies and (held := self._take_parked()) is not None:
             return await self._type(held, self._replies[-1])
         session = await self._session()
         if session is not None and self._ctx.kept(self._begun) is not None:
-            return await self._start(GO_ON, session)
+            return await self._start(CONTINUE, session)
         if self._replies:
             return await self._restart(self._replies[-1])
-        return await self._start(await self._said(), session)
+        return await self._start(await self._prompt(), session)
 
-    async def _go_on(self, live: RunningCommand, reply: CommandReply) -> RunningCommand:
+    async def _continue(self, live: RunningCommand, reply: CommandReply) -> RunningCommand:
         """Pass an answer to the same process, or to a new process that resumes its session."""
-        if reply.question.waits and self._held() is live:
+        if reply.question.waits and self._take_parked() is live:
             return await self._type(live, reply)
         return await self._restart(reply)
 
@@ -212,9 +212,9 @@ class CommandTurn:
         await live.answer(reply.text)
         return live
 
-    def _held(self) -> RunningCommand | None:
+    def _take_parked(self) -> RunningCommand | None:
         """Take over the process that was parked for this task."""
-        live = self._means.holding.take((self._ctx.tenant, self._ctx.task_id))
+        live = self._resources.parked.unpark((self._ctx.tenant, self._ctx.task_id))
         self._process = None if live is None else live.process
         return live
 
@@ -222,30 +222,30 @@ class CommandTurn:
         """Start a process for an answer, because the process that asked has ended."""
         session = await self._session()
         if session is not None:
-            return await self._start(reply.told(), session)
-        if reply.question.waits and self._means.crash is Crash.FAIL:
+            return await self._start(reply.text_for_command(), session)
+        if reply.question.waits and self._resources.crash is Crash.FAIL:
             raise Failed("What asked this is not running any more")
-        return await self._start(await self._said(), None)
+        return await self._start(await self._prompt(), None)
 
     async def _start_over(self) -> RunningCommand:
         """Start a new session, because the old one is lost."""
         await self._ctx.status("The earlier conversation is not known any more: this begins a new one")
         await self._keep_session("")
-        return await self._start(await self._said(), None)
+        return await self._start(await self._prompt(), None)
 
     async def _session(self) -> str | None:
-        if self._known is None:
-            self._known = (await self._ctx.recall_context(SESSION) or "") if self._means.mode.resume else ""
-        return self._known or None
+        if self._session_name is None:
+            self._session_name = (await self._ctx.recall_context(SESSION) or "") if self._resources.mode.resume else ""
+        return self._session_name or None
 
     async def _keep_session(self, name: str) -> None:
         if name != await self._session():
             await self._ctx.remember_context(SESSION, name)
-            self._known = name
+            self._session_name = name
 
-    async def _said(self) -> str:
+    async def _prompt(self) -> str:
         """Return the prompt: the caller's message with its files, and the questions and answers since."""
-        options, parts = self._means.options, self._ctx.message.parts
+        options, parts = self._resources.options, self._ctx.message.parts
         raw = [part for part in parts if part.raw is not None]
         written = await asyncio.to_thread(
             workspace.write_inbox, self._place.boxes, raw, options.max_files, options.max_file_bytes
@@ -253,40 +253,40 @@ class CommandTurn:
         texts = [prompt(part for part in parts if part.raw is None)]
         if written:
             texts.append("Files that came with this:\n" + "\n".join(f"- {path}" for path in written))
-        texts += [reply.told() for reply in self._replies]
+        texts += [reply.text_for_command() for reply in self._replies]
         if options.preset is not None:
             texts.append(f"Put files that are meant for whoever asks into {self._place.boxes.outbox}")
         return "\n\n".join(text for text in texts if text)
 
-    async def _start(self, said: str, session: str | None) -> RunningCommand:
+    async def _start(self, prompt_text: str, session: str | None) -> RunningCommand:
         """Start a process in the given session, or in a new one."""
-        await self._let_go()
-        means, mode, resumes = self._means, self._means.mode, session is not None
+        await self._stop_process()
+        resources, mode, resumes = self._resources, self._resources.mode, session is not None
         if session is None and mode.begins:
             session = str(uuid4())
             await self._keep_session(session)
-        said = said.replace("\0", "")
-        if mode.way is PromptInput.ARGUMENT and len(said.encode(errors="replace")) > MAX_ARGUMENT:
-            raise Failed(f"What was said is too long for {means.name}, which takes it as an argument")
+        prompt_text = prompt_text.replace("\0", "")
+        if mode.prompt_input is PromptInput.ARGUMENT and len(prompt_text.encode(errors="replace")) > MAX_ARGUMENT:
+            raise Failed(f"What was said is too long for {resources.name}, which takes it as an argument")
         grants = tuple(dict.fromkeys(grant for reply in self._replies for grant in reply.grants))
-        call = CommandCall(prompt=said, session=session, resumes=resumes, grants=grants)
+        call = CommandCall(prompt=prompt_text, session=session, resumes=resumes, grants=grants)
         command = subprocesses.SubprocessCommand(
-            argv=build_argv(means.preset.binary, mode, means.options.args, call),
+            argv=build_argv(resources.preset.binary, mode, resources.options.args, call),
             directory=self._place.directory,
             env=self._environment(),
-            grace=means.options.grace,
-            has_terminal=means.options.mode == "pty",
+            grace=resources.options.grace,
+            has_terminal=resources.options.mode == "pty",
         )
         try:
             process = await subprocesses.start(command)
         except subprocesses.SubprocessNotStarted as error:
-            raise Failed(f"{means.name} could not be started: {error}") from error
+            raise Failed(f"{resources.name} could not be started: {error}") from error
         self._process = process
-        live = RunningCommand(process, means.preset, mode, means.options, is_resumed=resumes)
-        await live.tell(said, mode.way)
+        live = RunningCommand(process, resources.preset, mode, resources.options, is_resumed=resumes)
+        await live.send_prompt(prompt_text, mode.prompt_input)
         return live
 
-    async def _let_go(self) -> None:
+    async def _stop_process(self) -> None:
         """Stop the process of this execution with its descendants."""
         process, self._process = self._process, None
         if process is not None:
@@ -294,7 +294,7 @@ class CommandTurn:
 
     def _environment(self) -> dict[str, str]:
         return {
-            **self._means.env,
+            **self._resources.env,
             **self._place.env,
             "TASK_ID": self._ctx.task_id,
             "CONTEXT_ID": external_context(self._ctx),
@@ -304,35 +304,35 @@ class CommandTurn:
 
     # --- observations ---------------------------------------------------------------------------------------------
 
-    async def _listen(self, live: RunningCommand) -> ObservedQuestion | None:
+    async def _observe(self, live: RunningCommand) -> ObservedQuestion | None:
         """Handle observations until the command ends or asks. A command that lost its session is started without it."""
-        self._asked = self._broke = None
-        async with aclosing(live.listen()) as listening:
+        self._asked = self._failure = None
+        async with aclosing(live.observations()) as listening:
             async for seen in listening:
                 await self._handle(seen)
         waits = self._asked is not None and live.process.terminal is not None
-        if not waits and not live.is_done and not await self._is_well(live):
-            return await self._listen(await self._start_over())
+        if not waits and not live.is_done and not await self._has_succeeded(live):
+            return await self._observe(await self._start_over())
         return self._asked
 
-    async def _is_well(self, live: RunningCommand) -> bool:
+    async def _has_succeeded(self, live: RunningCommand) -> bool:
         """Whether a command succeeded; false if its session is lost. Raises Failed for any other failure."""
         status = 0
-        if self._broke is None:
+        if self._failure is None:
             try:
-                async with asyncio.timeout(self._means.options.idle_timeout):
+                async with asyncio.timeout(self._resources.options.idle_timeout):
                     status = await live.process.ended()
             except TimeoutError:
-                self._broke = "It closed its output and did not end"
-        if self._broke is None and status == 0:
+                self._failure = "It closed its output and did not end"
+        if self._failure is None and status == 0:
             return True
-        means, said = self._means, "\n".join(filter(None, (live.noise, self._broke)))
-        is_lost = means.preset.lost is not None and compile_regex(means.preset.lost).search(said)
+        resources, output = self._resources, "\n".join(filter(None, (live.noise, self._failure)))
+        is_lost = resources.preset.lost is not None and compile_regex(resources.preset.lost).search(output)
         if live.is_resumed and is_lost and (live.is_brief or not self._has_begun):
             return False
-        what = f"{means.name} {_exit_text(status)}" if self._broke is None else f"{means.name} failed"
-        reason = text_tail(self._broke or live.noise, TAIL)
-        for secret in means.secrets:
+        what = f"{resources.name} {_exit_text(status)}" if self._failure is None else f"{resources.name} failed"
+        reason = text_tail(self._failure or live.noise, TAIL)
+        for secret in resources.secrets:
             reason = reason.replace(secret, "***")
         raise Failed(f"{what}: {reason}" if reason else what)
 
@@ -349,23 +349,23 @@ class CommandTurn:
         """Key of the note that the latest prompt has reached the command."""
         return f"{self._turn}/begun-{len(self._replies)}"
 
-    async def _begins(self) -> None:
+    async def _note_begun(self) -> None:
         if not self._has_begun:
             self._has_begun = True
-            if self._means.mode.resume:
+            if self._resources.mode.resume:
                 await self._ctx.keep(self._begun, "yes")
 
     async def _handle(self, seen: Observation) -> None:
         ctx = self._ctx
         match seen:
             case TextOutput():
-                await self._begins()
+                await self._note_begun()
                 await ctx.artifact(seen.text, id=self._artifact, append=True, last_chunk=False)
             case CommandActivity():
-                await self._begins()
+                await self._note_begun()
                 if seen.text.strip():
                     await ctx.status(seen.text)
-            case SessionName() if is_session(seen.id) and self._means.mode.resume:
+            case SessionName() if is_session(seen.id) and self._resources.mode.resume:
                 await self._keep_session(seen.id)
             case UsageReport():
                 await ctx.usage(**structs.asdict(seen))
@@ -374,7 +374,7 @@ class CommandTurn:
             case ResultValue():
                 await ctx.artifact(seen.data, id=f"{self._artifact}-data")
             case CommandFailure():
-                self._broke = seen.text
+                self._failure = seen.text
 
 
 def _exit_text(status: int) -> str:

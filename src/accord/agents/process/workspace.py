@@ -67,18 +67,18 @@ class TaskFolders(Struct, frozen=True, kw_only=True):
     began: int
 
 
-def open_folders(directory: Path, whose: FolderOwner, outbox: str | None) -> TaskFolders:
+def open_folders(directory: Path, owner: FolderOwner, outbox: str | None) -> TaskFolders:
     """Create the folders of a task, or find the existing ones."""
-    folder = directory / FOLDER / safe_name(whose.task_id)
-    out = directory / outbox if outbox else folder / "outbox"
+    folder = directory / FOLDER / safe_name(owner.task_id)
+    outbox_path = directory / outbox if outbox else folder / "outbox"
     with _open_folder(directory, folder) as inside:
-        for name, content in ((".gitignore", b"*\n"), (BEGAN, msgspec.json.encode(whose))):
+        for name, content in ((".gitignore", b"*\n"), (BEGAN, msgspec.json.encode(owner))):
             with suppress(FileExistsError):
                 _create(inside, name, content)
         began = os.stat(BEGAN, dir_fd=inside, follow_symlinks=False).st_mtime_ns
-    boxes = TaskFolders(directory=directory, folder=folder, inbox=folder / "inbox", outbox=out, began=began)
-    for made in (boxes.inbox, boxes.outbox):
-        with _open_folder(directory, made):
+    boxes = TaskFolders(directory=directory, folder=folder, inbox=folder / "inbox", outbox=outbox_path, began=began)
+    for box in (boxes.inbox, boxes.outbox):
+        with _open_folder(directory, box):
             pass
     return boxes
 
@@ -156,7 +156,8 @@ def write_inbox(boxes: TaskFolders, files: Sequence[Part], max_files: int, max_b
                 raise TooManyFiles(
                     f"The file {part.filename or number} has {len(raw)} bytes, and {max_bytes} are taken"
                 )
-            name = safe_name(part.filename or f"file{_suffix(part)}")
+            media_type = (part.media_type or "").partition(";")[0].strip()
+            name = safe_name(part.filename or f"file{mimetypes.guess_extension(media_type) or ''}")
             while boxes.inbox / name in written:
                 name = f"{number}-{name}"
             with suppress(FileNotFoundError):
@@ -170,20 +171,20 @@ def write_inbox(boxes: TaskFolders, files: Sequence[Part], max_files: int, max_b
 def read_outbox(boxes: TaskFolders, max_files: int, max_bytes: int) -> tuple[list[Part], list[str]]:
     """Return the files written since the task started, and the names of those that are too many or too large."""
     parts: list[Part] = []
-    left: list[str] = []
+    skipped: list[str] = []
     try:
         with _open_folder(boxes.directory, boxes.outbox) as outbox:
             for path, base, folder in _new_files(outbox, boxes.began):
                 name = os.fsencode(path).decode(errors="backslashreplace")  # file names need not be UTF-8, answers must
                 raw = _content(base, max_bytes, folder) if len(parts) < max_files else None
                 if raw is None:
-                    left.append(name)
+                    skipped.append(name)
                 else:
                     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
                     parts.append(Part(raw=raw, filename=name, media_type=kind))
     except OSError as error:  # the command has removed or replaced it
         log.warning("process.outbox_unusable", extra={"path": str(boxes.outbox), "reason": str(error)})
-    return parts, left
+    return parts, skipped
 
 
 def safe_name(name: str) -> str:
@@ -199,14 +200,10 @@ def _shortened(text: str, size: int) -> str:
     return text.encode()[:size].decode(errors="ignore")
 
 
-def _suffix(part: Part) -> str:
-    return mimetypes.guess_extension((part.media_type or "").partition(";")[0].strip()) or ""
-
-
 def _new_files(outbox: int, began: int) -> Iterator[tuple[str, str, int]]:
     """Yield files written since the task started, sorted, as path, name and open folder. No link is followed."""
     for place, folders, names, folder in os.fwalk(".", dir_fd=outbox):
-        folders[:] = sorted(one for one in folders if one not in (".git", FOLDER))
+        folders[:] = sorted(folder_name for folder_name in folders if folder_name not in (".git", FOLDER))
         if folders and place.count("/") >= MAX_DEPTH:
             log.warning("process.outbox_too_deep", extra={"path": place, "depth": MAX_DEPTH})
             folders.clear()
@@ -290,21 +287,21 @@ class Workspace(Struct, frozen=True, kw_only=True):
 class Workspaces:
     """The workspaces of one agent."""
 
-    def __init__(self, options: ProcessOptions, root: Path, placing: ChoosePlacement | None = None) -> None:
+    def __init__(self, options: ProcessOptions, root: Path, choose_placement: ChoosePlacement | None = None) -> None:
         """Create workspaces below `root`, unless a task chooses its directory."""
         self._options = options
-        self._placing = placing
+        self._choose_placement = choose_placement
         self._root = root
-        self._given = _absolute_path(options.directory)
+        self._fixed_directory = _absolute_path(options.directory)
         self._repository = _absolute_path(options.repository)
         self._git: Repository | None = None
         self._reading = asyncio.Lock()
 
     async def open(self, ctx: Context) -> Workspace:
         """Create the workspace of a task, or find the existing one."""
-        placed = None if self._placing is None else self._placing(ctx)
+        placed = None if self._choose_placement is None else self._choose_placement(ctx)
         try:
-            tree = await self._tree(ctx.task_id)
+            tree = await self._task_worktree(ctx.task_id)
             directory = tree.path if tree is not None else placed.directory if placed else self._directory(ctx)
             whose = FolderOwner(ctx.tenant, ctx.task_id)
             boxes = await asyncio.to_thread(_prepare_folders, directory, whose, self._options.outbox)
@@ -322,8 +319,8 @@ class Workspaces:
             async with place.tree.repository.lock():
                 return await git.close_worktree(place.tree, keeps=self._options.keep_worktree)
         except (OSError, GitFailed) as error:
-            about = {"path": str(place.tree.path), "reason": str(error)}
-            log.warning("process.worktree_stays", extra=about)
+            log_extra = {"path": str(place.tree.path), "reason": str(error)}
+            log.warning("process.worktree_stays", extra=log_extra)
             return worktree_facts(place.tree)
 
     async def prepare(self, is_over: Callable[[str, str], Awaitable[bool]]) -> None:
@@ -331,39 +328,41 @@ class Workspaces:
 
         Directories of conversations that were idle for `keep_days` are removed.
         """
-        for wanted in (self._given, self._repository):
-            if wanted is not None and not await asyncio.to_thread(wanted.is_dir):
-                raise ValueError(f"{wanted} is no directory")
-        for directory, whose, boxes in await asyncio.to_thread(lambda: list(self._left())):
+        for needed in (self._fixed_directory, self._repository):
+            if needed is not None and not await asyncio.to_thread(needed.is_dir):
+                raise ValueError(f"{needed} is no directory")
+        for directory, whose, boxes in await asyncio.to_thread(lambda: list(self._remaining_folders())):
             if await is_over(whose.tenant, whose.task_id):
-                await self.close(Workspace(directory=directory, boxes=boxes, tree=await self._found(directory, whose)))
+                await self.close(
+                    Workspace(directory=directory, boxes=boxes, tree=await self._worktree_in(directory, whose))
+                )
         if self._options.keep_days is not None:
             before = time.time() - self._options.keep_days * DAY_SECONDS
             await asyncio.to_thread(_sweep, self._root / CONVERSATIONS, before)
 
     def _directory(self, ctx: Context) -> Path:
-        if self._given is not None:
-            return self._given
+        if self._fixed_directory is not None:
+            return self._fixed_directory
         whose = "\0".join((ctx.tenant, ctx.caller.owner, ctx.context_id))
         return self._root / CONVERSATIONS / hashlib.sha256(whose.encode()).hexdigest()[:32]
 
-    def _left(self) -> Iterator[tuple[Path, FolderOwner, TaskFolders]]:
-        given = [] if self._given is None else [self._given]
+    def _remaining_folders(self) -> Iterator[tuple[Path, FolderOwner, TaskFolders]]:
+        given = [] if self._fixed_directory is None else [self._fixed_directory]
         for directory in (*given, *self._root.glob(f"{CONVERSATIONS}/*"), *self._root.glob(f"{WORKTREES}/*")):
             for whose, boxes in find_folders(directory):
                 yield directory, whose, boxes
 
-    async def _found(self, directory: Path, whose: FolderOwner) -> Worktree | None:
+    async def _worktree_in(self, directory: Path, whose: FolderOwner) -> Worktree | None:
         """Return the worktree in a directory, or None."""
         if directory.parent != self._root / WORKTREES:
             return None
         try:
-            return await self._tree(whose.task_id)
+            return await self._task_worktree(whose.task_id)
         except (OSError, GitFailed) as error:
             log.warning("process.worktree_stays", extra={"path": str(directory), "reason": str(error)})
             return None
 
-    async def _tree(self, task_id: str) -> Worktree | None:
+    async def _task_worktree(self, task_id: str) -> Worktree | None:
         options = self._options
         if self._repository is None:
             return None
@@ -397,10 +396,10 @@ def _sweep(folder: Path, before: float) -> None:
         return
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        for one in folder.iterdir():
-            if one.is_dir() and one.lstat().st_mtime < before:
+        for folder_entry in folder.iterdir():
+            if folder_entry.is_dir() and folder_entry.lstat().st_mtime < before:
                 with suppress(OSError):
-                    remove_tree(one.name, opened)
-                log.info("process.directory_removed", extra={"path": str(one)})
+                    remove_tree(folder_entry.name, opened)
+                log.info("process.directory_removed", extra={"path": str(folder_entry)})
     finally:
         os.close(opened)

@@ -102,12 +102,12 @@ class RelayA2AAdapter:
         self.poll_interval = poll_interval
         self.timeout = timeout
         self._relay: RelayChannel | None = None
-        about = self.get_metadata()
+        metadata = self.get_metadata()
         self.profile = Profile(
-            name=about.name,
-            description=about.description,
-            version=about.version,
-            skills=skills_of((about.name,), about.description),
+            name=metadata.name,
+            description=metadata.description,
+            version=metadata.version,
+            skills=skills_of((metadata.name,), metadata.description),
             input_modes=(TEXT, JSON),
             crash=Crash.RESUME,
             attempts=ATTEMPTS,
@@ -162,25 +162,25 @@ class RelayA2AAdapter:
     async def run(self, ctx: Context) -> None:
         """Post the request unless an earlier execution did, and write the answer."""
         try:
-            said = await self.answer(await self._asked(ctx), hear=lambda entry: ctx.status(entry.answer))
+            answer = await self.answer(await self._posted_request(ctx), hear=lambda entry: ctx.status(entry.answer))
         except (TimeoutError, RequestNotDone, RelayUnavailable) as error:
             raise Failed(str(error)) from error
-        await ctx.artifact(said, id=answer_id(ctx))
+        await ctx.artifact(answer, id=answer_id(ctx))
 
-    async def _asked(self, ctx: Context) -> RelayRequest:
+    async def _posted_request(self, ctx: Context) -> RelayRequest:
         """Return the request of a task.
 
         It is stored before it is posted, so that a later execution can resume. The channel shows whether it was posted.
         """
-        kept = ctx.kept("relay")
-        if kept is None:
+        stored = ctx.kept("relay")
+        if stored is None:
             before = await self.before(prompt(ctx.message.parts), ctx.task_id, conversation_id(ctx))
             await ctx.keep("relay", msgspec.json.encode(before).decode())
         else:
-            before = msgspec.json.decode(kept, type=RelayRequest)
-            watch = AnswerSearch(before)
-            watch.feed(await self._look())
-            if watch.is_posted() or ctx.kept("relay:posted") is not None:
+            before = msgspec.json.decode(stored, type=RelayRequest)
+            search = AnswerSearch(before)
+            search.feed(await self._read_channel())
+            if search.is_posted() or ctx.kept("relay:posted") is not None:
                 return before
         asked = await self.ask(before)
         await ctx.keep("relay:posted", asked.id or "yes")
@@ -198,7 +198,7 @@ class RelayA2AAdapter:
     async def before(self, text: str, tag: str, context: str | None = None) -> RelayRequest:
         """Return a request that is not posted yet, with the present messages of the channel."""
         return RelayRequest(
-            tag=tag, text=format_request(text, tag, context), at=time.time(), before=tuple(await self._look())
+            tag=tag, text=format_request(text, tag, context), at=time.time(), before=tuple(await self._read_channel())
         )
 
     async def ask(self, asked: RelayRequest) -> RelayRequest:
@@ -212,22 +212,22 @@ class RelayA2AAdapter:
 
     async def answer(self, asked: RelayRequest, hear: OnMessage | None = None) -> str:
         """Wait for the answer to a request; `hear` receives other messages about it."""
-        watch = AnswerSearch(asked, self.target_agent)
+        search = AnswerSearch(asked, self.target_agent)
         until = asked.at + self.timeout
         while True:
-            for entry in watch.feed(await self._page()):
-                if hear is not None and watch.is_about(entry):
+            for entry in search.feed(await self._read_page()):
+                if hear is not None and search.is_about(entry):
                     await hear(entry)
-            if (found := watch.answer()) is not None:
-                if found.word == FAILED:
-                    raise RequestNotDone(found.answer or "The agent could not do it")
-                return found.answer
-            left = until - time.time()
-            if left <= 0:
+            if (message := search.answer()) is not None:
+                if message.word == FAILED:
+                    raise RequestNotDone(message.answer or "The agent could not do it")
+                return message.answer
+            seconds_left = until - time.time()
+            if seconds_left <= 0:
                 raise TimeoutError(f"No DONE response within {self.timeout}s")
-            await asyncio.sleep(min(self.poll_interval, left))
+            await asyncio.sleep(min(self.poll_interval, seconds_left))
 
-    async def _look(self) -> list[ChannelMessage]:
+    async def _read_channel(self) -> list[ChannelMessage]:
         return await self._retried(self.relay.latest)
 
     async def _retried(self, do: Callable[[], Awaitable[T]]) -> T:
@@ -241,7 +241,7 @@ class RelayA2AAdapter:
             await asyncio.sleep(AGAIN_SECONDS * 2.0**tries)
         raise AssertionError("the last try returns or raises")
 
-    async def _page(self) -> list[ChannelMessage]:
+    async def _read_page(self) -> list[ChannelMessage]:
         """Read the channel. A failed read returns nothing, and does not extend the time for an answer."""
         try:
             return await self.relay.latest()

@@ -148,8 +148,8 @@ class Broker:
         scheme, _, key = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             return None
-        given = key.strip().encode()
-        matches = [name for known, name in self._keys.items() if hmac.compare_digest(known.encode(), given)]
+        presented = key.strip().encode()
+        matches = [name for known, name in self._keys.items() if hmac.compare_digest(known.encode(), presented)]
         return matches[0] if matches else None
 
 
@@ -345,7 +345,7 @@ class LocalRelay(RelayA2AAdapter):
             await self._cancel_request(ctx.task_id)
             raise
 
-    async def _asked(self, ctx: Context) -> RelayRequest:
+    async def _posted_request(self, ctx: Context) -> RelayRequest:
         """Post the request again, because an earlier one is gone with its broker."""
         return await self.ask(await self.before(prompt(ctx.message.parts), ctx.task_id, conversation_id(ctx)))
 
@@ -371,22 +371,22 @@ class LocalRelay(RelayA2AAdapter):
 
     async def _keep_native(self, env: Mapping[str, str]) -> None:
         """Run the agent, and restart it whenever it ends."""
-        delay, loop, about = AGAIN_SECONDS, asyncio.get_running_loop(), {"agent": self._name}
+        delay, loop, log_extra = AGAIN_SECONDS, asyncio.get_running_loop(), {"agent": self._name}
         while True:
-            began = loop.time()
+            started_at = loop.time()
             try:
                 process = await _start(self.command, {**env, **self.environment()}, inherits_output=True)
             except SubprocessNotStarted as error:
-                log.error("relay.not_started", extra={**about, "reason": str(error)})
+                log.error("relay.not_started", extra={**log_extra, "reason": str(error)})
             else:
-                log.info("relay.started", extra={**about, "pid": process.pid})
+                log.info("relay.started", extra={**log_extra, "pid": process.pid})
                 try:
                     process.feed(b"")
                     status = await process.ended()
                 finally:
                     await process.stop()
-                log.error("relay.ended", extra={**about, "status": status})
-            delay = AGAIN_SECONDS if loop.time() - began > MOST_SECONDS else delay
+                log.error("relay.ended", extra={**log_extra, "status": status})
+            delay = AGAIN_SECONDS if loop.time() - started_at > MOST_SECONDS else delay
             await asyncio.sleep(delay)
             delay = min(delay * 2, MOST_SECONDS)
 

@@ -44,9 +44,9 @@ class ChannelMessage(Struct, frozen=True, kw_only=True):
     @property
     def tag(self) -> str | None:
         """The tag that the message refers to: right after its first word, else the last one."""
-        found = TAG.findall(self.text)
+        tags = TAG.findall(self.text)
         first = TAG.match(self.text, len(self.word)) or TAG.match(self.body)
-        return first[1] if first else found[-1] if found else None
+        return first[1] if first else tags[-1] if tags else None
 
     @property
     def word(self) -> str:
@@ -66,8 +66,8 @@ class ChannelMessage(Struct, frozen=True, kw_only=True):
     @property
     def context(self) -> str | None:
         """The conversation's tag, or None."""
-        found = CONTEXT.findall(self.text)
-        return found[-1] if found else None
+        tags = CONTEXT.findall(self.text)
+        return tags[-1] if tags else None
 
     @property
     def is_request(self) -> bool:
@@ -97,19 +97,21 @@ def _without_tags(entry: ChannelMessage, text: str) -> str:
 
 def parse_messages(messages: Iterable[Any]) -> list[ChannelMessage]:
     """Return the messages of a page, without entries that have no text."""
-    return [_entry(one) for one in messages if isinstance(one, dict) and isinstance(one.get("text"), str)]
+    return [
+        _entry(message) for message in messages if isinstance(message, dict) and isinstance(message.get("text"), str)
+    ]
 
 
 def _entry(message: dict[str, Any]) -> ChannelMessage:
     number = message.get("id")
-    name = None if number is None else str(number)
-    thread = next((message[one] for one in THREADS if message.get(one) is not None), None)
+    message_id = None if number is None else str(number)
+    thread = next((message[member] for member in THREADS if message.get(member) is not None), None)
     sender = message.get("from")
-    said = hashlib.sha256(msgspec.json.encode(message, order="sorted")).hexdigest()[:32]
+    content_hash = hashlib.sha256(msgspec.json.encode(message, order="sorted")).hexdigest()[:32]
     return ChannelMessage(
-        key=f"said:{said}" if name is None else f"id:{name}",
+        key=f"said:{content_hash}" if message_id is None else f"id:{message_id}",
         text=message["text"],
-        id=name,
+        id=message_id,
         sender=None if sender is None else str(sender),
         thread=None if thread is None else str(thread),
     )
@@ -133,7 +135,7 @@ class AnswerSearch:
         self._asked = asked
         self._target = target
         self._known = Counter(entry.key for entry in asked.before)
-        self._said: list[ChannelMessage] = []
+        self._messages: list[ChannelMessage] = []
 
     def feed(self, page: Sequence[ChannelMessage]) -> list[ChannelMessage]:
         """Add a page, and return its new messages, oldest first."""
@@ -145,19 +147,19 @@ class AnswerSearch:
         new = [entry for entry, fresh in zip(page, is_new, strict=True) if fresh]
         for key, count in Counter(entry.key for entry in page).items():
             self._known[key] = max(self._known[key], count)
-        self._said += _in_order(new, is_new, self._is_own)
-        return self._said[len(self._said) - len(new) :]
+        self._messages += _in_order(new, is_new, self._is_own)
+        return self._messages[len(self._messages) - len(new) :]
 
     def answer(self) -> ChannelMessage | None:
         """Return the answer, or None."""
-        for entry in self._said:
-            if entry.word in (DONE, FAILED) and self._may_answer(entry) and self._is_meant(entry):
+        for entry in self._messages:
+            if entry.word in (DONE, FAILED) and self._can_answer(entry) and self._is_addressed(entry):
                 return entry
         return self._untagged()
 
     def is_posted(self) -> bool:
         """Whether the request is in the channel."""
-        return any(self._is_own(entry) for entry in self._said)
+        return any(self._is_own(entry) for entry in self._messages)
 
     def is_about(self, entry: ChannelMessage) -> bool:
         """Whether a message is about the request, from its agent.
@@ -165,10 +167,10 @@ class AnswerSearch:
         A message without a tag counts if it cannot be about anything else. The target must have sent it, no other
         request may wait for an answer, and no other sender may have written since the request.
         """
-        if entry.word or not self._may_answer(entry):
+        if entry.word or not self._can_answer(entry):
             return False
         if entry.tag is not None or entry.thread is not None:
-            return self._is_meant(entry)
+            return self._is_addressed(entry)
         return self._target is not None and self._is_alone_at(entry)
 
     def _is_own(self, entry: ChannelMessage) -> bool:
@@ -176,10 +178,10 @@ class AnswerSearch:
             return entry.id == self._asked.id
         return entry.text == self._asked.text
 
-    def _may_answer(self, entry: ChannelMessage) -> bool:
+    def _can_answer(self, entry: ChannelMessage) -> bool:
         return not self._is_own(entry) and (self._target is None or entry.sender == self._target)
 
-    def _is_meant(self, entry: ChannelMessage) -> bool:
+    def _is_addressed(self, entry: ChannelMessage) -> bool:
         if entry.tag is not None:
             return entry.tag == self._asked.tag
         return entry.thread is not None and entry.thread == self._asked.id
@@ -193,7 +195,7 @@ class AnswerSearch:
         is_visible = self.is_posted()
         is_ours, speakers = not is_visible, set[str | None]()
         waiting = {self._asked.tag} if not is_visible else set[str]()
-        for at, entry in enumerate((*self._asked.before, *self._said)):
+        for at, entry in enumerate((*self._asked.before, *self._messages)):
             is_late = at >= len(self._asked.before)
             if self._is_own(entry):
                 is_ours = True
@@ -207,13 +209,13 @@ class AnswerSearch:
         """Whether only this request is open at a message, and only the target has written since the request."""
         is_ours = not self.is_posted()
         waiting, others = {self._asked.tag} if is_ours else set[str](), set[str | None]()
-        for one in (*self._asked.before, *self._said):
-            if one is entry:
+        for earlier in (*self._asked.before, *self._messages):
+            if earlier is entry:
                 break
-            if is_ours and one.sender != self._target:
-                others.add(one.sender)
-            is_ours = is_ours or self._is_own(one)
-            self._closes(one, waiting, is_ours=False, speakers=set())
+            if is_ours and earlier.sender != self._target:
+                others.add(earlier.sender)
+            is_ours = is_ours or self._is_own(earlier)
+            self._closes(earlier, waiting, is_ours=False, speakers=set())
         return waiting == {self._asked.tag} and not others
 
     def _closes(self, entry: ChannelMessage, waiting: set[str], *, is_ours: bool, speakers: set[str | None]) -> bool:
@@ -224,7 +226,7 @@ class AnswerSearch:
         if entry.tag is not None:
             waiting.discard(entry.tag)
             return False
-        if entry.word != DONE or entry.thread is not None or not self._may_answer(entry) or len(waiting) != 1:
+        if entry.word != DONE or entry.thread is not None or not self._can_answer(entry) or len(waiting) != 1:
             return False
         if is_ours and waiting == {self._asked.tag}:
             return self._target is not None or speakers <= {entry.sender}
@@ -285,20 +287,22 @@ class RelayChannel:
         """Post a message and return its id, or None if the relay does not return one."""
         body = msgspec.json.encode({"channel": self._name, "text": text})
         reply = await self._ask("POST", self._url, body)
-        found = _json(reply)
-        inside = found.get("message", found.get("data", found)) if isinstance(found, dict) else None
-        number = inside.get("id") if isinstance(inside, dict) else None
+        reply_value = _json(reply)
+        message = (
+            reply_value.get("message", reply_value.get("data", reply_value)) if isinstance(reply_value, dict) else None
+        )
+        number = message.get("id") if isinstance(message, dict) else None
         return None if number is None else str(number)
 
     async def latest(self, limit: int = LATEST, **more: Any) -> list[ChannelMessage]:
         """Return the latest messages; `more` are parameters that only some relays support."""
-        asked = {"channel": self._name, "limit": limit} | more
-        found = _json(await self._ask("GET", f"{self._url}?{urlencode(asked)}"))
-        if isinstance(found, dict):
-            found = found.get("messages", found.get("data"))
-        if not isinstance(found, list):
+        query = {"channel": self._name, "limit": limit} | more
+        page = _json(await self._ask("GET", f"{self._url}?{urlencode(query)}"))
+        if isinstance(page, dict):
+            page = page.get("messages", page.get("data"))
+        if not isinstance(page, list):
             raise RelayUnavailable("The relay's answer is no list of messages", may_pass=True)
-        return parse_messages(found)
+        return parse_messages(page)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -309,10 +313,14 @@ class RelayChannel:
     async def _ask(self, method: str, url: str, body: bytes | None = None) -> HttpReply:
         if self._transport is None:  # the operator names the relay, which may be on this machine
             self._transport = open_transport("aiohttp", policy=Policy(allow_private=True), max_bytes=MAX_BYTES)
-        headers = (("Authorization", f"Bearer {self._key}"), ("Accept", "application/json"), *_content_headers(body))
-        asked = HttpRequest(method=method, url=url, headers=headers, body=body, seconds=SECONDS)
+        headers = (
+            ("Authorization", f"Bearer {self._key}"),
+            ("Accept", "application/json"),
+            *(() if body is None else (("Content-Type", "application/json"),)),
+        )
+        request = HttpRequest(method=method, url=url, headers=headers, body=body, seconds=SECONDS)
         try:
-            opened = await self._transport.open(asked)
+            opened = await self._transport.open(request)
             reply = HttpReply(status=opened.status, headers=opened.headers, body=await opened.read())
         except Unreachable as error:
             sent = error.was_sent and body is not None
@@ -328,10 +336,6 @@ class RelayChannel:
             may_pass = reply.status >= 500 or reply.status == 429
             raise RelayUnavailable(f"The relay refused: HTTP {reply.status}", may_pass=may_pass)
         return reply
-
-
-def _content_headers(body: bytes | None) -> tuple[tuple[str, str], ...]:
-    return () if body is None else (("Content-Type", "application/json"),)
 
 
 def _json(reply: HttpReply) -> Any:

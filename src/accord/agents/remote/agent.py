@@ -33,7 +33,7 @@ AGAIN_SECONDS = 5.0
 MAX_TRIES = 8
 """Maximum number of attempts, which take about twenty minutes."""
 
-AT_ONCE = 16
+BATCH_SIZE = 16
 
 LAST_SECONDS = 3.0
 """Time that a stopping node spends on cancels, in seconds. It may be the only node, started for one task."""
@@ -53,7 +53,7 @@ class RemoteCancels:
         self._remotes = remotes
         self._peer = peer
         self._loop = CancelLoop(
-            agent, lambda: remotes.cancels(agent, AT_ONCE, AGAIN_SECONDS), self._pass_on, POLL_SECONDS
+            agent, lambda: remotes.cancels(agent, BATCH_SIZE, AGAIN_SECONDS), self._pass_on, POLL_SECONDS
         )
         self._running: asyncio.Task[None] | None = None
 
@@ -126,8 +126,8 @@ class RemoteAgent:
         self.url = url
         self.terms = terms or RemoteTerms()
         self.trust = trust or WebhookKeys()
-        self._states = states or _unchanged
-        unknown = Profile(
+        self._states = states or (lambda profile: profile)
+        without_card = Profile(
             name=name or "remote",
             description=f"The agent at {url}",
             input_modes=ANY,
@@ -135,17 +135,17 @@ class RemoteAgent:
             attempts=ATTEMPTS,
             reports_start=True,
         )
-        self.profile = self._states(unknown)
+        self.profile = self._states(without_card)
         self._client = client
-        self._reach = RemoteConnection(
+        self._connection = RemoteConnection(
             self.profile.name,
             connect or self._by_card,
-            found=self._is_found,
+            found=self._use_card,
             linger_seconds=max(self.terms.answer_seconds, self.terms.sla_seconds),
         )
-        self._means: RemoteResources | None = None
+        self._resources: RemoteResources | None = None
         self._cancels: RemoteCancels | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._card_wait: asyncio.Task[None] | None = None
 
     # --- startup, work, shutdown ----------------------------------------------------------------------------------
 
@@ -153,80 +153,80 @@ class RemoteAgent:
         """Read the agent's card for its profile; the agent may still be offline."""
         try:
             async with asyncio.timeout(PREPARE_SECONDS):
-                await self._reach.peer()
+                await self._connection.peer()
         except (*NO_ANSWER, TimeoutError) as error:
             reason = str(error) or f"It did not answer within {PREPARE_SECONDS:g} seconds"
             about = {"agent": self.profile.name, "reason": reason}
             log.warning("remote.not_there", extra=about)
 
-    async def _look_for(self) -> None:
+    async def _wait_for_card(self) -> None:
         """Read the agent's card as soon as it is available; a task that starts earlier reads it too."""
         seconds = LOOK_SECONDS
-        while not self._reach.is_open:
+        while not self._connection.is_open:
             await asyncio.sleep(seconds)
             seconds = min(2 * seconds, MAX_LOOK_SECONDS)
             try:
-                await self._reach.peer()
+                await self._connection.peer()
             except NO_ANSWER as error:
                 log.info("remote.still_not_there", extra={"agent": self.profile.name, "reason": str(error)})
 
     async def join(self, remotes: RemoteTasks, webhook: str | None = None) -> None:
         """Start, with the remote links of a node's store; the agent reports to `webhook` if it can reach it."""
         terms = self.terms
-        if terms.webhook is None and webhook is not None and _may_reach(self.url, webhook):
+        if terms.webhook is None and webhook is not None and _can_reach(self.url, webhook):
             terms = replace(terms, webhook=webhook)
-        self._means = RemoteResources(
+        self._resources = RemoteResources(
             name=self.profile.name,
             terms=terms,
             remotes=remotes,
-            peer=self._reach.peer,
-            fault=self._reach.fault,
-            answered=self._reach.answered,
+            peer=self._connection.peer,
+            fault=self._connection.fault,
+            answered=self._connection.answered,
             streams=asyncio.Semaphore(self.terms.streams),
         )
-        self._cancels = RemoteCancels(self.profile.name, remotes, self._reach.peer)
+        self._cancels = RemoteCancels(self.profile.name, remotes, self._connection.peer)
         self._cancels.start()
-        self._looking = asyncio.create_task(self._look_for(), name=f"look for {self.profile.name}")
+        self._card_wait = asyncio.create_task(self._wait_for_card(), name=f"look for {self.profile.name}")
 
     async def leave(self) -> None:
         """Stop and close connections; the next execution determines the outcome of messages under way."""
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        if self._card_wait is not None:
+            self._card_wait.cancel()
+            await asyncio.gather(self._card_wait, return_exceptions=True)
         if self._cancels is not None:
             await self._cancels.stop()
-        if self._means is not None and self._means.sending:
-            _, unfinished = await asyncio.wait(self._means.sending, timeout=LEAVE_SECONDS)
+        if self._resources is not None and self._resources.sending:
+            _, unfinished = await asyncio.wait(self._resources.sending, timeout=LEAVE_SECONDS)
             for exchange in unfinished:
                 exchange.cancel()
             await asyncio.gather(*unfinished, return_exceptions=True)
-        self._means = self._cancels = None
-        await self._reach.close()
+        self._resources = self._cancels = None
+        await self._connection.close()
 
     async def run(self, ctx: Context) -> None:
         """Execute one turn on the remote agent."""
-        if self._means is None:
+        if self._resources is None:
             raise RuntimeError("A remote agent is run by a host that it has joined")
         await ctx.usage(key="elsewhere")  # nothing yet: the endpoint that receives reports accounts for usage
-        await RemoteExecution(ctx, self._means, uuid4().hex).go_on()
+        await RemoteExecution(ctx, self._resources, uuid4().hex).run_until_suspended()
 
     # --- availability -----------------------------------------------------------------------------------------------
 
     def contact(self) -> RemoteContact | None:
         """Return the agent's status at the last contact."""
-        return self._reach.contact
+        return self._connection.contact
 
     async def check(self) -> RemoteContact:
         """Check whether the agent is available, by reading its card again."""
-        return await self._reach.look()
+        return await self._connection.look()
 
     # --- connection -----------------------------------------------------------------------------------------------
 
-    def _is_found(self, peer: RemotePeer) -> None:
+    def _use_card(self, peer: RemotePeer) -> None:
         """Update the profile from the agent's card; whether it accepts webhooks is to be tested again."""
         self.profile = self._states(describe_by_card(self.profile, peer.card))
-        if self._means is not None:
-            self._means.may_push = True
+        if self._resources is not None:
+            self._resources.may_push = True
 
     def _by_card(self) -> AbstractAsyncContextManager[RemotePeer]:
         from accord.client.client import Client
@@ -234,13 +234,9 @@ class RemoteAgent:
         return Client.connect(self.url, timeout=self.terms.answer_seconds, **self._client)
 
 
-def _may_reach(url: str, webhook: str) -> bool:
+def _can_reach(url: str, webhook: str) -> bool:
     """Whether the agent at a URL can reach a webhook. A loopback webhook is reachable only from this machine."""
     return is_loopback(host_of(url)) or not is_loopback(host_of(webhook))
-
-
-def _unchanged(profile: Profile) -> Profile:
-    return profile
 
 
 def describe_by_card(profile: Profile, card: AgentCard) -> Profile:

@@ -148,7 +148,7 @@ class RemoteConnection:
         """The agent's status at the last contact."""
         self._lock = asyncio.Lock()
         self._opened = AsyncExitStack()
-        self._left: list[_OldConnection] = []
+        self._replaced: list[_OldConnection] = []
         self._peer: RemotePeer | None = None
         self._read_at = 0.0
         self._is_doubtful = False
@@ -161,12 +161,12 @@ class RemoteConnection:
     async def peer(self) -> RemotePeer:
         """Return the agent; raises an error of `NO_ANSWER` without a connection."""
         async with self._lock:
-            if self._peer is not None and not self._is_due():
+            if self._peer is not None and not self._is_stale():
                 return self._peer
             try:
                 return await self._open()
             except NO_ANSWER as error:
-                self._missed(str(error))
+                self._record_miss(str(error))
                 if self._peer is None:
                     raise
                 log.warning("remote.card_not_read", extra={"agent": self._name, "reason": str(error)})
@@ -178,12 +178,12 @@ class RemoteConnection:
         is_gone = isinstance(error, Unreachable) and not error.was_sent
         self._is_doubtful = self._is_doubtful or is_gone or isinstance(error, MethodNotFound)
         if is_gone:
-            self._missed(str(error))
+            self._record_miss(str(error))
 
     def answered(self) -> None:
         """Record that the agent has answered."""
-        known = self.contact or RemoteContact(is_up=True, at=0)
-        self.contact = replace(known, is_up=True, at=self._now_ms(), detail="")
+        last = self.contact or RemoteContact(is_up=True, at=0)
+        self.contact = replace(last, is_up=True, at=self._now_ms(), detail="")
 
     async def look(self) -> RemoteContact:
         """Connect to the agent again, and return its status."""
@@ -191,25 +191,25 @@ class RemoteConnection:
             async with asyncio.timeout(LOOK_SECONDS), self._lock:
                 await self._open()
         except TimeoutError:
-            self._missed(f"No answer within {LOOK_SECONDS:g} seconds")
+            self._record_miss(f"No answer within {LOOK_SECONDS:g} seconds")
         except NO_ANSWER as error:
-            self._missed(str(error))
+            self._record_miss(str(error))
         assert self.contact is not None  # both outcomes set it
         return self.contact
 
-    def _missed(self, why: str) -> None:
-        known = self.contact or RemoteContact(is_up=False, at=0)
-        self.contact = replace(known, is_up=False, at=self._now_ms(), detail=why)
+    def _record_miss(self, reason: str) -> None:
+        last = self.contact or RemoteContact(is_up=False, at=0)
+        self.contact = replace(last, is_up=False, at=self._now_ms(), detail=reason)
 
     async def close(self) -> None:
         """Close all connections."""
         self._peer = None
-        for left in self._left:
-            await left.opened.aclose()
-        self._left.clear()
+        for old in self._replaced:
+            await old.opened.aclose()
+        self._replaced.clear()
         await self._opened.aclose()
 
-    def _is_due(self) -> bool:
+    def _is_stale(self) -> bool:
         return self._now() - self._read_at >= (DOUBT_SECONDS if self._is_doubtful else CARD_SECONDS)
 
     async def _open(self) -> RemotePeer:
@@ -220,7 +220,7 @@ class RemoteConnection:
             raise NotReachable(str(error)) from error
         except StoreUnavailable as error:  # the store contains its name or its credentials
             raise Unreachable(f"The store is not available: {error}", was_sent=False) from error
-        await self._leave()
+        await self._replace()
         self._peer, self._opened = peer, opened
         self._read_at, self._is_doubtful = self._now(), False
         discovered = getattr(peer, "discovered", None)
@@ -229,12 +229,12 @@ class RemoteConnection:
         self._found(peer)
         return peer
 
-    async def _leave(self) -> None:
+    async def _replace(self) -> None:
         """Replace the connection; replies that are under way may still arrive."""
         now = self._now()
-        gone = [left for left in self._left if now - left.at >= self._linger]
-        self._left = [left for left in self._left if now - left.at < self._linger]
-        for left in gone:
-            await left.opened.aclose()
+        gone = [old for old in self._replaced if now - old.at >= self._linger]
+        self._replaced = [old for old in self._replaced if now - old.at < self._linger]
+        for old in gone:
+            await old.opened.aclose()
         if self._peer is not None:
-            self._left.append(_OldConnection(now, self._opened))
+            self._replaced.append(_OldConnection(now, self._opened))

@@ -58,7 +58,7 @@ from accord.protocol import lifecycle
 from accord.protocol.budgets import budget_metadata
 from accord.protocol.extensions import TaskRoute, route_of
 
-LOOKS = 5
+SEARCHES = 5
 """Number of searches for a message before waiting for it; about half a minute, for lists that lag."""
 
 PAGES = 10
@@ -98,8 +98,8 @@ def is_about_webhook(error: Exception, request: SendRequest) -> bool:
     if request.configuration is None or request.configuration.task_push_notification_config is None:
         return False
     if isinstance(error, InvalidParams | PermissionDenied):
-        said = " ".join((error.message, *(f"{field} {why}" for field, why in error.violations))).lower()
-        return any(word in said for word in WEBHOOK_WORDS)
+        text = " ".join((error.message, *(f"{field} {why}" for field, why in error.violations))).lower()
+        return any(word in text for word in WEBHOOK_WORDS)
     return isinstance(error, PushNotSupported)
 
 
@@ -116,10 +116,10 @@ async def _find_in_list(peer: RemotePeer, context_id: str | None, message_id: st
     token: str | None = None
     read = 0
     for _ in range(PAGES):
-        wanted = TaskFilter(
+        query = TaskFilter(
             context_id=context_id, page_size=MAX_PAGE_SIZE, history_length=MAX_PAGE_SIZE, page_token=token
         )
-        page = await peer.list(wanted)
+        page = await peer.list(query)
         for task in page.tasks:
             if not task.history and read < CANDIDATES:
                 read += 1
@@ -142,7 +142,7 @@ def _has_taken(task: Task, message_id: str) -> bool:
 
 
 def _has_message(task: Task, message_id: str) -> bool:
-    return any(said.message_id == message_id for said in task.history)
+    return any(message.message_id == message_id for message in task.history)
 
 
 LEAST_SECONDS = 0.001
@@ -157,44 +157,44 @@ log = logging.getLogger("accord.remote")
 class RemoteExecution(TaskUpdates):
     """One execution of a remote task."""
 
-    def __init__(self, ctx: Context, means: RemoteResources, run_id: str) -> None:
+    def __init__(self, ctx: Context, resources: RemoteResources, run_id: str) -> None:
         """Send for the task of `ctx`; `run_id` distinguishes this execution from others."""
-        super().__init__(ctx, means)
+        super().__init__(ctx, resources)
         self._run_id = run_id
-        self._is_answered = self._is_left = False
+        self._is_answered = self._is_stopped = False
 
-    async def go_on(self) -> NoReturn:
+    async def run_until_suspended(self) -> NoReturn:
         """Handle the link's state until the task is suspended. A report ends the task; this never returns normally."""
         while True:
-            link, state = await self._look()
+            link, state = await self._read_link()
             if state in lifecycle.TERMINAL:
-                await self._rest(None)
-            elif (said := unsent_message(link, self._ctx.history)) is not None:
-                await self._say(link, said)
+                await self._suspend(None)
+            elif (message := unsent_message(link, self._ctx.history)) is not None:
+                await self._send_unless_sent(link, message)
             elif link.asks > link.looked:
-                await self._answer_ask(link)
+                await self._handle_request(link)
             elif state in lifecycle.INTERRUPTED:
-                await self._rest(link)  # for the caller, whose answer has no time limit
+                await self._suspend(link)  # for the caller, whose answer has no time limit
             elif state is TaskState.UNKNOWN:
-                await self._look_late(link)
+                await self._poll_given_up(link)
             else:
                 await self._wait(link)
 
     # --- sending --------------------------------------------------------------------------------------------------
 
-    async def _say(self, link: RemoteLink, message: Message) -> None:
+    async def _send_unless_sent(self, link: RemoteLink, message: Message) -> None:
         """Send a message, unless this execution or an earlier one may have done so."""
         number = link.sent + 1
         if number == 1 and link.remote_id is not None:  # an agent that has the message's token has received the message
-            await self._noted(replace(link, sent=1, tries=0))
+            await self._write_link(replace(link, sent=1, tries=0))
             return
         attempt = f"send:{number}:{link.tries}"
         before = self._ctx.kept(attempt)
         try:
-            peer = await self._means.peer()
+            peer = await self._resources.peer()
         except NO_ANSWER as error:
-            link, _ = await self._expecting(link, None)
-            await (self._put_off(link, error) if before is None else self._wait_in_doubt(link, looks=UNLIMITED))
+            link, _ = await self._expect_reports(link, None)
+            await (self._send_later(link, error) if before is None else self._wait_in_doubt(link, searches=UNLIMITED))
             return
         message = replace(message, metadata=await self._metadata(message, number))
         request = self._request(link, message, number, CardOffer.of(peer.card))
@@ -202,8 +202,8 @@ class RemoteExecution(TaskUpdates):
             await self._recover(peer, link, request)
             return
         if number == 1:
-            mode = CardOffer.of(peer.card).mode(self._terms, may_push=self._means.may_push)
-            link, push = await self._expecting(link, mode)
+            mode = CardOffer.of(peer.card).mode(self._terms, may_push=self._resources.may_push)
+            link, push = await self._expect_reports(link, mode)
             request = _with_push(request, push)
         if await self._ctx.keep(attempt, self._run_id) == self._run_id or peer.is_idempotent:
             await self._send(peer, link, request)
@@ -211,16 +211,16 @@ class RemoteExecution(TaskUpdates):
     def _request(self, link: RemoteLink, message: Message, number: int, offer: CardOffer) -> SendRequest:
         """Return a message in the form that is sent, the same each time."""
         ctx = self._ctx
-        name = f"{ctx.tenant}\n{ctx.task_id}\n{number}"
-        said = replace(
+        identity = f"{ctx.tenant}\n{ctx.task_id}\n{number}"
+        sent_message = replace(
             message,
-            message_id=str(uuid5(NAMESPACE_URL, name)),
+            message_id=str(uuid5(NAMESPACE_URL, identity)),
             context_id=link.context_id,
             task_id=link.remote_id if number > 1 else None,
             reference_task_ids=(),
         )
         configuration = SendConfiguration(return_immediately=True, accepted_output_modes=offer.output_modes)
-        return SendRequest(message=said, configuration=configuration)
+        return SendRequest(message=sent_message, configuration=configuration)
 
     async def _metadata(self, message: Message, number: int) -> Metadata:
         """Return a message's metadata with the task's route and its remaining budget and time.
@@ -228,21 +228,21 @@ class RemoteExecution(TaskUpdates):
         The values at the first attempt are stored, because a message that is sent again must be the same.
         """
         ctx, remotes = self._ctx, self._remotes
-        route = (route_of(ctx.history) or TaskRoute()).after(f"{remotes.server_id}/{self._means.name}")
+        route = (route_of(ctx.history) or TaskRoute()).after(f"{remotes.server_id}/{self._resources.name}")
         metadata = route.added_to(message.metadata)
         key = f"limits:{number}"
-        kept = ctx.kept(key)
-        if kept is None:
+        stored = ctx.kept(key)
+        if stored is None:
             budget = await patiently(lambda: remotes.left(ctx.tenant, ctx.task_id))
             limits = (budget_metadata(budget) or {}).get(BUDGET, {})
             if ctx.deadline is not None:
                 limits["deadline"] = max(LEAST_SECONDS, round(ctx.deadline - remotes.now_ms() / 1000, 3))
             if not limits and BUDGET not in metadata:
                 return metadata
-            kept = await ctx.keep(key, msgspec.json.encode(limits).decode())
-        return {**metadata, BUDGET: msgspec.json.decode(kept)}
+            stored = await ctx.keep(key, msgspec.json.encode(limits).decode())
+        return {**metadata, BUDGET: msgspec.json.decode(stored)}
 
-    async def _expecting(self, link: RemoteLink, mode: ReportMode | None) -> tuple[RemoteLink, PushConfig | None]:
+    async def _expect_reports(self, link: RemoteLink, mode: ReportMode | None) -> tuple[RemoteLink, PushConfig | None]:
         """Store the mode of reporting. A webhook has a new token, whose hash is stored before its use."""
         expected = replace(link, mode=None if mode is None else mode.value)
         with_token = mode is ReportMode.PUSH
@@ -256,32 +256,32 @@ class RemoteExecution(TaskUpdates):
         Otherwise the answer would be lost.
         """
         exchange = asyncio.create_task(self._exchange(peer, link, request), name=f"send {link.task_id}")
-        self._means.sending.add(exchange)
-        exchange.add_done_callback(self._means.sending.discard)
+        self._resources.sending.add(exchange)
+        exchange.add_done_callback(self._resources.sending.discard)
         exchange.add_done_callback(lambda task: task.cancelled() or task.exception())  # marks it as retrieved
         try:
             state = await asyncio.shield(exchange)
         except asyncio.CancelledError:
-            self._is_left = True
+            self._is_stopped = True
             if self._is_answered:
                 exchange.cancel()
                 await asyncio.gather(exchange, return_exceptions=True)
             raise
         except NO_ANSWER as error:
-            await self._not_answered(peer, link, request, error)
+            await self._handle_error(peer, link, request, error)
         else:
-            self._means.answered()
-            await self._unless_ended(state)
+            self._resources.answered()
+            await self._suspend_if_ended(state)
 
-    async def _not_answered(self, peer: RemotePeer, link: RemoteLink, request: SendRequest, error: Exception) -> None:
+    async def _handle_error(self, peer: RemotePeer, link: RemoteLink, request: SendRequest, error: Exception) -> None:
         """Handle the error of a message that was sent."""
-        self._means.fault(error)
+        self._resources.fault(error)
         if is_about_webhook(error, request):
             log.warning("remote.no_webhook", extra={"agent": link.agent, "reason": str(error)})
-            self._means.may_push = False
-            await self._noted(replace(link, tries=link.tries + 1))
+            self._resources.may_push = False
+            await self._write_link(replace(link, tries=link.tries + 1))
         elif was_not_accepted(error):
-            await self._put_off(link, error)
+            await self._send_later(link, error)
         elif isinstance(error, AccordError) and is_refusal(error):
             await self._refused(peer, link, error)
         else:
@@ -289,7 +289,7 @@ class RemoteExecution(TaskUpdates):
 
     async def _exchange(self, peer: RemotePeer, link: RemoteLink, request: SendRequest) -> TaskState:
         is_first = request.message.task_id is None
-        if is_first and link.mode == ReportMode.SUBSCRIBE.value and not self._means.streams.locked():
+        if is_first and link.mode == ReportMode.SUBSCRIBE.value and not self._resources.streams.locked():
             return await self._stream(peer, link, request)
         answer = await peer.send(request)
         return await self._report(Report(body=answer, sent=link.sent + 1))
@@ -298,7 +298,7 @@ class RemoteExecution(TaskUpdates):
         """Send, and relay the stream. Its first event is the answer; after a later break the link is read again."""
         is_numbered = CardOffer.of(peer.card).numbers_events
         events = cast("AsyncGenerator[Event]", peer.stream(request))
-        async with self._means.streams, aclosing(events) as stream:
+        async with self._resources.streams, aclosing(events) as stream:
             try:
                 async with asyncio.timeout(self._terms.answer_seconds):
                     first = await anext(stream)
@@ -307,25 +307,25 @@ class RemoteExecution(TaskUpdates):
             seq = first.seq if is_numbered and not isinstance(first.body, Task) else None
             state = await self._report(Report(body=first.body, seq=seq, sent=link.sent + 1))
             self._is_answered = True
-            if self._is_left or state in lifecycle.ENDED | lifecycle.INTERRUPTED:
+            if self._is_stopped or state in lifecycle.ENDED | lifecycle.INTERRUPTED:
                 return state
             try:
                 async with asyncio.timeout(self._terms.sla_seconds):
                     await self._relay(stream, is_numbered)
             except (*NO_ANSWER, TimeoutError) as error:
                 log.info("remote.stream_ended", extra={"task_id": link.task_id, "reason": str(error)})
-        return (await self._look())[1]
+        return (await self._read_link())[1]
 
-    async def _put_off(self, link: RemoteLink, error: Exception) -> None:
+    async def _send_later(self, link: RemoteLink, error: Exception) -> None:
         """Retry a message later that certainly did not arrive."""
         tries = link.tries + 1
-        self._means.fault(error)
+        self._resources.fault(error)
         log.warning("remote.not_reached", extra={"agent": link.agent, "tries": tries, "reason": str(error)})
         if isinstance(error, NotReachable) and link.sent == 0:
             raise Failed(f"The remote agent cannot be talked to: {error}")
         if tries >= self._terms.sends:
             raise Failed(f"The remote agent could not be reached: {error}")
-        await self._noted(replace(link, tries=tries))
+        await self._write_link(replace(link, tries=tries))
         seconds = self._terms.send_seconds(link.tries)
         if isinstance(error, AccordError) and error.retry_after is not None:
             seconds = max(seconds, min(error.retry_after, self._terms.sla_seconds))
@@ -336,7 +336,7 @@ class RemoteExecution(TaskUpdates):
         if link.sent == 0:
             raise Failed(f"The remote agent refused the message: {error.message}")
         log.warning("remote.refused", extra={"agent": link.agent, "reason": error.message})
-        await self._noted(replace(link, sent=link.sent + 1))
+        await self._write_link(replace(link, sent=link.sent + 1))
         await self._ctx.status(f"The remote agent did not take the message: {error.message}")
         await self._ctx.flush()
         try:
@@ -344,7 +344,7 @@ class RemoteExecution(TaskUpdates):
         except NO_ANSWER as failed:
             log.info("remote.not_read", extra={"task_id": link.task_id, "reason": str(failed)})
         else:
-            await self._unless_ended(await self._report(Report(body=task, insists=True)))
+            await self._suspend_if_ended(await self._report(Report(body=task, insists=True)))
 
     # --- unknown deliveries ---------------------------------------------------------------------------------------
 
@@ -352,10 +352,10 @@ class RemoteExecution(TaskUpdates):
         self, peer: RemotePeer, link: RemoteLink, request: SendRequest, error: Exception | None = None
     ) -> None:
         """Search for a message that may have been accepted; it is never sent twice on a guess."""
-        latest, _ = await self._look()
+        latest, _ = await self._read_link()
         if latest.sent > link.sent or (latest.sent == 0 and latest.remote_id is not None):
             return
-        looks = UNLIMITED if peer.is_idempotent else LOOKS
+        searches = UNLIMITED if peer.is_idempotent else SEARCHES
         try:
             if isinstance(error, Unconfirmed) and error.task_id is not None:
                 task: Task | None = await peer.get(GetRequest(id=error.task_id))
@@ -365,42 +365,42 @@ class RemoteExecution(TaskUpdates):
             log.info("remote.not_asked", extra={"agent": link.agent, "reason": str(failed)})
             task = None
             if isinstance(failed, NOT_OFFERED) and not peer.is_idempotent:
-                looks = 0
+                searches = 0
         if task is not None:
-            await self._unless_ended(await self._report(Report(body=task, sent=link.sent + 1)))
+            await self._suspend_if_ended(await self._report(Report(body=task, sent=link.sent + 1)))
         else:
-            await self._wait_in_doubt(latest, looks=looks)
+            await self._wait_in_doubt(latest, searches=searches)
 
-    async def _wait_in_doubt(self, link: RemoteLink, *, looks: int) -> None:
+    async def _wait_in_doubt(self, link: RemoteLink, *, searches: int) -> None:
         """Search again soon, then wait for a webhook, and finally give the task up as unknown.
 
-        `looks` is the maximum number of searches. An agent that detects duplicates receives the message each time, so
-        it is retried until the SLA ends. The same applies to an agent that cannot be reached. Only a person may have
+        `searches` is the maximum number of searches. An agent that detects duplicates receives the message each time.
+        It is retried until the SLA ends. The same applies to an agent that cannot be reached. Only a person may have
         the message sent again, at the risk that it is executed twice.
         """
-        told = self._ctx.handed_in(poll_signal(link.asks)) if link.asks > link.looked else None
-        if told == RETRY:
+        request = self._ctx.handed_in(poll_signal(link.asks)) if link.asks > link.looked else None
+        if request == RETRY:
             log.warning("remote.message_sent_again", extra={"task_id": link.task_id, "agent": link.agent})
-            await self._noted(replace(link, tries=link.tries + 1, looked=link.asks, polls=0))
+            await self._write_link(replace(link, tries=link.tries + 1, looked=link.asks, polls=0))
             return
-        _, state = await self._look()
-        left = self._sla_left(link)
+        _, state = await self._read_link()
+        seconds_left = self._sla_left(link)
         if state is TaskState.UNKNOWN:
-            await self._rest_in_doubt(link, may_find=looks > 0)
-        elif link.polls < looks and left > 0:
+            await self._suspend_in_doubt(link, may_find=searches > 0)
+        elif link.polls < searches and seconds_left > 0:
             await self._poll_later(link)
-        elif link.mode == ReportMode.PUSH.value and left > 0:
-            await self._rest(link, left)
+        elif link.mode == ReportMode.PUSH.value and seconds_left > 0:
+            await self._suspend(link, seconds_left)
         else:
             await self._give_up(link, DELIVERY_UNKNOWN)
 
-    async def _rest_in_doubt(self, link: RemoteLink, *, may_find: bool) -> None:
+    async def _suspend_in_doubt(self, link: RemoteLink, *, may_find: bool) -> None:
         """Search from time to time for a message that was given up; a webhook or a person may be earlier."""
         if not may_find or link.polls >= self._terms.late_looks:
-            await self._rest(link)
+            await self._suspend(link)
             return
-        await self._noted(replace(link, polls=link.polls + 1, asked_at=self._remotes.now_ms()))
-        await self._rest(link, self._terms.sla_seconds * 2.0**link.polls)
+        await self._write_link(replace(link, polls=link.polls + 1, asked_at=self._remotes.now_ms()))
+        await self._suspend(link, self._terms.sla_seconds * 2.0**link.polls)
 
 
 def _with_push(request: SendRequest, push: PushConfig | None) -> SendRequest:

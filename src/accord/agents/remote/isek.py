@@ -50,22 +50,22 @@ class _Failure(Struct):
 
 async def check_bridge(transport: HttpTransport, bridge: str) -> None:
     """Read a bridge's state and log it; raises Unreachable if the bridge is missing or reports an error."""
-    asked = HttpRequest(method="GET", url=f"{bridge.rstrip('/')}/p2p_context", seconds=CHECK_SECONDS)
+    request = HttpRequest(method="GET", url=f"{bridge.rstrip('/')}/p2p_context", seconds=CHECK_SECONDS)
     try:
-        opened = await transport.open(asked)
+        opened = await transport.open(request)
         status, body = opened.status, await opened.read()
     except Unreachable as error:
         raise Unreachable(f"The bridge {bridge} is not there: {error.reason}", was_sent=False) from error
     if status in NO_STATE:
         return
     try:
-        found = msgspec.json.decode(body, type=dict[str, Any]) if status == HTTP_OK else None
+        reply = msgspec.json.decode(body, type=dict[str, Any]) if status == HTTP_OK else None
     except msgspec.DecodeError:
-        found = None
-    if found is None:
+        reply = None
+    if reply is None:
         raise Unreachable(f"The bridge {bridge} is not well: HTTP {status}", was_sent=False)
-    told = {name: value for name, value in found.items() if isinstance(value, str | int | bool)}
-    log.info("isek.ready", extra={"bridge": bridge, "context": told})
+    context = {name: value for name, value in reply.items() if isinstance(value, str | int | bool)}
+    log.info("isek.ready", extra={"bridge": bridge, "context": context})
 
 
 class BridgeTransport:
@@ -99,11 +99,11 @@ class BridgeResponse:
         """Read the whole body."""
         body = await self._opened.read()
         try:
-            found = msgspec.json.decode(body, type=_Failure)
+            failure = msgspec.json.decode(body, type=_Failure)
         except msgspec.DecodeError:
             return body  # not the bridge's own reply; the caller reports its errors
-        if found.status == "error" and found.jsonrpc is None:
-            raise Unreachable(f"The bridge did not reach the peer: {found.message}", was_sent=True)
+        if failure.status == "error" and failure.jsonrpc is None:
+            raise Unreachable(f"The bridge did not reach the peer: {failure.message}", was_sent=True)
         return body
 
     def pieces(self) -> AsyncIterator[bytes]:
@@ -172,13 +172,13 @@ class IsekOptions(Options, frozen=True, kw_only=True):
     @property
     def address(self) -> str | None:
         """The multiaddress of a peer, or None for a node with its own URL."""
-        given = {name: getattr(self, name) for name in PARTS}
-        if not any(given.values()):
+        named = {name: getattr(self, name) for name in PARTS}
+        if not any(named.values()):
             return self.p2p_address
-        missing = [name for name, value in given.items() if not value]
+        missing = [name for name, value in named.items() if not value]
         if missing or self.p2p_address:
-            wrong = missing[0] if missing else "p2p_address"
-            raise ValueError(f"{wrong}: A peer is named by its p2p_address, or by {', '.join(PARTS)} together")
+            option = missing[0] if missing else "p2p_address"
+            raise ValueError(f"{option}: A peer is named by its p2p_address, or by {', '.join(PARTS)} together")
         return f"/ip4/{self.relay_ip}/tcp/{self.relay_port}/ws/p2p/{self.relay_peer_id}/p2p-circuit/p2p/{self.peer_id}"
 
     def __repr__(self) -> str:
@@ -216,12 +216,12 @@ def _connecting(
         from accord.client.client import Client
 
         target: Any = options.url
-        more: dict[str, Any] = {"dialect": options.dialect}
+        client_options: dict[str, Any] = {"dialect": options.dialect}
         if peer is not None:
-            target, more["transport"] = await open_bridge(name, options.url, peer)
+            target, client_options["transport"] = await open_bridge(name, options.url, peer)
         auth = Bearer(options.token) if options.token else None
         async with Client.connect(
-            target, auth=auth, headers=options.headers, timeout=options.answer_seconds, **more
+            target, auth=auth, headers=options.headers, timeout=options.answer_seconds, **client_options
         ) as client:
             yield client
 

@@ -22,7 +22,7 @@ from accord.errors import InvalidAgentResponse, MethodNotFound, TaskNotFound, Un
 from accord.model import Event, GetRequest, Message, StatusUpdate, SubscribeRequest, Task, TaskState
 from accord.protocol import lifecycle
 
-PATIENCE = 3
+READ_ATTEMPTS = 3
 """Number of attempts before an answer is believed.
 
 It applies to content that a report left out, to a task that the agent does not find, and to a question that the agent
@@ -42,70 +42,72 @@ log = logging.getLogger("accord.remote")
 class TaskUpdates:
     """The link of an execution to its remote task, and its means of updating it."""
 
-    def __init__(self, ctx: Context, means: RemoteResources) -> None:
+    def __init__(self, ctx: Context, resources: RemoteResources) -> None:
         self._ctx = ctx
-        self._means = means
-        self._terms = means.terms
-        self._remotes = means.remotes
+        self._resources = resources
+        self._terms = resources.terms
+        self._remotes = resources.remotes
 
-    async def _look(self) -> tuple[RemoteLink, TaskState]:
+    async def _read_link(self) -> tuple[RemoteLink, TaskState]:
         ctx = self._ctx
-        found = await patiently(lambda: self._remotes.look(ctx.tenant, ctx.task_id))
-        if found is not None:
-            return found
-        blank = RemoteLink(task_id=ctx.task_id, agent=self._means.name, context_id=await patiently(self._context))
-        return blank, ctx.task.status.state
+        linked = await patiently(lambda: self._remotes.look(ctx.tenant, ctx.task_id))
+        if linked is not None:
+            return linked
+        new_link = RemoteLink(
+            task_id=ctx.task_id, agent=self._resources.name, context_id=await patiently(self._remote_context)
+        )
+        return new_link, ctx.task.status.state
 
-    async def _context(self) -> str:
+    async def _remote_context(self) -> str:
         """Return the agent's context id if it has sent one, else ours."""
-        ctx, name = self._ctx, self._means.name
-        known = await self._remotes.context(ctx.tenant, name, ctx.caller.owner, ctx.context_id)
-        return known if known is not None else external_context(ctx, name)
+        ctx, name = self._ctx, self._resources.name
+        remote_id = await self._remotes.context(ctx.tenant, name, ctx.caller.owner, ctx.context_id)
+        return remote_id if remote_id is not None else external_context(ctx, name)
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    async def _answer_ask(self, link: RemoteLink) -> None:
+    async def _handle_request(self, link: RemoteLink) -> None:
         """Read the task because a report left content out, or because a person asks for it."""
-        told = self._ctx.handed_in(poll_signal(link.asks))
+        request = self._ctx.handed_in(poll_signal(link.asks))
         try:
             task = await self._get(link)
         except NO_ANSWER as error:
-            await self._without_answer(link, told, error)
+            await self._handle_read_error(link, request, error)
             return
-        is_behind = isinstance(told, dict) and task.status.state not in lifecycle.ENDED | lifecycle.INTERRUPTED
-        if is_behind and link.polls < PATIENCE:
+        is_behind = isinstance(request, dict) and task.status.state not in lifecycle.ENDED | lifecycle.INTERRUPTED
+        if is_behind and link.polls < READ_ATTEMPTS:
             await self._poll_later(link)
             return
         looked = link.asks
         if is_behind:
             await self._report(Report(body=task))
-            await self._take_word(link, told)
+            await self._use_partial_report(link, request)
         else:
-            await self._unless_ended(await self._report(Report(body=task, looked=looked, insists=told == RETRY)))
+            await self._suspend_if_ended(await self._report(Report(body=task, looked=looked, insists=request == RETRY)))
 
-    async def _without_answer(self, link: RemoteLink, told: Any, error: Exception) -> None:
+    async def _handle_read_error(self, link: RemoteLink, request: Any, error: Exception) -> None:
         is_lost = isinstance(error, (TaskNotFound, *NOT_OFFERED))
-        if told == RETRY and isinstance(error, TaskNotFound):
+        if request == RETRY and isinstance(error, TaskNotFound):
             log.warning("remote.task_sent_again", extra={"task_id": link.task_id, "agent": link.agent})
             again = replace(link, sent=0, remote_id=None, tries=link.tries + 1, looked=link.asks)
-            await self._noted(replace(again, seq=None, stamp=None, mark=None, state=None))
-        elif not is_lost and link.polls < PATIENCE:
+            await self._write_link(replace(again, seq=None, stamp=None, mark=None, state=None))
+        elif not is_lost and link.polls < READ_ATTEMPTS:
             await self._poll_later(link)
-        elif isinstance(told, dict):
-            await self._take_word(link, told)
+        elif isinstance(request, dict):
+            await self._use_partial_report(link, request)
         else:
-            await self._noted(replace(link, looked=link.asks))
+            await self._write_link(replace(link, looked=link.asks))
 
-    async def _take_word(self, link: RemoteLink, told: Any) -> None:
+    async def _use_partial_report(self, link: RemoteLink, request: Any) -> None:
         """Use an incomplete report whose artifacts cannot be read."""
-        update = msgspec.convert(told, StatusUpdate)
+        update = msgspec.convert(request, StatusUpdate)
         state = await self._report(Report(body=update, is_last=True, looked=link.asks))
-        await self._unless_ended(state)
+        await self._suspend_if_ended(state)
 
     async def _get(self, link: RemoteLink) -> Task:
         if link.remote_id is None:
             raise TaskNotFound
-        peer = await self._means.peer()
+        peer = await self._resources.peer()
         task = await peer.get(GetRequest(id=link.remote_id))
         if task.id != link.remote_id:
             raise InvalidAgentResponse(f"The remote agent was asked for {link.remote_id} and answered {task.id}")
@@ -113,7 +115,7 @@ class TaskUpdates:
 
     async def _get_patiently(self, link: RemoteLink) -> Task:
         """Read the task; believe that it is missing only after several attempts."""
-        for number in range(PATIENCE):
+        for number in range(READ_ATTEMPTS):
             try:
                 return await self._get(link)
             except TaskNotFound:
@@ -121,24 +123,24 @@ class TaskUpdates:
         return await self._get(link)
 
     async def _poll_later(self, link: RemoteLink) -> None:
-        await self._noted(replace(link, polls=link.polls + 1, asked_at=self._remotes.now_ms()))
+        await self._write_link(replace(link, polls=link.polls + 1, asked_at=self._remotes.now_ms()))
         await self._ctx.pause(self._terms.poll_seconds(link.polls))
 
     # --- waiting --------------------------------------------------------------------------------------------------
 
     async def _wait(self, link: RemoteLink) -> None:
         """Wait for reports in the agreed mode. If none comes until the SLA ends, read once more and give up."""
-        left = self._sla_left(link)
-        if left <= 0:
-            await self._ask_once_more(link)
+        seconds_left = self._sla_left(link)
+        if seconds_left <= 0:
+            await self._read_before_giving_up(link)
         elif link.mode == ReportMode.PUSH.value:
-            await self._rest(link, left)
-        elif link.mode == ReportMode.SUBSCRIBE.value and not self._means.streams.locked():
-            await self._follow(link)
+            await self._suspend(link, seconds_left)
+        elif link.mode == ReportMode.SUBSCRIBE.value and not self._resources.streams.locked():
+            await self._subscribe(link)
         else:
-            await self._poll(link, left)
+            await self._poll(link, seconds_left)
 
-    async def _ask_once_more(self, link: RemoteLink) -> None:
+    async def _read_before_giving_up(self, link: RemoteLink) -> None:
         minutes = f"{self._terms.sla_seconds / 60:g} minutes"
         try:
             task = await self._get(link)
@@ -146,21 +148,23 @@ class TaskUpdates:
             await self._give_up(link, f"The remote agent reported nothing for {minutes}, and then: {error}")
             return
         state = await self._report(Report(body=task, insists=True))
-        await self._unless_ended(state)
-        latest, _ = await self._look()
+        await self._suspend_if_ended(state)
+        latest, _ = await self._read_link()
         if latest.heard_at == link.heard_at:
-            said = task.status.state.name
-            await self._give_up(latest, f"The remote agent reported nothing for {minutes}; it says {said}")
+            state_name = task.status.state.name
+            await self._give_up(latest, f"The remote agent reported nothing for {minutes}; it says {state_name}")
 
-    async def _poll(self, link: RemoteLink, left: float) -> None:
+    async def _poll(self, link: RemoteLink, seconds_left: float) -> None:
         due = max(link.heard_at, link.asked_at) / 1000 + self._terms.poll_seconds(link.polls)
         wait = due - self._remotes.now_ms() / 1000
         if wait > 0:
-            await self._rest(link, min(wait, left))
+            await self._suspend(link, min(wait, seconds_left))
             return
-        await self._ask(await self._noted(replace(link, polls=link.polls + 1, asked_at=self._remotes.now_ms())))
+        await self._read_task(
+            await self._write_link(replace(link, polls=link.polls + 1, asked_at=self._remotes.now_ms()))
+        )
 
-    async def _ask(self, link: RemoteLink) -> None:
+    async def _read_task(self, link: RemoteLink) -> None:
         """Read the task; give it up if the agent no longer has it."""
         try:
             task = await self._get_patiently(link)
@@ -169,14 +173,14 @@ class TaskUpdates:
         except NO_ANSWER as error:  # the SLA ends this otherwise
             log.info("remote.not_read", extra={"task_id": link.task_id, "reason": str(error)})
         else:
-            await self._unless_ended(await self._report(Report(body=task, insists=link.polls > PATIENCE)))
+            await self._suspend_if_ended(await self._report(Report(body=task, insists=link.polls > READ_ATTEMPTS)))
 
-    async def _follow(self, link: RemoteLink) -> None:
+    async def _subscribe(self, link: RemoteLink) -> None:
         """Subscribe to the task and report its events; read the task when the stream ends for any reason."""
-        async with self._means.streams:
-            link = await self._noted(replace(link, polls=link.polls + 1, asked_at=self._remotes.now_ms()))
+        async with self._resources.streams:
+            link = await self._write_link(replace(link, polls=link.polls + 1, asked_at=self._remotes.now_ms()))
             try:
-                peer = await self._means.peer()
+                peer = await self._resources.peer()
                 is_numbered = CardOffer.of(peer.card).numbers_events
                 after = link.seq if is_numbered else None
                 async with asyncio.timeout(max(0.0, self._sla_left(link))):
@@ -184,11 +188,11 @@ class TaskUpdates:
                     await self._relay(followed, is_numbered)
             except (*NO_ANSWER, TimeoutError) as error:
                 log.info("remote.stream_ended", extra={"task_id": link.task_id, "reason": str(error)})
-        latest, state = await self._look()
-        await self._unless_ended(state)
+        latest, state = await self._read_link()
+        await self._suspend_if_ended(state)
         if state in (TaskState.SUBMITTED, TaskState.WORKING) and latest.asks == latest.looked:
-            await self._ask(latest)
-            await self._rest(latest, min(self._terms.poll_seconds(latest.polls), max(0.0, self._sla_left(latest))))
+            await self._read_task(latest)
+            await self._suspend(latest, min(self._terms.poll_seconds(latest.polls), max(0.0, self._sla_left(latest))))
 
     async def _relay(self, events: AsyncIterator[Event], is_numbered: bool) -> None:
         """Report the events of a stream until the task ends or is interrupted."""
@@ -201,29 +205,29 @@ class TaskUpdates:
                 if state in lifecycle.ENDED | lifecycle.INTERRUPTED or leaves_out(event.body):
                     return
 
-    async def _look_late(self, link: RemoteLink) -> None:
+    async def _poll_given_up(self, link: RemoteLink) -> None:
         """Read a task that was given up from time to time; a webhook may be earlier."""
         if link.polls > self._terms.late_looks or link.remote_id is None:
-            await self._rest(link)
+            await self._suspend(link)
             return
         due = link.asked_at / 1000 + self._terms.sla_seconds * 2**link.polls
         wait = due - self._remotes.now_ms() / 1000
         if wait > 0:
-            await self._rest(link, wait)
+            await self._suspend(link, wait)
             return
-        link = await self._noted(replace(link, polls=link.polls + 1, asked_at=self._remotes.now_ms()))
+        link = await self._write_link(replace(link, polls=link.polls + 1, asked_at=self._remotes.now_ms()))
         try:
-            await self._unless_ended(await self._report(Report(body=await self._get(link))))
+            await self._suspend_if_ended(await self._report(Report(body=await self._get(link))))
         except NO_ANSWER as error:
             log.info("remote.not_read", extra={"task_id": link.task_id, "reason": str(error)})
 
     async def _give_up(self, link: RemoteLink, reason: str) -> None:
-        given = replace(link, polls=0, asked_at=self._remotes.now_ms())
-        again = self._terms.sla_seconds
-        if await patiently(lambda: self._remotes.give_up(self._ctx.tenant, given, reason, again)):
-            await self._rest(None)
+        given_up = replace(link, polls=0, asked_at=self._remotes.now_ms())
+        sla_seconds = self._terms.sla_seconds
+        if await patiently(lambda: self._remotes.give_up(self._ctx.tenant, given_up, reason, sla_seconds)):
+            await self._suspend(None)
 
-    async def _rest(self, link: RemoteLink | None, seconds: float | None = None) -> None:
+    async def _suspend(self, link: RemoteLink | None, seconds: float | None = None) -> None:
         await self._ctx.pause(seconds, key=None if link is None else poll_signal(link.asks + 1))
 
     # --- helpers --------------------------------------------------------------------------------------------------
@@ -235,14 +239,14 @@ class TaskUpdates:
         except BadValue as error:
             raise Failed(f"The remote agent said something that cannot be kept: {error}") from error
 
-    async def _noted(self, link: RemoteLink) -> RemoteLink:
+    async def _write_link(self, link: RemoteLink) -> RemoteLink:
         """Write a link. If it changed meanwhile, the next look shows the present state."""
         return await patiently(lambda: self._remotes.note(self._ctx.tenant, link)) or link
 
-    async def _unless_ended(self, state: TaskState) -> None:
+    async def _suspend_if_ended(self, state: TaskState) -> None:
         """End the execution with its task; the report that ended the task also released the claim."""
         if state in lifecycle.TERMINAL:
-            await self._rest(None)
+            await self._suspend(None)
 
     def _sla_left(self, link: RemoteLink) -> float:
         return link.heard_at / 1000 + self._terms.sla_seconds - self._remotes.now_ms() / 1000

@@ -110,15 +110,15 @@ _GIVEN: Mapping[str, Callable[[Message], Any]] = {
 
 async def workflow_input(ctx: Context, message: Message, how: str) -> Any:
     """Return a workflow's first input: its message, and for `conversation` the history."""
-    given = workflow_value(ctx, message, how)
+    value = workflow_value(ctx, message, how)
     if how != "conversation":
-        return given
-    before = [said for said in await conversation_history(ctx) if said not in ctx.history]
+        return value
+    earlier = [message for message in await conversation_history(ctx) if message not in ctx.history]
     return {
         "contextId": external_context(ctx),
         "taskId": ctx.task_id,
-        "message": given,
-        "history": [{"role": _ROLES[said.role], "text": prompt(said.parts)} for said in before],
+        "message": value,
+        "history": [{"role": _ROLES[message.role], "text": prompt(message.parts)} for message in earlier],
     }
 
 
@@ -128,55 +128,55 @@ _ROLES = {Role.USER: "user", Role.AGENT: "agent"}
 # --- answer and result ------------------------------------------------------------------------------------------------
 
 
-async def extend_answer(ctx: Context, said: Any) -> bool:
+async def extend_answer(ctx: Context, answer: Any) -> bool:
     """Append the new text of an answer so far, a text or a list of pieces; return whether there was any.
 
     An answer that does not start with the earlier text replaces it.
     """
-    pieces = [said] if isinstance(said, str) else said
+    pieces = [answer] if isinstance(answer, str) else answer
     if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
-        if said is not None:
-            log.warning("temporal.progress_no_text", extra={"task_id": ctx.task_id, "type": type(said).__name__})
+        if answer is not None:
+            log.warning("temporal.progress_no_text", extra={"task_id": ctx.task_id, "type": type(answer).__name__})
         return False
-    return await _add(ctx, pieces)
+    return await _append_new(ctx, pieces)
 
 
 async def complete_answer(ctx: Context, parts: Sequence[Part]) -> None:
     """Complete an answer: append the new part of a text, or replace the answer with other content."""
-    begun = _answer_so_far(ctx)
-    if begun is None or not all(part.text is not None for part in parts):
-        await ctx.artifact(parts, id=_id(begun, ctx))
+    artifact = _answer_so_far(ctx)
+    if artifact is None or not all(part.text is not None for part in parts):
+        await ctx.artifact(parts, id=_artifact_id(artifact, ctx))
         return
     if parts:  # a workflow without a result has already streamed its answer
-        await _add(ctx, [text_of(parts)])
-    await ctx.finish(begun.artifact_id)
+        await _append_new(ctx, [text_of(parts)])
+    await ctx.finish(artifact.artifact_id)
 
 
-async def _add(ctx: Context, pieces: Sequence[str]) -> bool:
-    begun = _answer_so_far(ctx)
-    said = "" if begun is None else text_of(begun.parts)
+async def _append_new(ctx: Context, pieces: Sequence[str]) -> bool:
+    artifact = _answer_so_far(ctx)
+    text = "" if artifact is None else text_of(artifact.parts)
     whole = "".join(pieces)
-    if whole == said:
+    if whole == text:
         return False
-    if not whole.startswith(said):
-        await ctx.artifact(whole, id=_id(begun, ctx), last_chunk=False)
+    if not whole.startswith(text):
+        await ctx.artifact(whole, id=_artifact_id(artifact, ctx), last_chunk=False)
         return True
-    known, at = len(said), 0
+    length, at = len(text), 0
     for piece in pieces:
-        new = piece[max(0, known - at) :]
+        new = piece[max(0, length - at) :]
         at += len(piece)
         if new:
-            await ctx.artifact(new, id=_id(begun, ctx), append=True, last_chunk=False)
+            await ctx.artifact(new, id=_artifact_id(artifact, ctx), append=True, last_chunk=False)
     return True
 
 
 def _answer_so_far(ctx: Context) -> Artifact | None:
     """Return the answer's artifact. A workflow has only one, regardless of the message that started an execution."""
-    return next((one for one in ctx.task.artifacts if one.artifact_id.startswith("answer-")), None)
+    return next((artifact for artifact in ctx.task.artifacts if artifact.artifact_id.startswith("answer-")), None)
 
 
-def _id(begun: Artifact | None, ctx: Context) -> str:
-    return answer_id(ctx) if begun is None else begun.artifact_id
+def _artifact_id(artifact: Artifact | None, ctx: Context) -> str:
+    return answer_id(ctx) if artifact is None else artifact.artifact_id
 
 
 async def report_result(ctx: Context, handle: "WorkflowHandle[Any, Any]") -> None:
@@ -184,14 +184,14 @@ async def report_result(ctx: Context, handle: "WorkflowHandle[Any, Any]") -> Non
     from temporalio.client import WorkflowFailureError
 
     try:
-        given = await handle.result(rpc_timeout=ANSWER)
+        result = await handle.result(rpc_timeout=ANSWER)
     except WorkflowFailureError as error:
         log.info("temporal.failed", extra={"task_id": ctx.task_id}, exc_info=error)
         raise Failed(failure_reason(error.cause)) from error
-    if isinstance(given, dict) and isinstance(given.get("parts"), list):
-        await _count(ctx, given.get("usage"))
-        given = _parts(given["parts"])
-    await complete_answer(ctx, parts_of(given))
+    if isinstance(result, dict) and isinstance(result.get("parts"), list):
+        await _count(ctx, result.get("usage"))
+        result = _parts(result["parts"])
+    await complete_answer(ctx, parts_of(result))
 
 
 def _parts(given: list[Any]) -> tuple[Part, ...]:
@@ -252,8 +252,8 @@ def workflow_agent(
     **options: Any,
 ) -> "TemporalAgent":
     """Return a workflow as an agent, for programs. A custom client may encrypt, trace and authenticate."""
-    said = msgspec.convert({"workflow": workflow, "task_queue": task_queue, **options}, TemporalOptions)
-    return make(Given(options=said, name=name), connect)
+    converted = msgspec.convert({"workflow": workflow, "task_queue": task_queue, **options}, TemporalOptions)
+    return make(Given(options=converted, name=name), connect)
 
 
 KIND = Kind(name="temporal", options=TemporalOptions, make=make)

@@ -43,7 +43,7 @@ from accord.api.remote import NewRemoteLink, RemoteCancel
 from accord.errors import AccordError
 from accord.model import Message, Role, TaskState
 
-PASSING = frozenset(
+TRANSIENT_STATUSES = frozenset(
     {
         RPCStatusCode.ABORTED,
         RPCStatusCode.CANCELLED,
@@ -103,19 +103,21 @@ NO_ANSWER = (RPCError, TemporalUnreachable)
 """All errors in place of an answer."""
 
 
-async def latest_heartbeat(client: Client, seen: WorkflowExecutionDescription) -> Any:
+async def latest_heartbeat(client: Client, description: WorkflowExecutionDescription) -> Any:
     """Return the latest heartbeat of a workflow's activities, or None."""
-    said = [one for one in seen.raw_description.pending_activities if one.heartbeat_details.payloads]
-    if not said:
+    activities = [
+        activity for activity in description.raw_description.pending_activities if activity.heartbeat_details.payloads
+    ]
+    if not activities:
         return None
-    latest = max(said, key=lambda one: one.last_heartbeat_time.ToNanoseconds())
-    found = await client.data_converter.decode(latest.heartbeat_details.payloads)
-    return found[0] if len(found) == 1 else found
+    latest = max(activities, key=lambda activity: activity.last_heartbeat_time.ToNanoseconds())
+    details = await client.data_converter.decode(latest.heartbeat_details.payloads)
+    return details[0] if len(details) == 1 else details
 
 
 def is_transient(error: Exception) -> bool:
     """Whether an error may be temporary."""
-    return not isinstance(error, RPCError) or error.status in PASSING
+    return not isinstance(error, RPCError) or error.status in TRANSIENT_STATUSES
 
 
 def _read_file(path: str | None) -> bytes | None:
@@ -125,7 +127,7 @@ def _read_file(path: str | None) -> bytes | None:
 CANCEL_POLL_SECONDS = 0.3
 """Interval of checks for cancels, in seconds; one check covers all tasks."""
 
-AT_ONCE = 16
+BATCH_SIZE = 16
 
 MAX_TRIES = 8
 """Maximum number of attempts, with delays that double; an hour, if the grace period is half a minute."""
@@ -149,18 +151,18 @@ class WorkflowCancels:
         name = self._service.name
         await CancelLoop(
             name,
-            lambda: remote.claim_cancels(self._store, name, AT_ONCE, self._grace_ms),
+            lambda: remote.claim_cancels(self._store, name, BATCH_SIZE, self._grace_ms),
             self._pass_on,
             CANCEL_POLL_SECONDS,
         ).run()
 
     async def _pass_on(self, cancel: RemoteCancel) -> None:
         """Pass on one cancel; an unfinished one is due again after the grace period."""
-        about = {"task_id": cancel.link.task_id, "service": self._service.name}
+        log_extra = {"task_id": cancel.link.task_id, "service": self._service.name}
         try:
             is_done = await self._cancelled(cancel.link.task_id)
         except NO_ANSWER as error:  # a missing workflow may still be on its way
-            log.warning("cancel.not_passed_on", extra=about | {"reason": str(error)})
+            log.warning("cancel.not_passed_on", extra=log_extra | {"reason": str(error)})
             is_done = cancel.cancels + 1 >= MAX_TRIES or (cancel.cancels > 0 and not is_transient(error))
         if is_done:
             await remote.clear_cancel(self._store, cancel.tenant, cancel.link.task_id)
@@ -168,29 +170,29 @@ class WorkflowCancels:
     async def _cancelled(self, workflow_id: str) -> bool:
         """Cancel a workflow, or terminate it if an earlier cancel had no effect; true if nothing is left to do."""
         handle = (await self._service.client()).get_workflow_handle(workflow_id)
-        seen = await handle.describe(rpc_timeout=ANSWER)
-        if seen.status is not WorkflowExecutionStatus.RUNNING:
+        description = await handle.describe(rpc_timeout=ANSWER)
+        if description.status is not WorkflowExecutionStatus.RUNNING:
             return True
-        about = {"task_id": workflow_id, "service": self._service.name}
-        if not seen.raw_description.workflow_extended_info.cancel_requested:
+        log_extra = {"task_id": workflow_id, "service": self._service.name}
+        if not description.raw_description.workflow_extended_info.cancel_requested:
             await handle.cancel(reason=REASON, rpc_timeout=ANSWER)
-            log.info("temporal.cancelled", extra=about)
+            log.info("temporal.cancelled", extra=log_extra)
             return False
         await handle.terminate(reason=REASON, rpc_timeout=ANSWER)
-        log.warning("temporal.terminated", extra=about)
+        log.warning("temporal.terminated", extra=log_extra)
         return True
 
 
 QUERY = timedelta(seconds=5)
 """Maximum time for a worker's answer to a query; without a worker there is never one."""
 
-AGAIN_SECONDS = 5.0
+RETRY_SECONDS = 5.0
 """Delay before the next attempt when Temporal is unreachable, in seconds."""
 
 PATIENCE_SECONDS = 60.0
 """Maximum outage before a task without a workflow fails, in seconds; tasks with a workflow wait without limit."""
 
-SOONEST_SECONDS = 1.0
+FIRST_POLL_SECONDS = 1.0
 """First delay between checks of a new workflow, in seconds; later a tenth of its age."""
 
 CLOSED = "closed"
@@ -246,33 +248,35 @@ class TemporalAgent:
         has_ended = False
         while not has_ended:
             try:
-                has_ended = await self._go_on(ctx, self._node)
+                has_ended = await self._update(ctx, self._node)
             except NO_ANSWER as error:
-                await self._without_answer(ctx, error)
+                await self._handle_error(ctx, error)
 
-    async def _go_on(self, ctx: Context, node: Node) -> bool:
+    async def _update(self, ctx: Context, node: Node) -> bool:
         """Update the task once and wait; true if the workflow has ended and its result was reported."""
         client = await self._service.client()
-        handle = await self._begun(ctx, client, node)
+        handle = await self._find_or_start(ctx, client, node)
         await self._pass_on_messages(ctx, client)
-        said = None if ctx.handed_in(CLOSED) else await self._asked(ctx, handle, self._options.status)
-        has_grown = await extend_answer(ctx, await self._asked(ctx, handle, self._options.progress_query))
-        seen = await handle.describe(rpc_timeout=ANSWER)  # after the queries: a question from before the end is void
+        status = None if ctx.handed_in(CLOSED) else await self._query(ctx, handle, self._options.status)
+        has_grown = await extend_answer(ctx, await self._query(ctx, handle, self._options.progress_query))
+        description = await handle.describe(
+            rpc_timeout=ANSWER
+        )  # after the queries: a question from before the end is void
         self._down_since = None
-        if seen.status is not WorkflowExecutionStatus.RUNNING:
+        if description.status is not WorkflowExecutionStatus.RUNNING:
             await report_result(ctx, handle)
             return True
-        if said is None and self._options.heartbeats:
-            said = await latest_heartbeat(client, seen)
-        await _report(ctx, said)
+        if status is None and self._options.heartbeats:
+            status = await latest_heartbeat(client, description)
+        await _report(ctx, status)
         self._watch(ctx, handle, node)
-        delay = self._options.progress_seconds if has_grown else self._delay(seen)
+        delay = self._options.progress_seconds if has_grown else self._delay(description)
         await ctx.pause(delay, key=None if ctx.handed_in(CLOSED) else CLOSED)
         return False
 
     # --- messages to the workflow ---------------------------------------------------------------------------------
 
-    async def _begun(self, ctx: Context, client: Client, node: Node) -> Handle:
+    async def _find_or_start(self, ctx: Context, client: Client, node: Node) -> Handle:
         """Return the workflow; start it unless this execution or a lost one did."""
         if ctx.kept("workflow") is None:
             at = SYSTEM.now_ms()
@@ -281,14 +285,14 @@ class TemporalAgent:
             await retry_until_available(
                 lambda: remote.create_link(node.store, ctx.tenant, new), log, task_id=ctx.task_id
             )
-            await self._begin(ctx, client)
+            await self._start_workflow(ctx, client)
             await ctx.keep("workflow", ctx.task_id)
         return client.get_workflow_handle(ctx.task_id)
 
-    async def _begin(self, ctx: Context, client: Client) -> None:
+    async def _start_workflow(self, ctx: Context, client: Client) -> None:
         options = self._options
         limit = options.execution_timeout
-        about = {"task_id": ctx.task_id, "agent": self.profile.name, "workflow": options.workflow}
+        log_extra = {"task_id": ctx.task_id, "agent": self.profile.name, "workflow": options.workflow}
         try:
             await client.start_workflow(
                 options.workflow,
@@ -301,15 +305,15 @@ class TemporalAgent:
                 rpc_timeout=ANSWER,
             )
         except WorkflowAlreadyStartedError:
-            log.info("temporal.found", extra=about)
+            log.info("temporal.found", extra=log_extra)
         else:
-            log.info("temporal.started", extra=about)
+            log.info("temporal.started", extra=log_extra)
 
     async def _pass_on_messages(self, ctx: Context, client: Client) -> None:
         """Signal the caller's messages since; Temporal ignores a repeated request id, so nothing is signaled twice."""
         for message in _user_messages(ctx)[1:]:
-            noted = f"signalled:{message.message_id}"
-            if ctx.kept(noted) is not None:
+            key = f"signalled:{message.message_id}"
+            if ctx.kept(key) is not None:
                 continue
             payloads = await client.data_converter.encode([workflow_value(ctx, message, self._options.input)])
             request = SignalWorkflowExecutionRequest(
@@ -326,28 +330,28 @@ class TemporalAgent:
                 if error.status is not RPCStatusCode.NOT_FOUND:
                     raise
                 return  # it has ended or is unknown, which the next check finds
-            await ctx.keep(noted, "")
+            await ctx.keep(key, "")
 
     # --- status of the workflow -----------------------------------------------------------------------------------
 
-    async def _asked(self, ctx: Context, handle: Handle, query: str | None) -> Any:
+    async def _query(self, ctx: Context, handle: Handle, query: str | None) -> Any:
         """Return the workflow's answer to a query, or None."""
         if query is None:
             return None
         try:
             return await handle.query(query, rpc_timeout=QUERY)
         except (WorkflowQueryFailedError, WorkflowQueryRejectedError, RPCError) as error:
-            about = {"task_id": ctx.task_id, "query": query, "reason": str(error)}
-            log.info("temporal.no_progress", extra=about)
+            log_extra = {"task_id": ctx.task_id, "query": query, "reason": str(error)}
+            log.info("temporal.no_progress", extra=log_extra)
             return None
 
-    def _delay(self, seen: WorkflowExecutionDescription) -> float:
+    def _delay(self, description: WorkflowExecutionDescription) -> float:
         """Return the delay before the next check: short for a young workflow's status, long if only its end matters."""
         options = self._options
         if options.status is None and options.progress_query is None and not options.heartbeats:
             return options.poll_seconds
-        age = (datetime.now(UTC) - seen.start_time).total_seconds()
-        return min(max(SOONEST_SECONDS, age / 10), options.poll_seconds)
+        age = (datetime.now(UTC) - description.start_time).total_seconds()
+        return min(max(FIRST_POLL_SECONDS, age / 10), options.poll_seconds)
 
     def _watch(self, ctx: Context, handle: Handle, node: Node) -> None:
         """Wake the task when its workflow ends, unless too many workflows are watched."""
@@ -357,33 +361,33 @@ class TemporalAgent:
             self._watches[key] = watch
             watch.add_done_callback(lambda _: self._watches.pop(key, None))
 
-    async def _without_answer(self, ctx: Context, error: Exception) -> None:
+    async def _handle_error(self, ctx: Context, error: Exception) -> None:
         """Suspend the task if Temporal may answer later, else fail."""
-        about = {"task_id": ctx.task_id, "agent": self.profile.name, "reason": str(error)}
+        log_extra = {"task_id": ctx.task_id, "agent": self.profile.name, "reason": str(error)}
         is_begun = ctx.kept("workflow") is not None
         if not is_transient(error):
-            log.error("temporal.refused", extra=about)
+            log.error("temporal.refused", extra=log_extra)
             lost = "Temporal does not know the workflow any more" if is_begun else "Temporal did not take the task"
             raise Failed(lost) from error
-        log.warning("temporal.no_answer", extra=about)
+        log.warning("temporal.no_answer", extra=log_extra)
         now = time.monotonic()
         self._down_since = self._down_since or now
         if not is_begun and now - self._down_since > PATIENCE_SECONDS:
             raise Failed("Temporal cannot be reached") from error
-        await ctx.pause(AGAIN_SECONDS)
+        await ctx.pause(RETRY_SECONDS)
 
 
 def _user_messages(ctx: Context) -> list[Message]:
     return [message for message in ctx.history if message.role is Role.USER]
 
 
-async def _report(ctx: Context, said: Any) -> None:
+async def _report(ctx: Context, status: Any) -> None:
     """Report a new status of the workflow, or its question."""
-    asks = isinstance(said, dict) and QUESTION in said
-    parts = parts_of(said[QUESTION] if asks else said)
+    asks = isinstance(status, dict) and QUESTION in status
+    parts = parts_of(status[QUESTION] if asks else status)
     state = TaskState.INPUT_REQUIRED if asks else TaskState.WORKING
-    now = ctx.task.status
-    if parts and (state is not now.state or now.message is None or now.message.parts != parts):
+    current = ctx.task.status
+    if parts and (state is not current.state or current.message is None or current.message.parts != parts):
         await ctx.enter(state, parts)
 
 

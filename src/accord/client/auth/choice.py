@@ -327,7 +327,7 @@ def _unstated_auth(credential: Credential, *, is_named: bool) -> ClientAuth | No
 def _describe_missing(way: AuthMethod, ids: Sequence[str], reasons: Sequence[str], commands: Sequence[str]) -> str:
     """Return a text that names the missing credential and the fix."""
     id = ids[0] if ids else "<id>"
-    nothing = f"nothing of the kind is kept under {' or '.join(f'`{one}`' for one in ids)}"
+    nothing = f"no such credential is stored under {' or '.join(f'`{one}`' for one in ids)}"
     variables = way.variables.format(id=variable_suffix(id).upper())
     # Quoted, because a card's author writes the id, and a reader may copy the command into a shell.
     fix = f"set {variables}, or run `accord creds set {quote(ids[0]) if ids else id} --kind {way.kind}`"

@@ -142,10 +142,10 @@ class ClientCredentials:
             granted = _granted.decode(reply.body)
             lasts = None if granted.expires_in is None else float(granted.expires_in)
         except (msgspec.MsgspecError, ValueError):  # without the body: it may contain a token
-            raise AuthenticationFailed(f"{self._token_url} answers with something that is no token") from None
+            raise AuthenticationFailed(f"{self._token_url} returned an answer without a valid token") from None
         text = granted.access_token
         if not text or not text.isascii() or not text.isprintable():
-            raise AuthenticationFailed(f"{self._token_url} answers with a token that no header can hold")
+            raise AuthenticationFailed(f"{self._token_url} returned a token that a header cannot contain")
         return OAuthToken(text, None if not lasts else self._clock() + _usable_seconds(lasts))
 
 
@@ -165,7 +165,7 @@ def _has_token(request: HttpRequest, token: OAuthToken) -> bool:
 def token_error(url: str, reply: HttpReply) -> Exception:
     """Return the error for a missing token, with the endpoint's OAuth error if it sent one."""
     if reply.status >= 500 or reply.status in TRANSIENT_STATUSES:
-        return Unreachable(f"No credentials to be had: {url} answers {reply.status}", was_sent=False)
+        return Unreachable(f"No credentials are available: {url} answers {reply.status}", was_sent=False)
     said = _read_refusal(reply)
     words = ": ".join(word for word in (said.error, said.error_description) if word)
     reason = f" ({''.join(c if c.isprintable() else '?' for c in words)[:200]})" if words else ""
@@ -231,7 +231,7 @@ class OpenIdConnect:
         try:
             found = _issuer.decode(reply.body)
         except msgspec.MsgspecError as error:
-            text = f"{self._discovery_url} is no OpenID Connect discovery: {error}"
+            text = f"{self._discovery_url} is not a valid OpenID Connect discovery document: {error}"
             raise AuthenticationFailed(text) from None
         if self._discovery_url.startswith("https:") and not found.token_endpoint.startswith("https:"):
             raise AuthenticationFailed(f"{self._discovery_url} names a token endpoint that is not https")

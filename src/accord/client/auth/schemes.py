@@ -92,7 +92,7 @@ class BasicAuth(StaticAuth):
 
     def __init__(self, username: str, password: str) -> None:
         if ":" in username:
-            raise ValueError("A user's name has no colon")
+            raise ValueError("A user name must not contain a colon")
         self._value = "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
 
     def added(self, request: HttpRequest) -> HttpRequest:

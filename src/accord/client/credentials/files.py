@@ -61,7 +61,7 @@ def read_key_file(path: Path, naming: VariablePrefixes = VariablePrefixes()) -> 
         return credential.read_variables(parse_dotenv(data.decode()), naming, others_are_keys=True)
     except (KeyManagementError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error
-        raise KeyManagementError(f"{path} is no key file: {reason}") from None
+        raise KeyManagementError(f"{path} is not a valid key file: {reason}") from None
 
 
 def _entries(path: Path, data: bytes) -> dict[str, Credential]:
@@ -89,7 +89,7 @@ def write_entry(path: Path, id: str, credential: Credential | None) -> None:
         document = _document.decode(path.read_bytes()) if path.exists() else {}
     except (OSError, msgspec.MsgspecError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise KeyManagementError(f"{path} is no key file: {reason}") from None
+        raise KeyManagementError(f"{path} is not a valid key file: {reason}") from None
     kept: dict[str, Any] = {name: entry for name, entry in document.items() if normalize_id(name) != normalize_id(id)}
     if credential is not None:
         kept[normalize_id(id)] = credential

@@ -268,7 +268,7 @@ class KeyManager:
 
     def _put(self, id: str, credential: Credential) -> None:
         if self._keyring is None:
-            raise KeyManagementError("The keyring is not in use: make the KeyManager with use_keyring=True")
+            raise KeyManagementError("The keyring is not in use: create the KeyManager with use_keyring=True")
         self._keyring.put(id, credential)
 
 

@@ -33,7 +33,7 @@ class CredentialSealer:
         """Read keys, the newest first: 32 bytes each, in base64 (of either alphabet) or hex."""
         self._keys = {_name(key): key for key in map(_read, keys)}
         if not self._keys:
-            raise KeyManagementError("There is no key to seal credentials with: set ACCORD_CREDENTIALS__KEYS")
+            raise KeyManagementError("Missing key to seal credentials: set ACCORD_CREDENTIALS__KEYS")
         self.newest = next(iter(self._keys))
 
     def __repr__(self) -> str:
@@ -55,7 +55,7 @@ class CredentialSealer:
                 raise ValueError("of another form")
             return AESGCM(key).decrypt(nonce, rest, _bound(key_id, place))
         except (InvalidTag, ValueError):
-            raise KeyManagementError("What was sealed has been changed, or is in another place") from None
+            raise KeyManagementError("The sealed text was changed, or moved to another place") from None
 
 
 def _bound(key_id: str, place: Iterable[str]) -> bytes:
@@ -75,7 +75,7 @@ def _read(text: str) -> bytes:
     except (binascii.Error, ValueError):
         key = b""
     if len(key) != KEY_BYTES:
-        raise KeyManagementError(f"A key to seal with is {KEY_BYTES} random bytes in base64: openssl rand -base64 32")
+        raise KeyManagementError(f"A sealing key must be {KEY_BYTES} random bytes in base64: openssl rand -base64 32")
     return key
 
 
@@ -125,7 +125,7 @@ class SealedCredentials:
         """Store a credential, replacing an existing credential with its id."""
         id, kinds = normalize_id(id), kinds_of(credential)
         if not id or not kinds:
-            raise KeyManagementError("A credential has an id and something in it")
+            raise KeyManagementError("A credential needs an id and at least one secret")
         sealed = self._seals.seal(msgspec.json.encode(credential), (tenant, id))
         new = NewCredential(id=id, key_id=self._seals.newest, kinds=kinds, sealed=sealed)
         await self._store.do(authentication.put_credential, tenant, new)

@@ -25,6 +25,25 @@ from accord.protocol.operations import ROWS, Operation, RestRoute
 T = TypeVar("T")
 
 
+def camel_case(name: str) -> str:
+    """Return a name in camelCase, as protobuf derives it."""
+    first, *others = name.split("_")
+    return first + "".join(part.capitalize() for part in others)
+
+
+def rename_members(value: Any, renamed: Callable[[str], str], free: frozenset[str]) -> Any:
+    """Return plain data with other names of members, except inside `free` data. A member that has that name wins."""
+    if isinstance(value, list):
+        return [rename_members(item, renamed, free) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        new: item if name in free else rename_members(item, renamed, free)
+        for name, item in value.items()
+        if (new := renamed(name)) == name or new not in value
+    }
+
+
 class AnyId(Struct, kw_only=True):
     """The members that may contain a task's id; an empty one counts as missing."""
 

@@ -13,8 +13,8 @@ from accord.model import AgentCard, SendConfiguration, SendRequest
 from accord.model.base import Count
 from accord.protocol import codec
 from accord.protocol.dialects.v03 import V03
-from accord.protocol.dialects.v03.reader import V03Reader, read_configuration, read_push
-from accord.protocol.dialects.v03.shapes import V03PushIn, V03SendIn
+from accord.protocol.dialects.v03.params import V03PushIn, V03SendIn, read_configuration, read_push
+from accord.protocol.dialects.v03.reader import V03Reader
 from accord.protocol.dialects.v03.writer import UNTAGGED_MESSAGE, V03Writer, part_shapes
 from accord.protocol.operations import DialectName
 

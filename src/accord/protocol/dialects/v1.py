@@ -18,7 +18,7 @@ from accord.model import PushFormat, TaskState
 from accord.model.base import A2AModel
 from accord.protocol import codec
 from accord.protocol.dialects.base import Dialect
-from accord.protocol.dialects.fields import task_page
+from accord.protocol.dialects.fields import camel_case, rename_members, task_page
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import ROWS, TABLE, DialectName, Operation
 from accord.protocol.parts import from_base64
@@ -43,25 +43,7 @@ def json_names(params: bytes) -> bytes:
         return params
     if codec.is_too_deep(params):
         raise InvalidParams("The JSON is nested too deeply")
-    return codec.encode(_renamed(codec.decode(params, _ANY_OBJECT)))
-
-
-def _renamed(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_renamed(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    found = {
-        _camel(name): part if name in _FREE_MEMBERS else _renamed(part) for name, part in value.items() if "_" in name
-    }
-    return found | {
-        name: part if name in _FREE_MEMBERS else _renamed(part) for name, part in value.items() if "_" not in name
-    }
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
+    return codec.encode(rename_members(codec.decode(params, _ANY_OBJECT), camel_case, _FREE_MEMBERS))
 
 
 _TYPE = "type.googleapis.com/google.rpc."
@@ -408,16 +390,13 @@ def _look_again(data: bytes, refused: InvalidParams, to: Any, names: tuple[str, 
     return codec.convert(relaxed, to)
 
 
-_OPAQUE = frozenset({"data", "metadata", "params", "header"})
-
-
 def _relaxed(value: Any) -> Any:
     if isinstance(value, list):
         return [_relaxed(item) for item in value]
     if not isinstance(value, dict):
         return value
     relaxed = {
-        key: item if key in _OPAQUE else _base64(item) if key == "raw" else _relaxed(item)
+        key: item if key in _FREE_MEMBERS else _base64(item) if key == "raw" else _relaxed(item)
         for key, item in value.items()
         if item is not None or key == "data"
     }

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
+from accord.storage.encoding import from_row
 from accord.storage.store import Row, Tx
 
 NEVER = 2**62
@@ -77,14 +79,11 @@ async def create_api_key(tx: Tx, key: NewApiKey) -> StoredApiKey:
         """INSERT INTO api_key (id, hash, name, owner, tenant, roles, created_at, expires_at)
            VALUES (:id, :hash, :name, :owner, :tenant, :roles, {now},
                    CASE WHEN {now} + :lasts_ms < :until THEN {now} + :lasts_ms ELSE :until END)""",
-        id=key.id,
-        hash=key.hash,
-        name=key.name,
-        owner=key.owner,
-        tenant=key.tenant,
-        roles=_ENCODER.encode(list(key.roles)).decode(),
-        lasts_ms=key.lasts_ms,
-        until=NEVER if key.until is None and key.lasts_ms is not None else key.until,
+        **asdict(key)
+        | {
+            "roles": _ENCODER.encode(list(key.roles)).decode(),
+            "until": NEVER if key.until is None and key.lasts_ms is not None else key.until,
+        },
     )
     kept = await find_api_key(tx, key.id)
     if kept is None:
@@ -139,20 +138,7 @@ async def touch_api_key(tx: Tx, id: str, within_ms: int) -> None:
 
 
 def _api_key(row: Row) -> StoredApiKey:
-    id, hash, name, owner, tenant, roles, created_at, expires_at, used_at, revoked_at, is_live = row
-    return StoredApiKey(
-        id=id,
-        hash=hash,
-        name=name,
-        owner=owner,
-        tenant=tenant,
-        roles=_ROLES.decode(roles),
-        created_at=created_at,
-        expires_at=expires_at,
-        used_at=used_at,
-        revoked_at=revoked_at,
-        is_live=bool(is_live),
-    )
+    return from_row(StoredApiKey, row, roles=_ROLES.decode, is_live=bool)
 
 
 class NewSession(Struct, frozen=True, kw_only=True):
@@ -188,14 +174,7 @@ async def create_session(tx: Tx, session: NewSession) -> None:
     await tx.run(
         """INSERT INTO session (hash, owner, tenant, roles, scheme, key_id, proof, created_at, expires_at)
            VALUES (:hash, :owner, :tenant, :roles, :scheme, :key_id, :proof, {now}, {now} + :lasts_ms)""",
-        hash=session.hash,
-        owner=session.owner,
-        tenant=session.tenant,
-        roles=_ENCODER.encode(list(session.roles)).decode(),
-        scheme=session.scheme,
-        key_id=session.key_id,
-        proof=session.proof,
-        lasts_ms=session.lasts_ms,
+        **asdict(session) | {"roles": _ENCODER.encode(list(session.roles)).decode()},
     )
 
 
@@ -209,18 +188,7 @@ async def find_session(tx: Tx, hash: str) -> StoredSession | None:
         + "))",
         hash=hash,
     )
-    if row is None:
-        return None
-    owner, tenant, roles, scheme, key_id, proof, expires_at = row
-    return StoredSession(
-        owner=owner,
-        tenant=tenant,
-        roles=_ROLES.decode(roles),
-        scheme=scheme,
-        key_id=key_id,
-        proof=proof,
-        expires_at=expires_at,
-    )
+    return None if row is None else from_row(StoredSession, row, roles=_ROLES.decode)
 
 
 async def end_session(tx: Tx, hash: str) -> None:
@@ -313,10 +281,7 @@ async def put_credential(tx: Tx, tenant: str, new: NewCredential) -> None:
            ON CONFLICT (tenant, id) DO UPDATE SET key_id = excluded.key_id, kinds = excluded.kinds,
                sealed = excluded.sealed, updated_at = excluded.updated_at""",
         tenant=tenant,
-        id=new.id,
-        key_id=new.key_id,
-        kinds=_ENCODER.encode(list(new.kinds)).decode(),
-        sealed=new.sealed,
+        **asdict(new) | {"kinds": _ENCODER.encode(list(new.kinds)).decode()},
     )
 
 
@@ -366,13 +331,4 @@ async def reseal_credential(tx: Tx, old: StoredCredential, key_id: str, sealed: 
 
 
 def _credential(row: Row) -> StoredCredential:
-    tenant, id, key_id, kinds, sealed, created_at, updated_at = row
-    return StoredCredential(
-        tenant=tenant,
-        id=id,
-        key_id=key_id,
-        kinds=_CREDENTIAL_KINDS.decode(kinds),
-        sealed=sealed,
-        created_at=created_at,
-        updated_at=updated_at,
-    )
+    return from_row(StoredCredential, row, kinds=_CREDENTIAL_KINDS.decode)

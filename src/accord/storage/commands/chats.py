@@ -5,6 +5,7 @@ from urllib.parse import quote, unquote
 
 from msgspec import Struct
 
+from accord.storage.encoding import from_row
 from accord.storage.store import Row, Tx, Value
 
 USER, ASSISTANT = "user", "assistant"
@@ -335,9 +336,8 @@ async def delete(tx: Tx, tenant: str, owner: str, id: str) -> bool:
 
 
 def _chat(row: Row) -> Chat:
-    known = dict(zip(Chat.__struct_fields__, row, strict=True))
-    return Chat(**{**known, "is_active": bool(known["is_active"])})
+    return from_row(Chat, row, is_active=bool)
 
 
 def _message(row: Row) -> ChatMessage:
-    return ChatMessage(**dict(zip(ChatMessage.__struct_fields__, row, strict=True)))
+    return from_row(ChatMessage, row)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from accord.storage.encoding import from_row
 from accord.storage.store import Row, Tx, Value
 
 RUN = "run"
@@ -402,4 +403,4 @@ def _held(job: ClaimedJob) -> dict[str, Value]:
 
 
 def _claimed(row: Row) -> ClaimedJob:
-    return ClaimedJob(**dict(zip(ClaimedJob.__struct_fields__, row, strict=True)))
+    return from_row(ClaimedJob, row)

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from accord.storage.commands.task_lists import VisibleTasks
+from accord.storage.encoding import from_row
 from accord.storage.store import Tx, Value
 
 MAX_COUNTED_ROWS = 10_000
@@ -290,7 +291,7 @@ async def find_audit(tx: Tx, tenant: str | None, query: AuditLogQuery) -> list[S
         **values,
         limit=query.limit,
     )
-    return [StoredAuditEntry(**dict(zip(StoredAuditEntry.__struct_fields__, row, strict=True))) for row in rows]
+    return [from_row(StoredAuditEntry, row) for row in rows]
 
 
 async def purge_audit(tx: Tx, older_than_ms: int, limit: int) -> int:

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from accord.storage.encoding import from_row
 from accord.storage.store import Row, Tx, Value
 
 S = TypeVar("S", bound="ListingSummary")
@@ -314,7 +315,7 @@ async def search(tx: Tx, seen: VisibleAgents, query: AgentQuery) -> tuple[list[F
         limit=query.limit,
         skip=query.skip,
     )
-    return [_read(FoundListing, row) for row in rows], counted[0] if counted else 0
+    return [from_row(FoundListing, row, is_active=bool) for row in rows], counted[0] if counted else 0
 
 
 async def count_of_owner(tx: Tx, tenant: str, owner: str) -> int:
@@ -344,12 +345,7 @@ def _values(facts: CardIndex) -> dict[str, Value]:
 
 
 def _listing(row: Row) -> Listing:
-    return _read(Listing, row)
-
-
-def _read(kind: type[S], row: Row) -> S:
-    found = dict(zip(kind.__struct_fields__, row, strict=True))
-    return kind(**found | {"is_active": bool(found["is_active"])})
+    return from_row(Listing, row, is_active=bool)
 
 
 class DueCheck(Struct, frozen=True, kw_only=True):
@@ -407,7 +403,7 @@ async def settle_check(tx: Tx, due: DueCheck, state: str, detail: str, *, is_up:
         is_up=int(is_up),
         again_ms=again_ms,
     )
-    return LastCheck() if row is None else _last_check(row)
+    return LastCheck() if row is None else from_row(LastCheck, row)
 
 
 async def last_check(tx: Tx, tenant: str, id: str) -> LastCheck:
@@ -415,7 +411,7 @@ async def last_check(tx: Tx, tenant: str, id: str) -> LastCheck:
     row = await tx.one(
         f"SELECT {_CHECK_COLUMNS} FROM listing_check WHERE tenant = :tenant AND id = :id", tenant=tenant, id=id
     )
-    return LastCheck() if row is None else _last_check(row)
+    return LastCheck() if row is None else from_row(LastCheck, row)
 
 
 async def claim_check(tx: Tx, tenant: str, id: str, hold_ms: int) -> DueCheck | None:
@@ -438,7 +434,3 @@ async def next_check_ms(tx: Tx) -> int | None:
     """Return the milliseconds until the next check is due; None without scheduled checks."""
     row = await tx.one("SELECT min(due_at) - {now} FROM listing_check")
     return None if row is None or row[0] is None else max(0, row[0])
-
-
-def _last_check(row: Row) -> LastCheck:
-    return LastCheck(**dict(zip(LastCheck.__struct_fields__, row, strict=True)))

@@ -5,7 +5,7 @@ transaction, refused if anything was added since the writer read the task.
 """
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from accord.model import TaskState
 from accord.protocol import lifecycle
@@ -23,7 +23,7 @@ from accord.storage.commands.tasks import (
     read_head,
     read_task,
 )
-from accord.storage.encoding import state_name, state_of
+from accord.storage.encoding import from_row, state_name, state_of
 from accord.storage.store import Row, Tx, Value
 
 
@@ -82,9 +82,7 @@ _LINK_COLUMNS = ", ".join(f"remote.{column}" for column in RemoteLink.__struct_f
 
 def decode_link(row: Row) -> RemoteLink:
     """Decode a link from a row of its columns."""
-    found = dict(zip(RemoteLink.__struct_fields__, row, strict=True))
-    found["state"] = None if found["state"] is None else state_of(found["state"])
-    return RemoteLink(**found)
+    return from_row(RemoteLink, row, state=lambda name: None if name is None else state_of(name))
 
 
 async def create_link(tx: Tx, tenant: str, new: NewRemoteLink) -> RemoteLink:
@@ -94,11 +92,7 @@ async def create_link(tx: Tx, tenant: str, new: NewRemoteLink) -> RemoteLink:
            VALUES (:tenant, :task_id, :agent, :context_id, :mode, :at)
            ON CONFLICT (tenant, task_id) DO UPDATE SET mode = COALESCE(excluded.mode, remote.mode)""",
         tenant=tenant,
-        task_id=new.task_id,
-        agent=new.agent,
-        context_id=new.context_id,
-        mode=new.mode,
-        at=new.at,
+        **asdict(new),
     )
     if new.token_hash is not None:
         expires = "NULL" if new.ttl_ms is None else "{now} + :ttl"
@@ -154,22 +148,7 @@ async def update_link(tx: Tx, tenant: str, link: RemoteLink) -> bool:
                   looked = :looked, heard_at = :heard_at, asked_at = :asked_at, mode = :mode, version = version + 1
            WHERE tenant = :tenant AND task_id = :task_id AND version = :version""",
         tenant=tenant,
-        task_id=link.task_id,
-        remote_id=link.remote_id,
-        context_id=link.context_id,
-        state=None if link.state is None else state_name(link.state),
-        stamp=link.stamp,
-        seq=link.seq,
-        mark=link.mark,
-        sent=link.sent,
-        tries=link.tries,
-        polls=link.polls,
-        asks=link.asks,
-        looked=link.looked,
-        heard_at=link.heard_at,
-        asked_at=link.asked_at,
-        mode=link.mode,
-        version=link.version,
+        **asdict(link) | {"state": None if link.state is None else state_name(link.state)},
     )
     return changed == 1
 

@@ -10,8 +10,9 @@ from msgspec import Struct
 from accord.model import Message, Role, StatusUpdate, Task, TaskState, TaskStatus
 from accord.model.base import Metadata
 from accord.storage.commands.jobs import RUN
-from accord.storage.commands.tasks import StoredTask, index_conditions, log_lengths, read_task
+from accord.storage.commands.tasks import COLUMNS, StoredTask, log_lengths, read_task, with_events
 from accord.storage.encoding import state_name, state_of
+from accord.storage.sql import MACROS
 from accord.storage.store import Row, Tx, Value
 
 MAX_COUNTED = 1000
@@ -64,24 +65,28 @@ class VisibleTasks(Struct, frozen=True, kw_only=True):
         return found, values
 
 
-class TaskSearch(Struct, frozen=True, kw_only=True):
+class TaskListQuery(Struct, frozen=True, kw_only=True):
     """Filters and page of a task list. Unset fields match everything."""
 
-    states: tuple[TaskState, ...] = ()
+    owner: str | None = None
     agents: tuple[str, ...] | None = None
+    states: tuple[TaskState, ...] = ()
     context_id: str | None = None
     parent_id: str | None = None
     is_top: bool = False
+    """Leaves out child tasks."""
     since: int | None = None
     """The earliest time of the latest status, in epoch milliseconds."""
     words: str = ""
-    """Text in titles and IDs, ignoring case.
+    """Text in titles and IDs, ignoring case. Only `list_page` searches.
 
     Text that looks like an ID prefix matches task IDs. Other text is searched in the titles of the newest
     `MAX_SEARCHED` tasks that match the other filters. The next page searches the tasks before them.
     """
     before: str | None = None
     """The last ID of the previous page."""
+    before_at: int | None = None
+    """The time of that task's latest status, in lists that are ordered by it."""
     limit: int = 50
 
 
@@ -135,49 +140,64 @@ class TaskChanges(Struct, frozen=True, kw_only=True):
     last: dict[str, int]
 
 
-async def list_page(tx: Tx, tenant: str, seen: VisibleTasks, wanted: TaskSearch) -> ListedTaskPage:
+async def list_tasks(tx: Tx, tenant: str, query: TaskListQuery) -> tuple[list[StoredTask], int]:
+    """Return a page of tasks, latest status first, and the number of tasks on all pages."""
+    where, values = _conditions(tenant, query, None)
+    total = await tx.one(f"SELECT count(*) FROM task WHERE {where}", **values)
+    if query.before is not None:
+        where += " AND (task.updated_at, task.id) < (:before_at, :before)"
+        values |= {"before_at": query.before_at, "before": query.before}
+    found = await tx.all(
+        f"SELECT {COLUMNS} WHERE {where} ORDER BY task.updated_at DESC, task.id DESC LIMIT :limit",
+        **values,
+        limit=query.limit,
+    )
+    return [await with_events(tx, tenant, row) for row in found], int(total[0]) if total else 0
+
+
+async def list_page(tx: Tx, tenant: str, seen: VisibleTasks, query: TaskListQuery) -> ListedTaskPage:
     """Return a page of tasks, latest created first.
 
     Up to `MAX_COUNTED` tasks are selected by any suitable index and sorted here. More are read in ID order. Neither
     engine can predict which plan is faster.
     """
-    beginning = wanted.words.lower() if _ID.fullmatch(wanted.words) else None
-    if wanted.words and beginning is None:
-        return await _search(tx, tenant, seen, wanted)
-    where, values = _conditions(tenant, seen, wanted, beginning)
+    beginning = query.words.lower() if _ID.fullmatch(query.words) else None
+    if query.words and beginning is None:
+        return await _search(tx, tenant, seen, query)
+    where, values = _conditions(tenant, query, seen, beginning)
     few = await tx.all(f"SELECT task.id FROM task WHERE {where} LIMIT :most", **values, most=MAX_COUNTED + 1)
     if beginning is not None and not few:
-        return await _search(tx, tenant, seen, wanted)
+        return await _search(tx, tenant, seen, query)
     if len(few) <= MAX_COUNTED:
-        ids = sorted((row[0] for row in few if wanted.before is None or row[0] < wanted.before), reverse=True)
-        ids = ids[: wanted.limit + 1]
+        ids = sorted((row[0] for row in few if query.before is None or row[0] < query.before), reverse=True)
+        ids = ids[: query.limit + 1]
     else:
-        ids = await _walk(tx, tenant, seen, wanted, beginning, wanted.limit + 1)
-    items = await rows(tx, tenant, ids[: wanted.limit])
+        ids = await _walk(tx, tenant, seen, query, beginning, query.limit + 1)
+    items = await rows(tx, tenant, ids[: query.limit])
     return ListedTaskPage(
-        items=items, next=ids[wanted.limit - 1] if len(ids) > wanted.limit else None, total=min(len(few), MAX_COUNTED)
+        items=items, next=ids[query.limit - 1] if len(ids) > query.limit else None, total=min(len(few), MAX_COUNTED)
     )
 
 
-async def _search(tx: Tx, tenant: str, seen: VisibleTasks, wanted: TaskSearch) -> ListedTaskPage:
+async def _search(tx: Tx, tenant: str, seen: VisibleTasks, query: TaskListQuery) -> ListedTaskPage:
     """Return tasks with the words in their title or ID, among the next `MAX_SEARCHED` tasks."""
-    ids = await _walk(tx, tenant, seen, wanted, None, MAX_SEARCHED)
-    words = wanted.words.lower()
+    ids = await _walk(tx, tenant, seen, query, None, MAX_SEARCHED)
+    words = query.words.lower()
     found = [one for one in await rows(tx, tenant, ids) if words in one.title.lower() or words in one.id]
-    items = found[: wanted.limit]
-    is_cut, is_all = len(found) > wanted.limit, len(ids) < MAX_SEARCHED
+    items = found[: query.limit]
+    is_cut, is_all = len(found) > query.limit, len(ids) < MAX_SEARCHED
     goes_on = items[-1].id if is_cut else None if is_all else ids[-1]
     return ListedTaskPage(items=items, next=goes_on, total=len(found))
 
 
 async def _walk(
-    tx: Tx, tenant: str, seen: VisibleTasks, wanted: TaskSearch, beginning: str | None, limit: int
+    tx: Tx, tenant: str, seen: VisibleTasks, query: TaskListQuery, beginning: str | None, limit: int
 ) -> list[str]:
     """Return matching IDs, read in descending order from the tenant's tasks."""
-    where, values = _conditions(tenant, seen, wanted, beginning, walks=True)
-    if wanted.before is not None:
+    where, values = _conditions(tenant, query, seen, beginning, walks=True)
+    if query.before is not None:
         where += " AND task.id < :before"
-        values["before"] = wanted.before
+        values["before"] = query.before
     found = await tx.all(
         f"SELECT task.id FROM task WHERE {where} ORDER BY task.id DESC LIMIT :most", **values, most=limit
     )
@@ -185,32 +205,34 @@ async def _walk(
 
 
 def _conditions(
-    tenant: str, seen: VisibleTasks, wanted: TaskSearch, beginning: str | None, *, walks: bool = False
+    tenant: str, query: TaskListQuery, seen: VisibleTasks | None, beginning: str | None = None, *, walks: bool = False
 ) -> tuple[str, dict[str, Value]]:
     """Return SQL conditions and their values. With `walks` they disable other indexes than the ID order."""
     as_it_is = " || ''" if walks else ""
-    found, values = seen.condition(f"task.owner{as_it_is}")
+    found, values = ([], {}) if seen is None else seen.condition(f"task.owner{as_it_is}")
     found.insert(0, "task.tenant = :tenant")
     values["tenant"] = tenant
     for condition, name, value in (
-        ("task.context_id = :context_id", "context_id", wanted.context_id),
-        ("task.parent_id = :parent_id", "parent_id", wanted.parent_id),
-        ("task.updated_at >= :since", "since", wanted.since),
+        ("task.owner = :owner", "owner", query.owner),
+        ("task.context_id = :context_id", "context_id", query.context_id),
+        ("task.parent_id = :parent_id", "parent_id", query.parent_id),
+        ("task.updated_at >= :since", "since", query.since),
         ("task.id >= :beginning", "beginning", beginning),
         ("task.id < :beyond", "beyond", None if beginning is None else beginning + "~"),
     ):
         if value is not None:
             found.append(condition)
             values[name] = value
-    if wanted.is_top:
+    if query.is_top:
         found.append("task.parent_id IS NULL")
-    if wanted.agents is not None:
-        places = _placeholders("a", wanted.agents, values)
+    if query.agents is not None:
+        places = _placeholders("a", query.agents, values)
         found.append(f"task.agent IN ({places})" if places else "1 = 0")
-    if wanted.states:
-        names = [f"'{state_name(state)}'" for state in wanted.states]
+    if query.states:
+        names = [f"'{state_name(state)}'" for state in query.states]
         found.append(f"task.state{as_it_is} IN ({', '.join(names)})")
-        found += [] if walks else index_conditions(wanted.states)
+        if not walks:  # neither engine infers the condition of an index from the states
+            found += [f"{{{index}}}" for index in ("open", "amiss") if all(name in MACROS[index][0] for name in names)]
     return " AND ".join(found), values
 
 

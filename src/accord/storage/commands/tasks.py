@@ -1,6 +1,6 @@
 """Tasks and their event logs: create, append under a fence, read and list."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -15,10 +15,10 @@ from accord.storage.encoding import (
     decode_task,
     encode_bodies,
     encode_task,
+    from_row,
     state_name,
     state_of,
 )
-from accord.storage.sql import MACROS
 from accord.storage.store import Row, Tx, Value
 
 READ_PAGE = 1000
@@ -110,22 +110,6 @@ class StoredTask(TaskHead, frozen=True, kw_only=True):
     def folded(self, snapshot: Task) -> Task:
         """Apply the later events to a decoded snapshot."""
         return lifecycle.fold(snapshot, (decode_event(row, dated=False) for row in self.events))
-
-
-class TaskListQuery(Struct, frozen=True, kw_only=True):
-    """Filters of a task list. Unset fields match everything.
-
-    `before` is the (updated_at, id) at which the previous page ended.
-    """
-
-    owner: str | None = None
-    agent: str | None = None
-    context_id: str | None = None
-    state: TaskState | None = None
-    since: int | None = None
-    parent_id: str | None = None
-    before: tuple[int, str] | None = None
-    limit: int = 50
 
 
 class Fenced(Exception):
@@ -285,7 +269,7 @@ as much as all of them.
 async def read_task(tx: Tx, tenant: str, task_id: str) -> StoredTask | None:
     """Return a task's snapshot and the later events."""
     row = await tx.one(f"SELECT {COLUMNS} WHERE task.tenant = :tenant AND task.id = :id", tenant=tenant, id=task_id)
-    return None if row is None else await _stored(tx, tenant, row)
+    return None if row is None else await with_events(tx, tenant, row)
 
 
 async def lock_task(tx: Tx, tenant: str, task_id: str) -> StoredTask | None:
@@ -299,16 +283,17 @@ async def lock_head(tx: Tx, tenant: str, task_id: str) -> TaskHead | None:
     row = await tx.one(
         f"SELECT {_HEAD} FROM task WHERE tenant = :tenant AND id = :id {{for_update}}", tenant=tenant, id=task_id
     )
-    return None if row is None else TaskHead(**dict(zip(TaskHead.__struct_fields__, row, strict=True)))
+    return None if row is None else from_row(TaskHead, row)
 
 
 async def read_head(tx: Tx, tenant: str, task_id: str) -> TaskHead | None:
     """Return a task's head, without its content."""
     row = await tx.one(f"SELECT {_HEAD} FROM task WHERE tenant = :tenant AND id = :id", tenant=tenant, id=task_id)
-    return None if row is None else TaskHead(**dict(zip(TaskHead.__struct_fields__, row, strict=True)))
+    return None if row is None else from_row(TaskHead, row)
 
 
-async def _stored(tx: Tx, tenant: str, row: Row) -> StoredTask:
+async def with_events(tx: Tx, tenant: str, row: Row) -> StoredTask:
+    """Return a task of a row with `COLUMNS`, and the events after its snapshot."""
     missing = count_events_after_snapshot(row)
     if not missing:
         return stored_task(row)
@@ -325,7 +310,7 @@ def count_events_after_snapshot(row: Row) -> int:
 
 def stored_task(row: Row, events: tuple[Row, ...] = ()) -> StoredTask:
     """Return the task in a row of `COLUMNS`, with the events after its snapshot."""
-    return StoredTask(**dict(zip(StoredTask.__struct_fields__, (*row, events), strict=True)))
+    return from_row(StoredTask, (*row, events))
 
 
 async def events_after(tx: Tx, tenant: str, task_id: str, seq: int, limit: int = READ_PAGE) -> list[Row]:
@@ -381,43 +366,7 @@ async def read_conversation(tx: Tx, tenant: str, task_id: str, limit: int) -> li
         id=task_id,
         limit=limit,
     )
-    return [await _stored(tx, tenant, row) for row in reversed(rows)]
-
-
-def index_conditions(states: Iterable[TaskState]) -> list[str]:
-    """Return the index conditions that cover all these states. Neither engine infers them from the states."""
-    names = [f"'{state_name(state)}'" for state in states]
-    return [f"{{{macro}}}" for macro in ("open", "amiss") if all(name in MACROS[macro][0] for name in names)]
-
-
-async def list_tasks(tx: Tx, tenant: str, query: TaskListQuery) -> tuple[list[StoredTask], int]:
-    """Return a page of tasks, latest status first, and the number of tasks on all pages."""
-    conditions = ["task.tenant = :tenant"]
-    values: dict[str, Value] = {"tenant": tenant}
-    for column, operator, value in (
-        ("owner", "=", query.owner),
-        ("agent", "=", query.agent),
-        ("context_id", "=", query.context_id),
-        ("parent_id", "=", query.parent_id),
-        ("state", "=", None if query.state is None else state_name(query.state)),
-        ("updated_at", ">=", query.since),
-    ):
-        if value is not None:
-            conditions.append(f"task.{column} {operator} :{column}")
-            values[column] = value
-    if query.state is not None:
-        conditions += index_conditions([query.state])
-    where = " AND ".join(conditions)
-    total = await tx.one(f"SELECT count(*) FROM task WHERE {where}", **values)
-    if query.before is not None:
-        where += " AND (task.updated_at, task.id) < (:before_at, :before_id)"
-        values |= {"before_at": query.before[0], "before_id": query.before[1]}
-    rows = await tx.all(
-        f"SELECT {COLUMNS} WHERE {where} ORDER BY task.updated_at DESC, task.id DESC LIMIT :limit",
-        **values,
-        limit=query.limit,
-    )
-    return [await _stored(tx, tenant, row) for row in rows], int(total[0]) if total else 0
+    return [await with_events(tx, tenant, row) for row in reversed(rows)]
 
 
 async def count_open(tx: Tx, tenant: str | None, owner: str, limit: int) -> int:

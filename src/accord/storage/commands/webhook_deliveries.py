@@ -13,6 +13,7 @@ from accord.model import PushConfig
 from accord.storage.commands import webhooks
 from accord.storage.commands.task_lists import VisibleTasks
 from accord.storage.commands.webhooks import ClaimedWebhook, tenant_of
+from accord.storage.encoding import from_row
 from accord.storage.store import Row, Tx
 
 HOST_LIMIT = 64
@@ -173,22 +174,7 @@ async def _take(tx: Tx, node: str, of: tuple[str, str, str]) -> ClaimedWebhook |
         task_id=of[1],
         id=of[2],
     )
-    if row is None:
-        return None
-    *names, config, dialect, cursor, attempts, epoch = row
-    tenant, task_id, id, caller, host = names
-    return ClaimedWebhook(
-        tenant=tenant,
-        task_id=task_id,
-        id=id,
-        caller=caller,
-        host=host,
-        config=_CONFIG.decode(config),
-        dialect=dialect,
-        cursor=cursor,
-        attempts=attempts,
-        epoch=epoch,
-    )
+    return None if row is None else from_row(ClaimedWebhook, row, config=_CONFIG.decode)
 
 
 DELIVERY_STATES = {
@@ -262,25 +248,7 @@ async def list_deliveries(tx: Tx, tenant: str, seen: VisibleTasks, wanted: Deliv
         **values,
         limit=wanted.limit,
     )
-    return [_delivery_row(row) for row in rows]
-
-
-def _delivery_row(row: Row) -> ListedDelivery:
-    task_id, id, address, agent, state, cursor, last_seq, attempts, due_at, last_error, at, status = row
-    return ListedDelivery(
-        task_id=task_id,
-        id=id,
-        address=address,
-        agent=agent,
-        state=state,
-        cursor=cursor,
-        last_seq=last_seq,
-        attempts=attempts,
-        due_at=due_at,
-        last_error=last_error,
-        last_at=at,
-        last_status=status,
-    )
+    return [from_row(ListedDelivery, row) for row in rows]
 
 
 def _literal(text: str) -> str:

@@ -4,12 +4,13 @@ from collections.abc import Collection
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from accord.model import PushConfig
 from accord.protocol import urls
 from accord.storage.commands.tasks import Fenced
-from accord.storage.store import Row, Tx, Value
+from accord.storage.encoding import from_row
+from accord.storage.store import Tx, Value
 
 WEBHOOK_TOPIC = "push"
 """The notification topic of due webhooks."""
@@ -177,7 +178,7 @@ async def list_webhooks(tx: Tx, tenant: str, task_id: str) -> list[Webhook]:
         tenant=tenant,
         task_id=task_id,
     )
-    return [_webhook(row) for row in rows]
+    return [from_row(Webhook, row, config=_CONFIG.decode, is_dead=lambda dead_at: dead_at is not None) for row in rows]
 
 
 async def delete(tx: Tx, tenant: str, task_id: str, id: str | None = None, url: str | None = None) -> int:
@@ -289,7 +290,7 @@ async def _note(tx: Tx, due: ClaimedWebhook, attempt: DeliveryAttempt | None) ->
     if attempt is None:
         return
     key: dict[str, Value] = {"tenant": due.tenant, "task_id": due.task_id, "push_id": due.id}
-    given = {name: getattr(attempt, name) for name in DeliveryAttempt.__struct_fields__}
+    given = asdict(attempt)
     # This transaction holds the webhook's row, so no other one takes the same number.
     row = await tx.one(f"SELECT max(id) FROM push_attempt WHERE {_OF_HOOK}", **key)
     number = 1 + (row[0] or 0 if row else 0)
@@ -325,7 +326,7 @@ async def list_attempts(
         id=id,
         limit=limit,
     )
-    return [(row[0], StoredAttempt(**dict(zip(StoredAttempt.__struct_fields__, row[1:], strict=True)))) for row in rows]
+    return [(row[0], from_row(StoredAttempt, row[1:])) for row in rows]
 
 
 async def redeliver(tx: Tx, tenant: str, task_id: str, id: str, after: int | None = None) -> bool:
@@ -348,18 +349,6 @@ async def redeliver(tx: Tx, tenant: str, task_id: str, id: str, after: int | Non
 
 def _fenced(due: ClaimedWebhook) -> Fenced:
     return Fenced(f"Webhook {due.id} of task {due.task_id} has another sender than epoch {due.epoch}, or is gone")
-
-
-def _webhook(row: Row) -> Webhook:
-    config, dialect, cursor, attempts, dead_at, last_error = row
-    return Webhook(
-        config=_CONFIG.decode(config),
-        dialect=dialect,
-        cursor=cursor,
-        attempts=attempts,
-        is_dead=dead_at is not None,
-        last_error=last_error,
-    )
 
 
 # --- for operators ----------------------------------------------------------------------------------------------------
@@ -393,21 +382,7 @@ async def list_statuses(tx: Tx, which: str, task_id: str | None, limit: int) -> 
         task_id=task_id,
         limit=limit,
     )
-    return [
-        WebhookStatus(
-            tenant=tenant,
-            task_id=task,
-            id=id,
-            address=address,
-            cursor=cursor,
-            last_seq=last_seq,
-            attempts=attempts,
-            due_at=due_at,
-            dead_at=dead_at,
-            last_error=last_error,
-        )
-        for tenant, task, id, address, cursor, last_seq, attempts, due_at, dead_at, last_error in rows
-    ]
+    return [from_row(WebhookStatus, row) for row in rows]
 
 
 class StoredWebhook(Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from accord.storage.commands.jobs import RUN
 from accord.storage.commands.task_lifecycle import Acceptance, AcceptRequest, accept_task
 from accord.storage.commands.task_lists import VisibleTasks
 from accord.storage.commands.tasks import Append, extend
-from accord.storage.encoding import state_name, state_of
+from accord.storage.encoding import from_row, state_name, state_of
 from accord.storage.store import Tx, Value
 
 ORIGIN_STEP = "flow-run"
@@ -85,21 +85,7 @@ async def list_runs(tx: Tx, wanted: RunListQuery) -> list[ListedRun]:
         **given,
         limit=wanted.limit,
     )
-    return [
-        ListedRun(
-            tenant=row[0],
-            task_id=row[1],
-            agent=row[2],
-            owner=row[3],
-            parent_id=row[4],
-            state=state_of(row[5]),
-            last_seq=row[6],
-            updated_at=row[7],
-            origin=row[8],
-            begun_at=row[9],
-        )
-        for row in rows
-    ]
+    return [from_row(ListedRun, row, state=state_of) for row in rows]
 
 
 def _conditions(wanted: RunListQuery) -> tuple[list[str], dict[str, Value]]:

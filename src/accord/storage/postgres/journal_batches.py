@@ -1,4 +1,4 @@
-"""Batches of journal entries, reports of remote agents and audit entries.
+"""Batches of journal entries and of reports of remote agents.
 
 They have the same effect as the portable commands. The same tests run against both.
 """
@@ -6,11 +6,8 @@ They have the same effect as the portable commands. The same tests run against b
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from msgspec.structs import astuple
-
 from accord.protocol import lifecycle
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA, node_topic
-from accord.storage.commands.monitoring import AUDIT_COLUMNS, AuditEntry
 from accord.storage.commands.remote_tasks import RemoteLink, ReportRequest
 from accord.storage.commands.tasks import EndedTask, task_topic
 from accord.storage.commands.workflow_runs import JournalRequest
@@ -18,7 +15,6 @@ from accord.storage.encoding import encode_bodies, encode_task, state_name
 from accord.storage.postgres.batch import (
     INSERT_EVENTS,
     INSERT_STEPS,
-    LINE_SEPARATOR,
     UPDATE_SNAPSHOTS,
     UPDATE_TASKS,
     BatchItem,
@@ -27,23 +23,7 @@ from accord.storage.postgres.batch import (
     event_lines,
     fetch_rows,
     ordered_items_sql,
-    table_sql,
 )
-
-_INSERT_AUDIT = (
-    f"INSERT INTO audit ({AUDIT_COLUMNS}) SELECT {AUDIT_COLUMNS} FROM {table_sql(AuditEntry, 'item')} ORDER BY n"
-)
-
-
-def audit_item(entries: Sequence[AuditEntry]) -> BatchItem:
-    """Encode audit entries as one item, which keeps their order."""
-    return BatchItem(keys=(), row=None, line=LINE_SEPARATOR.join([encode_line(astuple(entry)) for entry in entries]))
-
-
-async def write_audit(connection: Any, items: Sequence[BatchItem]) -> dict[int, WrittenItem]:
-    """Write the audit entries of items."""
-    await fetch_rows(connection, _INSERT_AUDIT, items)
-    return {position: WrittenItem(None) for position in range(len(items))}
 
 
 class _JournalRow(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from accord.protocol import lifecycle
-from accord.storage.commands import jobs, monitoring, remote_tasks, task_lifecycle, tasks, webhooks, workflow_runs
+from accord.storage.commands import jobs, remote_tasks, task_lifecycle, tasks, webhooks, workflow_runs
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, ClaimedJob, queue_topic
 from accord.storage.commands.task_lifecycle import Acceptance, AcceptRequest, SettleRequest
 from accord.storage.commands.tasks import Append, task_topic
@@ -34,10 +34,8 @@ from accord.storage.postgres.batch import (
     table_sql,
 )
 from accord.storage.postgres.journal_batches import (
-    audit_item,
     journal_item,
     report_item,
-    write_audit,
     write_journals,
     write_reports,
 )
@@ -72,7 +70,6 @@ class BatchedCommands:
             jobs.finish: BatchedCommand(_finish, batcher(_write_finished)),
             remote_tasks.write_report: BatchedCommand(report_item, batcher(write_reports)),
             workflow_runs.write_journal: BatchedCommand(journal_item, batcher(write_journals)),
-            monitoring.append_audit: BatchedCommand(audit_item, batcher(write_audit)),
         }
         self._early = {task_lifecycle.accept_task: BatchedCommand(_accept, batcher(_write_accepted, ARRIVALS))}
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from accord.workflows.agent_definition import AgentDef
 from accord.workflows.attempts import StepBehavior
-from accord.workflows.document import AgentDef, Document, Step
+from accord.workflows.document import Document, Step
 from accord.workflows.findings import CheckProblem, Where
 from accord.workflows.steps.agent import member_name, start
 

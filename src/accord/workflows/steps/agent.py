@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from accord.api import ChildCall
-from accord.workflows import members, prompts
+from accord.workflows import members
+from accord.workflows.agent_definition import AgentDef
 from accord.workflows.attempts import AttemptStart, CannotStart, RunSetup, StepAttempt, StepBehavior
-from accord.workflows.document import AgentDef, Document, Step
+from accord.workflows.document import Document, Step
 from accord.workflows.findings import CheckProblem, Where
 
 
@@ -20,7 +21,7 @@ def start(attempt: StepAttempt) -> AttemptStart:
     directory = means.directory
     if step.cwd is not None or member.agent.cwd is not None:
         directory /= attempt.values.text(step.cwd or member.agent.cwd or ".")
-    message = prompts.child_message(
+    message = members.child_message(
         member,
         step,
         attempt.text(),

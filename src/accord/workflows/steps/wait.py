@@ -5,10 +5,12 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from accord.workflows.agent_definition import AgentDef
 from accord.workflows.attempts import AttemptStart, CannotStart, StepAttempt, StepBehavior, signal_key
-from accord.workflows.document import AgentDef, Document, Step, format_duration
+from accord.workflows.document import Document, Step
 from accord.workflows.executors import Result
 from accord.workflows.findings import CheckProblem, Where
+from accord.workflows.notation import format_duration
 from accord.workflows.state import PlanNode
 
 

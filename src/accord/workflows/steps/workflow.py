@@ -4,7 +4,7 @@ from typing import Any
 
 from accord.api import ChildCall
 from accord.model import Message, Part, Role, Task, TaskState
-from accord.workflows import prompts
+from accord.workflows import members
 from accord.workflows.attempts import INNER, AttemptStart, RunSetup, StepAttempt, StepBehavior
 from accord.workflows.document import Step
 from accord.workflows.executors import Result
@@ -38,10 +38,10 @@ def runner_name(means: RunSetup, step: Step) -> str:
 
 def conclude(task: Task) -> Result:
     """Return the result of the other run."""
-    output = prompts.workflow_output(task)
+    output = members.workflow_output(task)
     if task.status.state is TaskState.COMPLETED:
         return Result(ok=True, output=output, exit_code=0)
-    error = prompts.workflow_failure(task) or f"The workflow is {task.status.state.name.lower()}"
+    error = members.workflow_failure(task) or f"The workflow is {task.status.state.name.lower()}"
     return Result(ok=False, output=output or error, error=error)
 
 

@@ -9,8 +9,8 @@ from accord.agents.command_safety import placeholder_problem
 from accord.agents.process.options import PROMPT
 from accord.protocol import urls
 from accord.workflows.agent_access import find_missing_commands
+from accord.workflows.agent_definition import AgentDef
 from accord.workflows.decoder import default_of, fields_of
-from accord.workflows.document import AgentDef
 from accord.workflows.findings import CheckProblem, Where
 from accord.workflows.members import is_interactive
 from accord.workflows.references import unknown_name_fix

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from accord.workflows.document import AgentDef, Document, Step, Workflow
+from accord.workflows.agent_definition import AgentDef
+from accord.workflows.document import Document, Step, Workflow
 from accord.workflows.expressions import BadExpression, texts_in
 from accord.workflows.findings import CheckProblem, Where
 from accord.workflows.pattern_roles import Cast, Misfit

@@ -13,10 +13,11 @@ from accord.agents.safe_regexes import BadRegex, compile_regex
 from accord.entries import NotRegistered, Unusable
 from accord.workflows.attempts import behavior_of
 from accord.workflows.decoder import default_of, fields_of
-from accord.workflows.document import Step, Verification, format_duration
+from accord.workflows.document import Step, Verification
 from accord.workflows.executors import STEPS
 from accord.workflows.expressions import texts_in
 from accord.workflows.findings import BadDocument, CheckProblem, Where
+from accord.workflows.notation import format_duration
 from accord.workflows.planner import FILES, expand_custom_step
 from accord.workflows.references import unknown_name_fix
 from accord.workflows.step_types import STEP_TYPES, step_type

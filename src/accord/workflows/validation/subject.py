@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from accord.workflows.document import AgentDef, CustomStep, Document, Schedule, Step, Workflow
+from accord.workflows.agent_definition import AgentDef
+from accord.workflows.document import CustomStep, Document, Schedule, Step, Workflow
 from accord.workflows.expressions import BadExpression, references
 from accord.workflows.findings import BadDocument, CheckProblem, Where
 from accord.workflows.patterns import PATTERNS
@@ -282,7 +283,7 @@ def check_paths_exist(subject: Subject) -> Iterator[CheckProblem]:
             fix = "make it, or say `required: false`"
             what = f" ({path.description})" if path.description else ""
             yield CheckProblem("NO_DIRECTORY", where, f"There is no directory {place}{what}", fix)
-    makes_some = any(step.is_worktree_step for step, *_ in subject.steps)
+    makes_some = any(step.kind == "worktree" for step, *_ in subject.steps)
     for owner, cwd, _ in () if makes_some else _stated(subject):
         if cwd is not None and "{{" not in cwd and not (subject.base / os.path.expanduser(cwd)).is_dir():
             message = f"There is no directory {cwd}"

@@ -5,7 +5,6 @@ and `writer` contains the output structs. `card` is the agent card. `V03Members`
 fact without a field in 0.3 is left out, never sent under a name that a strict 0.3 peer refuses.
 """
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from msgspec.json import Decoder
@@ -18,28 +17,26 @@ from accord.protocol.codec import invalid_field
 from accord.protocol.dialects.base import Dialect
 from accord.protocol.dialects.fields import task_page
 from accord.protocol.dialects.v03.card import read_card, write_card
-from accord.protocol.dialects.v03.reader import (
-    EMPTY_PARTS,
-    V03Reader,
+from accord.protocol.dialects.v03.params import (
+    BY_TASK,
+    V03PageIn,
+    V03PushesIn,
+    V03PushSetIn,
+    V03SendIn,
+    config_of,
     read_configuration,
-    read_list,
-    read_member,
     read_push,
     read_set,
+    task_of,
 )
-from accord.protocol.dialects.v03.shapes import (
+from accord.protocol.dialects.v03.reader import (
+    EMPTY_PARTS,
     KIND_MEMBERS,
     MISSING,
     V03AnswerIn,
-    V03GetParams,
-    V03PageIn,
-    V03PushesIn,
-    V03PushParams,
-    V03PushSetIn,
-    V03SendIn,
-    V03TaskParams,
-    config_of,
-    task_of,
+    V03Reader,
+    read_list,
+    read_member,
     text_or_none,
 )
 from accord.protocol.dialects.v03.writer import FILTER, V03Writer
@@ -47,32 +44,11 @@ from accord.protocol.operations import DialectName, Operation
 from accord.protocol.sse import Frame
 
 _SEND = Decoder(V03SendIn)
-_PARAMS = Decoder(V03TaskParams)
-_GET = Decoder(V03GetParams)
-_PUSH = Decoder(V03PushParams)
 _PUSH_SET = Decoder(V03PushSetIn)
 _PUSHES: Decoder[list[V03PushSetIn] | V03PushesIn] = Decoder(list[V03PushSetIn] | V03PushesIn)
 _ANSWER = Decoder(V03AnswerIn)
 _OBJECT = Decoder(dict[str, Any])
 _PAGE = Decoder(V03PageIn)
-
-
-def _read_delete(params: V03PushParams) -> model.PushDeleteRequest:
-    task_id, config_id, url = params.target(), params.webhook(), text_or_none(params.url)
-    if not (config_id or url):
-        raise invalid_field("pushNotificationConfigId", MISSING)
-    return model.PushDeleteRequest(task_id=task_id, id=config_id, url=url)
-
-
-BY_TASK: dict[Operation, tuple[Decoder[Any], Callable[[Any], model.Request]]] = {
-    Operation.GET: (_GET, lambda p: model.GetRequest(id=p.target(), history_length=p.history_length)),
-    Operation.CANCEL: (_PARAMS, lambda p: model.CancelRequest(id=p.target(), metadata=p.metadata)),
-    Operation.SUBSCRIBE: (_PARAMS, lambda p: model.SubscribeRequest(id=p.target())),
-    Operation.PUSH_GET: (_PUSH, lambda p: model.PushGetRequest(task_id=p.target(), id=p.webhook())),
-    Operation.PUSH_LIST: (_PARAMS, lambda p: model.PushListRequest(task_id=p.target())),
-    Operation.PUSH_DELETE: (_PUSH, _read_delete),
-}
-"""Decoder and reader of the parameters of each operation that names a task."""
 
 
 class V03(Dialect):

@@ -1,84 +1,131 @@
-"""The reader of A2A before 1.0: decoded structs to the model.
+"""The reader of A2A before 1.0: decoded structs, and what they mean in the model.
 
-It reads all spellings alike. The requirements of a dialect are settings of its `V03Reader`.
+The structs cover JSON-RPC, protobuf JSON and mixtures of both, tolerant where deployed peers differ. A member that only
+other dialects define may have any type here. The requirements of a dialect are settings of its `V03Reader`.
 """
 
 import base64
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from accord import model
 from accord.errors import InvalidParams
 from accord.model import Role, TaskState
+from accord.model.base import NonEmpty
 from accord.protocol.codec import convert, invalid_field, read_time
-from accord.protocol.dialects.v03.shapes import (
-    KIND_MEMBERS,
-    MISSING,
-    V03AnswerIn,
-    V03ArtifactIn,
-    V03AuthenticationIn,
-    V03BodyIn,
-    V03ConfigurationIn,
-    V03ContentIn,
-    V03MessageIn,
-    V03PartIn,
-    V03PushIn,
-    V03StatusIn,
-    text_or_none,
-)
-from accord.protocol.parts import from_base64, read_parts
+from accord.protocol.parts import AnyFile, AnyPart, from_base64, read_parts
 from accord.protocol.states import from_any
 
 WRAPPED = "data_part_compat"
 """Part metadata: `true` where data is `{"value": ...}` only because 0.3 requires an object. The official SDK's mark."""
 
+
 Wire = TypeVar("Wire")
 Value = TypeVar("Value")
+MISSING = "Required field is missing"
 
 
-def read_configuration(wire: V03ConfigurationIn | None) -> model.SendConfiguration | None:
-    """Read a send configuration; without `blocking` the caller waits (B-08)."""
-    if wire is None:
-        return None
-    push = wire.push_notification_config
-    return model.SendConfiguration(
-        accepted_output_modes=wire.accepted_output_modes or (),
-        task_push_notification_config=None if push is None else read_push(push),
-        history_length=wire.history_length,
-        return_immediately=wire.blocking is False,
-    )
+def text_or_none(value: Any) -> str | None:
+    """Return a value if it is text, else None."""
+    return value if isinstance(value, str) else None
 
 
-def read_push(wire: V03PushIn, task_id: str | None = None, config_id: str | None = None) -> model.PushConfig:
-    """Read a webhook; of several authentication schemes the first is used."""
-    return model.PushConfig(
-        url=wire.url,
-        id=wire.id or config_id or None,
-        task_id=task_id,
-        token=wire.token or None,
-        authentication=_authentication(wire.authentication),
-        payload_format=wire.payload_format,
-        events=wire.events or (),
-    )
+class V03FileIn(AnyFile, rename="camel", gc=False):
+    """The file of a part; two of its members are protobuf JSON's."""
+
+    file_with_bytes: Any = None
+    file_with_uri: Any = None
 
 
-def read_set(wire: V03PushIn, task_id: str, config_id: str | None = None) -> model.PushConfig:
-    """Read a webhook to set. It replaces an earlier one with the same id; the default id is the task's.
+class V03PartIn(AnyPart, gc=False):
+    """A part: `text`, `file`, `data`, `metadata` and either `kind` or `type` are its own."""
 
-    The official SDK has the same default.
-    """
-    return read_push(wire, task_id, config_id or task_id)
+    kind: Any = None
+    type: Any = None
+    file: V03FileIn | None = None
+    url: Any = None
+    raw: Any = None
+    name: Any = None
+    filename: Any = None
+    media_type: Any = field(default=None, name="mediaType")
+    mime_type: Any = None
+    schema: Any = None
 
 
-def _authentication(wire: V03AuthenticationIn | None) -> model.Authentication | None:
-    if wire is None:
-        return None
-    scheme = next(iter(wire.schemes or ()), text_or_none(wire.scheme))
-    return model.Authentication(scheme=scheme, credentials=wire.credentials or None) if scheme else None
+class V03MessageIn(Struct, rename="camel", gc=False):
+    """A message; in protobuf JSON its parts are `content`."""
+
+    role: str = ""
+    message_id: str | None = None
+    parts: list[V03PartIn] | None = None
+    content: Any = None
+    context_id: str | None = None
+    task_id: str | None = None
+    metadata: dict[str, Any] | None = None
+    extensions: tuple[str, ...] | None = None
+    reference_task_ids: tuple[str, ...] | None = None
+
+
+class V03ContentIn(Struct):
+    """The member of a message that only protobuf JSON has."""
+
+    content: list[V03PartIn] | None = None
+
+
+class V03StatusIn(Struct, gc=False):
+    """A task's status."""
+
+    state: str | None = None
+    message: V03MessageIn | None = None
+    timestamp: str | None = None
+
+
+class V03ArtifactIn(Struct, rename="camel", gc=False):
+    """An artifact."""
+
+    artifact_id: NonEmpty
+    parts: list[V03PartIn] | None = None
+    name: str | None = None
+    description: str | None = None
+    metadata: dict[str, Any] | None = None
+    extensions: tuple[str, ...] | None = None
+
+
+class V03BodyIn(V03MessageIn):
+    """A task, a message or an update: the content of results and streams."""
+
+    kind: str | None = None
+    id: str | None = None
+    status: V03StatusIn | str | None = None
+    artifacts: list[V03ArtifactIn] | None = None
+    history: list[V03MessageIn] | None = None
+    artifact: V03ArtifactIn | None = None
+    append: bool | None = None
+    last_chunk: bool | None = None
+
+
+class V03AnswerIn(V03BodyIn):
+    """A body, or an object with one as its member, as in protobuf JSON and 1.0."""
+
+    task: V03BodyIn | None = None
+    message: V03BodyIn | None = None
+    msg: V03BodyIn | None = None
+    status_update: V03BodyIn | None = None
+    artifact_update: V03BodyIn | None = None
+
+
+_SHARED = ("kind", "contextId", "metadata")
+KIND_MEMBERS: dict[str, frozenset[str]] = {
+    "task": frozenset({*_SHARED, "id", "status", "artifacts", "history"}),
+    "message": frozenset({*_SHARED, "role", "messageId", "parts", "taskId", "extensions", "referenceTaskIds"}),
+    "status-update": frozenset({*_SHARED, "taskId", "status"}),
+    "artifact-update": frozenset({*_SHARED, "taskId", "artifact", "append", "lastChunk"}),
+}
+"""The members of each kind of body."""
 
 
 _ROLES = {"user": Role.USER, "agent": Role.AGENT, "ROLE_USER": Role.USER, "ROLE_AGENT": Role.AGENT}
@@ -120,6 +167,7 @@ FOREIGN: dict[str, type] = {
     "schema": dict,
 }
 """Members of a part that only other dialects define, and their types there."""
+
 
 _foreign = attrgetter(*FOREIGN)
 _ABSENT = (None,) * len(FOREIGN)
@@ -317,6 +365,7 @@ def _from_proto(part: V03PartIn) -> None:
 
 _BINARY = ("image/", "audio/", "video/", "application/pdf", "application/zip", "application/gzip")
 """Media types of files that are never base64 text themselves."""
+
 
 _LEAST_SIZE = 24
 """The base64 of 18 bytes: no file of these types is smaller, so a shorter text proves nothing."""

@@ -20,11 +20,10 @@ from accord.protocol import codec
 from accord.protocol.codec import invalid_field
 from accord.protocol.dialects.base import RestDialect
 from accord.protocol.dialects.fields import convert_query_values, without_none
-from accord.protocol.dialects.v03 import BY_TASK, V03
+from accord.protocol.dialects.v03 import V03
 from accord.protocol.dialects.v03.card import write_card
-from accord.protocol.dialects.v03.reader import V03Reader, check_text_member, read_configuration, read_set
-from accord.protocol.dialects.v03.shapes import (
-    MISSING,
+from accord.protocol.dialects.v03.params import (
+    BY_TASK,
     V03ConfigurationIn,
     V03PushIn,
     V03PushSetIn,
@@ -32,9 +31,12 @@ from accord.protocol.dialects.v03.shapes import (
     V03TaskIdParams,
     V03TaskParams,
     has_field_names,
+    read_configuration,
+    read_set,
     with_field_names,
     with_json_names,
 )
+from accord.protocol.dialects.v03.reader import MISSING, V03Reader, check_text_member
 from accord.protocol.dialects.v03.writer import (
     ARTIFACT_UPDATE,
     CONFIGURATION,

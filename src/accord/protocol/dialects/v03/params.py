@@ -1,8 +1,6 @@
-"""Structs to decode the messages of peers before A2A 1.0, and their field names.
+"""The parameters of A2A before 1.0: names, ids of tasks and webhooks, and the requests that they mean.
 
-They cover JSON-RPC, protobuf JSON and mixtures of both, tolerant where deployed peers differ. `reader` converts them to
-the model. A member that only other dialects define may have any type here. Fields of the protobuf definition are read
-under their own names and under their JSON names.
+Fields of the protobuf definition are read under their own names and under their JSON names.
 """
 
 import re
@@ -13,31 +11,37 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.json import Decoder
 
+from accord import model
 from accord.errors import InvalidParams
 from accord.model import PushFormat
 from accord.model.base import Count, NonEmpty
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.fields import AnyId
-from accord.protocol.parts import AnyFile, AnyPart
+from accord.protocol.dialects.fields import AnyId, camel_case, rename_members
+from accord.protocol.dialects.v03.reader import MISSING, V03BodyIn, V03MessageIn, text_or_none
+from accord.protocol.operations import Operation
 
 _JSON_NAMES = {
-    "accepted_output_modes": "acceptedOutputModes",
-    "config_id": "configId",
-    "context_id": "contextId",
-    "file_with_bytes": "fileWithBytes",
-    "file_with_uri": "fileWithUri",
-    "history_length": "historyLength",
-    "message_id": "messageId",
-    "mime_type": "mimeType",
-    "page_size": "pageSize",
-    "page_token": "pageToken",
-    "push_notification": "pushNotification",
-    "push_notification_config": "pushNotificationConfig",
-    "task_id": "taskId",
+    name: camel_case(name)
+    for name in (
+        "accepted_output_modes",
+        "config_id",
+        "context_id",
+        "file_with_bytes",
+        "file_with_uri",
+        "history_length",
+        "message_id",
+        "mime_type",
+        "page_size",
+        "page_token",
+        "push_notification",
+        "push_notification_config",
+        "task_id",
+    )
 }
 """The definition's fields and their JSON names. Readers of protobuf JSON accept both, and some clients send the first.
 """
+
 
 _FREE = frozenset({"data", "metadata"})
 _HAS_FIELD_NAME = re.compile(rb'"(?:request|%b)"\s*:' % "|".join(_JSON_NAMES).encode())
@@ -51,7 +55,7 @@ def with_json_names(params: bytes) -> bytes:
         return params
     if codec.is_too_deep(params):
         raise InvalidParams("The JSON is nested too deeply")
-    stated = _renamed(codec.decode(params, _ANY), _json_name)
+    stated = rename_members(codec.decode(params, _ANY), _json_name, _FREE)
     if isinstance(stated, dict) and "request" in stated:
         stated.setdefault("message", stated.pop("request"))  # the field of a send whose JSON name is another word
     return codec.encode(stated)
@@ -62,14 +66,14 @@ def has_field_names(params: bytes) -> bool:
     if not _HAS_FIELD_NAME.search(params):
         return False
     stated = codec.decode(params, _ANY)
-    return bool(_renamed(stated, _json_name) != stated)
+    return bool(rename_members(stated, _json_name, _FREE) != stated)
 
 
 def with_field_names(answer: bytes) -> bytes:
     """Return a response with the definition's field names, except where the JSON name is another word: readers accept
     both.
     """
-    return codec.encode(_renamed(codec.decode(answer, _ANY), _field_name))
+    return codec.encode(rename_members(codec.decode(answer, _ANY), _field_name, _FREE))
 
 
 def _json_name(name: str) -> str:
@@ -79,116 +83,6 @@ def _json_name(name: str) -> str:
 @lru_cache(256)  # outside of free data, responses have only our own names
 def _field_name(name: str) -> str:
     return _CAPITAL.sub(lambda found: "_" + found[0].lower(), name)
-
-
-def _renamed(value: Any, named: Callable[[str], str]) -> Any:
-    if isinstance(value, list):
-        return [_renamed(item, named) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {named(name): item if name in _FREE else _renamed(item, named) for name, item in value.items()}
-
-
-MISSING = "Required field is missing"
-
-
-def text_or_none(value: Any) -> str | None:
-    """Return a value if it is text, else None."""
-    return value if isinstance(value, str) else None
-
-
-class V03FileIn(AnyFile, rename="camel", gc=False):
-    """The file of a part; two of its members are protobuf JSON's."""
-
-    file_with_bytes: Any = None
-    file_with_uri: Any = None
-
-
-class V03PartIn(AnyPart, gc=False):
-    """A part: `text`, `file`, `data`, `metadata` and either `kind` or `type` are its own."""
-
-    kind: Any = None
-    type: Any = None
-    file: V03FileIn | None = None
-    url: Any = None
-    raw: Any = None
-    name: Any = None
-    filename: Any = None
-    media_type: Any = field(default=None, name="mediaType")
-    mime_type: Any = None
-    schema: Any = None
-
-
-class V03MessageIn(Struct, rename="camel", gc=False):
-    """A message; in protobuf JSON its parts are `content`."""
-
-    role: str = ""
-    message_id: str | None = None
-    parts: list[V03PartIn] | None = None
-    content: Any = None
-    context_id: str | None = None
-    task_id: str | None = None
-    metadata: dict[str, Any] | None = None
-    extensions: tuple[str, ...] | None = None
-    reference_task_ids: tuple[str, ...] | None = None
-
-
-class V03ContentIn(Struct):
-    """The member of a message that only protobuf JSON has."""
-
-    content: list[V03PartIn] | None = None
-
-
-class V03StatusIn(Struct, gc=False):
-    """A task's status."""
-
-    state: str | None = None
-    message: V03MessageIn | None = None
-    timestamp: str | None = None
-
-
-class V03ArtifactIn(Struct, rename="camel", gc=False):
-    """An artifact."""
-
-    artifact_id: NonEmpty
-    parts: list[V03PartIn] | None = None
-    name: str | None = None
-    description: str | None = None
-    metadata: dict[str, Any] | None = None
-    extensions: tuple[str, ...] | None = None
-
-
-class V03BodyIn(V03MessageIn):
-    """A task, a message or an update: the content of results and streams."""
-
-    kind: str | None = None
-    id: str | None = None
-    status: V03StatusIn | str | None = None
-    artifacts: list[V03ArtifactIn] | None = None
-    history: list[V03MessageIn] | None = None
-    artifact: V03ArtifactIn | None = None
-    append: bool | None = None
-    last_chunk: bool | None = None
-
-
-class V03AnswerIn(V03BodyIn):
-    """A body, or an object with one as its member, as in protobuf JSON and 1.0."""
-
-    task: V03BodyIn | None = None
-    message: V03BodyIn | None = None
-    msg: V03BodyIn | None = None
-    status_update: V03BodyIn | None = None
-    artifact_update: V03BodyIn | None = None
-
-
-_SHARED = ("kind", "contextId", "metadata")
-KIND_MEMBERS: dict[str, frozenset[str]] = {
-    "task": frozenset({*_SHARED, "id", "status", "artifacts", "history"}),
-    "message": frozenset({*_SHARED, "role", "messageId", "parts", "taskId", "extensions", "referenceTaskIds"}),
-    "status-update": frozenset({*_SHARED, "taskId", "status"}),
-    "artifact-update": frozenset({*_SHARED, "taskId", "artifact", "append", "lastChunk"}),
-}
-"""The members of each kind of body."""
 
 
 class V03AuthenticationIn(Struct):
@@ -308,3 +202,67 @@ def config_of(name: str | None) -> str:
 
 
 _CONFIGS = "/pushNotificationConfigs/"
+
+
+def read_configuration(wire: V03ConfigurationIn | None) -> model.SendConfiguration | None:
+    """Read a send configuration; without `blocking` the caller waits (B-08)."""
+    if wire is None:
+        return None
+    push = wire.push_notification_config
+    return model.SendConfiguration(
+        accepted_output_modes=wire.accepted_output_modes or (),
+        task_push_notification_config=None if push is None else read_push(push),
+        history_length=wire.history_length,
+        return_immediately=wire.blocking is False,
+    )
+
+
+def read_push(wire: V03PushIn, task_id: str | None = None, config_id: str | None = None) -> model.PushConfig:
+    """Read a webhook; of several authentication schemes the first is used."""
+    return model.PushConfig(
+        url=wire.url,
+        id=wire.id or config_id or None,
+        task_id=task_id,
+        token=wire.token or None,
+        authentication=_authentication(wire.authentication),
+        payload_format=wire.payload_format,
+        events=wire.events or (),
+    )
+
+
+def read_set(wire: V03PushIn, task_id: str, config_id: str | None = None) -> model.PushConfig:
+    """Read a webhook to set. It replaces an earlier one with the same id; the default id is the task's.
+
+    The official SDK has the same default.
+    """
+    return read_push(wire, task_id, config_id or task_id)
+
+
+def _authentication(wire: V03AuthenticationIn | None) -> model.Authentication | None:
+    if wire is None:
+        return None
+    scheme = next(iter(wire.schemes or ()), text_or_none(wire.scheme))
+    return model.Authentication(scheme=scheme, credentials=wire.credentials or None) if scheme else None
+
+
+_PARAMS = Decoder(V03TaskParams)
+_GET = Decoder(V03GetParams)
+_PUSH = Decoder(V03PushParams)
+
+
+def _read_delete(params: V03PushParams) -> model.PushDeleteRequest:
+    task_id, config_id, url = params.target(), params.webhook(), text_or_none(params.url)
+    if not (config_id or url):
+        raise invalid_field("pushNotificationConfigId", MISSING)
+    return model.PushDeleteRequest(task_id=task_id, id=config_id, url=url)
+
+
+BY_TASK: dict[Operation, tuple[Decoder[Any], Callable[[Any], model.Request]]] = {
+    Operation.GET: (_GET, lambda p: model.GetRequest(id=p.target(), history_length=p.history_length)),
+    Operation.CANCEL: (_PARAMS, lambda p: model.CancelRequest(id=p.target(), metadata=p.metadata)),
+    Operation.SUBSCRIBE: (_PARAMS, lambda p: model.SubscribeRequest(id=p.target())),
+    Operation.PUSH_GET: (_PUSH, lambda p: model.PushGetRequest(task_id=p.target(), id=p.webhook())),
+    Operation.PUSH_LIST: (_PARAMS, lambda p: model.PushListRequest(task_id=p.target())),
+    Operation.PUSH_DELETE: (_PUSH, _read_delete),
+}
+"""Decoder and reader of the parameters of each operation that names a task."""
