@@ -4,7 +4,7 @@ An operation is a method of `A2A`, for code that works on local and remote agent
 `Call` that passes middleware on its way to the service. All of them are a `Handler`.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
@@ -29,7 +29,7 @@ from accord.model import (
     TaskFilter,
     TaskPage,
 )
-from accord.protocol.operations import ROWS, Operation
+from accord.protocol.operations import Operation
 
 
 class Admission(Struct, frozen=True, kw_only=True):
@@ -363,19 +363,3 @@ async def read_stream(handler: Handler, call: Call) -> AsyncIterator[Event]:
                 yield await anext(stream.rest)
     finally:
         await stream.aclose()
-
-
-# --- operations by name, each one row away from its method ----------------------------------------------------------
-
-Answering = Callable[[Any, Caller], Awaitable[Any]]
-Streaming = Callable[[Any, Caller, int | None], AsyncIterator[Event]]
-
-
-def unary_operations(agent: A2A) -> dict[Operation, Answering]:
-    """Return the operations with a single reply."""
-    return {operation: getattr(agent, name) for operation, name in METHODS.items() if not ROWS[operation].streams}
-
-
-def streaming_operations(agent: A2A) -> dict[Operation, Streaming]:
-    """Return the streaming operations. Their last argument is the number of the last event that the caller got."""
-    return {operation: getattr(agent, name) for operation, name in METHODS.items() if ROWS[operation].streams}

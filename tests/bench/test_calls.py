@@ -8,10 +8,10 @@ import pytest
 from bench.calls import CALLS, CHUNK, MODULES, RUN, SEND, Counted, measured
 
 LIMITS = {
-    (SEND, CALLS): 424,
-    (SEND, MODULES): 59,
-    (CHUNK, CALLS): 36,
-    (RUN, CALLS): 1_760,
+    (SEND, CALLS): 386,
+    (SEND, MODULES): 58,
+    (CHUNK, CALLS): 26,
+    (RUN, CALLS): 1_680,
     (RUN, MODULES): 90,
 }
 """A workflow run may differ by a few calls, because its processes end when they do."""

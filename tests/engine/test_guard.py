@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from accord.a2a import Caller, HostedAgent, streaming_operations, unary_operations
+from accord.a2a import METHODS, Caller, HostedAgent
 from accord.auth.rate_limits import CallerUsage, Quotas
 from accord.auth.roles import CallerRole, Roles
 from accord.errors import (
@@ -61,8 +61,8 @@ every_operation = each("operation", Operation)
 async def ask(guarded: HostedAgent, operation: Operation, request: Any, caller: Caller) -> Any:
     """Do one operation as a binding would; of a stream everything."""
     if ROWS[operation].streams:
-        return [event async for event in streaming_operations(guarded)[operation](request, caller, None)]
-    return await unary_operations(guarded)[operation](request, caller)
+        return [event async for event in getattr(guarded, METHODS[operation])(request, caller, None)]
+    return await getattr(guarded, METHODS[operation])(request, caller)
 
 
 def as_role(name: str) -> Caller:
@@ -259,17 +259,17 @@ async def test_what_an_agent_uses_counts_for_the_others() -> None:
 async def test_streams_are_counted_while_they_are_open(operation: Operation) -> None:
     usage = CallerUsage(Quotas(streams=1))
     guarded = pipeline(Scripted(), "echo", usage=usage)
-    follow = streaming_operations(guarded)[operation]
+    follow = getattr(guarded, METHODS[operation])
     first = follow(REQUESTS[operation], ANYONE, None)
     await anext(first)
     for caller in (ANYONE, replace(ANYONE, roams=True)):
         with pytest.raises(RateLimited, match="1 streams are open"):
             await anext(follow(replace(REQUESTS[operation], tenant="elsewhere"), caller, None))
     await anext(follow(REQUESTS[operation], ALICE, None))
-    await first.aclose()  # type: ignore[attr-defined]
+    await first.aclose()
     again = follow(REQUESTS[operation], ANYONE, None)
     await anext(again)
-    await again.aclose()  # type: ignore[attr-defined]
+    await again.aclose()
 
 
 async def test_a_stream_that_is_refused_or_ends_gives_its_place_back() -> None:

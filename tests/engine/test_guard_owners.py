@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from accord import Context, agent
-from accord.a2a import Caller, HostedAgent, streaming_operations, unary_operations
+from accord.a2a import METHODS, Caller, HostedAgent
 from accord.auth.rate_limits import CallerUsage, Quotas, counting
 from accord.engine.webhook_delivery import WebhookDelivery
 from accord.errors import AccordError, PermissionDenied, RateLimited, TaskNotFound
@@ -94,8 +94,8 @@ async def task(guarded: HostedAgent) -> Task:
 async def begin(guarded: HostedAgent, operation: Operation, request: Any, caller: Caller) -> Any:
     """Do an operation; of a stream the first event."""
     if ROWS[operation].streams:
-        return await anext(streaming_operations(guarded)[operation](request, caller, None))
-    return await unary_operations(guarded)[operation](request, caller)
+        return await anext(getattr(guarded, METHODS[operation])(request, caller, None))
+    return await getattr(guarded, METHODS[operation])(request, caller)
 
 
 async def refusal(guarded: HostedAgent, operation: Operation, task_id: str, caller: Caller) -> tuple[Any, ...]:

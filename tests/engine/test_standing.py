@@ -116,7 +116,7 @@ async def test_many_streams_of_one_key_are_one_question_and_none_are_none(kept: 
     for task in reading:
         task.cancel()
     await asyncio.gather(*reading, return_exceptions=True)
-    assert (keys.asked, kept._stays) == (1, {})
+    assert (keys.asked, kept._streams) == (1, {})
     items = endless()
     assert kept.kept(items, None) is items
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from accord.errors import TABLE, AccordError, Violation
 from accord.http.asgi import Receive, Scope, Send
-from accord.http.openapi import ApiDocuments, describe_api
+from accord.http.openapi import NAMES, ApiDocuments, describe_api
 from accord.http.rest import RestBinding
 from accord.model import (
     AgentInterface,
@@ -27,7 +27,6 @@ from accord.model import (
 )
 from accord.protocol.operations import ROWS, DialectName, RestMatch, match_rest
 from accord.protocol.operations import TABLE as OPERATIONS
-from accord.protocol.spec_schemas import NAMES
 from accord.testing.asgi import Response, call
 from tests.cases import each
 from tests.http.scripted import CARD, Scripted

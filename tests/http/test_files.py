@@ -30,7 +30,7 @@ from accord.model import (
     TaskState,
     TaskStatus,
 )
-from accord.model.parts import parts_of
+from accord.model.task import parts_of
 from accord.outbound import HttpSession
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName

@@ -11,12 +11,11 @@ from google.api import field_behavior_pb2
 from hypothesis import given, settings
 
 from accord.errors import TABLE, AccordError, Violation
+from accord.http.openapi import NAMES, a2a_schemas, schema_document
 from accord.model import AgentCard, Event, Message, MessageUpdate, PushConfig, PushPage, Task, TaskPage
 from accord.model.base import A2AModel
-from accord.protocol import spec_schemas
 from accord.protocol.dialects import REST_DIALECTS
 from accord.protocol.operations import DialectName, Operation
-from accord.protocol.spec_schemas import NAMES
 from tests import strategies
 from tests.cases import each
 from tests.protocol import golden
@@ -27,7 +26,7 @@ ENUMERATIONS = a2a_pb2.DESCRIPTOR.enum_types_by_name
 OURS = {"ErrorResponse", "Status"}
 VALIDATORS = {
     name: jsonschema_rs.Draft202012Validator(
-        spec_schemas.document(name, f"https://example.com/schemas/{name}.json"), validate_formats=True, offline=True
+        schema_document(name, f"https://example.com/schemas/{name}.json"), validate_formats=True, offline=True
     )
     for name in NAMES.values()
 }
@@ -49,7 +48,7 @@ def test_every_structure_of_the_specification_has_a_schema() -> None:
 @pytest.mark.proves("4-50", "DM-SERIAL-001", "DM-SERIAL-004")
 @each("name", MESSAGES)
 def test_a_schema_has_the_members_of_the_specification(name: str) -> None:
-    schema, fields = spec_schemas.schemas()[name], MESSAGES[name].fields
+    schema, fields = a2a_schemas()[name], MESSAGES[name].fields
     assert set(schema.get("properties", {})) == {field.json_name for field in fields}
     required = {
         field.json_name
@@ -73,7 +72,7 @@ TYPES = {
 @each("name", MESSAGES)
 def test_a_member_has_its_type(name: str) -> None:
     for field in MESSAGES[name].fields:
-        schema = spec_schemas.schemas()[name]["properties"][field.json_name]
+        schema = a2a_schemas()[name]["properties"][field.json_name]
         is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
         if field.is_repeated and not is_map:
             assert schema["type"] == "array"
@@ -97,12 +96,12 @@ def test_a_member_has_its_type(name: str) -> None:
 @pytest.mark.parametrize("name", ENUMERATIONS)
 def test_an_enumeration_has_its_values(name: str) -> None:
     known = set(ENUMERATIONS[name].values_by_name) - {"ROLE_UNSPECIFIED"}
-    assert set(spec_schemas.schemas()[name]["enum"]) == known
+    assert set(a2a_schemas()[name]["enum"]) == known
 
 
 @each("name", NAMES.values())
 def test_a_document_stands_alone(name: str) -> None:
-    document = spec_schemas.document(name, f"https://example.com/{name}")
+    document = schema_document(name, f"https://example.com/{name}")
     jsonschema_rs.meta.validate(document)
     assert (document["$id"], document["title"]) == (f"https://example.com/{name}", name)
     assert document["$schema"] == "https://json-schema.org/draft/2020-12/schema"
@@ -115,7 +114,7 @@ def test_a_document_stands_alone(name: str) -> None:
 
 
 def test_references_are_written_as_asked() -> None:
-    schemas = spec_schemas.schemas("#/components/schemas/{name}")
+    schemas = a2a_schemas("#/components/schemas/{name}")
     assert schemas["Task"]["properties"]["status"] == {"$ref": "#/components/schemas/TaskStatus"}
     assert "$defs" not in json.dumps(schemas)
 

@@ -159,7 +159,7 @@ def test_anchors_and_merges() -> None:
 @each(
     ("text", "code", "place", "words"),
     [
-        ("a: 1\nb: [", "BAD_YAML", (3, 1), "That is no YAML"),
+        ("a: 1\nb: [", "BAD_YAML", (3, 1), "This is not valid YAML"),
         ("a: b: c", "BAD_YAML", (1, 5), "put the value into quotes"),
         ("a:\n\t- 1", "BAD_YAML", (2, 1), "indent with blanks"),
         ("", "BAD_YAML", (1, 1), "empty"),
@@ -173,7 +173,7 @@ def test_anchors_and_merges() -> None:
         ("<<: 1", "BAD_YAML", (1, 5), "takes mappings"),
         ("a: .inf", "BAD_YAML", (1, 4), "finite"),
         ("a: 1e999", "BAD_YAML", (1, 4), "finite"),
-        ("a: " + "9" * 5000, "BAD_YAML", (1, 4), "no number"),
+        ("a: " + "9" * 5000, "BAD_YAML", (1, 4), "not a valid number"),
         ("a: 1\nb: \x07", "BAD_YAML", (2, 4), "U+0007"),
         ("a: 1\nb: 2\na: 3", "DUPLICATE_KEY", (3, 1), "already in line 1"),
         ("[" * (MAX_DEPTH + 1), "TOO_LARGE", (1, MAX_DEPTH + 1), "nested"),

@@ -247,7 +247,7 @@ async def test_an_agent_without_a_card_is_asked_and_streamed_all_the_same(
     assert (run.state, run.output) == ("COMPLETED", "one two three"), run.why
     assert wire.all(STREAM)
     (line,) = [post for post in run.posts if "A2A agent: say (no card: " in post]
-    assert line.endswith("going on without")
+    assert line.endswith("continuing without")
 
 
 @pytest.mark.proves("C-08", "1-25")

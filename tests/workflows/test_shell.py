@@ -79,7 +79,7 @@ async def test_a_place_may_be_what_a_step_said(tmp_path: Path) -> None:
 async def test_a_place_that_is_not_there_is_said(tmp_path: Path) -> None:
     result = await ran(scene(tmp_path, command="true", cwd="nowhere"))
     assert not result.ok
-    assert result.error == f"{tmp_path / 'nowhere'} is no directory"
+    assert result.error == f"{tmp_path / 'nowhere'} is not a directory"
 
 
 async def test_a_failed_command_says_why(tmp_path: Path) -> None:

@@ -67,10 +67,10 @@ async def test_a_branch_may_be_what_a_step_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ({"branch": "--help"}, "'--help' is no name of a branch"),
-        ({"branch": "a b; touch pwned"}, "'a b; touch pwned' is no name of a branch"),
-        ({"branch": "@{-1}"}, "'@{{-1}}' is no name of a branch"),
-        ({"branch": ""}, "'' is no name of a branch"),
+        ({"branch": "--help"}, "'--help' is not a valid branch name"),
+        ({"branch": "a b; touch pwned"}, "'a b; touch pwned' is not a valid branch name"),
+        ({"branch": "@{-1}"}, "'@{{-1}}' is not a valid branch name"),
+        ({"branch": ""}, "'' is not a valid branch name"),
         ({"branch": "new", "create_branch": False}, "There is no branch new: make it, or say createBranch: true"),
         ({"branch": "new", "base_branch": "nowhere"}, "There is no commit 'nowhere' to begin the branch new from"),
         ({"branch": "new", "base_branch": "--help"}, "There is no commit '--help' to begin the branch new from"),

@@ -116,11 +116,8 @@ class Audit:
     def refused(self, presented: Presented) -> None:
         """Add an entry for a failed authentication."""
         if self.is_on:
-            outcome = AuthenticationFailed().row.reason
-            at, peer = self.now_ms(), presented.peer or None
-            self.note(
-                AuditEntry(tenant="", at=at, owner="", peer=peer, agent="", operation=AUTHENTICATE, outcome=outcome)
-            )
+            caller = Caller(peer=presented.peer or None)
+            self.note(entry(AUTHENTICATE, caller, "", None, AuthenticationFailed().row.reason, self.now_ms()))
 
     # --- startup, loop, shutdown ----------------------------------------------------------------------------------
 
@@ -190,9 +187,9 @@ def entry(
 ) -> AuditEntry:
     """Return the entry of a caller's operation on an agent or in the registry."""
     return AuditEntry(
-        tenant=_printable_id(caller.tenant),
+        tenant=caller.tenant and _printable_id(caller.tenant),
         at=at,
-        owner=_printable_id(caller.owner),
+        owner=caller.owner and _printable_id(caller.owner),
         scheme=caller.scheme,
         peer=caller.peer,
         dialect=caller.origin,

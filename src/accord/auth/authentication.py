@@ -239,7 +239,7 @@ class OpenStreams:
         """Check admissions with `looks`, by kind. Others end only by expiry."""
         self._looks = looks or {}
         self._now_ms = now_ms
-        self._stays: dict[Admission, set[OpenStream]] = {}
+        self._streams: dict[Admission, set[OpenStream]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def kept(self, items: AsyncIterator[T], ticket: Admission | None) -> AsyncIterator[T]:
@@ -253,44 +253,37 @@ class OpenStreams:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _kept(self, items: AsyncIterator[T], ticket: Admission) -> AsyncIterator[T]:
-        stay = self._begun(ticket)
+        stream = OpenStream()
+        self._streams.setdefault(ticket, set()).add(stream)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name="standing")
         try:
             while True:
                 held = [await anext(items)]
-                stay.is_waiting = False
+                stream.is_waiting = False
                 yield held.pop()  # release the item, which may be large, while the reader handles it
-                if stay.is_over:
+                if stream.is_over:
                     raise AuthenticationFailed(MESSAGE)
-                stay.is_waiting = True
+                stream.is_waiting = True
         except StopAsyncIteration:
             return
         except asyncio.CancelledError:
-            if stay.was_ended():
+            if stream.was_ended():
                 raise AuthenticationFailed(MESSAGE) from None
             raise
         finally:
-            self._left(ticket, stay)
-
-    def _begun(self, ticket: Admission) -> OpenStream:
-        stay = OpenStream()
-        self._stays.setdefault(ticket, set()).add(stay)
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run(), name="standing")
-        return stay
-
-    def _left(self, ticket: Admission, stay: OpenStream) -> None:
-        stays = self._stays[ticket]
-        stays.discard(stay)
-        if not stays:
-            del self._stays[ticket]
+            streams = self._streams[ticket]
+            streams.discard(stream)
+            if not streams:
+                del self._streams[ticket]
 
     async def _run(self) -> None:
-        while self._stays:
+        while self._streams:
             await asyncio.sleep(LOOK_SECONDS)
-            for ticket in list(self._stays):
+            for ticket in list(self._streams):
                 if not await self._is_good(ticket):
-                    for stay in list(self._stays.get(ticket, ())):
-                        stay.end()
+                    for stream in list(self._streams.get(ticket, ())):
+                        stream.end()
 
     async def _is_good(self, ticket: Admission) -> bool:
         if ticket.until is not None and ticket.until <= self._now_ms():

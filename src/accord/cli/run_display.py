@@ -15,7 +15,7 @@ from msgspec import Struct
 from accord.cli import agent_output
 from accord.model import Event, StatusUpdate
 from accord.protocol.lifecycle import INTERRUPTED
-from accord.workflows.channel import METADATA
+from accord.workflows.channel import METADATA, QuestionOrigin
 from accord.workflows.state import FINAL
 from accord.workflows.step_types import step_type
 
@@ -59,8 +59,7 @@ def run_events(event: Event) -> Iterator[RunEvent]:
     said = body.status.message
     text = "".join(part.text or "" for part in said.parts) if said is not None else None
     if body.status.state in INTERRUPTED:
-        about = ((said.metadata if said is not None else None) or {}).get(METADATA) or {}
-        yield RunEvent(event="asks", at=event.at, step=about.get("step"), text=text)
+        yield RunEvent(event="asks", at=event.at, step=QuestionOrigin.of(said).step, text=text)
         return
     about = (body.metadata or {}).get(METADATA)
     if not isinstance(about, dict):

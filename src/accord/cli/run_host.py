@@ -225,19 +225,17 @@ def _how_to_signal(going: RunCommand, event: str) -> None:
 
 def _how_to_answer(going: RunCommand, task: "Task", waits: "list[RunWait]") -> None:
     """Print how to answer the pending question of a run, and its other approvals and signals."""
-    from accord.api import APPROVAL
-    from accord.workflows.channel import METADATA
+    from accord.workflows.channel import QuestionOrigin
 
     asked = task.status.message
-    about = (asked.metadata if asked is not None else None) or {}
-    step = str((about.get(METADATA) or {}).get("step") or "")
+    origin = QuestionOrigin.of(asked)
+    step = origin.step or ""
     text = "" if asked is None else agent_output.text_of(asked.parts)
     agent_output.tell(f"\nThe run waits for an answer. {agent_output.line(step)} asks: {agent_output.line(text)}")
-    is_approval = about.get(APPROVAL) is True
-    if not is_approval:
+    if not origin.is_approval:
         agent_output.tell(f"  answer   {going.again('runs answer', 'TEXT')}")
     others = [wait.step for wait in waits if wait.is_approval and wait.step != step]
-    for one in [step, *others] if is_approval else others:
+    for one in [step, *others] if origin.is_approval else others:
         agent_output.tell(f"  approve  {going.again('runs approve', one)}")
         agent_output.tell(f"  reject   {going.again('runs reject', one)}")
     for event in dict.fromkeys(wait.event for wait in waits if wait.event is not None):

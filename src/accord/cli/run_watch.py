@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from accord.a2a import Caller
-from accord.api import APPROVAL, YES, at_end, new_id, queries
+from accord.api import YES, at_end, new_id, queries
 from accord.cli import agent_output
 from accord.cli.run_display import RunDisplay, RunEvent, run_events
 from accord.client.text import StreamedText
@@ -25,7 +25,7 @@ from accord.protocol.lifecycle import ENDED, INTERRUPTED
 from accord.protocol.states import LOWER
 from accord.workflows import stored_run
 from accord.workflows.attempts import child_key
-from accord.workflows.channel import METADATA
+from accord.workflows.channel import QuestionOrigin
 from accord.workflows.members import RESULT, workflow_failure
 from accord.workflows.signals import NotWaiting, RunSignals
 
@@ -279,17 +279,16 @@ class RunWatch:
 
     async def _ask(self, keyboard: Keyboard, question: Message) -> bool:
         """Prompt for an answer, and deliver it. Returns False at the end of input."""
-        known = question.metadata or {}
-        about = known.get(METADATA) or {}
-        step = str(about.get("step") or "")
-        if known.get(APPROVAL) is not True:
+        origin = QuestionOrigin.of(question)
+        step = origin.step or ""
+        if not origin.is_approval:
             answer = await keyboard.answer(step, question)
             if answer is not None:
                 await self._answer(Part(text=answer))
             return answer is not None
         decided = await keyboard.decision(step, question)
         if decided is not None:
-            if about.get("task") is None:
+            if origin.task is None:
                 await self._decide(step, *decided)
             else:  # a child task of the run asks
                 await self._answer(Part(data=stored_run.encode_decision(is_approved=decided[0], comment=decided[1])))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import typer
 
-from accord.api import APPROVAL, SYSTEM, Store, administration, new_id, queries, wait_key
+from accord.api import SYSTEM, Store, administration, new_id, queries, wait_key
 from accord.api.queries import decode_event
 from accord.cli import agent_output, tables
 from accord.cli.failures import Exit
@@ -24,7 +24,7 @@ from accord.model.base import timestamp_ms
 from accord.protocol.lifecycle import ENDED, INTERRUPTED
 from accord.protocol.states import LOWER
 from accord.workflows import stored_run
-from accord.workflows.channel import METADATA
+from accord.workflows.channel import QuestionOrigin
 from accord.workflows.run_request import origin_of
 from accord.workflows.signals import NotWaiting, RunSignals
 from accord.workflows.stored_run import StoredRun, StoredStep, encode_decision
@@ -240,9 +240,8 @@ class RunControl:
         status = None if stored is None else stored.task().status
         if status is None or status.state not in INTERRUPTED or status.message is None:
             return None
-        known = status.message.metadata or {}
-        about = known.get(METADATA) or {}
-        return str(about["step"]) if known.get(APPROVAL) is True and "task" in about else None
+        origin = QuestionOrigin.of(status.message)
+        return origin.step if origin.is_approval and origin.task is not None else None
 
     async def _wake(self, tenant: str, task_id: str, key: str, value: Any) -> bool:
         output = msgspec.json.encode(value).decode()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
-from accord.a2a import A2A, Caller, streaming_operations, unary_operations
+from accord.a2a import A2A, METHODS, Caller
 from accord.client import connection
 from accord.client.auth import ClientAuth
 from accord.client.connection import ConnectOptions
@@ -320,16 +320,16 @@ class LocalLink:
     resumable = True
 
     def __init__(self, agent: A2A, caller: Caller) -> None:
+        self._agent = agent
         self._caller = caller
-        self._answering, self._streaming = unary_operations(agent), streaming_operations(agent)
 
     async def ask(self, operation: Operation, request: Request, *, seconds: float | None = None) -> Result:
         """Call the agent. The timeout is ignored."""
-        return cast("Result", await self._answering[operation](request, self._caller))
+        return cast("Result", await getattr(self._agent, METHODS[operation])(request, self._caller))
 
     def follow(self, operation: Operation, request: Request, after: int | None = None) -> AsyncIterator[Event]:
         """Call the agent and yield its events."""
-        return self._streaming[operation](request, self._caller, after)
+        return cast("AsyncIterator[Event]", getattr(self._agent, METHODS[operation])(request, self._caller, after))
 
     async def close(self) -> None:
         """Do nothing: the agent does not belong to the link."""

@@ -131,11 +131,10 @@ def describe_findings(findings: Iterable[CardFinding]) -> list[str]:
     places: dict[str, list[str]] = {}
     for finding in findings:
         places.setdefault(finding.what, []).append(finding.where)
-    return [str(CardFinding(where=_listed(where), what=what)) for what, where in places.items()]
-
-
-def _listed(places: list[str]) -> str:
-    return places[0] if len(places) == 1 else f"{places[0]} and {len(places) - 1} more"
+    return [
+        str(CardFinding(where=where[0] if len(where) == 1 else f"{where[0]} and {len(where) - 1} more", what=what))
+        for what, where in places.items()
+    ]
 
 
 class CardHostTrust(Struct, frozen=True, kw_only=True):

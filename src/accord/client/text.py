@@ -72,8 +72,8 @@ def text_of(answer: Task | Message) -> str:
         return _text(answer.parts)
     made = [text for artifact in answer.artifacts if (text := _text(artifact.parts))]
     spoken = _status_text(answer.status, is_alone=not made)
-    if not made and not spoken:
-        spoken = _last_message_text(answer.history)
+    if not made and not spoken and answer.history and answer.history[-1].role is Role.AGENT:
+        spoken = _text(answer.history[-1].parts)  # some servers store the answer only there
     return "\n".join([*made, spoken] if spoken else made)
 
 
@@ -81,11 +81,6 @@ def _status_text(status: TaskStatus, *, is_alone: bool) -> str:
     if status.message is None or not (is_alone or status.state in _STATES_WITH_TEXT):
         return ""
     return _text(status.message.parts)
-
-
-def _last_message_text(history: tuple[Message, ...]) -> str:
-    """Return the agent's last message. Some servers store the answer only there."""
-    return _text(history[-1].parts) if history and history[-1].role is Role.AGENT else ""
 
 
 def _text(parts: Iterable[Part]) -> str:

@@ -5,12 +5,13 @@ These are questions of tasks, approvals of workflow steps, and held tasks. They 
 
 from typing import Any
 
-from accord.api import APPROVAL, child_of, queries, text_of
+from accord.api import child_of, queries, text_of
 from accord.api.queries import ListedTask
 from accord.console.routing import ApiRequest, route
 from accord.console.server_context import ServerSection
-from accord.console.views import TaskRow, View, WaitingReason, schema_of, task_row, workflow_metadata
+from accord.console.views import TaskRow, View, WaitingReason, schema_of, task_row
 from accord.model import Message, TaskState
+from accord.workflows.channel import QuestionOrigin
 from accord.workflows.stored_run import RunWait, load_stored_run
 
 LIMIT = 200
@@ -83,16 +84,10 @@ def _question(row: TaskRow, wait: RunWait | None, **fields: Any) -> Question:
 
 def _passed_on(message: Message | None) -> str | None:
     """Return the task that a message passes a question on from: a child task or a step's task."""
-    if message is None:
-        return None
-    task = workflow_metadata(message).get("task")
-    return task if isinstance(task, str) else child_of(message)
+    return None if message is None else QuestionOrigin.of(message).task or child_of(message)
 
 
 def _step(message: Message | None) -> str | None:
     """Return the workflow step that a question asks to approve."""
-    if message is None or (message.metadata or {}).get(APPROVAL) is not True:
-        return None
-    workflow = workflow_metadata(message)
-    step = None if "task" in workflow else workflow.get("step")
-    return step if isinstance(step, str) else None
+    origin = QuestionOrigin.of(message)
+    return origin.step if origin.is_approval and origin.task is None else None

@@ -68,7 +68,7 @@ def placeholder_routes() -> list[ApiRoute]:
     """Return the routes of any server."""
     nothing: Any = Placeholder()
     sign_in = SignInApi(*[nothing] * 8)
-    return routes_of(nothing, sign_in, nothing, {}, RunSignalsApi(nothing, nothing, {}))
+    return routes_of(nothing, sign_in, nothing, {}, RunSignalsApi(nothing, nothing))
 
 
 def openapi_json() -> str:

@@ -14,10 +14,11 @@ from msgspec import Struct
 
 from accord.a2a import A2A, Caller
 from accord.api import Store, StoreUnavailable, storage
-from accord.api.access import Bucket, Quotas, Roles
+from accord.api.access import Bucket, Quotas
 from accord.api.remote import ReportCredentials, ReportSender, unauthenticated
 from accord.console import HOOKS, RUNS
 from accord.console.routing import ApiRequest, ApiSection, Refusal, Refusals, route
+from accord.console.views import NO_SLUG, TaskVisibility
 from accord.errors import AccordError, AgentUnavailable, InternalError, PermissionDenied, RateLimited, TaskNotFound
 from accord.http.asgi import JSON, Admit, Receive, Scope, Send, check_head, error_headers, header, presented, respond
 from accord.http.request_bodies import identify_nobody, read_request
@@ -48,11 +49,10 @@ _json: "msgspec.json.Decoder[object]" = msgspec.json.Decoder()
 class RunSignalsApi(ApiSection):
     """Signals and approvals of runs."""
 
-    def __init__(self, signals: RunSignals, roles: Roles, names: Mapping[str, str]) -> None:
-        """Deliver signals through `signals`. `names` maps agents to their names in roles."""
+    def __init__(self, signals: RunSignals, visibility: TaskVisibility) -> None:
+        """Deliver signals through `signals`. `visibility` knows the served workflows only."""
         self._signals = signals
-        self._roles = roles
-        self._names = names
+        self._visibility = visibility
 
     @route("POST", f"{RUN}/events/(?P<name>[^/]+)", audited="HandInEvent", status=204)
     async def send(self, request: ApiRequest) -> None:
@@ -74,7 +74,8 @@ class RunSignalsApi(ApiSection):
 
     def allows(self, caller: Caller, run: StoredRun, name: str) -> bool:
         """Whether a caller may decide an approval of a run in its tenant."""
-        return run.task.agent in self._names and self._approval_refusal(caller, run, name) is None
+        is_served = self._visibility.slug(run.task.agent) != NO_SLUG
+        return is_served and self._approval_refusal(caller, run, name) is None
 
     def _approval_refusal(self, caller: Caller, run: StoredRun, name: str) -> AccordError | None:
         """Return why a caller may not decide an approval. An approver role of the step includes seeing the run."""
@@ -91,27 +92,14 @@ class RunSignalsApi(ApiSection):
 
     def _run_refusal(self, caller: Caller, run: StoredRun) -> AccordError | None:
         """Return why a caller may not send signals to a run."""
-        if run.task.owner != caller.owner and not self._sees_all(caller, run):
-            return TaskNotFound(f"There is no run {run.task.task_id}")
-        if not self._may_send(caller, run):
+        task = run.task
+        # Callers who may cancel runs of other owners may also decide their approvals.
+        visible = self._visibility.visible_tasks(caller, Operation.CANCEL)
+        if task.owner != caller.owner and not visible.sees(task.agent, task.owner):
+            return TaskNotFound(f"There is no run {task.task_id}")
+        if not self._visibility.allows(caller, task.agent, Operation.SEND, run.plan.workflow):
             return PermissionDenied("Your roles do not include sending to this workflow")
         return None
-
-    def _may_send(self, caller: Caller, run: StoredRun) -> bool:
-        if caller.roles is None:
-            return True
-        right = self._roles.rights(caller.roles, self._name(run)).get(Operation.SEND)
-        return right is not None and right.has_skill(run.plan.workflow)
-
-    def _sees_all(self, caller: Caller, run: StoredRun) -> bool:
-        """Whether a caller may cancel runs of other owners, and so may also decide their approvals."""
-        if caller.roles is None:
-            return caller.sees_all
-        right = self._roles.rights(caller.roles, self._name(run)).get(Operation.CANCEL)
-        return right is not None and right.sees_all
-
-    def _name(self, run: StoredRun) -> str:
-        return self._names[run.task.agent]
 
 
 # --- signals by URL token ---------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from accord.console.run_views import (
     WorkflowView,
 )
 from accord.console.server_context import ServerContext
-from accord.console.views import Limit, StateName, Timeline, view_of, workflow_metadata
+from accord.console.views import Limit, StateName, Timeline, view_of
 from accord.errors import InvalidParams, TaskNotFound
 from accord.model import Message, Part, Role, SendConfiguration, SendRequest, Task, TaskState
 from accord.model.base import timestamp_ms
@@ -41,6 +41,7 @@ from accord.protocol.operations import Operation
 from accord.protocol.states import LOWER
 from accord.workflows.agent import WorkflowAgent, schema
 from accord.workflows.attempts import INNER
+from accord.workflows.channel import QuestionOrigin
 from accord.workflows.records import StepEnded
 from accord.workflows.run_request import RunRequest, carry_over_records
 from accord.workflows.source import write_document
@@ -209,7 +210,7 @@ class WorkflowsApi(ApiSection):
             inputs=run.plan.inputs,
             output=_result(task),
             question=None if question is None else text_of(question),
-            asks=None if question is None else _step_of(question),
+            asks=QuestionOrigin.of(question).step,
             document=run.text,
             previous=run.origin.wish.previous_run,
             **common,
@@ -387,8 +388,3 @@ def _failure(task: Task) -> str | None:
 def _question(task: Task) -> Message | None:
     """Return the pending question of a run."""
     return task.status.message if task.status.state in lifecycle.INTERRUPTED else None
-
-
-def _step_of(question: Message) -> str | None:
-    step = workflow_metadata(question).get("step")
-    return step if isinstance(step, str) else None

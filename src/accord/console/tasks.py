@@ -30,7 +30,6 @@ from accord.console.views import (
     check_question,
     task_row,
     view_of,
-    workflow_metadata,
 )
 from accord.errors import InvalidParams, PermissionDenied, TaskNotFound, UnsupportedOperation
 from accord.http.files import download
@@ -54,6 +53,7 @@ from accord.model.metadata_keys import CREATED_AT, HOLD, USAGE
 from accord.protocol import lifecycle
 from accord.protocol.codec import invalid_field
 from accord.protocol.operations import Operation
+from accord.workflows.channel import QuestionOrigin
 
 TASKS = "/api/tasks"
 ORIGIN = "v1"
@@ -67,7 +67,7 @@ TASK = f"{TASKS}/(?P<task>[^/]{{1,128}})"
 _STATE_OF = {name: state for state, name in STATES.items()}
 
 
-class TaskPage(View, frozen=True, kw_only=True):
+class TaskRowPage(View, frozen=True, kw_only=True):
     """A page of tasks. `feed` is the number of the last feed event that it certainly includes."""
 
     items: list[TaskRow]
@@ -205,7 +205,7 @@ class TasksApi(ApiSection):
     # --- reading --------------------------------------------------------------------------------------------------
 
     @route("GET", TASKS)
-    async def page(self, request: ApiRequest, query: TaskQuery) -> TaskPage:
+    async def page(self, request: ApiRequest, query: TaskQuery) -> TaskRowPage:
         """List tasks of all agents, newest first."""
         feed, served = self._server.feed.seq, self._server.agents
         # An agent that is not served here is named as given.
@@ -222,7 +222,7 @@ class TasksApi(ApiSection):
             limit=query.limit,
         )
         page = await self._list(request.caller, search)
-        return TaskPage(items=self._rows(page.items), next=page.next, total=page.total, feed=feed)
+        return TaskRowPage(items=self._rows(page.items), next=page.next, total=page.total, feed=feed)
 
     async def _list(self, caller: Caller, search: TaskListQuery) -> ListedTaskPage:
         visible = self._server.visibility.visible_tasks(caller)
@@ -279,7 +279,7 @@ class TasksApi(ApiSection):
         is_root = task.parent_id is None and self._access.is_served(task.agent)
         offered: list[tuple[Action, bool]] = [
             ("execute", can_send and task.is_held),
-            ("approve", can_send and is_approval and not _has_approvers(task.message)),
+            ("approve", can_send and is_approval and not QuestionOrigin.of(task.message).is_ruled),
             ("reply", can_send and is_asking),
             ("cancel", can_cancel and task.state not in lifecycle.TERMINAL),
             ("retry", can_send and task.state in lifecycle.ENDED and is_root),
@@ -399,12 +399,6 @@ class TasksApi(ApiSection):
 
     def _new_id(self) -> str:
         return self._server.host.engine.make_id()
-
-
-def _has_approvers(message: Message | None) -> bool:
-    """Whether a question is an approval that no message can decide."""
-    members = workflow_metadata(message)
-    return bool(members.get("approvers") or members.get("notByStarter"))
 
 
 def _result(task: Task) -> Any:

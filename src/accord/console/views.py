@@ -24,7 +24,6 @@ from accord.protocol import lifecycle
 from accord.protocol.operations import Operation
 from accord.protocol.states import LOWER
 from accord.protocol.urls import is_loopback
-from accord.workflows.channel import METADATA
 
 StateName = Literal[
     "submitted",
@@ -159,9 +158,12 @@ class TaskVisibility:
                 others.append(agent)
         return VisibleTasks(owner=caller.owner, sees_all=sees_all, others=tuple(others), hidden=tuple(hidden))
 
-    def allows(self, caller: Caller, agent: str, operation: Operation) -> bool:
-        """Whether a caller may use an operation of an agent, at least on its own tasks."""
-        return caller.roles is None or operation in self._roles.rights(caller.roles, self.slug(agent))
+    def allows(self, caller: Caller, agent: str, operation: Operation, skill: str | None = None) -> bool:
+        """Whether a caller may use an operation of an agent, at least on its own tasks, and a skill if given."""
+        if caller.roles is None:
+            return True
+        right = self._roles.rights(caller.roles, self.slug(agent)).get(operation)
+        return right is not None and (skill is None or right.has_skill(skill))
 
     def shows_agent(self, caller: Caller, agent: str) -> bool:
         """Whether a caller may send to an agent or list its tasks."""
@@ -245,12 +247,6 @@ def schema_of(message: Message | None) -> dict[str, Any] | None:
         return None
     metadata = [message.metadata or {}, *(part.metadata or {} for part in message.parts)]
     return next((schema for members in metadata if isinstance(schema := members.get(SCHEMA), dict)), None)
-
-
-def workflow_metadata(message: Message | None) -> dict[str, Any]:
-    """Return the metadata that a workflow run adds to a question."""
-    members = None if message is None else (message.metadata or {}).get(METADATA)
-    return members if isinstance(members, dict) else {}
 
 
 def short_text(message: Message | None) -> str | None:

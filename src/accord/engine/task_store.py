@@ -25,7 +25,7 @@ from accord.model import (
     TaskStatus,
 )
 from accord.model.metadata_keys import USAGE
-from accord.model.parts import parts_of
+from accord.model.task import parts_of
 from accord.protocol import lifecycle
 from accord.retries import RetryPolicy
 from accord.storage.blobs import LargeParts

@@ -153,15 +153,12 @@ def idempotency_key(scope: Scope) -> str | None:
     return found.decode("latin-1") if found else None
 
 
-def activated_extensions(scope: Scope, known: frozenset[str]) -> Headers:
-    """Return the response header that lists the extensions in use: those declared that are in `known`.
-
-    `known` are those of the agent's card. The header is the one in which the request declared them.
-    """
-    if not known or not (used := sorted(known & declared_extensions(scope))):
+def activated_extensions(scope: Scope, used: frozenset[str]) -> Headers:
+    """Return the response header that lists the extensions in use, under the name that the request declared them."""
+    if not used:
         return []
     name = EXTENSIONS_HEADER if values_of(scope, EXTENSIONS_HEADER) else EXTENSIONS_HEADER_V03
-    return [(name, ", ".join(used).encode("latin-1", "replace"))]
+    return [(name, ", ".join(sorted(used)).encode("latin-1", "replace"))]
 
 
 def error_headers(error: AccordError) -> Headers:

@@ -42,7 +42,8 @@ class Compression:
             if stated not in FORMATS:
                 return respond(send, 415, b"", [(b"accept-encoding", b"gzip, deflate")])
             receive = _Inflating(receive, FORMATS[stated])
-        best = choose_encoding(given.get(b"accept-encoding", b"").decode("latin-1"))
+        accepted = given.get(b"accept-encoding")
+        best = None if accepted is None else choose_encoding(accepted.decode("latin-1"))
         return self._inner(scope, receive, _Deflating(send, best) if best else send)
 
 

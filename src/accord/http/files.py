@@ -29,7 +29,7 @@ from accord.http import cards
 from accord.http.asgi import QUOTAS, Headers, Receive, Scope, Send, error_headers, respond
 from accord.http.response_bodies import RESPONSE_BODIES, ClientGone
 from accord.model import ArtifactUpdate, Event, MessageUpdate, Part, Request, StatusUpdate, Task, TaskPage
-from accord.model.parts import with_parts
+from accord.model.task import with_parts
 from accord.storage.store import StoreUnavailable
 
 FILES_PATH = "/files/"

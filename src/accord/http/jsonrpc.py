@@ -21,6 +21,7 @@ from accord.auth.rate_limits import Quotas
 from accord.errors import AccordError, InternalError, InvalidRequest, UnsupportedMediaType
 from accord.http import cards
 from accord.http.asgi import (
+    IDEMPOTENCY_HEADER,
     JSON,
     LONG_OPERATIONS,
     QUOTAS,
@@ -35,7 +36,6 @@ from accord.http.asgi import (
     declared_extensions,
     error_headers,
     headers_of,
-    idempotency_key,
     presented,
     query,
     respond,
@@ -111,14 +111,8 @@ class JsonRpcRequest(Struct, frozen=True):
     caller: Caller | None = None
     """The caller, where already authenticated."""
 
-    place: str = ""
-    """The call's position in a batch. It is appended to the idempotency key of the request."""
-
-    @property
-    def key(self) -> str | None:
-        """The idempotency key of the call, if any."""
-        named = idempotency_key(self.scope)
-        return None if named is None else named + self.place
+    key: str | None = None
+    """The idempotency key. In a batch it ends with the call's position."""
 
 
 class RoutedCall(Struct, frozen=True):
@@ -174,7 +168,20 @@ class JsonRpcBinding:
         try:
             asked, entry = await self._read(scope, receive)
             try:
-                await self._reply(asked, entry, receive, send)
+                if isinstance(entry, Batch):
+                    await await_unless_gone(receive, self._answer_batch(asked, entry, send))
+                    return
+                understood = await self._understand(asked, entry)
+                if isinstance(understood, JsonRpcReply):
+                    await _write(send, understood)
+                elif ROWS[understood.route.operation].streams:
+                    await self._stream(understood, scope, receive, send)
+                else:
+                    answer = self._answer(understood)
+                    is_long = understood.route.operation in LONG_OPERATIONS
+                    await self._write(
+                        send, understood, await (await_unless_gone(receive, answer) if is_long else answer)
+                    )
             except asyncio.CancelledError:
                 if (refusal := shutdown_refusal(scope)) is None:
                     raise
@@ -182,26 +189,15 @@ class JsonRpcBinding:
         except ClientGone:
             return
 
-    async def _reply(self, asked: JsonRpcRequest, entry: Entry | Batch, receive: Receive, send: Send) -> None:
-        if isinstance(entry, Batch):
-            await await_unless_gone(receive, self._answer_batch(asked, entry, send))
-            return
-        understood = await self._understand(asked, entry)
-        if isinstance(understood, JsonRpcReply):
-            await _write(send, understood)
-        elif ROWS[understood.route.operation].streams:
-            await self._stream(understood, asked.scope, receive, send)
-        else:
-            is_long = understood.route.operation in LONG_OPERATIONS
-            answer = self._answer(understood)
-            await self._write(send, understood, await (await_unless_gone(receive, answer) if is_long else answer))
-
     async def _read(self, scope: Scope, receive: Receive) -> tuple[JsonRpcRequest, Entry | Batch]:
         given = headers_of(scope)
-        version = given.get(_VERSION, b"").decode("latin-1") or query(scope, "A2A-Version")
-        wished = given.get(_DIALECT, b"").decode("latin-1") or query(scope, "dialect")
+        version: str | None = given.get(_VERSION, b"").decode("latin-1")
+        wished: str | None = given.get(_DIALECT, b"").decode("latin-1")
+        if scope.get("query_string"):
+            version, wished = version or query(scope, "A2A-Version"), wished or query(scope, "dialect")
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         media_type = given.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
+        key = None if IDEMPOTENCY_HEADER not in given else given[IDEMPOTENCY_HEADER].decode("latin-1") or None
         body, caller = b"", None
         try:
             check_head(scope, self._quotas)
@@ -217,7 +213,7 @@ class JsonRpcBinding:
             return JsonRpcRequest(scope, body, version, wished, path), Rejected(refusal)
         except AccordError as error:
             return JsonRpcRequest(scope, body, version, wished, path), Rejected(error)
-        return JsonRpcRequest(scope, body, version, wished, path, caller), jsonrpc.decode(body)
+        return JsonRpcRequest(scope, body, version, wished, path, caller, key), jsonrpc.decode(body)
 
     async def _understand(self, asked: JsonRpcRequest, entry: Entry) -> RoutedCall | JsonRpcReply:
         if isinstance(entry, Rejected):
@@ -235,17 +231,18 @@ class JsonRpcBinding:
         except AccordError as error:
             return self._failure(entry.id, error, route.dialect)
         dialect = BY_MEMBER if route.by_member else DIALECTS[route.dialect]
+        scope, extensions = asked.scope, declared_extensions(asked.scope)
         known = replace(
             caller,
             origin=_NAMES[route.dialect],
             binding=BINDING,
-            extensions=declared_extensions(asked.scope),
+            extensions=extensions,
             idempotency_key=asked.key,
             wants_task=not dialect.knows_messages(entry.method),
-            files_at=None if self._links is None else cards.request_origin(asked.scope) or "",
+            files_at=None if self._links is None else cards.request_origin(scope) or "",
         )
         return RoutedCall(
-            entry, route, known, activated_extensions(asked.scope, self._extensions), asked.scope, dialect
+            entry, route, known, activated_extensions(scope, self._extensions & extensions), scope, dialect
         )
 
     def _route(self, asked: JsonRpcRequest, call: RpcCall) -> DialectRoute | Rejection:
@@ -260,7 +257,6 @@ class JsonRpcBinding:
         return negotiate(inquiry)
 
     def _refused(self, asked: JsonRpcRequest, entry: Entry | Batch, error: AccordError) -> JsonRpcReply:
-        """Return a refusal of a request, as far as it was decoded."""
         if isinstance(entry, RpcCall):
             return self._failure(entry.id, error, self._route(asked, entry).dialect)
         identifier = entry.id if isinstance(entry, Rejected) else jsonrpc.NULL_ID
@@ -274,7 +270,8 @@ class JsonRpcBinding:
             result = await self._handler.handle(Call(operation, request, understood.caller))
             if isinstance(result, AgentCard):
                 result = cards.card_at_origin(result, cards.request_origin(understood.scope))
-            result = self._linking(understood, request)(result)
+            if understood.dialect.links_files and self._links is not None:
+                result = self._linking(understood, request)(result)
             encoded = dialect.encode_result(operation, result)
             if len(encoded) > self._quotas.inline_files:
                 shorten = large_file_linker(self._links, request, understood.caller, self._quotas.inline_files)
@@ -303,10 +300,12 @@ class JsonRpcBinding:
         except AccordError as error:
             await _write(send, self._refused(asked, entries, error))
             return
-        asked, answers = replace(asked, caller=caller), list[JsonRpcReply]()
+        asked, answers, key = replace(asked, caller=caller), list[JsonRpcReply](), asked.key
         with ExitStack() as held:  # the responses of a batch are held until all are complete
             for position, entry in enumerate(entries.entries):
-                answer = await self._answer_entry(replace(asked, place=f"[{position}]"), entry)
+                answer = await self._answer_entry(
+                    asked if key is None else replace(asked, key=f"{key}[{position}]"), entry
+                )
                 if len(answer.body) > PIECE:
                     try:
                         held.enter_context(
@@ -321,7 +320,7 @@ class JsonRpcBinding:
             return
         spoken = {answer.dialect for answer in answers}
         said = [_DIALECT_HEADERS[name] for name in spoken] if len(spoken) == 1 else []
-        used = activated_extensions(asked.scope, self._extensions)
+        used = activated_extensions(asked.scope, self._extensions & declared_extensions(asked.scope))
         whole = jsonrpc.batch([answer.body for answer in answers])
         try:
             await respond(send, 200, whole, [*JSON, *said, *used], account=account_of(caller), quotas=self._quotas)
@@ -329,7 +328,6 @@ class JsonRpcBinding:
             await _write(send, self._refused(asked, entries, error))
 
     async def _answer_entry(self, asked: JsonRpcRequest, entry: Entry) -> JsonRpcReply:
-        """Answer one entry of a batch."""
         understood = await self._understand(asked, entry)
         if isinstance(understood, RoutedCall) and ROWS[understood.route.operation].streams:
             refused = InvalidRequest("A stream cannot be part of a batch")
@@ -360,11 +358,13 @@ class JsonRpcBinding:
             async with aclosing(stream):
                 await _write(send, JsonRpcReply(b"", name))
             return
-        linking, most = self._linking(understood, request), self._quotas.inline_files
+        dialect, most = understood.dialect, self._quotas.inline_files
+        linking = self._linking(understood, request) if dialect.links_files and self._links is not None else None
         shorten = large_file_linker(self._links, request, understood.caller, most)
-        events_of = partial(_encode_event, understood.dialect, call.id, linking, shorten, most)
+        envelope = jsonrpc.around(call.id) if dialect.wraps_events else NO_ENVELOPE
+        encode_event = partial(_encode_event, dialect, envelope, linking, shorten, most)
         broke, account = partial(self._stream_error, understood), account_of(understood.caller)
-        writer = SseWriter(send, events_of, broke, account=account, quotas=self._quotas)
+        writer = SseWriter(send, encode_event, broke, account=account, quotas=self._quotas)
         try:
             await writer.run(stream, receive, [_DIALECT_HEADERS[name], *understood.headers])
         except AccordError as error:  # too many of the caller's requested bytes are unread
@@ -397,27 +397,27 @@ class JsonRpcBinding:
     # --- files ----------------------------------------------------------------------------------------------------
 
     def _linking(self, understood: RoutedCall, request: Request) -> LinkFiles:
-        """Return a function that replaces files by URLs, where the dialect cannot carry bytes."""
-        links, dialect = self._links, understood.dialect
-        if links is None or not dialect.links_files:
-            return _unchanged
+        """Return a function that replaces files by URLs, for a dialect that cannot carry bytes."""
+        assert self._links is not None  # the caller has checked it
         tenant = request.tenant or understood.caller.tenant
-        return partial(links.linked, tenant=tenant, origin=cards.request_origin(understood.scope))
-
-
-def _unchanged(value: Any) -> Any:
-    return value
+        return partial(self._links.linked, tenant=tenant, origin=cards.request_origin(understood.scope))
 
 
 def _encode_event(
-    dialect: Dialect, identifier: bytes, linking: LinkFiles, shorten: LinkFiles, most: int, event: Event
+    dialect: Dialect,
+    envelope: tuple[bytes, bytes],
+    linking: LinkFiles | None,
+    shorten: LinkFiles,
+    most: int,
+    event: Event,
 ) -> bytes | LargeEvent | None:
-    frame = dialect.encode_event(linking(event))
+    if linking is not None:
+        event = linking(event)
+    frame = dialect.encode_event(event)
     if frame is not None and len(frame.data) > most:
-        frame = dialect.encode_event(shorten(linking(event)))
+        frame = dialect.encode_event(shorten(event))
     if frame is None:
         return None
-    envelope = jsonrpc.around(identifier) if dialect.wraps_events else NO_ENVELOPE
     written = encode_frame(Frame(id=str(event.seq), event=frame.event, data=frame.data), envelope)
     failure = dialect.encode_failure(event) if dialect.reports_failures else None
     if failure is None:

@@ -1,7 +1,8 @@
 """The OpenAPI description of the HTTP+JSON binding, and JSON Schemas of all structures.
 
-The operations are rows of `protocol.operations`, the structures those of `protocol.spec_schemas`. Name and
-authentication are from the agent's card.
+The operations are rows of `protocol.operations`. Name and authentication are from the agent's card. Structures have the
+specification's names. Their schemas describe the written form, which is also the form to send: members for other
+dialects and the tolerance of readers are left out.
 """
 
 import asyncio
@@ -11,14 +12,17 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from accord import model
 from accord.http import cards
 from accord.http.asgi import CachedDocument, Receive, Scope, Send, respond, respond_with_document
 from accord.model import AgentCard, SendRequest
-from accord.protocol import codec, spec_schemas
+from accord.model.base import A2AModel
+from accord.model.schemas import DRAFT_2020, components, first_paragraph
+from accord.protocol import codec
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS
+from accord.protocol.dialects.v1 import StreamResponse
 from accord.protocol.negotiation import ALL_DIALECTS, DIALECT_VERSIONS
 from accord.protocol.operations import TABLE, DialectName, Operation, OperationRow, RestRoute
-from accord.protocol.spec_schemas import NAMES
 
 OPENAPI_PATH, SCHEMAS_PATH = "/openapi.json", "/schemas"
 SCHEMA_TYPE = "application/schema+json"
@@ -108,7 +112,7 @@ class ApiDocuments:
         name = path.removeprefix(SCHEMAS_PATH + "/").removesuffix(".json")
         if path != _schema_path(name) or name not in NAMES.values():
             return None
-        return self._served(spec_schemas.document(name, base + path), SCHEMA_TYPE)
+        return self._served(schema_document(name, base + path), SCHEMA_TYPE)
 
     def _served(self, described: Any, media_type: str = "application/json") -> CachedDocument:
         anyone = [(b"access-control-allow-origin", b"*")]
@@ -118,7 +122,7 @@ class ApiDocuments:
 def _index(base: str) -> dict[str, Any]:
     listed = [
         {"name": name, "description": schema["description"], "url": base + _schema_path(name)}
-        for name, schema in spec_schemas.schemas().items()
+        for name, schema in a2a_schemas().items()
     ]
     return {"schemas": listed}
 
@@ -158,7 +162,7 @@ class OperationAddress(NamedTuple):
 
 def describe_api(card: AgentCard, enabled: frozenset[DialectName] = ALL_DIALECTS) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of an agent's HTTP+JSON binding; its addresses are relative to the card's."""
-    schemas = spec_schemas.schemas(_COMPONENTS)
+    schemas = a2a_schemas(_COMPONENTS)
     paths: dict[str, dict[str, Any]] = {}
     for address in _addresses(enabled):
         paths.setdefault(address.path, {})[address.route.verb.lower()] = _operation(address, schemas)
@@ -248,3 +252,176 @@ def _schemes(schemes: dict[str, dict[str, Any]]) -> dict[str, Any]:
         name: {key: value for key, value in scheme.items() if key != "oauth2MetadataUrl"}
         for name, scheme in schemes.items()
     }
+
+
+# --- structures -----------------------------------------------------------------------------------------------------
+
+
+class SendMessageResponse(A2AModel):
+    """The result of a send: the task it created, or a message alone."""
+
+    task: model.Task | None = None
+    message: model.Message | None = None
+
+
+class RpcStatus(A2AModel):
+    """An error as `google.rpc.Status`; one of its details is always an ErrorInfo."""
+
+    code: int
+    status: str
+    message: str
+    details: tuple[dict[str, Any], ...]
+
+
+class ErrorResponse(A2AModel):
+    """The body of an HTTP+JSON error response."""
+
+    error: RpcStatus
+
+
+NAMES: dict[type, str] = {
+    model.Task: "Task",
+    model.TaskStatus: "TaskStatus",
+    model.TaskState: "TaskState",
+    model.Message: "Message",
+    model.Role: "Role",
+    model.Part: "Part",
+    model.Artifact: "Artifact",
+    model.StatusUpdate: "TaskStatusUpdateEvent",
+    model.ArtifactUpdate: "TaskArtifactUpdateEvent",
+    StreamResponse: "StreamResponse",
+    model.SendRequest: "SendMessageRequest",
+    model.SendConfiguration: "SendMessageConfiguration",
+    SendMessageResponse: "SendMessageResponse",
+    model.GetRequest: "GetTaskRequest",
+    model.TaskFilter: "ListTasksRequest",
+    model.TaskPage: "ListTasksResponse",
+    model.CancelRequest: "CancelTaskRequest",
+    model.SubscribeRequest: "SubscribeToTaskRequest",
+    model.PushConfig: "TaskPushNotificationConfig",
+    model.Authentication: "AuthenticationInfo",
+    model.PushGetRequest: "GetTaskPushNotificationConfigRequest",
+    model.PushListRequest: "ListTaskPushNotificationConfigsRequest",
+    model.PushPage: "ListTaskPushNotificationConfigsResponse",
+    model.PushDeleteRequest: "DeleteTaskPushNotificationConfigRequest",
+    model.CardRequest: "GetExtendedAgentCardRequest",
+    model.AgentCard: "AgentCard",
+    model.AgentInterface: "AgentInterface",
+    model.AgentProvider: "AgentProvider",
+    model.AgentCapabilities: "AgentCapabilities",
+    model.AgentExtension: "AgentExtension",
+    model.AgentSkill: "AgentSkill",
+    model.CardSignature: "AgentCardSignature",
+    model.SecurityScheme: "SecurityScheme",
+    model.ApiKeyScheme: "APIKeySecurityScheme",
+    model.HttpAuthScheme: "HTTPAuthSecurityScheme",
+    model.OAuth2Scheme: "OAuth2SecurityScheme",
+    model.OpenIdConnectScheme: "OpenIdConnectSecurityScheme",
+    model.MutualTlsScheme: "MutualTlsSecurityScheme",
+    model.OAuthFlows: "OAuthFlows",
+    model.AuthorizationCodeFlow: "AuthorizationCodeOAuthFlow",
+    model.ClientCredentialsFlow: "ClientCredentialsOAuthFlow",
+    model.ImplicitFlow: "ImplicitOAuthFlow",
+    model.PasswordFlow: "PasswordOAuthFlow",
+    model.DeviceCodeFlow: "DeviceCodeOAuthFlow",
+    model.SecurityRequirement: "SecurityRequirement",
+    model.Scopes: "StringList",
+    ErrorResponse: "ErrorResponse",
+    RpcStatus: "Status",
+}
+"""The model's types and their A2A 1.0 names; the last two are named by AIP-193, which A2A follows (11.6)."""
+
+_NOT_A2A = {
+    "TaskPushNotificationConfig": ("payloadFormat", "events"),
+    "DeleteTaskPushNotificationConfigRequest": ("url",),
+    "AgentCard": ("profile",),
+    "AgentSkill": ("inputSchema", "outputSchema"),
+}
+"""Members of the model for other dialects."""
+
+_NEEDS = {"GetTaskPushNotificationConfigRequest": ("id",), "DeleteTaskPushNotificationConfigRequest": ("id",)}
+"""Members that A2A 1.0 requires and the model leaves optional for other dialects."""
+
+_EXACTLY_ONE = {
+    "Part": ("text", "raw", "url", "data"),
+    "SendMessageResponse": ("task", "message"),
+    "StreamResponse": ("task", "message", "statusUpdate", "artifactUpdate"),
+    "SecurityScheme": (
+        "apiKeySecurityScheme",
+        "httpAuthSecurityScheme",
+        "oauth2SecurityScheme",
+        "openIdConnectSecurityScheme",
+        "mtlsSecurityScheme",
+    ),
+    "OAuthFlows": ("authorizationCode", "clientCredentials", "implicit", "password", "deviceCode"),
+}
+"""Structures with exactly one of several members: a protobuf oneof, which types alone cannot express."""
+
+
+def a2a_schemas(reference: str = "#/$defs/{name}") -> dict[str, dict[str, Any]]:
+    """Return the schema of every structure by name; `reference` is the format of their references."""
+    referring, found = components(NAMES, "{name}")
+    names = {schema["$ref"]: name for schema, name in zip(referring, NAMES.values(), strict=True)}
+    return {name: _complete(name, found[own], names, reference) for own, name in names.items()}
+
+
+def schema_document(name: str, identifier: str) -> dict[str, Any]:
+    """Return the schema of one structure as a self-contained document."""
+    every = a2a_schemas()
+    needed = sorted(_reached(name, every))
+    whole = {"$schema": DRAFT_2020, "$id": identifier} | every[name]
+    return whole | {"$defs": {other: every[other] for other in needed}} if needed else whole
+
+
+def _complete(name: str, stated: dict[str, Any], names: dict[str, str], reference: str) -> dict[str, Any]:
+    members = {
+        member: _plain(schema, names, reference)
+        for member, schema in stated.get("properties", {}).items()
+        if member not in _NOT_A2A.get(name, ())
+    }
+    schema = stated | {"title": name, "description": first_paragraph(stated["description"])}
+    if members:
+        schema["properties"] = members
+    if required := [*stated.get("required", ()), *_NEEDS.get(name, ())]:
+        schema["required"] = required
+    else:
+        schema.pop("required", None)
+    if name in _EXACTLY_ONE:
+        schema["oneOf"] = [{"required": [member]} for member in _EXACTLY_ONE[name]]
+    return schema
+
+
+def _plain(node: Any, names: dict[str, str], reference: str) -> Any:
+    """Return a part of a schema with A2A's names, and without the null of optional members."""
+    if isinstance(node, list):
+        return [_plain(item, names, reference) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        return {"$ref": reference.format(name=names[node["$ref"]])}
+    if "anyOf" in node:
+        (only,) = (choice for choice in node["anyOf"] if choice != {"type": "null"})
+        return _plain(only, names, reference)
+    return {key: _plain(value, names, reference) for key, value in node.items()}
+
+
+def _reached(name: str, every: dict[str, dict[str, Any]]) -> set[str]:
+    """Return the names of the structures that a structure refers to, directly or indirectly."""
+    found: set[str] = set()
+    left = [name]
+    while left:
+        new = set(_references(every[left.pop()])) - found
+        found |= new
+        left += new
+    return found
+
+
+def _references(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if "$ref" in node:
+            yield node["$ref"].rpartition("/")[2]
+        for value in node.values():
+            yield from _references(value)
+    elif isinstance(node, list):
+        for item in node:
+            yield from _references(item)

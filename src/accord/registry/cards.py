@@ -150,7 +150,8 @@ def _objections(card: AgentCard, stated: dict[str, Any], name: str, tags: tuple[
             field = "url" if "supportedInterfaces" not in stated else f"supportedInterfaces[{at}].url"
             yield CardObjection(field, problem)
     for member in _LINKS:
-        if (link := stated.get(member)) and not _is_link(link):
+        link = stated.get(member)
+        if link and not (isinstance(link, str) and link.lower().startswith(("https://", "http://"))):
             yield CardObjection(member, "A link begins with https:// or http://")
 
 
@@ -186,10 +187,6 @@ def _grpc_place(url: str) -> str | None:
 
 
 _PLACES: dict[str, Callable[[str], str | None]] = {"GRPC": _grpc_place}
-
-
-def _is_link(link: Any) -> bool:
-    return isinstance(link, str) and link.lower().startswith(("https://", "http://"))
 
 
 # --- signatures -------------------------------------------------------------------------------------------------------

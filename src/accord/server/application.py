@@ -134,7 +134,6 @@ class Application:
         return self._grace.is_over
 
     def _end_requests(self) -> None:
-        """Cancel requests in progress, which may be endless streams."""
         for request in self._requests:
             request.cancel()
 
@@ -196,15 +195,17 @@ class Application:
         request = asyncio.current_task()
         assert request is not None  # ASGI always runs in a task
         self._requests.add(request)
-        answer = TrackedSend(_with_connection_close(scope, send) if self.is_leaving else send)
+        if self.is_leaving:
+            send = _with_connection_close(scope, send)
+        answer = None
         if self._is_served:
-            scope[RESPONSE_KEY] = answer
+            send = scope[RESPONSE_KEY] = answer = TrackedSend(send)
         try:
-            await self._app(scope, receive, answer)
+            await self._app(scope, receive, send)
         except ClientGone:
             log.info("request.not_read")
         except asyncio.CancelledError:
-            if not self._is_served:
+            if answer is None:
                 raise
             # The server stops and the grace period is over. A response that has begun stays unfinished, so that no
             # client takes it for whole. Raised, this would be logged as an error.

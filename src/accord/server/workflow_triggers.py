@@ -14,6 +14,7 @@ from accord.auth.roles import Roles
 from accord.client.credentials import Credential
 from accord.console import HOOKS, RUNS
 from accord.console.run_endpoints import REFUSALS, EventUrls, HookedWorkflow, RunSignalsApi, WorkflowWebhooks
+from accord.console.views import TaskVisibility
 from accord.engine.agent import Agent
 from accord.http.asgi import App
 from accord.http.webhooks import WebhookEndpoint, query_credentials
@@ -117,7 +118,7 @@ def flows_of(agents: Mapping[str, Agent]) -> dict[str, WorkflowAgent]:
 
 def runs_of(flows: Mapping[str, WorkflowAgent], host: Host, roles: Roles) -> RunSignalsApi:
     """Return the API for signals and approvals of runs, with authorization by roles."""
-    return RunSignalsApi(signals_of(flows, host), roles, _names(flows))
+    return RunSignalsApi(signals_of(flows, host), TaskVisibility(roles, _names(flows)))
 
 
 def signals_of(flows: Mapping[str, WorkflowAgent], host: Host) -> RunSignals:
@@ -151,7 +152,6 @@ def hooks_of(flow: WorkflowAgent) -> tuple[Hook, ...]:
 
 
 def _secret(credential: Credential | None) -> str | None:
-    """Return the signing secret of a credential."""
     if credential is None:
         return None
     return (credential.hmac.secret if credential.hmac else None) or credential.api_key or credential.bearer

@@ -30,7 +30,6 @@ from accord.model import (
     AgentCard,
     AgentInterface,
     CancelRequest,
-    Message,
     Part,
     PushConfig,
     PushListRequest,
@@ -147,7 +146,6 @@ class AuditObserver:
 
 
 def _task_id(request: Any, result: Any) -> str | None:
-    """Return the id of the task that an operation concerned."""
     made = result.head.body if isinstance(result, TaskEvents) else result
     if isinstance(made, Task):
         return made.id
@@ -358,7 +356,6 @@ def _store_unavailable() -> AgentUnavailable:
 
 
 def _webhook(request: SendRequest) -> PushConfig | None:
-    """Return the webhook in a message's configuration."""
     configuration = request.configuration
     return None if configuration is None else configuration.task_push_notification_config
 
@@ -386,10 +383,21 @@ class RequestSizes:
             check(call.request)
 
     def _send(self, request: SendRequest) -> None:
-        message, configuration = request.message, request.configuration
-        self._message(message)
+        message, configuration, quotas = request.message, request.configuration, self._quotas
+        check_size("message.messageId", message.message_id, quotas.identifier)
+        if message.context_id is not None:
+            check_size("message.contextId", message.context_id, quotas.identifier)
+        if message.metadata is not None:
+            self._free("message.metadata", message.metadata, quotas.metadata)
+        members = max(len(message.parts), len(message.extensions), len(message.reference_task_ids))
+        if members > quotas.parts:
+            self._list("message.parts", message.parts)
+            self._list("message.extensions", message.extensions)
+            self._list("message.referenceTaskIds", message.reference_task_ids)
+        for position, part in enumerate(message.parts):
+            self._part(position, part)
         if request.metadata is not None:
-            self._free("metadata", request.metadata, self._quotas.metadata)
+            self._free("metadata", request.metadata, quotas.metadata)
         if configuration is not None:
             self._list("configuration.acceptedOutputModes", configuration.accepted_output_modes)
             if configuration.task_push_notification_config is not None:
@@ -401,18 +409,6 @@ class RequestSizes:
 
     def _push_set(self, request: PushConfig) -> None:
         self._webhook("", request)
-
-    def _message(self, message: Message) -> None:
-        check_size("message.messageId", message.message_id, self._quotas.identifier)
-        if message.context_id is not None:
-            check_size("message.contextId", message.context_id, self._quotas.identifier)
-        if message.metadata is not None:
-            self._free("message.metadata", message.metadata, self._quotas.metadata)
-        self._list("message.parts", message.parts)
-        self._list("message.extensions", message.extensions)
-        self._list("message.referenceTaskIds", message.reference_task_ids)
-        for position, part in enumerate(message.parts):
-            self._part(position, part)
 
     def _part(self, position: int, part: Part) -> None:
         text = part.text if part.text is not None else part.url

@@ -15,7 +15,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.a2a import METHODS, Call, Caller, Handler, Pending, TaskEvents, read_stream
-from accord.engine.agent import Profile
 from accord.engine.context import wait_key
 from accord.engine.messages import as_message
 from accord.engine.node import LATE, Engine
@@ -95,14 +94,10 @@ class Service(Handler):
         self.offers = replace(offers or Offers(), push=check_push is not None and (offers or Offers()).push)
         self.extended: Callable[[], AgentCard] | None = None
         self._engine = engine
+        self._served = engine.agents[agent]
         self.agent = agent
         self._check_push = check_push
         self._intake = TaskSubmission(engine, agent)
-
-    @property
-    def _profile(self) -> Profile:
-        """The agent's current profile. A remote agent's profile may be discovered after it is served."""
-        return self._engine.agents[self.agent].profile
 
     # --- messages -------------------------------------------------------------------------------------------------
 
@@ -144,7 +139,7 @@ class Service(Handler):
         return (await self._intake.find(task_id, caller))[1]
 
     def _answers_alone(self, request: SendRequest, caller: Caller) -> bool:
-        return not caller.wants_task and self._profile.answers_alone(request.message)
+        return not caller.wants_task and self._served.profile.answers_alone(request.message)
 
     def stream(self, request: SendRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
         """Send a message and yield the task's events. The first event is the task.
@@ -340,7 +335,6 @@ class Service(Handler):
         return tuple(self._engine.archive.webhook_secrets.open(caller.tenant, hook.config) for hook in found)
 
     def _check_inline(self, request: SendRequest) -> None:
-        """Check the webhook in a message's configuration."""
         if request.configuration is not None and request.configuration.task_push_notification_config is not None:
             self._need_pushes(request.configuration.task_push_notification_config)
 
@@ -393,7 +387,6 @@ async def _no_events() -> AsyncIterator[Event]:
 
 
 def _answer(task: Task) -> Message:
-    """Return a task's answer as a message without a task."""
     if task.status.message is not None:
         return replace(task.status.message, task_id=None)
     parts = joined_text(tuple(part for artifact in task.artifacts for part in artifact.parts))
@@ -401,7 +394,6 @@ def _answer(task: Task) -> Message:
 
 
 def _is_late(task: Task) -> bool:
-    """Whether a task's deadline ended it."""
     message = task.status.message
     return task.status.state is TaskState.FAILED and message is not None and message.parts == (Part(text=LATE),)
 

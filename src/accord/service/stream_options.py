@@ -20,7 +20,6 @@ def apply_stream_options(stream: TaskEvents, request: SendRequest) -> None:
 
 
 async def _cut_up(events: AsyncIterator[Event], size: int) -> AsyncIterator[Event]:
-    """Yield the events with their texts cut into small pieces."""
     async for event in events:
         if not isinstance(event.body, ArtifactUpdate):
             yield event

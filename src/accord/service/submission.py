@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from accord.a2a import Caller
 from accord.engine import tracing
-from accord.engine.agent import Crash, Profile
+from accord.engine.agent import Crash
 from accord.engine.hooks import TaskAccepted
 from accord.engine.log_writer import ExecutionStart
 from accord.engine.node import Engine
@@ -24,7 +24,6 @@ from accord.protocol.budgets import BudgetRequest, read_budget_request, smaller_
 from accord.protocol.codec import invalid_field
 from accord.protocol.extensions import ROUTE, route_of
 from accord.storage.commands import task_endings, task_lifecycle
-from accord.storage.commands.jobs import ClaimedJob
 from accord.storage.commands.steps import ParentExecution
 from accord.storage.commands.tasks import StoredTask, TaskCreation
 
@@ -77,10 +76,7 @@ class TaskSubmission:
         """Submit messages to the engine's agent with that name."""
         self._engine = engine
         self._agent = agent
-
-    @property
-    def _profile(self) -> Profile:
-        return self._engine.agents[self._agent].profile
+        self._served = engine.agents[agent]
 
     @property
     def place(self) -> str:
@@ -101,12 +97,13 @@ class TaskSubmission:
         self._check(request.message)
         request = _within_budget(request)
         if request.is_held:
-            return await self._start(request, caller, self._work(request, None, is_held=True), parent)
+            work = self._work(request, None, is_held=True)
+            return await self._store(await self._prepare(request, caller, work, parent))
         with self._engine.slots.reserve(self._agent) as node:
             work = self._work(request, node)
             if request.message.task_id:
                 return await self._continue(request, caller, work, calls=parent is not None)
-            return await self._start(request, caller, work, parent, hears)
+            return await self._store(await self._prepare(request, caller, work, parent), hears)
 
     async def find(self, task_id: str, caller: Caller) -> tuple[StoredTask, Task]:
         """Read a task of the caller. A missing task and another owner's task raise the same error."""
@@ -117,33 +114,24 @@ class TaskSubmission:
 
     # --- a new task -----------------------------------------------------------------------------------------------
 
-    async def _start(
-        self,
-        request: SendRequest,
-        caller: Caller,
-        work: task_lifecycle.JobOptions,
-        parent: ParentExecution | None,
-        hears: FirstReply = FirstReply.TASK,
-    ) -> Submission:
-        ready = await self._ready(request, caller, work, parent)
-        store = self._engine.store
-        is_early = hears is FirstReply.END and work.node is not None and self._profile.crash is not Crash.FAIL
+    async def _store(self, ready: PreparedTask, hears: FirstReply = FirstReply.TASK) -> Submission:
+        store, caller, profile = self._engine.store, ready.caller, self._served.profile
+        is_early = hears is FirstReply.END and ready.accept.work.node is not None and profile.crash is not Crash.FAIL
         try:  # an execution that must not be repeated is on disk before it starts
             accepted = await (store.do_early if is_early else store.do)(
                 task_lifecycle.accept_task, caller.tenant, ready.accept
             )
         except task_lifecycle.IdempotencyConflict:
             raise _other_send() from None
-        if hears is FirstReply.EVENTS and accepted.job is not None:
+        is_followed = hears is FirstReply.EVENTS and accepted.job is not None
+        if is_followed:
             self._engine.slots.defer(self._agent, partial(self.begin, ready, accepted))
         else:
             self.begin(ready, accepted)
         if accepted.is_repeated:
-            stored, found = await self.find(accepted.task_id, caller)
-            return Submission(found, stored.last_seq)
-        if accepted.job is None:
-            return Submission(ready.task, 0)
-        return Submission(ready.task, 0, ready.events)
+            stored, task = await self.find(accepted.task_id, caller)
+            return Submission(task, stored.last_seq)
+        return Submission(ready.task, 0, ready.events if is_followed else ())
 
     async def ready(
         self, request: SendRequest, caller: Caller, parent: ParentExecution, places: ExitStack
@@ -152,27 +140,51 @@ class TaskSubmission:
         self._check(request.message)
         request = _within_budget(request)
         node = places.enter_context(self._engine.slots.reserve(self._agent))
-        return await self._ready(request, caller, self._work(request, node), parent)
+        return await self._prepare(request, caller, self._work(request, node), parent)
 
-    async def _ready(
+    async def _prepare(
         self, request: SendRequest, caller: Caller, work: task_lifecycle.JobOptions, parent: ParentExecution | None
     ) -> PreparedTask:
-        at = self._engine.now_ms()
+        engine, at, message = self._engine, self._engine.now_ms(), request.message
         due = None if work.is_held else self._due(request, at)
-        new = self._new_task(request, caller, at, parent)
-        task = new.task
-        if due is not None:
-            new = replace(new, deadline_at=smaller_limit(due, new.deadline_at))
+        task_id = engine.make_id()
+        context_id, time = message.context_id or engine.make_id(), timestamp_ms(at)
+        message_id = message.message_id or engine.make_id()
+        task = Task(
+            id=task_id,
+            context_id=context_id,
+            status=TaskStatus(state=TaskState.SUBMITTED, timestamp=time),
+            history=(replace(message, message_id=message_id, task_id=task_id, context_id=context_id),),
+            metadata=request.metadata,
+        )
+        new = TaskCreation(
+            task=task,
+            agent=self._agent,
+            owner=caller.owner,
+            at=at,
+            origin=caller.origin,
+            parent_id=None if parent is None or not parent.owns else parent.task_id,
+            deadline_at=smaller_limit(due, None if parent is None else parent.deadline_at),
+            trace=tracing.current(),
+        )
+        if engine.archive.has_large(task.history[0]):  # large parts become blobs
+            packed = await engine.archive.pack(caller.tenant, (), task)
+            new = replace(new, task=packed.snapshot or task, blobs=packed.blobs)
+        working = None
+        if work.node and not self._served.profile.reports_start:
+            status = TaskStatus(state=TaskState.WORKING, timestamp=time)
+            working = StatusUpdate(task_id=task_id, context_id=context_id, status=status)
+        key, name = (None, None) if parent is not None else self._keys(message, caller)
         accept = task_lifecycle.AcceptRequest(
-            new=await self._packed(new, caller.tenant) if self._engine.archive.has_large(task.history[0]) else new,
-            message_id=task.history[0].message_id,
+            new=new,
+            message_id=message_id,
             work=work,
-            key=self._key(request.message, caller) if parent is None else None,
-            name=self._name(caller) if parent is None else None,
+            key=key,
+            name=name,
             parent=parent,
-            working=_working(task, new.at) if work.node and not self._profile.reports_start else None,
-            deadline_ms=None if due is None else max(0, due - new.at),
-            push=self._push(request, task.id, caller.tenant),
+            working=working,
+            deadline_ms=None if due is None else max(0, due - at),
+            push=self._push(request, task_id, caller.tenant),
         )
         return PreparedTask(accept, task, caller)
 
@@ -183,52 +195,12 @@ class TaskSubmission:
             return
         if ready.accept.deadline_ms is not None:
             self._engine.alarm(ready.accept.deadline_ms)
-        if accepted.job is not None:
-            self._run(accepted.job, ready)
-
-    async def _packed(self, new: TaskCreation, tenant: str) -> TaskCreation:
-        """Store large parts as blobs."""
-        packed = await self._engine.archive.pack(tenant, (), new.task)
-        return replace(new, task=packed.snapshot or new.task, blobs=packed.blobs)
-
-    def _due(self, request: SendRequest, at: int) -> int | None:
-        """Return the deadline of a task, from the timeout of caller or profile, or earlier from its budget."""
-        timeout, metadata = self._profile.timeout, request.message.metadata
-        if timeout is None and metadata is None and request.metadata is None:
-            return None
-        timeout_ms = request.timeout_ms or (round(timeout * 1000) if timeout else None)
-        asked = read_budget_request(metadata)
-        return smaller_limit(
-            None if timeout_ms is None else at + timeout_ms, None if asked is None else asked.deadline_at(at)
-        )
-
-    def _new_task(self, request: SendRequest, caller: Caller, at: int, parent: ParentExecution | None) -> TaskCreation:
-        message = request.message
-        task_id = self._engine.make_id()
-        context_id = message.context_id or self._engine.make_id()
-        task = Task(
-            id=task_id,
-            context_id=context_id,
-            status=TaskStatus(state=TaskState.SUBMITTED, timestamp=timestamp_ms(at)),
-            history=(self._completed(message, task_id, context_id),),
-            metadata=request.metadata,
-        )
-        return TaskCreation(
-            task=task,
-            agent=self._agent,
-            owner=caller.owner,
-            at=at,
-            origin=caller.origin,
-            parent_id=None if parent is None or not parent.owns else parent.task_id,
-            deadline_at=None if parent is None else parent.deadline_at,
-            trace=tracing.current(),
-        )
-
-    def _run(self, job: ClaimedJob, ready: PreparedTask) -> None:
+        if accepted.job is None:
+            return
         new, working = ready.accept.new, ready.accept.working
         seq = 0 if working is None else 1
         start = ExecutionStart(
-            job=job,
+            job=accepted.job,
             task=ready.task if working is None else lifecycle.apply(ready.task, working),
             seq=seq,
             snapshot_seq=seq,
@@ -242,6 +214,17 @@ class TaskSubmission:
         )
         self._engine.run(self._agent, start)
 
+    def _due(self, request: SendRequest, at: int) -> int | None:
+        """Return the deadline of a task, from the timeout of caller or profile, or earlier from its budget."""
+        timeout, metadata = self._served.profile.timeout, request.message.metadata
+        if timeout is None and metadata is None and request.metadata is None:
+            return None
+        timeout_ms = request.timeout_ms or (round(timeout * 1000) if timeout else None)
+        asked = read_budget_request(metadata)
+        return smaller_limit(
+            None if timeout_ms is None else at + timeout_ms, None if asked is None else asked.deadline_at(at)
+        )
+
     # --- an open task ---------------------------------------------------------------------------------------------
 
     async def _continue(
@@ -249,8 +232,10 @@ class TaskSubmission:
     ) -> Submission:
         engine, message, task_id = self._engine, request.message, request.message.task_id or ""
         at, asked = engine.now_ms(), read_budget_request(message.metadata) or BudgetRequest()
-        said = self._completed(message, task_id, message.context_id or None)
+        message_id = message.message_id or engine.make_id()
+        said = replace(message, message_id=message_id, task_id=task_id, context_id=message.context_id or None)
         packed, blobs = await engine.archive.pack_message(caller.tenant, said)
+        key, name = self._keys(message, caller, calls=calls)
         say = task_lifecycle.MessageRequest(
             task_id=task_id,
             message=packed,
@@ -260,8 +245,8 @@ class TaskSubmission:
             owner=caller.owner,
             agent=self._agent,
             origin=caller.origin,
-            key=self._key(message, caller, calls=calls),
-            name=None if calls else self._name(caller),
+            key=key,
+            name=name,
             push=self._push(request, task_id, caller.tenant),
             budget=asked.budget,
             deadline_at=asked.deadline_at(at),
@@ -317,7 +302,7 @@ class TaskSubmission:
         return task_lifecycle.JobOptions(
             queue=self._agent,
             priority=PRIORITIES[request.priority],
-            max_attempts=self._profile.max_attempts,
+            max_attempts=self._served.profile.max_attempts,
             node=node,
             is_held=is_held,
         )
@@ -333,27 +318,19 @@ class TaskSubmission:
             return None
         return self._engine.archive.webhook_secrets.seal(tenant, replace(push, id=push.id or task_id, task_id=task_id))
 
-    def _completed(self, message: Message, task_id: str, context_id: str | None) -> Message:
-        message_id = message.message_id or self._engine.make_id()
-        return replace(message, message_id=message_id, task_id=task_id, context_id=context_id)
+    def _keys(self, message: Message, caller: Caller, *, calls: bool = False) -> tuple[str | None, str | None]:
+        """Return the idempotency key of a send, and the name that its caller gave.
 
-    def _key(self, message: Message, caller: Caller, *, calls: bool = False) -> str | None:
-        """Return the idempotency key of a send: caller, agent, message id and content.
-
-        Two different messages with one id are not duplicates. An execution that `calls` never sends duplicates. The
-        caller's idempotency key replaces the message id, because some clients create a new id for each retry.
+        The key is a digest of caller, agent, message id and content: two different messages with one id are not
+        duplicates. An execution that `calls` never sends duplicates. The caller's idempotency key replaces the message
+        id, because some clients create a new id for each retry, and may be used for one message only.
         """
-        named = None if calls else caller.idempotency_key
+        owner, agent, named = caller.owner, self._agent, None if calls else caller.idempotency_key
         if named is not None:
-            return _digest(caller.owner, self._agent, named, replace(message, message_id=""))
-        if not message.message_id or (self._profile.takes_repeats and not calls):
-            return None
-        return _digest(caller.owner, self._agent, message)
-
-    def _name(self, caller: Caller) -> str | None:
-        """Return a digest of the caller's idempotency key, which may be used for one message only."""
-        named = caller.idempotency_key
-        return None if named is None else _digest(caller.owner, self._agent, named)
+            return _digest(owner, agent, named, replace(message, message_id="")), _digest(owner, agent, named)
+        if not message.message_id or (self._served.profile.takes_repeats and not calls):
+            return None, None
+        return _digest(owner, agent, message), None
 
     def _check(self, message: Message) -> None:
         """Refuse media types that the agent does not accept, and messages that loop between servers."""
@@ -370,7 +347,7 @@ class TaskSubmission:
                 f"{route.hops} servers have passed the message on, and at most {most} may (engine.hops)",
             )
         for part in message.parts:
-            if part.media_type and not _accepts(accepted := self._profile.input_modes, part.media_type):
+            if part.media_type and not _accepts(accepted := self._served.profile.input_modes, part.media_type):
                 raise ContentTypeNotSupported(
                     f"The agent does not take {part.media_type[:60]}; it takes {', '.join(accepted)}"
                 )
@@ -385,11 +362,6 @@ def _digest(*said: str | Message) -> str:
 
 def _other_send() -> InvalidParams:
     return invalid_field("Idempotency-Key", "Something else was sent under this key within a day")
-
-
-def _working(task: Task, at: int) -> StatusUpdate:
-    status = TaskStatus(state=TaskState.WORKING, timestamp=timestamp_ms(at))
-    return StatusUpdate(task_id=task.id, context_id=task.context_id or "", status=status)
 
 
 def _within_budget(request: SendRequest) -> SendRequest:

@@ -314,5 +314,5 @@ async def card_of(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> AgentC
 def introduction_line(agent: AgentDef, card: AgentCard | str) -> str:
     """Return the post that introduces an agent. A run continues without a card."""
     if isinstance(card, str):
-        return f"A2A agent: {agent.name} (no card: {card}); going on without"
+        return f"A2A agent: {agent.name} (no card: {card}); continuing without"
     return f"A2A agent: {card.name} ({card.description})"

@@ -3,11 +3,11 @@
 Posts are statuses of the run's task: text for people, metadata for programs. A task shows one question at a time.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from accord.api import Context, StatusEntry, answer_to
+from accord.api import APPROVAL, Context, StatusEntry, answer_to
 from accord.model import Message, TaskState
 from accord.protocol import lifecycle
 from accord.workflows.document import Step
@@ -74,7 +74,31 @@ class OpenQuestions:
 
 
 METADATA = "workflow"
-"""Metadata key of the structured content of a post."""
+"""Metadata key of the structured content of a post or a question."""
+
+
+class QuestionOrigin(NamedTuple):
+    """The step of a run that asks a question.
+
+    `task` is a child task whose question the run passes on. `is_ruled` means that no message can decide it.
+    """
+
+    step: str | None = None
+    task: str | None = None
+    is_approval: bool = False
+    is_ruled: bool = False
+
+    @classmethod
+    def of(cls, question: Message | None) -> "QuestionOrigin":
+        """Return the origin of a question; without a step if no run asks it."""
+        metadata = (question.metadata if question is not None else None) or {}
+        about = metadata.get(METADATA)
+        if not isinstance(about, dict):
+            about = {}
+        step, task = (about[name] if isinstance(about.get(name), str) else None for name in ("step", "task"))
+        is_ruled = bool(about.get("approvers") or about.get("notByStarter"))
+        return cls(step, task, metadata.get(APPROVAL) is True, is_ruled)
+
 
 SHOWN = 500
 """Maximum number of output characters in a post."""

@@ -92,7 +92,7 @@ async def run_program(
 ) -> CommandResult:
     """Run a program to its end. After a timeout or cancellation, no process of it remains."""
     if not await asyncio.to_thread(directory.is_dir):
-        return CommandResult(problem=f"{directory} is no directory")
+        return CommandResult(problem=f"{directory} is not a directory")
     command = subprocesses.SubprocessCommand(argv=argv, directory=directory, env=env, grace=GRACE_SECONDS)
     output, lines = _OutputTail(), LineSplitter()
     errors = ""

@@ -22,32 +22,32 @@ class FindingCode(NamedTuple):
 CODES: Mapping[str, FindingCode] = MappingProxyType(
     {
         # the text
-        "BAD_YAML": FindingCode("error", "The text is no YAML, or none of the kind that is read here."),
+        "BAD_YAML": FindingCode("error", "The text is not valid YAML of the supported kind."),
         "DUPLICATE_KEY": FindingCode(
             "error", "A key is there twice, perhaps once as `timeout` and once as `timeoutMs`."
         ),
         "TOO_LARGE": FindingCode("error", "The text, its nesting, or what its aliases stand for is too large."),
         # the shape
-        "UNKNOWN_KEY": FindingCode("error", "No such key is read there."),
-        "MISSING_KEY": FindingCode("error", "A key that must be there is not."),
+        "UNKNOWN_KEY": FindingCode("error", "The key is unknown there."),
+        "MISSING_KEY": FindingCode("error", "A required key is missing."),
         "EMPTY_VALUE": FindingCode("error", "A key has no value."),
         "BAD_TYPE": FindingCode("error", "A value is of the wrong type."),
-        "BAD_VALUE": FindingCode("error", "A value is none of those that are known, or outside its bounds."),
+        "BAD_VALUE": FindingCode("error", "A value is unknown or outside its bounds."),
         "BAD_DURATION": FindingCode(
             "error", "A time is not written as `90s`, `10m`, `1h30m`, `250ms` or a number of seconds."
         ),
-        "UNSUPPORTED": FindingCode("error", "What agent-relay has and this does not, with what to do instead."),
+        "UNSUPPORTED": FindingCode("error", "A key of agent-relay that is not supported, with its replacement."),
         "UNKNOWN_TEMPLATE": FindingCode("error", "`swarm: NAME` names neither a template nor a pattern."),
         # names
         "BAD_NAME": FindingCode("error", "A name that could not be referred to."),
         "DUPLICATE_NAME": FindingCode("error", "Two of a kind have the same name."),
         "INVALID_CHANNEL_NAME": FindingCode("error", "A channel is not lower-case letters, digits and hyphens."),
-        "UNKNOWN_PATTERN": FindingCode("error", "`swarm.pattern` is none of those that are known."),
+        "UNKNOWN_PATTERN": FindingCode("error", "`swarm.pattern` is not a known pattern."),
         "WRONG_CAST": FindingCode("error", "The agents and steps are not those that the pattern needs."),
-        "UNKNOWN_PROFILE": FindingCode("error", "`permissions.profile` is none of `permission_profiles`."),
+        "UNKNOWN_PROFILE": FindingCode("error", "`permissions.profile` is not one of `permission_profiles`."),
         # agents
-        "UNKNOWN_AGENT": FindingCode("error", "An agent is named that is not among `agents`."),
-        "WRONG_AGENT": FindingCode("error", "A step wants an agent of another runtime than the one that it names."),
+        "UNKNOWN_AGENT": FindingCode("error", "A step names an unknown agent."),
+        "WRONG_AGENT": FindingCode("error", "A step names an agent of the wrong runtime."),
         "NO_PROGRAM": FindingCode("error", "An agent says neither which program it is nor where."),
         "MISSING_URL": FindingCode("error", "An A2A step or agent has no `url`, neither of its own nor of its agent."),
         "BAD_URL": FindingCode("error", "A URL is not one of http or https."),
@@ -76,23 +76,23 @@ CODES: Mapping[str, FindingCode] = MappingProxyType(
         "UNUSED_MEMBER": FindingCode("error", "A step or an agent has a member that does nothing for its type."),
         "CONFLICT": FindingCode("error", "Two members that exclude each other are both there."),
         "BLANK_COMMAND": FindingCode("error", "A command is blank: it would succeed without doing anything."),
-        "BAD_PATTERN": FindingCode("error", "A regular expression is none."),
-        "BAD_TIME": FindingCode("error", "A time, a schedule or a time zone is none."),
+        "BAD_PATTERN": FindingCode("error", "A regular expression is not valid."),
+        "BAD_TIME": FindingCode("error", "A time, a schedule or a time zone is not valid."),
         "NO_TIMEOUT": FindingCode("warning", "Nothing bounds how long a step that waits for an agent may take."),
         "LONG_TIMEOUT": FindingCode("warning", "A timeout of days: were milliseconds meant?"),
-        "UNKNOWN_CUSTOM_STEP": FindingCode("error", "`use` names no step of one's own."),
-        "BAD_PARAMS": FindingCode("error", "A step of one's own is given too little, or what it does not know."),
-        "UNKNOWN_WORKFLOW": FindingCode("error", "A step runs a workflow that is not there."),
+        "UNKNOWN_CUSTOM_STEP": FindingCode("error", "`use` names an unknown custom step."),
+        "BAD_PARAMS": FindingCode("error", "A custom step lacks a required parameter or has an unknown one."),
+        "UNKNOWN_WORKFLOW": FindingCode("error", "A step runs an unknown workflow."),
         # order
-        "UNKNOWN_DEPENDENCY": FindingCode("error", "A step depends on what is no step of its workflow."),
-        "CYCLE": FindingCode("error", "Steps wait for each other in a circle."),
+        "UNKNOWN_DEPENDENCY": FindingCode("error", "A step depends on a name that is not a step of its workflow."),
+        "CYCLE": FindingCode("error", "Steps wait for each other in a cycle."),
         "UNREACHABLE": FindingCode("warning", "A step is never run."),
         "FAN_IN": FindingCode(
             "warning", "A step waits for five others or more, whose outputs may be too much for one task."
         ),
         # values
         "BAD_TEMPLATE": FindingCode("error", "What stands between `{{` and `}}`, or in `if`, cannot be read."),
-        "UNKNOWN_REFERENCE": FindingCode("error", "A template names a step, a variable or an input that is not there."),
+        "UNKNOWN_REFERENCE": FindingCode("error", "A template names an unknown step, variable or input."),
         "UNDECLARED_VARIABLE": FindingCode(
             "warning", "Nothing in the file says what a variable is: a run must be given it."
         ),
@@ -106,10 +106,10 @@ CODES: Mapping[str, FindingCode] = MappingProxyType(
         "TEMPLATE_NOT_READ": FindingCode(
             "warning", "A template stands where none is read, and is left as it is written."
         ),
-        "INJECTION_RISK": FindingCode("error", "What an agent says would be read as part of a program."),
+        "INJECTION_RISK": FindingCode("error", "The output of an agent would be read as part of a program."),
         # directories
-        "UNKNOWN_WORKDIR": FindingCode("error", "`workdir` is none of `paths`."),
-        "NO_DIRECTORY": FindingCode("warning", "A directory to work in is not there."),
+        "UNKNOWN_WORKDIR": FindingCode("error", "`workdir` is not one of `paths`."),
+        "NO_DIRECTORY": FindingCode("warning", "A working directory does not exist."),
     }
 )
 

@@ -360,7 +360,7 @@ def _expanded_steps(document: Document, one: Workflow, base: Path) -> tuple[str,
             "WRONG_CAST", f"the pattern {pattern} does not fit: {error}", "add it, or choose another"
         ) from None
     except BadExpression as error:
-        raise bad_document("BAD_TEMPLATE", str(error), "mend it") from None
+        raise bad_document("BAD_TEMPLATE", str(error), "correct it") from None
 
 
 def _with_rounds(steps: list[Step]) -> list[Step]:
@@ -380,7 +380,7 @@ def _with_rounds(steps: list[Step]) -> list[Step]:
         try:
             found_ += looped([step], step.until, step.max_iterations, (step.name,))
         except BadExpression as error:
-            raise bad_document("BAD_TEMPLATE", f"step {step.name!r}: {error}", "mend it") from None
+            raise bad_document("BAD_TEMPLATE", f"step {step.name!r}: {error}", "correct it") from None
     return found_
 
 

@@ -3,8 +3,10 @@
 Records are only added, each under its own key, and their order does not matter. `state` computes the state from them.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
 Status = Literal["completed", "failed", "skipped"]
@@ -72,5 +74,9 @@ class StepEnded(StepRecord, frozen=True, kw_only=True, tag="ended"):
 
 Record = StepStarted | StepEnded
 
-RECORD_KEYS = (":begun", ":ended")
-"""How the keys of records end."""
+_decoder = msgspec.json.Decoder(Record)
+
+
+def decode_records(entries: Iterable[tuple[str, str]]) -> Iterator[Record]:
+    """Yield the records among journal entries, given with their keys."""
+    return (_decoder.decode(entry) for key, entry in entries if key.endswith((":begun", ":ended")))

@@ -19,7 +19,7 @@ from accord.api.storage import ORIGIN_STEP
 from accord.workflows.attempts import INNER
 from accord.workflows.document import Document, Step
 from accord.workflows.plan import Plan
-from accord.workflows.records import BY_START, RECORD_KEYS, Record, StepEnded, StepStarted
+from accord.workflows.records import BY_START, Record, StepEnded, StepStarted, decode_records
 from accord.workflows.references import in_order, reachable
 from accord.workflows.state import PlanNode, RunState
 
@@ -128,8 +128,6 @@ def _decode_request(said: object) -> RunRequest:
         raise Rejected(str(error)) from error
 
 
-_decoder = msgspec.json.Decoder(Record)
-
 R = TypeVar("R", StepStarted, StepEnded)
 
 
@@ -168,8 +166,7 @@ def _check_approvals(state: RunState, start_from: str) -> None:
 def _matching_records(plan: Plan, entries: Mapping[str, str]) -> list[Record]:
     """Return the records whose steps exist in the plan. Records of maps must belong to maps."""
     steps = {step.name: step for step in plan.steps}
-    found = [_decoder.decode(entry) for key, entry in entries.items() if key.endswith(RECORD_KEYS)]
-    return [record for record in found if _matches_plan(steps, record)]
+    return [record for record in decode_records(entries.items()) if _matches_plan(steps, record)]
 
 
 def _matches_plan(steps: Mapping[str, Step], record: Record) -> bool:

@@ -21,7 +21,7 @@ from accord.workflows.channel import METADATA, OpenQuestions, Post
 from accord.workflows.decide import RunDecision, RunOutcome, cancelled, decide, ended
 from accord.workflows.document import OnError
 from accord.workflows.executors import Result
-from accord.workflows.records import RECORD_KEYS, Record, StepEnded, StepStarted
+from accord.workflows.records import Record, StepEnded, StepStarted, decode_records
 from accord.workflows.state import PlanNode, RunState
 from accord.workflows.step_executor import StepExecutor
 
@@ -43,8 +43,6 @@ SHOW_SECONDS = 1.0
 LOOK_SECONDS = 1.0
 """Interval of checks for answers without a notification, in seconds, while the run also waits for other things."""
 
-_decoder = msgspec.json.Decoder(Record)
-
 
 class Runner:
     """One execution of a run."""
@@ -54,8 +52,7 @@ class Runner:
         self._ctx, self._setup = ctx, means
         self._journal = ctx.journal
         self._searches = b"matches" in msgspec.json.encode(means.plan.steps)
-        found = (_decoder.decode(entry) for key, entry in self._journal.entries(PREFIX) if key.endswith(RECORD_KEYS))
-        self.state = RunState(means.plan, found)
+        self.state = RunState(means.plan, decode_records(self._journal.entries(PREFIX)))
         self._executor = StepExecutor(ctx, means, self.state, self._post)
         self._questions = OpenQuestions(ctx)
         self._work: dict[str, asyncio.Task[Result]] = {}
@@ -92,7 +89,7 @@ class Runner:
             if step is None:
                 continue
             if step.row.executor == "process" and step.on_crash == "fail":
-                lost = Result(ok=False, error="It was interrupted, and is not to be begun again")
+                lost = Result(ok=False, error="It was interrupted, and `onCrash: fail` does not let it start again")
                 self._end(node, lost)
             else:
                 self._start(name)

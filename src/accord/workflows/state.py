@@ -229,7 +229,7 @@ class RunState:
         """Create the items of a map."""
         nested = node.step.step if node.step is not None else None
         if nested is None:
-            raise ValueError(f"{node.name!r} is no map with a step")
+            raise ValueError(f"{node.name!r} is not a map with a step")
         node.items = []
         node.items_open = len(items)
         for index, item in enumerate(items):

@@ -17,7 +17,7 @@ from accord.protocol.lifecycle import ENDED
 from accord.workflows.attempts import child_key, step_values
 from accord.workflows.document import Document, Step
 from accord.workflows.plan import Plan
-from accord.workflows.records import RECORD_KEYS, Record, StepEnded, StepStarted
+from accord.workflows.records import StepEnded, StepStarted, decode_records
 from accord.workflows.run_request import DOCUMENT, PLAN, SOURCE, RunOrigin, document_of, origin_of
 from accord.workflows.runner import PREFIX
 from accord.workflows.source import write_document
@@ -26,8 +26,6 @@ from accord.workflows.values import Unresolved
 
 CANCELLED = "cancelled"
 """Status of a step that had started and not ended when its run ended. No record of its end exists."""
-
-_decoder = msgspec.json.Decoder(Record)
 
 
 class StoredStep(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -127,12 +125,10 @@ class StoredRun:
     def _attempts(self) -> dict[str, dict[int, tuple[StepStarted | None, StepEnded | None]]]:
         """Start and end of each attempt, by step and number."""
         found: dict[str, dict[int, tuple[StepStarted | None, StepEnded | None]]] = {}
-        for key, entry in self.records.items():
-            if key.endswith(RECORD_KEYS):
-                record = _decoder.decode(entry)
-                attempts = found.setdefault(record.step, {})
-                begun, ended = attempts.get(record.attempt, (None, None))
-                attempts[record.attempt] = (record, ended) if isinstance(record, StepStarted) else (begun, record)
+        for record in decode_records(self.records.items()):
+            attempts = found.setdefault(record.step, {})
+            begun, ended = attempts.get(record.attempt, (None, None))
+            attempts[record.attempt] = (record, ended) if isinstance(record, StepStarted) else (begun, record)
         return found
 
     @cached_property

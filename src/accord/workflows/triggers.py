@@ -104,7 +104,7 @@ def _numbers(text: str, field: _Field) -> frozenset[int]:
     for part in text.split(","):
         span, slash, step = part.partition("/")
         if slash and (not step.isdecimal() or int(step) == 0):
-            raise BadCron(f'"{part}" is no {field.name}: behind / is a number')
+            raise BadCron(f'"{part}" is not a valid {field.name}: behind / is a number')
         low, dash, high = span.partition("-")
         if span == "*":
             first, last = field.low, field.high
@@ -112,7 +112,7 @@ def _numbers(text: str, field: _Field) -> frozenset[int]:
             first = _number(low, field)
             last = _number(high, field) if dash else field.high if slash else first
         if first > last:
-            raise BadCron(f'"{part}" is no {field.name}: it ends before it begins')
+            raise BadCron(f'"{part}" is not a valid {field.name}: it ends before it begins')
         found |= set(range(first, last + 1, int(step) if slash else 1))
     return frozenset(found)
 
@@ -121,7 +121,7 @@ def _number(word: str, field: _Field) -> int:
     if word.lower() in field.words:
         return field.words[word.lower()]
     if not (word.isascii() and word.isdecimal() and field.low <= int(word) <= field.high):
-        raise BadCron(f'"{word}" is no {field.name}: {field.low} to {field.high}')
+        raise BadCron(f'"{word}" is not a valid {field.name}: {field.low} to {field.high}')
     return int(word)
 
 
@@ -397,7 +397,7 @@ def webhook_message(
     try:
         text = call.body.decode()
     except UnicodeDecodeError:
-        raise InvalidParams("The body is no text") from None
+        raise InvalidParams("The body is not valid UTF-8") from None
     said = _json_or_text(text)
     wish: dict[str, Any] = {"input": _run_input(hook, said, text, call.headers)}
     if isinstance(said, dict):

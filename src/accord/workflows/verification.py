@@ -149,7 +149,7 @@ async def _matches(scene: Scene, result: Result, wanted: Verification, task: str
 async def _exits(scene: Scene, result: Result, wanted: Verification, task: str) -> str | None:
     value = scene.values.text(wanted.value).strip() or "0"
     if not re.fullmatch(r"-?\d+", value):
-        return f"{value!r} is no exit code"
+        return f"{value!r} is not a valid exit code"
     if result.exit_code is None:
         return result.error or "it has no exit code"
     return None if result.exit_code == int(value) else f"the exit code is {result.exit_code}, not {value}"

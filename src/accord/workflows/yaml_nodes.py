@@ -146,7 +146,7 @@ def parse_yaml(text: str, file: str = "<string>") -> YamlNode:
         place = TextPosition(file, 1, 1) if mark is None else TextPosition(file, mark.line + 1, mark.column + 1)
         problem = " ".join(part for part in (error.problem, error.context) if part)
         line = [*_LINE_END.split(text), ""][place.line - 1]
-        _fail("BAD_YAML", f"That is no YAML: {problem}", _hint(problem, line[place.column - 1 :]), place)
+        _fail("BAD_YAML", f"This is not valid YAML: {problem}", _hint(problem, line[place.column - 1 :]), place)
 
 
 def _fail(code: str, message: str, fix: str, place: TextPosition) -> NoReturn:
@@ -322,7 +322,7 @@ class _Composer:
             if tag in (_TAG + "int", _TAG + "float", _TAG + "bool", _TAG + "null"):
                 return resolve_scalar(text)
         except ValueError as error:
-            _fail("BAD_YAML", f"{text[:40]} is no number: {error}", "write it as a text, in quotes", place)
+            _fail("BAD_YAML", f"{text[:40]} is not a valid number: {error}", "write it as a text, in quotes", place)
         _fail("BAD_YAML", f"The tag {tag} is not known", "remove it", place)
 
 

@@ -102,14 +102,11 @@ class ClientCredentials:
             token = yield from self._renewed()
         return _with_token(request, token)
 
-    def retry(self, request: HttpRequest, refused: HttpReply) -> AuthFlow | None:
+    def retry(self, request: HttpRequest, refused: HttpReply) -> AuthFlow:
         """Return the request with another token than the refused token."""
-        return self._again(request)
-
-    def _again(self, request: HttpRequest) -> AuthFlow:
         token = self._token
-        if token is not None and _has_token(request, token):  # otherwise another request has renewed it since
-            self._token = token = None
+        if token is not None and header_of(request, "Authorization") == f"Bearer {token.text}":
+            self._token = token = None  # otherwise another request has renewed it since
         return _with_token(request, token or (yield from self._renewed()))
 
     def _renewed(self) -> TokenFlow:
@@ -146,20 +143,14 @@ class ClientCredentials:
         text = granted.access_token
         if not text or not text.isascii() or not text.isprintable():
             raise AuthenticationFailed(f"{self._token_url} returned a token that a header cannot contain")
-        return OAuthToken(text, None if not lasts else self._clock() + _usable_seconds(lasts))
-
-
-def _usable_seconds(lasts: float) -> float:
-    """Return how long to use a token. A short-lived token is used for half its lifetime."""
-    return lasts - MARGIN_SECONDS if lasts > MARGIN_SECONDS else lasts / 2
+        if not lasts:
+            return OAuthToken(text, None)
+        usable = lasts - MARGIN_SECONDS if lasts > MARGIN_SECONDS else lasts / 2
+        return OAuthToken(text, self._clock() + usable)
 
 
 def _with_token(request: HttpRequest, token: OAuthToken) -> HttpRequest:
     return with_header(request, "Authorization", f"Bearer {token.text}")
-
-
-def _has_token(request: HttpRequest, token: OAuthToken) -> bool:
-    return header_of(request, "Authorization") == f"Bearer {token.text}"
 
 
 def token_error(url: str, reply: HttpReply) -> Exception:

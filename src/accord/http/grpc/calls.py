@@ -238,7 +238,9 @@ class GrpcCalls:
             idempotency_key=idempotency_key(scope),
             files_at=None if self._links is None else "",
         )
-        return GrpcRequest(request, known, after, as_metadata(activated_extensions(scope, self._extensions)))
+        return GrpcRequest(
+            request, known, after, as_metadata(activated_extensions(scope, self._extensions & known.extensions))
+        )
 
     def _shortening(self, understood: GrpcRequest) -> Callable[[T], T]:
         return large_file_linker(self._links, understood.request, understood.caller, self._quotas.inline_files)
@@ -342,7 +344,6 @@ async def _convert_aside(convert: Callable[[bytes], T], data: bytes) -> T:
 
 
 def _scope(method: GrpcMethod, context: Any) -> Scope:
-    """Return a call as an HTTP request."""
     stated = context.invocation_metadata() or ()
     pem = context.auth_context().get("x509_pem_cert")
     certificate = ssl.PEM_cert_to_DER_cert(pem[0].decode()) if pem else None

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from accord.model import Part
-from accord.model.parts import Holder, parts_of, with_parts
+from accord.model.task import Holder, parts_of, with_parts
 from accord.storage.blobs.blob_store import BlobMissing, Blobs, hexdigest
 from accord.storage.commands.blobs import reference_secret
 from accord.storage.store import Store

@@ -28,7 +28,7 @@ def _items(value: Any) -> tuple[Any, ...]:
         except msgspec.DecodeError:
             return tuple(line for line in value.splitlines() if line.strip())
     if not isinstance(value, list | tuple):
-        raise CannotStart(f"It goes over a list, and this is none: {str(value)[:100]!r}")
+        raise CannotStart(f"`over` is not a list: {str(value)[:100]!r}")
     return tuple(value)
 
 

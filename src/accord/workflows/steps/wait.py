@@ -25,7 +25,7 @@ def start(attempt: StepAttempt) -> AttemptStart:
     try:
         until = datetime.fromisoformat(text)
     except ValueError:
-        raise CannotStart(f"{text!r} is no time: write one like 2030-01-31T18:00:00Z") from None
+        raise CannotStart(f"{text!r} is not a valid time: write one like 2030-01-31T18:00:00Z") from None
     aware = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
     return AttemptStart(begun=attempt.begun(until=round(aware.timestamp() * 1000)))
 
@@ -67,7 +67,7 @@ def check_time(step: Step, where: Where, agent: AgentDef | None, document: Docum
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        message = f"{until} is no time with a zone"
+        message = f"{until} is not a valid time with a zone"
         yield CheckProblem("BAD_TIME", (*where, "until"), message, "write it like 2030-01-31T08:00:00Z")
 
 

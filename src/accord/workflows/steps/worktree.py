@@ -35,7 +35,7 @@ async def _open(scene: Scene, repository: Repository) -> Path:
     base = text(step.base_branch or "HEAD").strip()
     path = await asyncio.to_thread(_resolve, scene.place, text(step.path or f"{BELOW}/{step.name}"))
     if branch.startswith("-") or not await repository.succeeds("check-ref-format", f"refs/heads/{branch}"):
-        raise GitFailed(f"{branch!r} is no name of a branch")
+        raise GitFailed(f"{branch!r} is not a valid branch name")
     async with repository.lock():
         existing = await repository.find_worktree(path)
         if existing is None:

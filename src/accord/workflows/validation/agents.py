@@ -119,7 +119,9 @@ def check_addresses(subject: Subject) -> Iterator[CheckProblem]:
     placed += [(("agents", at, "url"), agent.url) for at, agent in enumerate(subject.document.agents)]
     for place, url in placed:
         if url is not None and not _NO_URL.search(url) and not urls.is_http_url(url):
-            yield CheckProblem("BAD_URL", place, f"{url} is no URL of http or https", "write http://host:port/path")
+            yield CheckProblem(
+                "BAD_URL", place, f"{url} is not a valid http or https URL", "write http://host:port/path"
+            )
 
 
 def check_secrets(subject: Subject) -> Iterator[CheckProblem]:

@@ -99,7 +99,7 @@ def _misgiven(placed: PlacedStep, known: Mapping[str, inspect.Field], options: t
                 "BAD_PARAMS", (*where, "with", name), message, f"known are {', '.join(known)}", at_key=True
             )
         elif (wrong := _misfit(value, hints[known[name].name])) is not None:
-            yield CheckProblem("BAD_PARAMS", (*where, "with", name), f"`{name}`: {wrong}", "mend it")
+            yield CheckProblem("BAD_PARAMS", (*where, "with", name), f"`{name}`: {wrong}", "correct it")
     for name, member in known.items():
         if member.required and name not in step.with_:
             message = f"A step of the type {step.kind} is given no `{name}`"
@@ -199,11 +199,11 @@ def _wrong(wanted: Verification) -> tuple[str, str, str] | None:
     if wanted.type in ("output_contains", "regex", "file_exists") and not value:
         return "MISSING_MEMBER", f"`{wanted.type}` needs a `value`: without one it proves nothing", "add `value: ...`"
     if wanted.type == "exit_code" and is_fixed and value and re.fullmatch(r"-?\d+", value) is None:
-        return "BAD_VALUE", f"{value} is no exit code", "write a whole number"
+        return "BAD_VALUE", f"{value} is not a valid exit code", "write a whole number"
     if wanted.type == "file_exists" and is_fixed and ".." in PurePath(value).parts:
         return "BAD_VALUE", f"{value} is not below where the step works", "write an absolute path, or one without .."
     if wanted.type == "pr_url" and is_fixed and value and re.fullmatch(r"[\w.-]+/[\w.-]+", value) is None:
-        return "BAD_VALUE", f"{value} is no repository", "write OWNER/NAME, or nothing"
+        return "BAD_VALUE", f"{value} is not a valid repository", "write OWNER/NAME, or nothing"
     pattern = value if wanted.type == "regex" else value.removeprefix("regex:") if value.startswith("regex:") else ""
     if wanted.type in ("regex", "custom") and is_fixed and (error := _pattern_error(pattern)) is not None:
         return "BAD_PATTERN", error, FIX_REGEX

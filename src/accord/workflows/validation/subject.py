@@ -163,7 +163,7 @@ def check_channels(subject: Subject) -> Iterator[CheckProblem]:
     for where, name in stated:
         if name is not None and CHANNEL.fullmatch(name) is None:
             other = _NO_NAME.sub("-", name.lower()).replace("_", "-").strip("-") or "general"
-            message = f'"{name}" is no name of a channel: lower-case letters, digits and hyphens'
+            message = f'"{name}" is not a valid channel name: lower-case letters, digits and hyphens'
             yield CheckProblem("INVALID_CHANNEL_NAME", where, message, f"call it {other}")
 
 
@@ -282,11 +282,11 @@ def check_paths_exist(subject: Subject) -> Iterator[CheckProblem]:
         if path.required and not unset and not place.is_dir():
             fix = "make it, or say `required: false`"
             what = f" ({path.description})" if path.description else ""
-            yield CheckProblem("NO_DIRECTORY", where, f"There is no directory {place}{what}", fix)
+            yield CheckProblem("NO_DIRECTORY", where, f"There is not a directory {place}{what}", fix)
     makes_some = any(step.kind == "worktree" for step, *_ in subject.steps)
     for owner, cwd, _ in () if makes_some else _stated(subject):
         if cwd is not None and "{{" not in cwd and not (subject.base / os.path.expanduser(cwd)).is_dir():
-            message = f"There is no directory {cwd}"
+            message = f"There is not a directory {cwd}"
             yield CheckProblem("NO_DIRECTORY", (*owner, "cwd"), message, "make it; its path begins where this file is")
 
 
@@ -315,7 +315,7 @@ def check_webhooks(subject: Subject) -> Iterator[CheckProblem]:
         where, path = ("on", "webhook", at), hook.path.strip("/")
         if not PATH.fullmatch(hook.path):
             fix = "write letters, digits and - . _ ~, with / in between"
-            yield CheckProblem("BAD_VALUE", (*where, "path"), f"{hook.path!r} is no path", fix)
+            yield CheckProblem("BAD_VALUE", (*where, "path"), f"{hook.path!r} is not a valid path", fix)
         elif path in seen:
             yield CheckProblem("DUPLICATE_NAME", (*where, "path"), f"Another webhook has the path {path}", "rename one")
         seen.add(path)
@@ -352,7 +352,7 @@ def check_schedule_inputs(subject: Subject) -> Iterator[CheckProblem]:
         where = ("on", "schedule", at)
         if one.input is not None and "{{" in one.input:
             fix = "write the text itself: there is nothing yet that it could speak of"
-            yield CheckProblem("UNKNOWN_REFERENCE", (*where, "input"), "The input of a schedule is no template", fix)
+            yield CheckProblem("UNKNOWN_REFERENCE", (*where, "input"), "The input of a schedule is not a template", fix)
         for name in sorted(needed - one.vars.keys() - _in_text(one)):
             message = f"The runs of this schedule lack the input {name}"
             yield CheckProblem(
