@@ -25,6 +25,7 @@ from accord.errors import InternalError, MethodNotFound
 from accord.http import cards
 from accord.model import AgentInterface, Message, Part, Role, SendRequest, TaskState
 from accord.outbound import Unreachable
+from accord.retries import RetryPolicy
 from accord.storage.store import StoreUnavailable
 from accord.testing import call, lifespan
 from tests.engine.conftest import ALICE, BOUND_SECONDS, said, saying
@@ -189,8 +190,7 @@ def stating(version: str) -> Iterator[str]:
 
 async def test_an_agent_that_comes_later_is_described_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has to have a task for it, and nothing is started anew: its card here is its own once that can be had."""
-    monkeypatch.setattr(remote, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(remote, "MAX_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(remote, "CARD_RETRIES", RetryPolicy(first_seconds=0.01, max_seconds=0.01))
     monkeypatch.setattr(cards, "CATALOG_SECONDS", 0.0)
     is_there, looks = asyncio.Event(), asyncio.Event()
     peer = Scripted()

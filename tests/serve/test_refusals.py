@@ -159,8 +159,8 @@ def test_processes_cannot_share_memory(refuse: Any) -> None:
         (["nowhere.py"], "TARGET: There is no file nowhere.py"),
         (["nowhere:agent"], "TARGET: There is no module called 'nowhere'"),
         (["json:nothing"], "TARGET: json has no 'nothing'"),
-        (["json"], "TARGET: 'json' names nothing: write module:name"),
-        (["json:__name__"], "TARGET: json:__name__ is no agent but str"),
+        (["json"], "TARGET: 'json' is not a valid name: write module:name"),
+        (["json:__name__"], "TARGET: json:__name__ is not an agent but str"),
         (["--config", "nowhere.toml"], "nowhere.toml cannot be read"),
         (["--dialects", "v1,v9"], "--dialects: server.dialects[1]: 'v9' is none of"),
         (["--dialects", ""], "--dialects: server.dialects: Expected `array` of length >= 1"),
@@ -197,7 +197,7 @@ def test_a_file_without_a_name_is_told_which_agents_are_in_it(
     (tmp_path / "mine.py").write_text(f"from accord import agent\n{made}")
     code, said = refuse("mine.py")
     assert code == 2
-    assert said.splitlines()[0] == f"accord serve: Invalid value for TARGET: mine.py alone names nothing: {remedy}"
+    assert said.splitlines()[0] == f"accord serve: Invalid value for TARGET: mine.py names no object: {remedy}"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 
 import msgspec
+from msgspec.structs import replace
 
 from accord.agents.chat_apis import APIS, AnswerPiece, ChatOptions, MalformedAnswer
 from accord.agents.messages import append_answer, conversation_history, finish_answer
@@ -90,6 +91,32 @@ class ModelCall:
                     return
                 yield piece
 
+    async def answer(self, ctx: Context, messages: Sequence[Message]) -> AnswerPiece:
+        """Stream the answer into the task, and return it as one piece."""
+        whole, parts = AnswerPiece(), list[AnswerPiece]()
+        async with aclosing(self.pieces(messages)) as pieces:
+            async for piece in pieces:
+                for chunk in (piece.text, *piece.files):
+                    await append_answer(ctx, chunk)
+                parts.append(piece)
+                if piece.input_tokens or piece.output_tokens:  # some servers count with every piece
+                    whole = replace(whole, input_tokens=piece.input_tokens, output_tokens=piece.output_tokens)
+                whole = replace(whole, ending=piece.ending or whole.ending)
+        return replace(
+            whole,
+            text="".join(piece.text for piece in parts),
+            refusal="".join(piece.refusal for piece in parts),
+            files=tuple(file for piece in parts for file in piece.files),
+            calls=tuple(call for piece in parts for call in piece.calls),
+        )
+
+    async def report_usage(self, ctx: Context, answer: AnswerPiece) -> None:
+        """Report the tokens and the cost of an answer, if its server counts them."""
+        tokens, answered = answer.input_tokens, answer.output_tokens
+        if tokens or answered:
+            cost = (tokens * self._options.input_price + answered * self._options.output_price) / MILLION
+            await ctx.usage(input_tokens=tokens, output_tokens=answered, cost=cost, model=self._options.model)
+
     async def _retried(self, request: HttpRequest) -> AsyncGenerator[AnswerPiece, None]:
         """Yield an answer; retry until its first piece has arrived."""
         attempt, has_begun = 0, False
@@ -138,10 +165,10 @@ class ModelCall:
             raise AgentUnavailable("The model cannot be reached, or its answer broke off") from error
         except UnexpectedContentType as error:
             self._log_failure("another kind of answer", f"{error}: is base_url the address of the API?")
-            raise Failed(f"The model's server answered with {error}, which is no answer of its API") from error
+            raise Failed(f"The model server returned {error}, which is not a response of its API") from error
         except MalformedAnswer as error:
             self._log_failure("malformed answer", str(error))
-            raise Failed("The model's server answered with something that is not understood") from error
+            raise Failed("The model server returned a malformed response") from error
 
     async def _read(self, opened: OpenReply) -> AsyncGenerator[AnswerPiece, None]:
         form = opened.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -224,38 +251,18 @@ class ChatAgent:
     async def run(self, ctx: Context) -> None:
         """Answer the latest message, with the earlier messages as history."""
         messages = await conversation_history(ctx, self._options.history + 1)
-        has_said, refusal, last, used = False, "", AnswerPiece(), AnswerPiece()
         call = ModelCall(self._options, self._transport, {"task_id": ctx.task_id}, self._sleep)
-        async with aclosing(call.pieces(messages)) as pieces:
-            async for piece in pieces:
-                for chunk in (piece.text, *piece.files):
-                    has_said = has_said or chunk != ""
-                    await append_answer(ctx, chunk)
-                refusal += piece.refusal
-                last = piece if piece.ending else last
-                used = piece if piece.input_tokens or piece.output_tokens else used  # some count with every piece
+        answer = await call.answer(ctx, messages)
         await finish_answer(ctx)
-        await self._count(ctx, used)
-        await self._end(ctx, last.ending, refusal, has_said=has_said)
-
-    async def _count(self, ctx: Context, used: AnswerPiece) -> None:
-        if not (used.input_tokens or used.output_tokens):
-            return  # not every server reports it
-        options = self._options
-        cost = (used.input_tokens * options.input_price + used.output_tokens * options.output_price) / MILLION
-        await ctx.usage(
-            input_tokens=used.input_tokens, output_tokens=used.output_tokens, cost=cost, model=options.model
-        )
-
-    async def _end(self, ctx: Context, ending: str | None, refusal: str, *, has_said: bool) -> None:
-        """Raise or report an answer that did not end normally."""
-        if ending == WITHHELD:
+        await call.report_usage(ctx, answer)
+        has_content = bool(answer.text or answer.files)
+        if answer.ending == WITHHELD:
             raise Failed("The provider of the model withholds the rest of the answer")
-        if refusal and not has_said:
-            raise Rejected(refusal)
-        if not has_said:
-            raise Failed("The model said nothing")
-        if ending == CUT_OFF:
+        if answer.refusal and not has_content:
+            raise Rejected(answer.refusal)
+        if not has_content:
+            raise Failed("The model returned no answer")
+        if answer.ending == CUT_OFF:
             await ctx.status("The answer is cut off: it has reached the longest that it may be")
 
 

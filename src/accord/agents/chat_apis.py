@@ -55,7 +55,6 @@ class ChatOptions(Options, frozen=True, kw_only=True):
     """Maximum time for the whole answer with all retries, in seconds. The longest answer of a slow machine fits."""
 
     def __post_init__(self) -> None:
-        """Reject options that are not valid or would have no effect."""
         if not self.base_url.startswith(("http://", "https://")):
             raise ValueError("`base_url` must begin with http:// or https://")
         if self.keep_alive is not None and self.api != "ollama":
@@ -367,4 +366,4 @@ def _picture(image: Any) -> Part:
     try:
         return Part(raw=base64.b64decode(data, validate=True), media_type=kind)
     except ValueError as error:
-        raise MalformedAnswer("a picture is no base64") from error
+        raise MalformedAnswer("a picture is not valid base64") from error

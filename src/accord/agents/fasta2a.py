@@ -155,7 +155,7 @@ class _Storage:
         return await hosted.load(history_length) if task_id == hosted.ctx.task_id else None
 
     async def submit_task(self, context_id: str, message: Any) -> Any:
-        raise NotImplementedError("Tasks are begun by those who send messages")
+        raise NotImplementedError("A worker cannot create tasks: a message starts one")
 
     async def update_task(
         self, task_id: str, state: str, new_artifacts: list[Any] | None = None, new_messages: list[Any] | None = None
@@ -218,7 +218,6 @@ def _type(name: str) -> Any:
 
 
 def _task(task: Task) -> Any:
-    """Return a task in the worker's type."""
     plain = _plain(task)
     plain["status"] = {"state": LOWER[task.status.state], "timestamp": task.status.timestamp}
     plain["history"] = [_plain_message(message) for message in task.history]

@@ -104,7 +104,6 @@ def agent(do: Function | None = None, /, **options: Any) -> FunctionAgent | Call
 
 
 async def _write_result(ctx: Context, value: Any) -> None:
-    """Write a function's result."""
     if isinstance(value, Message):
         await ctx.complete(value)
     elif isinstance(value, Artifact):

@@ -150,7 +150,6 @@ class Repository(Struct, frozen=True, kw_only=True):
         return admin
 
     def _registered(self, tree: Path) -> Path:
-        """Return git's own directory for a worktree."""
         link = tree.resolve() / ".git"
         for file in (self.common / "worktrees").glob("*/gitdir"):
             if (file.parent / _read_line(file)).parent.resolve() / ".git" == link:
@@ -225,7 +224,6 @@ def _environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 async def _run(arguments: tuple[str, ...], directory: Path, env: Mapping[str, str]) -> str:
-    """Run git to its end and return its output."""
     command = subprocesses.SubprocessCommand(
         argv=("git", *arguments), directory=directory, env=env, grace=GRACE_SECONDS
     )

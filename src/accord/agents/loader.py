@@ -44,7 +44,7 @@ def import_object(spec: str) -> Any:
     """Return the object named as `module:name` or `file.py:name`."""
     where, separator, name = spec.rpartition(":")
     if not separator or not where or not name:
-        raise ObjectNotFound(f"{spec!r} names nothing: write module:name or path/to/file.py:name")
+        raise ObjectNotFound(f"{spec!r} is not a valid name: write module:name or path/to/file.py:name")
     value: Any = _import_source(where)
     for part in name.split("."):
         if not hasattr(value, part):
@@ -72,7 +72,7 @@ def import_function(spec: str, option: str) -> Callable[..., Any]:
     except ObjectNotFound as error:
         raise ObjectNotFound(f"{option}: {error}") from error
     if not callable(value):
-        raise ObjectNotFound(f"{option}: {spec} is no function but {type(value).__name__}")
+        raise ObjectNotFound(f"{option}: {spec} must be a function, not {type(value).__name__}")
     function: Callable[..., Any] = value
     return function
 
@@ -117,7 +117,7 @@ def _execute_file(path: Path) -> ModuleType:
         return loaded  # several objects of one file share one module
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise ObjectNotFound(f"{path} is no Python file")
+        raise ObjectNotFound(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     sys.path.insert(0, str(path.parent))
@@ -191,7 +191,7 @@ def _refuse_bare_path(file: str) -> NoReturn:
     """Reject a Python file without a name, and list the agents that it contains."""
     agents = [f"{file}:{name}" for name, value in public_members(file).items() if is_agent(value)]
     choice = f"which of {', '.join(agents)}" if len(agents) > 1 else agents[0] if agents else f"{file}:name"
-    raise ObjectNotFound(f"{file} alone names nothing: write {choice}")
+    raise ObjectNotFound(f"{file} names no object: write {choice}")
 
 
 def as_agent(thing: Any, name: str | None = None, env: Mapping[str, str] = NO_ENVIRONMENT, **options: Any) -> Agent:
@@ -222,9 +222,8 @@ def find_type(thing: Any, name: str) -> Kind:
     kind = KINDS.load("function") if inspect.isroutine(thing) else agent_types.kind_of(thing)  # which checks every type
     if kind is None:
         description = f"the class {thing.__name__}" if inspect.isclass(thing) else type(thing).__name__
-        raise NotAnAgent(
-            f"{name} is no agent but {description}: {agent_types.remedy(thing) or 'decorate a function with @agent'}"
-        )
+        fix = agent_types.remedy(thing) or "decorate a function with @agent"
+        raise NotAnAgent(f"{name} is not an agent but {description}: {fix}")
     return kind
 
 

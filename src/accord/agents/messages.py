@@ -100,7 +100,6 @@ class StreamedAnswer:
 
 
 def _merge_texts(parts: Sequence[Part]) -> list[Part]:
-    """Return parts with adjacent texts merged."""
     merged: list[Part] = []
     for is_text, group in groupby(parts, key=lambda part: part.text is not None):
         group_parts = list(group)

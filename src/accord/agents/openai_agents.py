@@ -172,7 +172,6 @@ class OpenAIAgent:
         return mark.before, state
 
     async def _run_sdk_turn(self, ctx: Context, given: Any, context: Any, answer: StreamedAnswer) -> Any:
-        """Run one turn of the SDK."""
         from agents import RunConfig, Runner
 
         options = self._options
@@ -222,7 +221,6 @@ class OpenAIAgent:
 
 
 def _mcp_servers(agent: Any) -> list[Any]:
-    """Return the MCP servers of an agent and of all its handoffs."""
     agents_by_id, queue = {id(agent): agent}, [agent]
     while queue:
         for other in queue.pop().handoffs:
@@ -233,7 +231,6 @@ def _mcp_servers(agent: Any) -> list[Any]:
 
 
 async def _write_output(answer: StreamedAnswer, output: Any) -> None:
-    """Write the output, unless it has been streamed."""
     if isinstance(output, str):
         await answer.conclude(output)
     else:
@@ -242,12 +239,10 @@ async def _write_output(answer: StreamedAnswer, output: Any) -> None:
 
 
 def _gives_text(agent: Any) -> bool:
-    """Whether an agent's output is plain text."""
     return agent.output_type in (None, str)
 
 
 async def _decide(ctx: Context, state: Any) -> None:
-    """Ask for approval of each pending tool call."""
     for item in state.get_interruptions():
         arguments = item.arguments or ""
         call = {"toolCallId": item.call_id, "tool": item.name, "args": arguments}

@@ -274,7 +274,6 @@ class PydanticAIAgent:
                 has_text = True
 
     async def _write_output(self, answer: StreamedAnswer, output: Any, messages: list[Any]) -> None:
-        """Write the output, unless it has been streamed."""
         if not isinstance(output, str):
             is_said = is_file(output) and any(part.raw == output.data for part in answer.parts)
             for part in () if is_said else output_parts(output):

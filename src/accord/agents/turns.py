@@ -111,7 +111,6 @@ class TurnMemory:
         await self._write_note(_TurnNote(self.turn, is_done=True))
 
     def _other_turns(self, found: str | None) -> list[StoredTurn]:
-        """Return the turns of a history without this one."""
         turns = [] if found is None else msgspec.json.decode(found, type=list[StoredTurn])
         return [turn for turn in turns if turn.id != self.turn]
 
@@ -290,7 +289,6 @@ async def _run_turn(run_turn: RunTurn, message: Message, record: EventRecord) ->
 
 
 async def _wait_for_answer(ctx: Context, turn: QuestionTurn, key: str) -> IncomingMessage:
-    """Wait for the caller's answer to the question that ended a turn."""
     status = turn.question.status
     asking = ctx.require_auth if status.state is TaskState.AUTH_REQUIRED else ctx.ask
     return await asking(status.message, key=key)

@@ -187,9 +187,9 @@ def entry(
 ) -> AuditEntry:
     """Return the entry of a caller's operation on an agent or in the registry."""
     return AuditEntry(
-        tenant=_printable_id(caller.tenant),
+        tenant=caller.tenant and _printable_id(caller.tenant),
         at=at,
-        owner=_printable_id(caller.owner),
+        owner=caller.owner and _printable_id(caller.owner),
         scheme=caller.scheme,
         peer=caller.peer,
         dialect=caller.origin,

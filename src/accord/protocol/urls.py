@@ -48,33 +48,33 @@ def address_of(host: str) -> Address | None:
     An IPv4 address in IPv6's form (`::ffff:127.0.0.1`), as reported by servers that listen for both, becomes IPv4.
     """
     try:
-        found = ip_address(_plain(host))
+        address = ip_address(_plain(host))
     except ValueError:
         return None
-    return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
+    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
 
 
 def network_of(peer: str) -> str:
     """Return the network that counts as one client: an IPv4 address, or the 64 bits of IPv6 that one host owns."""
-    found = address_of(peer)
-    if found is None:
+    address = address_of(peer)
+    if address is None:
         return peer
-    return found.exploded[:19] if isinstance(found, IPv6Address) else str(found)
+    return address.exploded[:19] if isinstance(address, IPv6Address) else str(address)
 
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach a host: a loopback address, `localhost`, or a name below it (RFC 6761)."""
-    found = _effective_address(host)
-    if found is not None:
-        return found.is_loopback
+    address = _effective_address(host)
+    if address is not None:
+        return address.is_loopback
     name = _lookup_name(host)
     return name == LOCALHOST or name.endswith(f".{LOCALHOST}")
 
 
 def is_unspecified(host: str) -> bool:
     """Whether a host is the unspecified address (`0.0.0.0`, `::`), which to a listener means all its addresses."""
-    found = _effective_address(host)
-    return found is not None and found.is_unspecified
+    address = _effective_address(host)
+    return address is not None and address.is_unspecified
 
 
 def is_this_machine(host: str) -> bool:
@@ -88,8 +88,8 @@ def _effective_address(host: str) -> Address | None:
     Browsers and the C library read up to four numbers, of which the last one fills the remaining bytes.
     """
     name = _lookup_name(host)
-    if (found := address_of(name)) is not None:
-        return found
+    if (address := address_of(name)) is not None:
+        return address
     *first, last = map(_number, name.split("."))
     if last is None or len(first) >= _BYTES or last >= 256 ** (_BYTES - len(first)):
         return None
@@ -101,9 +101,9 @@ def _effective_address(host: str) -> Address | None:
 
 
 def _number(part: str) -> int | None:
-    found = _NUMBER.fullmatch(part)
-    base = None if found is None else found.lastgroup
-    return None if found is None or base is None else int(found[base] or "0", _BASES[base])
+    match = _NUMBER.fullmatch(part)
+    base = None if match is None else match.lastgroup
+    return None if match is None or base is None else int(match[base] or "0", _BASES[base])
 
 
 def _lookup_name(host: str) -> str:

@@ -134,7 +134,6 @@ class Application:
         return self._grace.is_over
 
     def _end_requests(self) -> None:
-        """Cancel requests in progress, which may be endless streams."""
         for request in self._requests:
             request.cancel()
 

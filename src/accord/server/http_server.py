@@ -131,7 +131,6 @@ def run_granian(
 
 
 def _change_filter(watched: WatchedFiles | None) -> type[Any]:
-    """Return the filter of relevant changes."""
     from watchfiles import Change, DefaultFilter
 
     class Filter(DefaultFilter):

@@ -149,7 +149,7 @@ async def test_pictures_that_are_none_are_the_model_s_fault(make: Making, models
     async with running(make()) as a2a:
         task = await sent(a2a, "draw")
     assert task.status.state is TaskState.FAILED
-    assert reason(task) == "The model's server answered with something that is not understood"
+    assert reason(task) == "The model server returned a malformed response"
 
 
 # --- what it is told ------------------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ async def test_what_is_not_understood_is_said_to_be_so(make: Making, models: Mod
     models.plays(breaks_after(["one "], raw=raw))
     async with running(make()) as a2a:
         task = await sent(a2a, "hi")
-    assert reason(task) == "The model's server answered with something that is not understood"
+    assert reason(task) == "The model server returned a malformed response"
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ async def test_a_page_is_no_answer_and_is_not_asked_for_again(
     async with running(make()) as a2a:
         task = await sent(a2a, "hi")
     assert (task.status.state, len(models.asked)) == (TaskState.FAILED, 1)
-    assert reason(task) == f"The model's server answered with {named}, which is no answer of its API"
+    assert reason(task) == f"The model server returned {named}, which is not a response of its API"
     (noted,) = [vars(record) for record in caplog.records if record.name == "accord.agents.chat"]
     assert (noted["task_id"], "base_url" in noted["reason"]) == (task.id, True)
 
@@ -407,7 +407,7 @@ async def test_a_model_may_refuse(make: Making, models: Models) -> None:
         refused, withheld, silent = [await sent(a2a, saying("hi")) for _ in range(3)]
     assert (refused.status.state, reason(refused)) == (TaskState.REJECTED, "I will not")
     assert (withheld.status.state, text_in(withheld)) == (TaskState.FAILED, "half")
-    assert reason(silent) == "The model said nothing"
+    assert reason(silent) == "The model returned no answer"
 
 
 # --- settings -------------------------------------------------------------------------------------------------------

@@ -341,7 +341,7 @@ async def test_a_flow_may_ask() -> None:
             "no such city",
         ),
         (streams([b"event: error\ndata: no such city\n\n"], "text/event-stream"), "no such city"),
-        (says(b'{"output": '), "The flow's answer cannot be read: it says that it is JSON, and is not"),
+        (says(b'{"output": '), "The flow's answer cannot be read: its media type is JSON, but its body is not"),
         (
             streams([b"{}\nnot json\n"], "application/x-ndjson"),
             "The flow's answer cannot be read: a line of it is not JSON",

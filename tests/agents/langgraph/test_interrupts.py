@@ -59,7 +59,7 @@ async def test_data_is_asked_and_answered_as_data(talking: Talking) -> None:
     assert said(task) == "Send it?"
     assert data(task) == {"question": "Send it?", "to": "bob"}
     task = await talk.send(Part(data={"approved": True}), task_id=task.id)
-    assert (said(task), data(task)) == ("The agent needs an answer to go on.", {"level": 3})
+    assert (said(task), data(task)) == ("The agent needs an answer to continue.", {"level": 3})
     assert await ended(talk, await talk.send(Part(data=[1, 2]), task_id=task.id)) == "{'approved': True} [1, 2]"
 
 

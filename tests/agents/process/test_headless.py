@@ -159,9 +159,9 @@ async def test_a_command_that_is_not_there_says_so(making: Making) -> None:
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        ({"command": words("does", "flood"), "output_limit": 50_000}, "It said more than 50000 bytes"),
-        ({"command": words("does", "hang"), "first_output": 0.3}, "It said nothing within 0.3 seconds"),
-        ({"command": words("does", "words"), "idle_timeout": 0.3}, "It said nothing for 0.3 seconds"),
+        ({"command": words("does", "flood"), "output_limit": 50_000}, "It printed more than 50000 bytes"),
+        ({"command": words("does", "hang"), "first_output": 0.3}, "It printed nothing within 0.3 seconds"),
+        ({"command": words("does", "words"), "idle_timeout": 0.3}, "It printed nothing for 0.3 seconds"),
     ],
 )
 async def test_a_limit_fails_the_task(making: Making, said: dict[str, Any], reason: str) -> None:

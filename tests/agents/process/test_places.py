@@ -163,7 +163,7 @@ async def test_a_repository_without_the_base_fails_the_task_readably(making: Mak
         failed = await sent(a2a, "go")
         assert (failed.status.state, status(failed)) == (
             TaskState.FAILED,
-            "There is no place to work for this task",
+            "The working directory of this task could not be prepared",
         )
 
 

@@ -77,7 +77,7 @@ async def test_what_waits_too_long_fails_its_task(making: Making) -> None:
     async with running(agent) as a2a:
         asked = await sent(a2a, "delete it")
         failed = await a2a.reaches(asked, TaskState.FAILED)
-        assert status(failed) == "Nobody answered in time"
+        assert status(failed) == "The question was not answered in time"
         assert not held(agent)
 
 
@@ -88,7 +88,7 @@ async def test_an_answer_that_finds_nobody_fails_what_has_no_session(making: Mak
         assert agent._resources is not None
         await agent._resources.parked.close()
         failed = await sent(a2a, "yes", task=asked)
-        assert (failed.status.state, status(failed)) == (TaskState.FAILED, "What asked this is not running any more")
+        assert (failed.status.state, status(failed)) == (TaskState.FAILED, "The process that asked has ended")
 
 
 async def test_an_answer_that_finds_nobody_goes_on_with_the_session(

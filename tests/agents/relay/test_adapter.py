@@ -15,6 +15,7 @@ from accord.agents.relay.channel import RelayUnavailable, parse_messages
 from accord.api.agent_types import Given
 from accord.engine.messages import text_of
 from accord.model import Message, Part, Role, StatusUpdate, Task, TaskState
+from accord.retries import RetryPolicy
 from accord.testing import running, text_in
 from accord.testing.inprocess import Running
 from tests.agents.relay.relays import BOUND_SECONDS, broker, hears, joined, relay
@@ -239,7 +240,7 @@ async def test_a_key_that_is_refused_is_said_at_once(status: int) -> None:
 
 
 async def test_a_relay_that_is_away_for_a_moment_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accord.agents.relay.AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr("accord.agents.relay.RETRIES", RetryPolicy(first_seconds=0.001, attempts=3))
     async with relay() as there:
         troubles = [_broken(503), _broken(200, text="<html>"), _broken(200, body=b"{}")]
 
@@ -279,7 +280,7 @@ async def test_what_may_have_been_posted_is_not_posted_again() -> None:
 
 
 async def test_nobody_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accord.agents.relay.AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr("accord.agents.relay.RETRIES", RetryPolicy(first_seconds=0.001, attempts=3))
     async with relay() as there:
         url = there.url
     made = adapter(url)

@@ -17,6 +17,7 @@ from accord.agents.command_supervisor import descendants
 from accord.agents.relay.agent import CONCURRENT_REQUESTS, KIND, LocalRelay, RelayOptions
 from accord.api.agent_types import Given
 from accord.model import Message, Part, Role, TaskState
+from accord.retries import RetryPolicy
 from accord.testing import running, text_in
 from tests.ports import free_port
 from tests.serve.running import BOUND_SECONDS, Server, accord, environment
@@ -154,7 +155,7 @@ def native() -> LocalRelay:
 
 
 async def test_an_agent_that_ends_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accord.agents.relay.agent.AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("accord.agents.relay.agent.RESTARTS", RetryPolicy(first_seconds=0.01))
     async with running(native()) as a2a:
         assert await a2a.ask_text("one") == "natively one"
         first = natives()

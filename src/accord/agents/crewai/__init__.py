@@ -204,7 +204,6 @@ class Kickoff:
         return then
 
     def _done(self, at: int, output: Any) -> None:
-        """Store the output of a crew task."""
         self._bridge.do(self._keep(at, stored_output(output)))
 
     def _index(self, task: Any) -> int:
@@ -232,7 +231,6 @@ class Kickoff:
         await self._bridge.count()
 
     async def _answer(self, output: Any) -> None:
-        """Write the crew's output, unless it has been streamed."""
         answer = answer_id(self._ctx)
         data = output.json_dict if output.pydantic is None else output.pydantic
         if data is not None:

@@ -295,7 +295,7 @@ def _text_field(state: Any, inputs: dict[str, Any]) -> str:
 async def _write_output(ctx: Context, output: Any) -> None:
     """Write a flow's output, which may be the output of a crew."""
     if isinstance(output, BaseException):  # which flows return instead of raising
-        raise Failed("The flow waits for the feedback of somebody whom only it knows")
+        raise Failed("The flow asked for feedback through a provider that Accord cannot reach")
     if hasattr(output, "json_dict") and hasattr(output, "raw"):
         data = output.json_dict if output.pydantic is None else output.pydantic
         output = output.raw if data is None else data

@@ -135,7 +135,7 @@ class HttpAgent:
             if self._mapper is None:
                 raise
             log.exception("http.mapper_failed", extra={"task_id": ctx.task_id, "agent": self.profile.name})
-            raise Failed("The message could not be made into what the flow expects") from error
+            raise Failed("The message could not be converted into the flow's input") from error
 
 
 def reported_usage(usage: Any) -> dict[str, Any]:

@@ -239,7 +239,7 @@ class _JsonReader:
         elif self._held.strip():
             value = json_value(bytes(self._held))
             if value is msgspec.NODEFAULT:
-                raise UnreadableResponse("it says that it is JSON, and is not")
+                raise UnreadableResponse("its media type is JSON, but its body is not")
             yield parse_response(value)
 
 

@@ -103,7 +103,6 @@ class GraphAnswer:
             self._is_begun = True
 
     def _is_there(self) -> bool:
-        """Whether an earlier execution has written the whole answer."""
         written = next((one.parts for one in self._ctx.task.artifacts if one.artifact_id == self._id), ())
         files = [part for part in written if part.text is None]
         return text_of(written) == self._text and files == [part for part in self._other_parts if part.text is None]
@@ -156,7 +155,6 @@ class GraphTurn:
     # --- running the graph --------------------------------------------------------------------------------------------
 
     async def _advance(self, graph_input: Any) -> StateSnapshot:
-        """Run the graph until it ends or waits, and return its state."""
         context = {} if self._options.context is None else {"context": self._options.context}
         events = self._graph.astream(
             graph_input,
@@ -241,7 +239,6 @@ class GraphTurn:
         return Command(resume=state_mapping.resume_values(state.interrupts, reply))
 
     def _count_questions(self) -> int:
-        """Return the number of questions that this turn has asked."""
         number = 0
         while self._ctx.kept(self._question_key(number)) is not None:
             number += 1

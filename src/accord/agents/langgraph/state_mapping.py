@@ -177,7 +177,7 @@ def _join_names(names: Iterable[str]) -> str:
 QUESTION_KEYS = ("question", "message", "prompt", "text", "description")
 """Keys that graphs use for the text of a question."""
 
-DEFAULT_QUESTION = "The agent needs an answer to go on."
+DEFAULT_QUESTION = "The agent needs an answer to continue."
 
 JSON = "application/json"
 

@@ -8,14 +8,12 @@ waits for no task.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, field
 
 from accord.agents.chat import ChatOptions, ModelCall
-from accord.agents.chat_apis import AnswerPiece
 from accord.agents.messages import append_answer, conversation_history, finish_answer
 from accord.agents.planner import rules
 from accord.agents.planner.rules import PlanCommand
@@ -74,11 +72,10 @@ class PlannerOptions(Options, frozen=True, kw_only=True):
     extra: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Reject options that are not valid or would have no effect."""
         if not self.base_url.startswith(("http://", "https://")):
             raise ValueError("`base_url` must begin with http:// or https://")
         if self.model is None and (self.api_key or self.headers or self.extra):
-            raise ValueError("Without a `model` nobody is asked: name one")
+            raise ValueError("`api_key`, `headers` and `extra` have no effect without a `model`")
 
     def asking(self, system_prompt: str, tools: list[dict[str, Any]]) -> ChatOptions:
         """Return the options for a call of the model."""
@@ -192,7 +189,6 @@ class PlannerAgent:
         left_out: Sequence[str] = (),
         notes: Sequence[str] = (),
     ) -> None:
-        """Write the planned tasks and the other changes."""
         count = "one task, which has" if len(planned) == 1 else f"{len(planned)} tasks, which have"
         lines = [f"I have planned {count} not begun yet:", ""]
         lines += [f"{task.number}. {task.title} ({task.agent})" for task in planned]
@@ -212,7 +208,6 @@ class PlannerAgent:
     # --- by a model -----------------------------------------------------------------------------------------------
 
     async def _plan_by_model(self, ctx: Context, tools: PlannerTools) -> None:
-        """Ask the model, and execute the tools that it calls."""
         has_said, calls = await self._answer(ctx, tools)
         planned: list[PlannedTask] = []
         lines: list[str] = []
@@ -224,7 +219,7 @@ class PlannerAgent:
             else:
                 lines.append(await self._apply_update(tools, call))
         if not (has_said or planned or lines):
-            raise Failed("The model said nothing")
+            raise Failed("The model returned no answer")
         await append_answer(ctx, "\n\n" if has_said and (planned or lines) else "")
         if planned:
             await self._write_plan(ctx, tools, planned, notes=lines)
@@ -239,15 +234,9 @@ class PlannerAgent:
         assert self._transport is not None  # only called with a model
         options = self._options.asking(await self._prompt(ctx, tools), TOOLS)
         call = ModelCall(options, self._transport, {"task_id": ctx.task_id})
-        answer_pieces, used = list[AnswerPiece](), AnswerPiece()
-        async with aclosing(call.pieces(await conversation_history(ctx))) as pieces:
-            async for piece in pieces:
-                await append_answer(ctx, piece.text)
-                answer_pieces.append(piece)
-                used = piece if piece.input_tokens or piece.output_tokens else used
-        if used.input_tokens or used.output_tokens:
-            await ctx.usage(input_tokens=used.input_tokens, output_tokens=used.output_tokens, model=options.model)
-        return any(piece.text for piece in answer_pieces), parse_calls(answer_pieces)
+        answer = await call.answer(ctx, await conversation_history(ctx))
+        await call.report_usage(ctx, answer)
+        return bool(answer.text), parse_calls(answer.calls)
 
     async def _prompt(self, ctx: Context, tools: PlannerTools) -> str:
         agents = (

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from accord.agents.chat_apis import AnswerPiece
+from accord.agents.chat_apis import ToolCall
 from accord.api import Context, text_of
 from accord.errors import AccordError, TaskNotFound
 from accord.model import Task, TaskState
@@ -200,14 +200,13 @@ class ToolRequest(Struct, frozen=True, kw_only=True):
     result: str | None = None
 
 
-def parse_calls(pieces: Iterable[AnswerPiece]) -> list[ToolRequest]:
-    """Return the tool calls in the pieces of an answer, in order; each call spans several pieces."""
+def parse_calls(calls: Iterable[ToolCall]) -> list[ToolRequest]:
+    """Return the requests in the tool calls of an answer, in order; each call comes in several pieces."""
     names: dict[int, str] = {}
     arguments: dict[int, str] = {}
-    for piece in pieces:
-        for call in piece.calls:
-            names[call.at] = names.get(call.at, "") + call.name
-            arguments[call.at] = arguments.get(call.at, "") + call.arguments
+    for call in calls:
+        names[call.at] = names.get(call.at, "") + call.name
+        arguments[call.at] = arguments.get(call.at, "") + call.arguments
     read = [_parse_call(names[at], arguments[at]) for at in sorted(names)]
     return [request for request in read if request is not None]
 

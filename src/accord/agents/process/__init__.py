@@ -38,7 +38,7 @@ WORKTREE = "worktree"
 SILENCE_KEY = "silent"
 """Metadata key of the final message about a command that was ended because of its silence."""
 
-SILENCE = Part(text="It said nothing any more, which counts as its end")
+SILENCE = Part(text="It stayed silent, which counts as its end")
 
 
 class ProcessAgent:
@@ -130,7 +130,6 @@ class ProcessAgent:
             await ctx.artifact(facts, id=WORKTREE, name=WORKTREE, metadata={WORKTREE: facts})
 
     async def _has_ended(self, tenant: str, task_id: str) -> bool:
-        """Whether a task has ended."""
         try:
             head = await queries.read_task_head(self._store, tenant, task_id)
         except StoreUnavailable:
@@ -138,7 +137,6 @@ class ProcessAgent:
         return head is not None and state_of(head.state) in lifecycle.ENDED
 
     async def _deliver(self, ctx: Context, place: Workspace) -> None:
-        """Make artifacts of the files in the outbox."""
         options = self._options
         parts, skipped = await asyncio.to_thread(
             workspace.read_outbox, place.boxes, options.max_files, options.max_file_bytes

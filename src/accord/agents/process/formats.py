@@ -249,7 +249,6 @@ def _denied(denials: list[Any]) -> ObservedQuestion:
 
 
 def _grant(denial: Any) -> str:
-    """Return the rule that allows a denied action: one exact command, or a tool."""
     name, command = text_at(denial, "tool_name"), text_at(denial, "tool_input", "command")
     return f"{name}({command})" if name == "Bash" and command else name
 

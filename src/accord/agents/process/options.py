@@ -285,27 +285,25 @@ class ProcessOptions(Options, frozen=True, kw_only=True):
     grace: Annotated[float, Meta(ge=0, le=60)] = 2.0
 
     def __post_init__(self) -> None:
-        """Reject options that cannot work together."""
         if problem := next(_problems(self), None):
             raise ValueError(problem)
 
 
 def _problems(options: ProcessOptions) -> Iterator[str]:
-    """Yield the errors in the options."""
     if (options.preset is None) is (options.command is None):
-        yield f"say which command it is: a preset ({', '.join(PRESETS)}) or a command, not both"
+        yield f"set either a preset ({', '.join(PRESETS)}) or a command"
     if problem := _command_problem(options):
         yield problem
     if options.preset is not None and (options.prompt or options.events or options.resume_args):
-        yield "a preset knows itself how it is talked to: leave out prompt, events and resume_args"
+        yield "a preset has its own prompt, events and resume_args: leave them out"
     if options.prompt == "typed" and options.mode != "pty":
-        yield 'a prompt can only be typed into a terminal: say mode = "pty"'
+        yield 'a prompt can only be typed into a terminal: set mode = "pty"'
     if options.prompt == "stdin" and options.mode == "pty":
-        yield 'in a terminal a prompt is an argument or typed: say prompt = "typed"'
+        yield 'in a terminal a prompt is an argument or typed: set prompt = "typed"'
     if options.mode == "pty" and options.events:
         yield "events are read from a command without a terminal"
     if options.worktree is not (options.repository is not None):
-        yield "a worktree needs a repository, and a repository is there for worktrees: say both"
+        yield "worktree and repository need each other: set both"
     if options.worktree and options.directory is not None:
         yield "it works in the directory or in a worktree, not in both"
     for name in options.pass_env:
@@ -350,7 +348,6 @@ def preset_of(options: ProcessOptions) -> Preset:
 
 
 def _custom_preset(options: ProcessOptions) -> Preset:
-    """Return a preset for a command that has none."""
     binary, *words = _words(options.command or ())
     has_place = any(PROMPT in word for word in (*words, *options.args))
     prompt_input = PromptInput(

@@ -130,7 +130,7 @@ class RunningCommand:
             if isinstance(self._output, TextReader) and self.process.terminal is not None:
                 await self.process.type(self._output.replies())
             if self._bytes > self._options.output_limit:
-                yield CommandFailure(f"It said more than {self._options.output_limit} bytes")
+                yield CommandFailure(f"It printed more than {self._options.output_limit} bytes")
                 return
         for seen in self._output.end():
             yield seen
@@ -167,7 +167,7 @@ class RunningCommand:
             self._clear_screen()
             terminal = self.process.terminal
             if terminal is not None and terminal.edits_lines and len(keys) > MAX_LINE:
-                return [CommandFailure(f"What was said is too long to be typed: it takes lines of {MAX_LINE} bytes")]
+                return [CommandFailure(f"The prompt is too long to be typed: lines may have {MAX_LINE} bytes")]
             await self.process.type(keys)
             return []
         if not self._is_settled and self._has_output:
@@ -180,9 +180,9 @@ class RunningCommand:
         """Return the error for the limit of silence that is reached, or None."""
         first, idle = self._options.first_output, self._options.idle_timeout
         if not self._has_output and first is not None and now >= self._started_at + first:
-            return f"It said nothing within {first:g} seconds"
+            return f"It printed nothing within {first:g} seconds"
         if self._has_output and idle is not None and now >= self._last_output_at + idle:
-            return f"It said nothing for {idle:g} seconds"
+            return f"It printed nothing for {idle:g} seconds"
         return None
 
     def _settle(self) -> list[Observation]:
@@ -201,7 +201,7 @@ class RunningCommand:
             await self.process.type(keystrokes(self._options.nudge, pastes=self._pastes))
             return []
         if self._options.on_idle == "fail":
-            return [CommandFailure(f"It said nothing any more, after {self._nudged} reminders")]
+            return [CommandFailure(f"It stayed silent after {self._nudged} reminders")]
         self.is_done = self.fell_silent = True
         return []
 
@@ -304,7 +304,7 @@ class ParkedCommands:
             has_asked = has_asked or state is TaskState.INPUT_REQUIRED
             unasked = unasked + 1 if has_asked and state is not TaskState.INPUT_REQUIRED else 0
             if unasked * LOOK_SECONDS > OTHER_NODE_SECONDS:
-                return "its task goes on elsewhere"
+                return "its task continues on another node"
 
     async def _signal_expiry(self, key: Key, question: str) -> None:
         """Signal to the task that its command is gone, and retry until the store accepts it."""

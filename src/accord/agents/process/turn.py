@@ -184,7 +184,7 @@ class CommandTurn:
         key = self._key(len(self._replies) + 1)
         reply = await self._ctx.ask(question.text, key=key, metadata={APPROVAL: True} if question.grants else None)
         if self._ctx.handed_in(key) == EXPIRED:
-            raise Failed("Nobody answered in time")
+            raise Failed("The question was not answered in time")
         return parse_reply(question, reply.text, reply.data)
 
     def _key(self, number: int) -> str:
@@ -224,12 +224,12 @@ class CommandTurn:
         if session is not None:
             return await self._start(reply.text_for_command(), session)
         if reply.question.waits and self._resources.crash is Crash.FAIL:
-            raise Failed("What asked this is not running any more")
+            raise Failed("The process that asked has ended")
         return await self._start(await self._prompt(), None)
 
     async def _start_over(self) -> RunningCommand:
         """Start a new session, because the old one is lost."""
-        await self._ctx.status("The earlier conversation is not known any more: this begins a new one")
+        await self._ctx.status("The command has lost the earlier session: a new one starts")
         await self._keep_session("")
         return await self._start(await self._prompt(), None)
 
@@ -255,7 +255,7 @@ class CommandTurn:
             texts.append("Files that came with this:\n" + "\n".join(f"- {path}" for path in written))
         texts += [reply.text_for_command() for reply in self._replies]
         if options.preset is not None:
-            texts.append(f"Put files that are meant for whoever asks into {self._place.boxes.outbox}")
+            texts.append(f"Put files for the caller into {self._place.boxes.outbox}")
         return "\n\n".join(text for text in texts if text)
 
     async def _start(self, prompt_text: str, session: str | None) -> RunningCommand:
@@ -267,7 +267,7 @@ class CommandTurn:
             await self._keep_session(session)
         prompt_text = prompt_text.replace("\0", "")
         if mode.prompt_input is PromptInput.ARGUMENT and len(prompt_text.encode(errors="replace")) > MAX_ARGUMENT:
-            raise Failed(f"What was said is too long for {resources.name}, which takes it as an argument")
+            raise Failed(f"The prompt is too long for {resources.name}, which takes it as an argument")
         grants = tuple(dict.fromkeys(grant for reply in self._replies for grant in reply.grants))
         call = CommandCall(prompt=prompt_text, session=session, resumes=resumes, grants=grants)
         command = subprocesses.SubprocessCommand(
@@ -287,7 +287,6 @@ class CommandTurn:
         return live
 
     async def _stop_process(self) -> None:
-        """Stop the process of this execution with its descendants."""
         process, self._process = self._process, None
         if process is not None:
             await process.stop()

@@ -307,7 +307,7 @@ class Workspaces:
             boxes = await asyncio.to_thread(_prepare_folders, directory, whose, self._options.outbox)
         except (OSError, GitFailed) as error:
             log.exception("process.no_place", extra={"task_id": ctx.task_id})
-            raise Failed("There is no place to work for this task") from error
+            raise Failed("The working directory of this task could not be prepared") from error
         return Workspace(directory=directory, boxes=boxes, tree=tree, env=placed.env if placed else {})
 
     async def close(self, place: Workspace) -> dict[str, object] | None:
@@ -353,7 +353,6 @@ class Workspaces:
                 yield directory, whose, boxes
 
     async def _worktree_in(self, directory: Path, whose: FolderOwner) -> Worktree | None:
-        """Return the worktree in a directory, or None."""
         if directory.parent != self._root / WORKTREES:
             return None
         try:

@@ -28,14 +28,15 @@ from accord.agents.relay.channel import (
 )
 from accord.api import TEXT, Context, Crash, Failed, Node, Profile
 from accord.api.agent_types import JSON, skills_of
+from accord.retries import RetryPolicy
 
 __all__ = ["AdapterMetadata", "RelayA2AAdapter"]
 
 
 RELAYCAST = "https://api.relaycast.dev"
 
-TRIES, AGAIN_SECONDS = 3, 0.5
-"""Maximum number of attempts to post an undelivered message, and the first delay, doubled each time."""
+RETRIES = RetryPolicy(first_seconds=0.5, attempts=3, jitter=(1.0, 1.0))
+"""Retries of a message that was not delivered, and of reads."""
 
 ATTEMPTS = 20
 """Maximum number of lost executions. A restart is harmless, because nothing is posted twice."""
@@ -232,14 +233,15 @@ class RelayA2AAdapter:
 
     async def _retried(self, do: Callable[[], Awaitable[T]]) -> T:
         """Call the relay, and retry if it is unavailable for a moment."""
-        for tries in range(TRIES):
+        failures = 0
+        while True:
             try:
                 return await do()
             except RelayUnavailable as error:
-                if error.was_posted or not error.may_pass or tries == TRIES - 1:
+                failures += 1
+                if error.was_posted or not error.may_pass or RETRIES.is_exhausted(failures):
                     raise
-            await asyncio.sleep(AGAIN_SECONDS * 2.0**tries)
-        raise AssertionError("the last try returns or raises")
+            await asyncio.sleep(RETRIES.delay(failures))
 
     async def _read_page(self) -> list[ChannelMessage]:
         """Read the channel. A failed read returns nothing, and does not extend the time for an answer."""

@@ -42,6 +42,7 @@ from accord.agents.relay.channel import (
 from accord.agents.subprocesses import Subprocess, SubprocessCommand, SubprocessNotStarted
 from accord.api import Agent, Context, Crash, Failed, Node, agent_types
 from accord.api.agent_types import Given, Kind, Options, Seconds
+from accord.retries import RetryPolicy
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -280,8 +281,8 @@ POLL_SECONDS = 0.2
 SENDER = "a2a"
 """Sender name of Accord's own messages."""
 
-AGAIN_SECONDS, MOST_SECONDS = 1.0, 30.0
-"""Delay before a native agent that ended is restarted, doubled each time up to the maximum."""
+RESTARTS = RetryPolicy(first_seconds=1.0, max_seconds=30.0, jitter=(1.0, 1.0))
+"""Delays before a native agent that ended is restarted."""
 
 CANCEL_SECONDS = 2.0
 
@@ -371,7 +372,7 @@ class LocalRelay(RelayA2AAdapter):
 
     async def _keep_native(self, env: Mapping[str, str]) -> None:
         """Run the agent, and restart it whenever it ends."""
-        delay, loop, log_extra = AGAIN_SECONDS, asyncio.get_running_loop(), {"agent": self._name}
+        ends, loop, log_extra = 0, asyncio.get_running_loop(), {"agent": self._name}
         while True:
             started_at = loop.time()
             try:
@@ -386,9 +387,8 @@ class LocalRelay(RelayA2AAdapter):
                 finally:
                     await process.stop()
                 log.error("relay.ended", extra={**log_extra, "status": status})
-            delay = AGAIN_SECONDS if loop.time() - started_at > MOST_SECONDS else delay
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, MOST_SECONDS)
+            ends = 1 if loop.time() - started_at > RESTARTS.max_seconds else ends + 1
+            await asyncio.sleep(RESTARTS.delay(ends))
 
 
 class RelayOptions(Options, frozen=True, kw_only=True):
@@ -436,9 +436,7 @@ def _agent(options: RelayOptions, env: Mapping[str, str]) -> RelayA2AAdapter:
         raise ValueError(f"command: {problem}")
     if not command:
         if not options.relay_api_key:
-            raise ValueError(
-                "relay_api_key: A channel needs the key of its relay, or a command to answer in one of our own"
-            )
+            raise ValueError("relay_api_key: set the key of the relay, or a command that answers in a local channel")
         key, interval = options.relay_api_key, options.poll_interval or 2.0
         return RelayA2AAdapter(key, options.channel, options.target_agent, options.base_url, interval, timeout)
     if not options.installed_later and not has_command(command[0], env, os.curdir):

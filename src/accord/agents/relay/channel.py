@@ -301,7 +301,7 @@ class RelayChannel:
         if isinstance(page, dict):
             page = page.get("messages", page.get("data"))
         if not isinstance(page, list):
-            raise RelayUnavailable("The relay's answer is no list of messages", may_pass=True)
+            raise RelayUnavailable("The relay's answer is not a list of messages", may_pass=True)
         return parse_messages(page)
 
     async def close(self) -> None:

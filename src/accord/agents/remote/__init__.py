@@ -11,6 +11,10 @@ from msgspec import Struct
 from accord.model import AgentCard
 from accord.protocol import urls
 from accord.protocol.extensions import NUMBERED_EVENTS
+from accord.retries import RetryPolicy
+
+EXACT = (1.0, 1.0)
+"""No jitter: these delays are promised."""
 
 OUTPUT_MODES = ("text/plain", "application/json")
 """Media types accepted from any agent, beside those in its card."""
@@ -73,11 +77,11 @@ class RemoteTerms(Struct, frozen=True, kw_only=True):
 
     def poll_seconds(self, polls: int) -> float:
         """Return the delay before a task is polled again."""
-        return min(self.most_poll, self.first_poll * 2.0 ** min(polls, 30))
+        return RetryPolicy(first_seconds=self.first_poll, max_seconds=self.most_poll, jitter=EXACT).delay(polls + 1)
 
     def send_seconds(self, tries: int) -> float:
         """Return the delay before a message is sent again."""
-        return min(self.most_poll, 2.0 ** min(tries, 30))
+        return RetryPolicy(first_seconds=1.0, max_seconds=self.most_poll, jitter=EXACT).delay(tries + 1)
 
 
 class CardOffer(Struct, frozen=True):

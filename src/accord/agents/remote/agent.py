@@ -23,6 +23,7 @@ from accord.api.remote import RemoteCancel, RemoteContact, RemoteTasks, WebhookK
 from accord.errors import AuthenticationFailed, MethodNotFound, TaskNotCancelable, TaskNotFound, UnsupportedOperation
 from accord.model import AgentCard, CancelRequest
 from accord.protocol.urls import host_of, is_loopback
+from accord.retries import RetryPolicy
 
 POLL_SECONDS = 1.0
 """Interval of checks for cancels, in seconds. No client waits for them, and one check for all tasks is cheap."""
@@ -92,8 +93,8 @@ class RemoteCancels:
 PREPARE_SECONDS = 5.0
 """Time that a starting server waits for an agent's card, in seconds; without a card the agent has a minimal profile."""
 
-LOOK_SECONDS, MAX_LOOK_SECONDS = 1.0, 60.0
-"""First and longest delay before a missing agent is checked again, in seconds; the delay doubles."""
+CARD_RETRIES = RetryPolicy(first_seconds=1.0, max_seconds=60.0, jitter=(1.0, 1.0))
+"""Delays before a missing agent is checked again."""
 
 LEAVE_SECONDS = 3.0
 """Time that a stopping server waits for replies to sent messages, in seconds."""
@@ -156,15 +157,14 @@ class RemoteAgent:
                 await self._connection.peer()
         except (*NO_ANSWER, TimeoutError) as error:
             reason = str(error) or f"It did not answer within {PREPARE_SECONDS:g} seconds"
-            about = {"agent": self.profile.name, "reason": reason}
-            log.warning("remote.not_there", extra=about)
+            log.warning("remote.not_there", extra={"agent": self.profile.name, "reason": reason})
 
     async def _wait_for_card(self) -> None:
         """Read the agent's card as soon as it is available; a task that starts earlier reads it too."""
-        seconds = LOOK_SECONDS
+        checks = 0
         while not self._connection.is_open:
-            await asyncio.sleep(seconds)
-            seconds = min(2 * seconds, MAX_LOOK_SECONDS)
+            checks += 1
+            await asyncio.sleep(CARD_RETRIES.delay(checks))
             try:
                 await self._connection.peer()
             except NO_ANSWER as error:
@@ -179,9 +179,7 @@ class RemoteAgent:
             name=self.profile.name,
             terms=terms,
             remotes=remotes,
-            peer=self._connection.peer,
-            fault=self._connection.fault,
-            answered=self._connection.answered,
+            connection=self._connection,
             streams=asyncio.Semaphore(self.terms.streams),
         )
         self._cancels = RemoteCancels(self.profile.name, remotes, self._connection.peer)

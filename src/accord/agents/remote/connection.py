@@ -7,7 +7,7 @@ connection is one of a few exceptions with a reason for a person.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, Protocol
 
@@ -74,23 +74,6 @@ class RemotePeer(Protocol):
 
     def subscribe(self, request: SubscribeRequest, *, after: int | None = None) -> AsyncIterator[Event]:
         """Subscribe to a task."""
-
-
-class RemoteResources(Struct, kw_only=True):
-    """Resources that all executions of one agent share.
-
-    `fault` is called with each error, which may mean that the card is out of date, and `answered` after each success.
-    """
-
-    name: str
-    terms: RemoteTerms
-    remotes: RemoteTasks
-    peer: Callable[[], Awaitable[RemotePeer]]
-    fault: Callable[[Exception], None]
-    answered: Callable[[], None]
-    streams: asyncio.Semaphore
-    may_push: bool = True
-    sending: set[asyncio.Task[Any]] = msgspec.field(default_factory=set)
 
 
 CARD_SECONDS = 24 * 60 * 60.0
@@ -238,3 +221,15 @@ class RemoteConnection:
             await old.opened.aclose()
         if self._peer is not None:
             self._replaced.append(_OldConnection(now, self._opened))
+
+
+class RemoteResources(Struct, kw_only=True):
+    """Resources that all executions of one agent share."""
+
+    name: str
+    terms: RemoteTerms
+    remotes: RemoteTasks
+    connection: RemoteConnection
+    streams: asyncio.Semaphore
+    may_push: bool = True
+    sending: set[asyncio.Task[Any]] = msgspec.field(default_factory=set)

@@ -191,7 +191,7 @@ class RemoteExecution(TaskUpdates):
         attempt = f"send:{number}:{link.tries}"
         before = self._ctx.kept(attempt)
         try:
-            peer = await self._resources.peer()
+            peer = await self._resources.connection.peer()
         except NO_ANSWER as error:
             link, _ = await self._expect_reports(link, None)
             await (self._send_later(link, error) if before is None else self._wait_in_doubt(link, searches=UNLIMITED))
@@ -270,12 +270,11 @@ class RemoteExecution(TaskUpdates):
         except NO_ANSWER as error:
             await self._handle_error(peer, link, request, error)
         else:
-            self._resources.answered()
+            self._resources.connection.answered()
             await self._suspend_if_ended(state)
 
     async def _handle_error(self, peer: RemotePeer, link: RemoteLink, request: SendRequest, error: Exception) -> None:
-        """Handle the error of a message that was sent."""
-        self._resources.fault(error)
+        self._resources.connection.fault(error)
         if is_about_webhook(error, request):
             log.warning("remote.no_webhook", extra={"agent": link.agent, "reason": str(error)})
             self._resources.may_push = False
@@ -319,10 +318,10 @@ class RemoteExecution(TaskUpdates):
     async def _send_later(self, link: RemoteLink, error: Exception) -> None:
         """Retry a message later that certainly did not arrive."""
         tries = link.tries + 1
-        self._resources.fault(error)
+        self._resources.connection.fault(error)
         log.warning("remote.not_reached", extra={"agent": link.agent, "tries": tries, "reason": str(error)})
         if isinstance(error, NotReachable) and link.sent == 0:
-            raise Failed(f"The remote agent cannot be talked to: {error}")
+            raise Failed(f"The remote agent cannot be used: {error}")
         if tries >= self._terms.sends:
             raise Failed(f"The remote agent could not be reached: {error}")
         await self._write_link(replace(link, tries=tries))

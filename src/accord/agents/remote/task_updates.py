@@ -34,7 +34,7 @@ RETRY = "retry"
 
 NOT_OFFERED = (UnsupportedOperation, MethodNotFound)
 
-FORGOTTEN = "The remote agent does not know the task any more"
+FORGOTTEN = "The remote agent no longer has the task"
 
 log = logging.getLogger("accord.remote")
 
@@ -107,7 +107,7 @@ class TaskUpdates:
     async def _get(self, link: RemoteLink) -> Task:
         if link.remote_id is None:
             raise TaskNotFound
-        peer = await self._resources.peer()
+        peer = await self._resources.connection.peer()
         task = await peer.get(GetRequest(id=link.remote_id))
         if task.id != link.remote_id:
             raise InvalidAgentResponse(f"The remote agent was asked for {link.remote_id} and answered {task.id}")
@@ -152,7 +152,7 @@ class TaskUpdates:
         latest, _ = await self._read_link()
         if latest.heard_at == link.heard_at:
             state_name = task.status.state.name
-            await self._give_up(latest, f"The remote agent reported nothing for {minutes}; it says {state_name}")
+            await self._give_up(latest, f"The remote agent reported nothing for {minutes}; its state is {state_name}")
 
     async def _poll(self, link: RemoteLink, seconds_left: float) -> None:
         due = max(link.heard_at, link.asked_at) / 1000 + self._terms.poll_seconds(link.polls)
@@ -180,7 +180,7 @@ class TaskUpdates:
         async with self._resources.streams:
             link = await self._write_link(replace(link, polls=link.polls + 1, asked_at=self._remotes.now_ms()))
             try:
-                peer = await self._resources.peer()
+                peer = await self._resources.connection.peer()
                 is_numbered = CardOffer.of(peer.card).numbers_events
                 after = link.seq if is_numbered else None
                 async with asyncio.timeout(max(0.0, self._sla_left(link))):
@@ -237,7 +237,7 @@ class TaskUpdates:
         try:
             return await patiently(lambda: self._remotes.report(ctx.tenant, ctx.task_id, report))
         except BadValue as error:
-            raise Failed(f"The remote agent said something that cannot be kept: {error}") from error
+            raise Failed(f"The remote agent sent a value that cannot be stored: {error}") from error
 
     async def _write_link(self, link: RemoteLink) -> RemoteLink:
         """Write a link. If it changed meanwhile, the next look shows the present state."""

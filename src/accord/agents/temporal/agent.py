@@ -335,7 +335,6 @@ class TemporalAgent:
     # --- status of the workflow -----------------------------------------------------------------------------------
 
     async def _query(self, ctx: Context, handle: Handle, query: str | None) -> Any:
-        """Return the workflow's answer to a query, or None."""
         if query is None:
             return None
         try:
@@ -367,7 +366,7 @@ class TemporalAgent:
         is_begun = ctx.kept("workflow") is not None
         if not is_transient(error):
             log.error("temporal.refused", extra=log_extra)
-            lost = "Temporal does not know the workflow any more" if is_begun else "Temporal did not take the task"
+            lost = "Temporal no longer has the workflow" if is_begun else "Temporal did not take the task"
             raise Failed(lost) from error
         log.warning("temporal.no_answer", extra=log_extra)
         now = time.monotonic()
@@ -382,7 +381,6 @@ def _user_messages(ctx: Context) -> list[Message]:
 
 
 async def _report(ctx: Context, status: Any) -> None:
-    """Report a new status of the workflow, or its question."""
     asks = isinstance(status, dict) and QUESTION in status
     parts = parts_of(status[QUESTION] if asks else status)
     state = TaskState.INPUT_REQUIRED if asks else TaskState.WORKING
