@@ -1,11 +1,12 @@
-"""Hosts in URLs, and slugs: agent names as a part of a URL.
+"""Hosts in URLs, slugs (agent names as a part of a URL), and networks of addresses.
 
 Hosts are read from text alone, in all their forms, and never resolved. The slug of a name never changes. A name in
 Latin letters becomes its words, a name in another script is written in punycode (RFC 3492).
 """
 
 import re
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from unicodedata import category, name, normalize
 from urllib.parse import SplitResult, urlsplit
 
@@ -142,3 +143,34 @@ def _is_foreign(char: str) -> bool:
 
 def _is_kept(char: str) -> bool:
     return char.isalnum() if char.isascii() else category(char)[0] in _KEPT
+
+
+# --- networks ---------------------------------------------------------------------------------------------------------
+
+Network = IPv4Network | IPv6Network
+
+EVERY_ADDRESS = ("0.0.0.0/0", "::/0")
+
+_MAPPED = IPv6Network("::ffff:0:0/96")
+"""IPv4-mapped IPv6 addresses, which dual-stack servers report for IPv4 peers."""
+
+
+def parse_networks(texts: Sequence[str]) -> tuple[Network, ...]:
+    """Parse addresses and networks. `*` is every address. Raises ValueError for other text."""
+    return tuple(_parse_network(text) for one in texts for text in (EVERY_ADDRESS if one == "*" else (one,)))
+
+
+def is_in_networks(peer: str, networks: Sequence[Network]) -> bool:
+    """Whether an address is in one of the networks."""
+    address = address_of(peer)
+    return address is not None and any(
+        address.version == network.version and address in network for network in networks
+    )
+
+
+def _parse_network(text: str) -> Network:
+    """Parse one network. IPv4-mapped networks become IPv4 networks, like the peers."""
+    network = ip_network(text, strict=False)
+    if not isinstance(network, IPv6Network) or not network.subnet_of(_MAPPED):
+        return network
+    return IPv4Network((int(network.network_address) & 0xFFFFFFFF, network.prefixlen - _MAPPED.prefixlen))
