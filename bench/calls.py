@@ -38,7 +38,7 @@ PACKAGE = str(Path(accord.__file__).parent)
 CALLS, MODULES = "calls", "modules"
 SEND, CHUNK, RUN = "blocking send", "streamed chunk", "workflow run of two steps"
 
-WARM, COUNTED = 2, 5
+WARM, COUNTED = 2, 12
 """Requests before those that are counted. The smallest count is the one that no timer of the server has joined."""
 
 MORE_CHUNKS = 64

@@ -19,7 +19,7 @@ from accord.model import Message, Part, Role, Task, TaskState, TaskStatus
 from accord.storage import schema
 from accord.storage.address import open_store
 from accord.storage.commands import task_lists, tasks
-from accord.storage.commands.task_lists import TaskSearch, VisibleTasks
+from accord.storage.commands.task_lists import TaskListQuery, VisibleTasks
 from accord.storage.store import Store, Tx
 from bench.report import Table, Target
 from bench.server import Server, running
@@ -144,15 +144,15 @@ async def _analyzed(tx: Tx) -> None:
 
 
 LISTS = {
-    "first page": (VisibleTasks(owner="", sees_all=True), TaskSearch()),
-    "of one owner": (VisibleTasks(owner="owner-1"), TaskSearch()),
-    "of one agent": (VisibleTasks(owner="", sees_all=True), TaskSearch(agents=("agent-3",))),
-    "failed": (VisibleTasks(owner="", sees_all=True), TaskSearch(states=(TaskState.FAILED,))),
-    "completed": (VisibleTasks(owner="", sees_all=True), TaskSearch(states=(TaskState.COMPLETED,))),
-    "of a context": (VisibleTasks(owner="", sees_all=True), TaskSearch(context_id="c-77")),
-    "top": (VisibleTasks(owner="owner-2"), TaskSearch(is_top=True)),
-    "words": (VisibleTasks(owner="", sees_all=True), TaskSearch(words="number 99")),
-    "of nobody": (VisibleTasks(owner="nobody"), TaskSearch()),
+    "first page": (VisibleTasks(owner="", sees_all=True), TaskListQuery()),
+    "of one owner": (VisibleTasks(owner="owner-1"), TaskListQuery()),
+    "of one agent": (VisibleTasks(owner="", sees_all=True), TaskListQuery(agents=("agent-3",))),
+    "failed": (VisibleTasks(owner="", sees_all=True), TaskListQuery(states=(TaskState.FAILED,))),
+    "completed": (VisibleTasks(owner="", sees_all=True), TaskListQuery(states=(TaskState.COMPLETED,))),
+    "of a context": (VisibleTasks(owner="", sees_all=True), TaskListQuery(context_id="c-77")),
+    "top": (VisibleTasks(owner="owner-2"), TaskListQuery(is_top=True)),
+    "words": (VisibleTasks(owner="", sees_all=True), TaskListQuery(words="number 99")),
+    "of nobody": (VisibleTasks(owner="nobody"), TaskListQuery()),
 }
 
 

@@ -350,7 +350,7 @@ def test_a_run_has_no_address_of_an_event_that_nothing_waits_for(tmp_path: Path)
     written(tmp_path, PLAIN.replace("WORD", "{{run.events.payment}}"))
     done = accord(tmp_path, "serve", "flow.yaml")
     assert done.returncode == 2
-    assert "no step waits for it: `type: wait`, `event: payment`" in done.stderr
+    assert "no step waits for it: add `type: wait`, `event: payment`" in done.stderr
 
 
 EXAMPLE = ROOT / "examples" / "workflows" / "triage.yaml"

@@ -67,7 +67,7 @@ TASK = f"{TASKS}/(?P<task>[^/]{{1,128}})"
 _STATE_OF = {name: state for state, name in STATES.items()}
 
 
-class TaskPage(View, frozen=True, kw_only=True):
+class TaskRowPage(View, frozen=True, kw_only=True):
     """A page of tasks. `feed` is the number of the last feed event that it certainly includes."""
 
     items: list[TaskRow]
@@ -205,7 +205,7 @@ class TasksApi(ApiSection):
     # --- reading --------------------------------------------------------------------------------------------------
 
     @route("GET", TASKS)
-    async def page(self, request: ApiRequest, query: TaskQuery) -> TaskPage:
+    async def page(self, request: ApiRequest, query: TaskQuery) -> TaskRowPage:
         """List tasks of all agents, newest first."""
         feed, served = self._server.feed.seq, self._server.agents
         # An agent that is not served here is named as given.
@@ -222,7 +222,7 @@ class TasksApi(ApiSection):
             limit=query.limit,
         )
         page = await self._list(request.caller, search)
-        return TaskPage(items=self._rows(page.items), next=page.next, total=page.total, feed=feed)
+        return TaskRowPage(items=self._rows(page.items), next=page.next, total=page.total, feed=feed)
 
     async def _list(self, caller: Caller, search: TaskListQuery) -> ListedTaskPage:
         visible = self._server.visibility.visible_tasks(caller)

@@ -257,7 +257,6 @@ class JsonRpcBinding:
         return negotiate(inquiry)
 
     def _refused(self, asked: JsonRpcRequest, entry: Entry | Batch, error: AccordError) -> JsonRpcReply:
-        """Return a refusal of a request, as far as it was decoded."""
         if isinstance(entry, RpcCall):
             return self._failure(entry.id, error, self._route(asked, entry).dialect)
         identifier = entry.id if isinstance(entry, Rejected) else jsonrpc.NULL_ID
@@ -329,7 +328,6 @@ class JsonRpcBinding:
             await _write(send, self._refused(asked, entries, error))
 
     async def _answer_entry(self, asked: JsonRpcRequest, entry: Entry) -> JsonRpcReply:
-        """Answer one entry of a batch."""
         understood = await self._understand(asked, entry)
         if isinstance(understood, RoutedCall) and ROWS[understood.route.operation].streams:
             refused = InvalidRequest("A stream cannot be part of a batch")

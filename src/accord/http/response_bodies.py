@@ -182,7 +182,6 @@ class ResponseBodies:
         return sorted(found, key=attrgetter("moved_at"))
 
     def _end(self, pending: UnreadBody) -> None:
-        """Disconnect a client that does not read."""
         if pending.task is not None and not pending.is_ended:
             log.warning(
                 "answer.not_read",

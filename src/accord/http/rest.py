@@ -190,13 +190,11 @@ class RestBinding:
         return RestRequest(request, caller, dialect.answering(match.operation, stated))
 
     def _likely(self, path: str) -> DialectName:
-        """Return the dialect of the error for an unknown path."""
         if V03 in self._enabled and (V1 not in self._enabled or path.startswith("/v1/")):
             return V03
         return V1
 
     def _nothing_at(self, verb: str, path: str, dialect: DialectName) -> MethodNotFound:
-        """Return the error for an unknown address, with a hint to those that are enabled."""
         places = OPERATION_PLACES[dialect] if dialect in self._enabled else "POST / as JSON-RPC"
         return MethodNotFound(
             f"There is nothing at {verb[:20]} {path[:100]}; messages go to {places}, "

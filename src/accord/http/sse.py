@@ -126,9 +126,16 @@ class SseWriter:
             try:
                 await self._write(self._encode(stream.first()))
                 async for event in stream.rest:
-                    written = self._write(self._encode(event))
+                    frame = self._encode(event)
                     del event  # it may be long, and the client slow
-                    await written
+                    if isinstance(frame, LargeEvent):
+                        written, frame = self._write_large(frame), None
+                        await written
+                    elif frame is not None:
+                        self._is_sending = True
+                        await self._send({"type": "http.response.body", "body": frame, "more_body": True})
+                        self._is_sending = False
+                        self._sent += 1
             except AccordError as error:
                 if self._head is not None:
                     raise
@@ -174,7 +181,6 @@ class SseWriter:
     # --- the client -----------------------------------------------------------------------------------------------
 
     async def _until_gone(self, receive: Receive, task: "asyncio.Task[object]") -> None:
-        """End the stream when its client disconnects."""
         while (await receive())["type"] != "http.disconnect":
             pass
         self._end(task)
@@ -184,7 +190,6 @@ class SseWriter:
         task.cancel()
 
     def _look(self, task: "asyncio.Task[object]") -> None:
-        """Check whether the client reads, and keep the connection alive."""
         self._looks = self._looks + 1 if self._is_sending and self._seen == self._sent else 0
         self._seen = self._sent
         if self._looks >= MAX_STUCK_INTERVALS:

@@ -305,7 +305,6 @@ class Composition:
             return AccessRules(access, roles, card_signer(self._settings.card), ways)
 
     def _standing(self, access: Access, sessions: BrowserSessions | None, stack: AsyncExitStack) -> OpenStreams:
-        """Return the checks of open streams: whether their keys and sessions are still valid."""
         looks: dict[str, Look] = {
             scheme.name: scheme.is_good for scheme in access.schemes if isinstance(scheme, Revocable)
         }
@@ -344,7 +343,6 @@ class Composition:
         )
 
     def _seals(self) -> SealPort | None:
-        """Return the sealer of webhook secrets, if there are keys."""
         if not (self._settings.credentials.keys or self._settings.credentials.key_file):
             return None
         from accord.client.credentials import KeyManagementError
@@ -432,7 +430,6 @@ class Composition:
         return self._agents.get(place, next(iter(self._agents.values())))
 
     def _placed(self, host: Host, guarded: Mapping[str, HostedAgent]) -> dict[str, HostedAgent]:
-        """Return agents by their places. At each place all cards name the same addresses."""
         dialects = frozenset(self._settings.server.dialects)
         first = next(iter(guarded.values()))
         return {
@@ -479,7 +476,6 @@ class Composition:
 
 @contextmanager
 def _naming_setting(name: str) -> Iterator[None]:
-    """Name the setting in the error of an invalid value."""
     try:
         yield
     except ValueError as error:

@@ -105,7 +105,6 @@ async def _signers(patient: ExaminedServer) -> list[CheckFinding]:
 
 
 async def _certificate(patient: ExaminedServer) -> list[CheckFinding]:
-    """Check that the server's certificate has its key, and when it expires."""
     from cryptography.x509 import load_pem_x509_certificates
 
     server = patient.settings.server
@@ -141,7 +140,6 @@ async def _api_keys(patient: ExaminedServer) -> list[CheckFinding]:
 
 
 async def _credentials(patient: ExaminedServer) -> list[CheckFinding]:
-    """Check that stored credentials can be opened."""
     settings = patient.settings.credentials
     has_keys = bool(settings.keys or settings.key_file)
     try:
@@ -175,7 +173,6 @@ async def _webhook_secrets(patient: ExaminedServer) -> list[CheckFinding]:
 
 
 async def _missing_credentials(patient: ExaminedServer) -> list[CheckFinding]:
-    """Check that the credentials of remote agents exist."""
     settings = patient.settings
     wanted = {name: remote.key for name, remote in settings.remotes.items() if remote.key}
     try:

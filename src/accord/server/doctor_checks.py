@@ -254,7 +254,6 @@ async def _schema(store: Store, address: Any) -> CheckFinding:
 
 
 async def _quota_findings(store: Store, quotas: Quotas) -> list[CheckFinding]:
-    """Compare the storage of owners and tenants with their quotas."""
     try:
         await schema.check_schema(store)
     except (schema.SchemaTooOld, schema.SchemaTooNew):

@@ -455,7 +455,6 @@ def _is_table(kind: Any) -> bool:
 
 
 def _resolve_references(value: Any, env: Mapping[str, str], sources: Mapping[str, str], name: str = "") -> Any:
-    """Replace references to the environment with their values."""
     if isinstance(value, dict):
         return {
             key: _resolve_references(part, env, sources, f"{name}.{key}".lstrip(".")) for key, part in value.items()

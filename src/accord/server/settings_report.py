@@ -163,7 +163,6 @@ def _all_settings(group: Struct, *before: str) -> Iterator[tuple[str, Any, bool]
 
 
 def _source_of(name: str, sources: Mapping[str, str]) -> str:
-    """Return the source of a value. The members of a table may have different sources."""
     inside = dict.fromkeys(said for known, said in sources.items() if known.startswith(f"{name}."))
     return sources.get(name) or ", ".join(inside) or DEFAULT_SOURCE
 
@@ -196,7 +195,6 @@ def _hide(value: Any) -> str | None:
 
 
 def _without_password(text: str) -> str:
-    """Return a text without its password, if it is a URL with one."""
     if "@" not in text or "://" not in text:
         return text
     try:

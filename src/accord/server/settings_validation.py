@@ -140,7 +140,6 @@ def _follow_step(step: re.Match[str], kind: Any, value: Any) -> tuple[str, Any, 
 
 
 def _tag_type(kind: Any) -> Any:
-    """Return the type of the tag that selects one of several structs."""
     return Literal[tuple(one.__struct_config__.tag for one in get_args(kind))]
 
 

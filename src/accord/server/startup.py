@@ -85,7 +85,6 @@ def environment_of(loaded: "LoadedSettings", env: Mapping[str, str]) -> "Environ
 
 
 def _described_by(card: "AgentCard", agent: "Agent") -> "Agent":
-    """Return an agent with the profile of a card."""
     from accord.server.agents import redescribe
 
     stated = partial(

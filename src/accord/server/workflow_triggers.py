@@ -152,7 +152,6 @@ def hooks_of(flow: WorkflowAgent) -> tuple[Hook, ...]:
 
 
 def _secret(credential: Credential | None) -> str | None:
-    """Return the signing secret of a credential."""
     if credential is None:
         return None
     return (credential.hmac.secret if credential.hmac else None) or credential.api_key or credential.bearer

@@ -146,7 +146,6 @@ class AuditObserver:
 
 
 def _task_id(request: Any, result: Any) -> str | None:
-    """Return the id of the task that an operation concerned."""
     made = result.head.body if isinstance(result, TaskEvents) else result
     if isinstance(made, Task):
         return made.id
@@ -357,7 +356,6 @@ def _store_unavailable() -> AgentUnavailable:
 
 
 def _webhook(request: SendRequest) -> PushConfig | None:
-    """Return the webhook in a message's configuration."""
     configuration = request.configuration
     return None if configuration is None else configuration.task_push_notification_config
 

@@ -108,7 +108,6 @@ class StorageQuotas:
         return QuotaShare([(room, room.until) for room in rooms], tasks, size)
 
     async def _room(self, scope: QuotaScope, tasks: int, size: int) -> _Room:
-        """Return the remaining storage of an account, or raise StorageQuotaExceeded."""
         if len(self._rooms) > SWEEP_AT:
             self._rooms.clear()  # they are measured again
         room = self._rooms.setdefault(scope.account, _Room())
@@ -126,7 +125,6 @@ class StorageQuotas:
         return room
 
     async def _fill(self, room: _Room, scope: QuotaScope) -> None:
-        """Measure an account and compute this node's share."""
         begun = self._clock()
         stored = await self._measure(scope.account)
         now = self._clock()

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from accord.a2a import Caller
 from accord.engine import tracing
-from accord.engine.agent import Crash, Profile
+from accord.engine.agent import Crash
 from accord.engine.hooks import TaskAccepted
 from accord.engine.log_writer import ExecutionStart
 from accord.engine.node import Engine
@@ -76,10 +76,7 @@ class TaskSubmission:
         """Submit messages to the engine's agent with that name."""
         self._engine = engine
         self._agent = agent
-
-    @property
-    def _profile(self) -> Profile:
-        return self._engine.agents[self._agent].profile
+        self._served = engine.agents[agent]
 
     @property
     def place(self) -> str:
@@ -118,7 +115,7 @@ class TaskSubmission:
     # --- a new task -----------------------------------------------------------------------------------------------
 
     async def _store(self, ready: PreparedTask, hears: FirstReply = FirstReply.TASK) -> Submission:
-        store, caller, profile = self._engine.store, ready.caller, self._profile
+        store, caller, profile = self._engine.store, ready.caller, self._served.profile
         is_early = hears is FirstReply.END and ready.accept.work.node is not None and profile.crash is not Crash.FAIL
         try:  # an execution that must not be repeated is on disk before it starts
             accepted = await (store.do_early if is_early else store.do)(
@@ -126,14 +123,15 @@ class TaskSubmission:
             )
         except task_lifecycle.IdempotencyConflict:
             raise _other_send() from None
-        if hears is FirstReply.EVENTS and accepted.job is not None:
+        is_followed = hears is FirstReply.EVENTS and accepted.job is not None
+        if is_followed:
             self._engine.slots.defer(self._agent, partial(self.begin, ready, accepted))
         else:
             self.begin(ready, accepted)
         if accepted.is_repeated:
             stored, task = await self.find(accepted.task_id, caller)
             return Submission(task, stored.last_seq)
-        return Submission(ready.task, 0, () if accepted.job is None else ready.events)
+        return Submission(ready.task, 0, ready.events if is_followed else ())
 
     async def ready(
         self, request: SendRequest, caller: Caller, parent: ParentExecution, places: ExitStack
@@ -173,7 +171,7 @@ class TaskSubmission:
             packed = await engine.archive.pack(caller.tenant, (), task)
             new = replace(new, task=packed.snapshot or task, blobs=packed.blobs)
         working = None
-        if work.node and not self._profile.reports_start:
+        if work.node and not self._served.profile.reports_start:
             status = TaskStatus(state=TaskState.WORKING, timestamp=time)
             working = StatusUpdate(task_id=task_id, context_id=context_id, status=status)
         key, name = (None, None) if parent is not None else self._keys(message, caller)
@@ -218,7 +216,7 @@ class TaskSubmission:
 
     def _due(self, request: SendRequest, at: int) -> int | None:
         """Return the deadline of a task, from the timeout of caller or profile, or earlier from its budget."""
-        timeout, metadata = self._profile.timeout, request.message.metadata
+        timeout, metadata = self._served.profile.timeout, request.message.metadata
         if timeout is None and metadata is None and request.metadata is None:
             return None
         timeout_ms = request.timeout_ms or (round(timeout * 1000) if timeout else None)
@@ -304,7 +302,7 @@ class TaskSubmission:
         return task_lifecycle.JobOptions(
             queue=self._agent,
             priority=PRIORITIES[request.priority],
-            max_attempts=self._profile.max_attempts,
+            max_attempts=self._served.profile.max_attempts,
             node=node,
             is_held=is_held,
         )
@@ -330,7 +328,7 @@ class TaskSubmission:
         owner, agent, named = caller.owner, self._agent, None if calls else caller.idempotency_key
         if named is not None:
             return _digest(owner, agent, named, replace(message, message_id="")), _digest(owner, agent, named)
-        if not message.message_id or (self._profile.takes_repeats and not calls):
+        if not message.message_id or (self._served.profile.takes_repeats and not calls):
             return None, None
         return _digest(owner, agent, message), None
 
@@ -349,7 +347,7 @@ class TaskSubmission:
                 f"{route.hops} servers have passed the message on, and at most {most} may (engine.hops)",
             )
         for part in message.parts:
-            if part.media_type and not _accepts(accepted := self._profile.input_modes, part.media_type):
+            if part.media_type and not _accepts(accepted := self._served.profile.input_modes, part.media_type):
                 raise ContentTypeNotSupported(
                     f"The agent does not take {part.media_type[:60]}; it takes {', '.join(accepted)}"
                 )

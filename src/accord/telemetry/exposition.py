@@ -185,7 +185,6 @@ def _family(found: Tally | Durations) -> "Family":
 
 
 def _labelled(family: "Family", name: str, value: str) -> "Family":
-    """Return a family with an additional label."""
     from prometheus_client.metrics_core import Metric
 
     labelled = Metric(family.name, family.documentation, family.type, family.unit)

@@ -125,12 +125,10 @@ def log_context_hook(detail: Detail) -> None:
 
 
 def _extra_fields(record: logging.LogRecord) -> dict[str, Any]:
-    """Return the extra fields of a record."""
     return {name: value for name, value in vars(record).items() if name not in STANDARD_FIELDS}
 
 
 def _trace_fields() -> dict[str, str]:
-    """Return the IDs of the current trace and span, if traced."""
     found = http_headers.trace_ids(tracing.current())
     return {} if found is None else {"trace_id": found[0], "span_id": found[1]}
 

@@ -1439,16 +1439,6 @@ export interface components {
             tasks: number;
         };
         /**
-         * TaskPage
-         * @description A page of tasks. `feed` is the number of the last feed event that it certainly includes.
-         */
-        TaskPage: {
-            feed: number;
-            items: components["schemas"]["TaskRow"][];
-            next: string | null;
-            total: number;
-        };
-        /**
          * TaskQuestion
          * @description The question of a waiting task: the message `id`, and the JSON Schema of the answer if the agent states one.
          */
@@ -1497,6 +1487,16 @@ export interface components {
             title: string;
             updatedAt: string;
             waiting: ("approval" | "auth" | "event" | "execute" | "input") | null;
+        };
+        /**
+         * TaskRowPage
+         * @description A page of tasks. `feed` is the number of the last feed event that it certainly includes.
+         */
+        TaskRowPage: {
+            feed: number;
+            items: components["schemas"]["TaskRow"][];
+            next: string | null;
+            total: number;
         };
         /**
          * TaskView
@@ -3151,7 +3151,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TaskPage"];
+                    "application/json": components["schemas"]["TaskRowPage"];
                 };
             };
             /** @description Credentials are missing or not valid. */

@@ -344,7 +344,6 @@ async def _convert_aside(convert: Callable[[bytes], T], data: bytes) -> T:
 
 
 def _scope(method: GrpcMethod, context: Any) -> Scope:
-    """Return a call as an HTTP request."""
     stated = context.invocation_metadata() or ()
     pem = context.auth_context().get("x509_pem_cert")
     certificate = ssl.PEM_cert_to_DER_cert(pem[0].decode()) if pem else None

@@ -161,7 +161,6 @@ def _tool_description(description: str, skills: tuple[AgentSkill, ...], examples
 
 
 def _unique_name(name: str, taken: dict[str, OfferedTool]) -> str:
-    """Return a valid tool name that no other tool has."""
     safe = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:MAX_NAME] or "agent"
     number, free = 1, safe
     while free in taken:
@@ -270,7 +269,6 @@ class _ToolCall:
         return self._now
 
     async def _events(self, says: ToolArguments, skill: str | None) -> AsyncIterator[Event]:
-        """Yield the events of a new message, or of a task that is only read."""
         if not says.says_nothing:
             source = self._agent.stream(SendRequest(message=message_of(says, skill)), self._caller)
         else:
@@ -310,7 +308,6 @@ class _ToolCall:
 
 
 def _progress_text(body: EventBody) -> str:
-    """Return the text of an intermediate event."""
     match body:
         case StatusUpdate(status=status) if status.message is not None and status.state is TaskState.WORKING:
             return text_of(status.message.parts)
