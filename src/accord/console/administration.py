@@ -25,9 +25,9 @@ from accord.api.queries import (
     StoredAttempt,
     StoredTotal,
 )
-from accord.console.routing import ApiRequest, read_page, route, split_page, time_of
+from accord.console.routing import ApiRequest, read_page, route, split_page, time_of, view_of
 from accord.console.server_context import ServerContext, ServerSection
-from accord.console.views import Limit, View, view_of
+from accord.console.views import Limit, View
 from accord.errors import PermissionDenied, TaskNotFound
 from accord.protocol.operations import Operation
 
