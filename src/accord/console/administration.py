@@ -34,7 +34,7 @@ from accord.protocol.operations import Operation
 T = TypeVar("T")
 
 MAX_AT_ONCE = 500
-"""Maximum number of webhooks that one request redelivers."""
+"""Maximum number of webhooks to redeliver in one request."""
 
 MAX_OWNERS = 20
 """Maximum number of owners in a storage view, largest first."""
