@@ -183,7 +183,7 @@ def _own_failures() -> list[tuple[type[Exception], Exit, str]]:
     from accord.client.auth import NoCredentials
     from accord.client.credentials import KeyManagementError
     from accord.client.discovery import BadCard, CardNotFound
-    from accord.client.interfaces import NoWay
+    from accord.client.interfaces import NoUsableEndpoint
     from accord.outbound import TimedOut, Unreachable
 
     return [
@@ -193,7 +193,7 @@ def _own_failures() -> list[tuple[type[Exception], Exit, str]]:
         (TimedOut, Exit.TIMED_OUT, "A2ACLI_ERR_TIMEOUT"),
         (TimeoutError, Exit.TIMED_OUT, "A2ACLI_ERR_TIMEOUT"),
         (Unreachable, Exit.UNREACHABLE, "A2ACLI_ERR_UNREACHABLE"),
-        (NoWay, Exit.FAILED, "A2ACLI_ERR_INTERNAL"),
+        (NoUsableEndpoint, Exit.FAILED, "A2ACLI_ERR_INTERNAL"),
         (KeyManagementError, Exit.FAILED, "A2ACLI_ERR_INTERNAL"),
         (ImportError, Exit.FAILED, "A2ACLI_ERR_INTERNAL"),  # an extra that is not installed, which it names
     ]
