@@ -8,7 +8,7 @@ from accord import BlockingClient, Client
 
 async def main(url: str) -> None:
     async with Client.connect(url) as client:
-        print(f"{client.card.name} speaks {client.peer.way}")
+        print(f"{client.card.name} speaks {client.peer.endpoint}")
 
         # Ask and wait for the answer.
         said = await client.send_text("a table for two")

@@ -83,7 +83,7 @@ async def refused(asking: Awaitable[object]) -> type[AccordError] | None:
 async def card(client: Client, way: Way) -> None:
     """The card says who it is and how to talk to it."""
     same(client.card.name, NAME)
-    same((client.peer.way.binding, str(client.peer.way.dialect)), (way.binding, way.dialect))
+    same((client.peer.endpoint.binding, str(client.peer.endpoint.dialect)), (way.binding, way.dialect))
 
 
 async def extended_card(client: Client, way: Way) -> None:

@@ -21,10 +21,43 @@ LIMITS = {
     "class definitions whose name is defined twice, %": 1.7,
     "modules named by a gerund": 0,
     "module docstrings that open with a question word": 0,
+    "functions named by a vague verb, %": 5,
+    "variables with a vague name, %": 8.2,
     "docstrings with ruled-out words, %": 0.2,
     "sentences of the documentation with ruled-out words, %": 16.3,
 }
 """The highest allowed value of each figure."""
+
+VAGUE_LOCALS = frozenset(
+    [
+        "asked",
+        "begun",
+        "found",
+        "gone",
+        "held",
+        "heard",
+        "kept",
+        "known",
+        "left",
+        "made",
+        "mine",
+        "one",
+        "rest",
+        "said",
+        "seen",
+        "shown",
+        "stated",
+        "told",
+        "wanted",
+    ]
+)
+"""Names of variables that do not say what they hold."""
+
+VAGUE_VERBS = re.compile(
+    r"_*(ask|asked|begun|found|go_on|goes_on|hear|heard|kept|know|known|look|looked|made|named|rests|said|say|seen|shown"
+    r"|stands|stated|take|taken|tell|told|wanted)(_|$)"
+)
+"""Names of functions that do not say what they do."""
 
 SLACK = 0.01
 """How far a figure may be below its limit, as a share of the limit, before the limit must be lowered."""
@@ -86,6 +119,32 @@ def sentences() -> list[str]:
     return [part for part in parts if len(part.split()) >= 4]
 
 
+def functions(modules: dict[str, ast.Module]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield the functions and methods of the package."""
+    for tree in modules.values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield node
+
+
+def vague_functions(modules: dict[str, ast.Module]) -> float:
+    """Return the percentage of functions whose name is a vague verb."""
+    names = [function.name for function in functions(modules)]
+    return 100 * sum(bool(VAGUE_VERBS.match(name)) for name in names) / len(names)
+
+
+def vague_locals(modules: dict[str, ast.Module]) -> float:
+    """Return the percentage of parameters and variables of functions whose name is vague."""
+    names: list[str] = []
+    for function in functions(modules):
+        parameters = {argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)}
+        stored = {
+            node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
+        names += parameters | stored
+    return 100 * sum(name in VAGUE_LOCALS for name in names) / len(names)
+
+
 def opens_with_question(tree: ast.Module) -> bool:
     """Whether a module's docstring opens with a question word."""
     return bool(QUESTION.match(ast.get_docstring(tree) or ""))
@@ -97,6 +156,8 @@ FIGURES: dict[str, Callable[[dict[str, ast.Module]], float]] = {
     "class definitions whose name is defined twice, %": duplicated_class_names,
     "modules named by a gerund": lambda modules: sum(map(is_gerund, modules)),
     "module docstrings that open with a question word": lambda modules: sum(map(opens_with_question, modules.values())),
+    "functions named by a vague verb, %": vague_functions,
+    "variables with a vague name, %": vague_locals,
     "docstrings with ruled-out words, %": lambda modules: share(
         [text for tree in modules.values() for text in docstrings(tree)]
     ),

@@ -187,7 +187,7 @@ HEAD = """# Events in the log
 This page is written by [generate.py](generate.py) from the table in [events.py](events.py).
 
 Every record that a server writes has an event: the first word after the logger, and `event` in
-[JSON](../how-to/operations.md#what-is-written-down). Events are stable.
+[JSON](../how-to/operations.md#logs). Events are stable.
 
 | event | meaning |
 | --- | --- |

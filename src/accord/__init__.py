@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from accord.agents.loader import as_agent
     from accord.agents.relay import RelayA2AAdapter
     from accord.agents.remote.agent import RemoteAgent
-    from accord.client import BlockingClient, Client, RemoteTask, Said
+    from accord.client import BlockingClient, Client, RemoteTask, Reply
     from accord.engine.context import Context
     from accord.engine.outcome import Failed, Rejected
     from accord.model import AgentCard, Task
@@ -30,7 +30,7 @@ __all__ = [
     "RelayA2AAdapter",
     "RemoteAgent",
     "RemoteTask",
-    "Said",
+    "Reply",
     "__version__",
     "agent",
     "as_agent",
@@ -45,7 +45,7 @@ _HOMES = {
     ".agents.remote.agent": ("RemoteAgent",),
     ".server.application": ("to_a2a",),
     ".server.startup": ("serve_agent",),
-    ".client": ("BlockingClient", "Client", "RemoteTask", "Said"),
+    ".client": ("BlockingClient", "Client", "RemoteTask", "Reply"),
     ".engine.context": ("Context",),
     ".engine.outcome": ("Failed", "Rejected"),
 }

@@ -94,8 +94,8 @@ def test_flags_say_how_it_is_asked(asked: Asked) -> None:
         binding="HTTP+JSON",
         insecure=True,
     )
-    assert "t0ken" not in reach.again("task get", "t 1")
-    assert reach.again("task get", "t 1") == f"accord task get -a {URL} --dialect V03 --binding rest 't 1'"
+    assert "t0ken" not in reach.shell_command("task get", "t 1")
+    assert reach.shell_command("task get", "t 1") == f"accord task get -a {URL} --dialect V03 --binding rest 't 1'"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_flags_say_how_it_is_asked(asked: Asked) -> None:
     ],
 )
 def test_what_is_to_be_copied_has_no_secret_of_an_address(asked: Asked, typed: str, shown: str) -> None:
-    assert asked("task", "list", typed).again("task get", "t-1") == f"accord task get -a {shown} t-1"
+    assert asked("task", "list", typed).shell_command("task get", "t-1") == f"accord task get -a {shown} t-1"
 
 
 def test_credentials_may_come_from_variables(asked: Asked) -> None:

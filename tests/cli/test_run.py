@@ -222,7 +222,7 @@ def test_how_to_go_on_names_the_store_and_no_password(flows: Flows) -> None:
     assert f"accord runs resume {run_id(failed.stderr)} --store sqlite:///own.db" in failed.stderr
     going = RunCommand("postgresql://me:secret@127.0.0.1/db", OutputFormat.TEXT)
     going.run_id = "r"
-    assert going.again("runs resume") == "accord runs resume r --store URL"
+    assert going.shell_command("runs resume") == "accord runs resume r --store URL"
 
 
 TOO_EARLY = FAILING + "      - {name: end, type: deterministic, dependsOn: [last], command: echo end}\n"

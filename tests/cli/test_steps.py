@@ -40,11 +40,11 @@ def test_what_says_nothing_about_steps_is_no_news() -> None:
 
 def test_items_stand_below_their_map_in_the_order_in_which_they_began() -> None:
     steps = StepRows()
-    steps.learn(
+    steps.load(
         [StoredStep(name="m", type="map", status="running"), StoredStep(name="z", type="wait", status="pending")]
     )
     for name in ("m[1]", "m[0]", "m[1][0]"):
-        steps.take(RunEvent(event="started", step=name, at=AT))
+        steps.apply(RunEvent(event="started", step=name, at=AT))
     assert [(row.name, row.depth) for row in steps.rows()] == [
         ("m", 0),
         ("m[1]", 1),
@@ -56,24 +56,24 @@ def test_items_stand_below_their_map_in_the_order_in_which_they_began() -> None:
 
 def test_what_was_known_already_is_not_counted_again() -> None:
     steps = StepRows()
-    steps.learn([StoredStep(name="a", type="deterministic", status="running", attempts=1)])
-    steps.take(RunEvent(event="started", step="a", at=AT))
+    steps.load([StoredStep(name="a", type="deterministic", status="running", attempts=1)])
+    steps.apply(RunEvent(event="started", step="a", at=AT))
     (row,) = steps.rows()
     assert (row.attempt, row.status) == (1, "running")
-    steps.take(RunEvent(event="ended", step="a", status="retrying", attempt=1))
-    steps.take(RunEvent(event="started", step="a", at=AT))
+    steps.apply(RunEvent(event="ended", step="a", status="retrying", attempt=1))
+    steps.apply(RunEvent(event="started", step="a", at=AT))
     assert row.attempt == 2
 
 
 def test_the_last_that_is_heard_of_a_step_is_its_last_line() -> None:
     steps = StepRows()
-    steps.take(RunEvent(event="started", step="a", at=AT))
-    steps.heard("a", "one\ntwo\n\n")
+    steps.apply(RunEvent(event="started", step="a", at=AT))
+    steps.set_text("a", "one\ntwo\n\n")
     (row,) = steps.rows()
     assert (row.said, row.status, row.attempt) == ("two", "running", 1)
-    steps.take(RunEvent(event="ended", step="a", status="retrying", error="bad\nworse", attempt=1, seconds=1.5))
+    steps.apply(RunEvent(event="ended", step="a", status="retrying", error="bad\nworse", attempt=1, seconds=1.5))
     assert (row.said, row.status, row.seconds) == ("worse", "waiting", 1.5)
-    steps.take(RunEvent(event="started", step="a", at=AT))
+    steps.apply(RunEvent(event="started", step="a", at=AT))
     assert (row.said, row.status, row.attempt, row.seconds) == ("", "running", 2, None)
 
 
@@ -88,8 +88,8 @@ def test_what_goes_on_is_drawn_before_what_is_done_and_that_before_what_is_to_co
 def test_a_tree_never_draws_more_than_fits_and_nothing_that_a_terminal_would_obey() -> None:
     steps = StepRows()
     for number in range(500):
-        steps.take(RunEvent(event="started", step=f"step-{number}", at=AT))
-    steps.heard("step-0", "evil \x1b[2J" + "x" * 500)
+        steps.apply(RunEvent(event="started", step=f"step-{number}", at=AT))
+    steps.set_text("step-0", "evil \x1b[2J" + "x" * 500)
     console = Console(width=60, height=20, force_terminal=True, color_system=None, legacy_windows=False)
     with console.capture() as drawn:
         console.print(StepTree(console, steps)._drawn())

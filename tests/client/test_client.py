@@ -79,7 +79,7 @@ async def test_a_way_that_leads_nowhere_is_left_for_the_next() -> None:
                     assert (await client.send_text("hi")).text == TEXT
                 else:
                     assert "".join([piece async for piece in client.stream_text("hi")]) == TEXT
-                assert client.peer.way.url == f"{faulty.url}/rpc"
+                assert client.peer.endpoint.url == f"{faulty.url}/rpc"
         assert len(faulty.runs) == 2
 
 
@@ -97,7 +97,7 @@ async def test_a_version_that_is_refused_is_left_for_the_next() -> None:
         card = offering(faulty, (url, "JSONRPC", "1.0"), (url, "JSONRPC", "0.3"))
         async with Client.connect(card) as client:
             assert (await client.send_text("hi")).text == TEXT
-            assert client.peer.way.dialect is DialectName.V03
+            assert client.peer.endpoint.dialect is DialectName.V03
 
 
 async def test_a_way_that_works_is_kept() -> None:
@@ -108,7 +108,7 @@ async def test_a_way_that_works_is_kept() -> None:
             await client.send_text("hi")
             with pytest.raises(MethodNotFound):
                 await client.list(TaskFilter())
-            assert client.peer.way.url == f"{faulty.url}/rpc"
+            assert client.peer.endpoint.url == f"{faulty.url}/rpc"
 
 
 class Nowhere:

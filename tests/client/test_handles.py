@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from accord.a2a import A2A, Caller
-from accord.client import Client, Said, in_process
+from accord.client import Client, Reply, in_process
 from accord.client.remote_task import message_of
 from accord.errors import PushNotSupported, TaskNotCancelable, TaskNotFound
 from accord.model import (
@@ -46,7 +46,7 @@ def test_a_client_is_an_agent_to_whoever_takes_one() -> None:
 async def test_a_text_is_answered() -> None:
     async with talking(echo) as client:
         said = await client.send_text("hello you")
-        assert isinstance(said, Said)
+        assert isinstance(said, Reply)
         assert (said.text, said.status) == ("hello you ", TaskState.COMPLETED)
         assert isinstance(said.raw, Task)
         again = await client.send_text("again", context_id=said.context_id)

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from accord.client.interfaces import AgentEndpoint, NoWay, usable_endpoints
+from accord.client.interfaces import AgentEndpoint, NoUsableEndpoint, usable_endpoints
 from accord.model import AgentCard, AgentInterface, CardProfile
 from accord.protocol.cards import decode_card
 from accord.protocol.operations import DialectName
@@ -65,11 +65,11 @@ def test_an_interface_says_which_tenant_it_is_for() -> None:
 
 
 def test_no_way_is_said_in_full() -> None:
-    with pytest.raises(NoWay, match=r"'Trips' supports no known protocol; its card offers JSONRPC 9\.0"):
+    with pytest.raises(NoUsableEndpoint, match=r"'Trips' supports no known protocol; its card offers JSONRPC 9\.0"):
         usable_endpoints(offering(("JSONRPC", "9.0")))
-    with pytest.raises(NoWay, match=r"does not support GRPC; its card offers JSONRPC 1\.0"):
+    with pytest.raises(NoUsableEndpoint, match=r"does not support GRPC; its card offers JSONRPC 1\.0"):
         usable_endpoints(card(URL), binding="grpc")
-    with pytest.raises(NoWay, match="no interface at all"):
+    with pytest.raises(NoUsableEndpoint, match="no interface at all"):
         usable_endpoints(card())
-    with pytest.raises(NoWay, match="no binding 'soap'"):
+    with pytest.raises(NoUsableEndpoint, match="no binding 'soap'"):
         usable_endpoints(card(URL), binding="soap")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.client.text import Said, StreamedText, text_of
+from accord.client.text import Reply, StreamedText, text_of
 from accord.model import (
     Artifact,
     ArtifactUpdate,
@@ -65,13 +65,13 @@ def test_the_text_of_an_answer(answer: Task | Message, text: str) -> None:
 @pytest.mark.proves("1-11", "1-16", "C-07")
 def test_an_answer_says_where_it_came_from_and_how_it_ended() -> None:
     failed = task((TWO,), state=TaskState.FAILED, message="no")
-    found = Said.of(failed)
+    found = Reply.of(failed)
     assert (found.task_id, found.context_id, found.status, found.text) == ("t", "c", TaskState.FAILED, "two\nno")
     assert found.raw is failed
     assert found.has_failed
-    assert not Said.of(task((TWO,), state=TaskState.CANCELED)).has_failed
-    assert Said.of(task((TWO,), state=TaskState.AUTH_REQUIRED)).is_question
-    alone = Said.of(said("x"))
+    assert not Reply.of(task((TWO,), state=TaskState.CANCELED)).has_failed
+    assert Reply.of(task((TWO,), state=TaskState.AUTH_REQUIRED)).is_question
+    alone = Reply.of(said("x"))
     assert (alone.task_id, alone.context_id, alone.status, alone.text) == (None, "c", TaskState.COMPLETED, "x")
 
 

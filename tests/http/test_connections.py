@@ -15,7 +15,6 @@ from uvicorn.server import ServerState
 
 from accord.a2a import TaskEvents
 from accord.auth.rate_limits import Quotas
-from accord.auth.trusted_proxies import networks
 from accord.errors import AccordError
 from accord.http import sse
 from accord.http.asgi import App, Receive, Scope, Send, respond
@@ -23,6 +22,7 @@ from accord.http.connections import BatchedTransport, connection_class, turns_of
 from accord.http.sse import SseWriter
 from accord.model import Event
 from accord.protocol.sse import KEEP_ALIVE
+from accord.protocol.urls import parse_networks
 from tests.http.scripted import EVENTS, read_body
 
 BOUND_SECONDS = 60
@@ -83,7 +83,7 @@ async def connecting() -> AsyncIterator[Connecting]:
 
         async def connect(app: App, quotas: Quotas, *, trusted: tuple[str, ...] = (), **limits: Any) -> Client:
             listening = socket.create_server(("127.0.0.1", 0))
-            kept = connection_class(quotas, networks(trusted))
+            kept = connection_class(quotas, parse_networks(trusted))
             config = uvicorn.Config(app, http=kept, lifespan="off", log_config=None, ws="none")
             server = uvicorn.Server(config)
             work = asyncio.create_task(server.serve([listening]))

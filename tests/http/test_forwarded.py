@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from accord.auth.trusted_proxies import networks
 from accord.http.asgi import Receive, Scope, Send
 from accord.http.proxy_headers import ProxyHeaders
+from accord.protocol.urls import parse_networks
 from tests.cases import each
 
-TRUSTED = networks(("10.0.0.0/8", "127.0.0.1", "::1"))
+TRUSTED = parse_networks(("10.0.0.0/8", "127.0.0.1", "::1"))
 
 
 async def seen(headers: Mapping[str, str | list[str]], peer: str = "127.0.0.1", **more: Any) -> Scope:
@@ -168,7 +168,7 @@ async def test_everybody_can_be_trusted() -> None:
         "path": "/",
         "headers": [(b"x-forwarded-proto", b"https")],
     }
-    await ProxyHeaders(inner, networks(("*",)))(scope, None, None)  # type: ignore[arg-type]
+    await ProxyHeaders(inner, parse_networks(("*",)))(scope, None, None)  # type: ignore[arg-type]
     assert found[0]["scheme"] == "https"
 
 

@@ -20,7 +20,7 @@ from accord.agents.remote.connection import CARD_SECONDS, DOUBT_SECONDS, NotReac
 from accord.client.auth.choice import NoCredentials
 from accord.client.credentials import KeyManagementError
 from accord.client.discovery import CardNotFound, NoSuchAgent
-from accord.client.interfaces import NoWay
+from accord.client.interfaces import NoUsableEndpoint
 from accord.errors import InternalError, MethodNotFound
 from accord.http import cards
 from accord.model import AgentInterface, Message, Part, Role, SendRequest, TaskState
@@ -36,7 +36,7 @@ from tests.serve.running import running
 S = TaskState
 GONE = Unreachable("Connection refused", was_sent=False)
 IN_THE_WAY = [
-    *(NoWay("It speaks 7.0"), NoCredentials("It wants a key"), KeyManagementError("sealed")),
+    *(NoUsableEndpoint("It speaks 7.0"), NoCredentials("It wants a key"), KeyManagementError("sealed")),
     NoSuchAgent("a/b", {"a/b": "There is no agent 'a/b'"}),
 ]
 

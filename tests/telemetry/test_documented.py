@@ -9,9 +9,9 @@ from accord.http import operator_endpoints
 from accord.http.operator_endpoints import METRICS_PATH, METRICS_ROLES
 from accord.storage.commands.monitoring import MAX_COUNTED_ROWS
 from accord.telemetry import exposition, metrics
-from accord.telemetry.conventions import FACTS, RequestSpan, SpanRole, describe
 from accord.telemetry.logs import OWN_FIELDS
 from accord.telemetry.metrics import Metric
+from accord.telemetry.tracing import FACTS, RequestSpan, SpanRole, describe
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "operations.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `(accord_\w+)` \| (\w+) \|([^|]*)\| ([^|]+) \|$", re.MULTILINE)

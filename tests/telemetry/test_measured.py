@@ -13,8 +13,7 @@ from accord.model import GetRequest, SendRequest, SubscribeRequest, Task
 from accord.protocol.operations import TABLE as OPERATIONS
 from accord.protocol.operations import DialectName, Operation
 from accord.service.middleware import Observed
-from accord.telemetry.metrics import Metrics
-from accord.telemetry.request_metrics import MetricsObserver
+from accord.telemetry.metrics import Metrics, MetricsObserver
 from tests.engine.conftest import ALICE, Hosting, all_of, saying
 from tests.http.scripted import Scripted
 from tests.telemetry.conftest import parrot

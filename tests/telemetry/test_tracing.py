@@ -21,9 +21,9 @@ from accord.model import GetRequest, PushConfig, PushFormat, SendConfiguration, 
 from accord.server.pipeline import pipeline
 from accord.service.host import Host
 from accord.storage.commands import tasks
-from accord.telemetry.conventions import describe
 from accord.telemetry.logs import JsonFormatter, LineFormatter
 from accord.telemetry.metrics import Metrics
+from accord.telemetry.tracing import describe
 from tests.engine.conftest import ALICE, AT_ONCE, Hosting, all_of, saying, state, text
 from tests.engine.test_engine import dies
 from tests.http.scripted import Scripted

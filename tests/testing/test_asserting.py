@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from accord.client import Said
+from accord.client import Reply
 from accord.model import (
     Artifact,
     ArtifactUpdate,
@@ -60,7 +60,7 @@ EVENTS: list[EventBody] = [
 )
 def test_what_is_as_expected_passes(expected: dict[str, Any]) -> None:
     assert assert_task(TASK, **expected) is TASK
-    assert assert_task(Said.of(TASK), **expected) is TASK
+    assert assert_task(Reply.of(TASK), **expected) is TASK
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_events_add_up_to_a_task_and_have_an_outline() -> None:
 
 def test_what_is_no_task_is_said_to_be_none() -> None:
     with pytest.raises(AssertionError, match="a message without a task: 'hi'"):
-        assert_task(Said.of(message("hi")), state="completed")
+        assert_task(Reply.of(message("hi")), state="completed")
     with pytest.raises(AssertionError, match="a message without a task"):
         assert_task(message("hi"))  # type: ignore[arg-type]  # people try
     with pytest.raises(AssertionError, match="this is NoneType"):

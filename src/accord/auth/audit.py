@@ -93,8 +93,8 @@ class Audit:
         self._wanted = _WANTED[audited]
         self._waiting: deque[AuditEntry] = deque()
         self._noise = Bucket(NOISE_RATE, NOISE_BURST, clock)
-        self._news, self._stopping = asyncio.Event(), asyncio.Event()
-        self._said_lost = 0
+        self._wakeup, self._stopping = asyncio.Event(), asyncio.Event()
+        self._reported_lost = 0
         self._loop: asyncio.Task[None] | None = None
 
     # --- collecting -----------------------------------------------------------------------------------------------
@@ -108,10 +108,10 @@ class Audit:
         if entry.outcome in _NOISY and self._noise.take((entry.tenant, entry.owner, entry.peer)):
             return  # the first ones suffice, and a flood must not displace other entries
         if len(self._waiting) >= MAX_WAITING:
-            self._lose(1)
+            self._drop(1)
             return
         self._waiting.append(entry)
-        self._news.set()
+        self._wakeup.set()
 
     def refused(self, presented: Presented) -> None:
         """Add an entry for a failed authentication."""
@@ -128,26 +128,26 @@ class Audit:
     async def stop(self) -> None:
         """Write the remaining entries, for a limited time."""
         self._stopping.set()
-        self._news.set()
+        self._wakeup.set()
         if self._loop is not None:
             await asyncio.wait({self._loop}, timeout=STOP_SECONDS)
             self._loop.cancel()
             await asyncio.gather(self._loop, return_exceptions=True)
-        self._lose(len(self._waiting))
+        self._drop(len(self._waiting))
         self._waiting.clear()
-        self._say_lost()
+        self._report_lost()
 
     async def _work(self) -> None:
         while True:
-            await self._news.wait()
+            await self._wakeup.wait()
             await self._pause(LINGER_SECONDS)
-            self._news.clear()
+            self._wakeup.clear()
             is_done = await self._write()
             if self._stopping.is_set():
                 return
             if not is_done:
                 await self._pause(RETRY_SECONDS)
-                self._news.set()
+                self._wakeup.set()
 
     async def _write(self) -> bool:
         """Write the waiting entries. Return false if the store is unavailable."""
@@ -159,10 +159,10 @@ class Audit:
                 return False
             except Exception:  # entries that cannot be written must not block the others
                 log.exception("audit.not_written", extra={"entries": len(batch)})
-                self._lose(len(batch))
+                self._drop(len(batch))
             for _ in batch:
                 self._waiting.popleft()
-        self._say_lost()
+        self._report_lost()
         return True
 
     async def _pause(self, seconds: float) -> None:
@@ -171,15 +171,15 @@ class Audit:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
 
-    def _lose(self, count: int) -> None:
-        if count and self.lost == self._said_lost:
+    def _drop(self, count: int) -> None:
+        if count and self.lost == self._reported_lost:
             log.error("audit.losing")
         self.lost += count
 
-    def _say_lost(self) -> None:
-        if self.lost > self._said_lost:
-            log.error("audit.lost", extra={"entries": self.lost - self._said_lost, "total": self.lost})
-            self._said_lost = self.lost
+    def _report_lost(self) -> None:
+        if self.lost > self._reported_lost:
+            log.error("audit.lost", extra={"entries": self.lost - self._reported_lost, "total": self.lost})
+            self._reported_lost = self.lost
 
 
 def entry(

@@ -14,8 +14,8 @@ from accord.a2a import Admission
 from accord.auth.authentication import Identity, Presented, challenge, refusal
 from accord.auth.scheme_settings import Grant, Mtls, NameOf
 from accord.auth.schemes import SchemeKind
-from accord.auth.trusted_proxies import is_trusted, networks
 from accord.model import MutualTlsScheme, SecurityScheme
+from accord.protocol.urls import is_in_networks, parse_networks
 
 MAX_HEADER = 32 * 1024
 
@@ -34,7 +34,7 @@ class MtlsAccess:
     def __init__(self, settings: Mtls, now: Callable[[], float] = time.time) -> None:
         self._settings = settings
         self._now = now
-        self._proxies = networks(settings.trusted_proxies)
+        self._proxies = parse_networks(settings.trusted_proxies)
         self._everybody = Grant(tenant=settings.tenant, roles=settings.roles)
 
     @property
@@ -53,7 +53,7 @@ class MtlsAccess:
     def _certificate(self, presented: Presented) -> x509.Certificate | None:
         """Return the caller's certificate. A trusted proxy's own certificate does not count."""
         settings = self._settings
-        if settings.header is None or not is_trusted(presented.proxy or presented.peer, self._proxies):
+        if settings.header is None or not is_in_networks(presented.proxy or presented.peer, self._proxies):
             der = presented.certificate
             return None if der is None else x509.load_der_x509_certificate(der)
         stated = presented.header(settings.header)

@@ -56,7 +56,7 @@ def write(text: str) -> None:
     sys.stdout.flush()
 
 
-def tell(text: str) -> None:
+def notice(text: str) -> None:
     """Print a message that is not data, on standard error."""
     print(text, file=sys.stderr, flush=True)
 
@@ -267,10 +267,10 @@ TAIL_LENGTH = 4000
 class Progress:
     """Progress in the last rows of a terminal, or nothing without a terminal."""
 
-    def __init__(self, doing: str = "waiting") -> None:
+    def __init__(self, activity: str = "waiting") -> None:
         """Create the display without drawing it."""
         self._is_seen = sys.stderr.isatty()
-        self._doing, self._said, self._text = doing, "", ""
+        self._activity, self._detail, self._text = activity, "", ""
         self._since = time.monotonic()
         self._live: Live | None = None
         self._spinner: Spinner | None = None
@@ -311,9 +311,9 @@ class Progress:
             self._live.stop()
             self._live = None
 
-    def say(self, doing: str) -> None:
+    def show(self, activity: str) -> None:
         """Show the current activity."""
-        self._doing = doing
+        self._activity = activity
 
     def event(self, event: Event) -> None:
         """Show an event."""
@@ -332,11 +332,11 @@ class Progress:
 
     def _status(self, status: TaskStatus, node: object = None) -> None:
         """Show a status: its message, or the node of a graph that ended."""
-        self._doing = LOWER[status.state]
+        self._activity = LOWER[status.state]
         if isinstance(node, str):
-            self._said = line(node)
+            self._detail = line(node)
         if status.message is not None:
-            self._said = " ".join(safe(text_of(status.message.parts)).split())
+            self._detail = " ".join(safe(text_of(status.message.parts)).split())
 
     def _drawn(self) -> "RenderableType":
         from rich.console import Group
@@ -345,7 +345,7 @@ class Progress:
         if self._live is None or self._spinner is None:
             return ""
         seconds = time.monotonic() - self._since
-        about = Text.assemble((self._doing, "bold"), (f"  {seconds:.0f}s  ", "dim"), self._said)
+        about = Text.assemble((self._activity, "bold"), (f"  {seconds:.0f}s  ", "dim"), self._detail)
         about.truncate(max(self._live.console.width - 4, 1), overflow="ellipsis")
         self._spinner.update(text=about)
         if not self._text:

@@ -68,7 +68,7 @@ class ConnectionOptions(NamedTuple):
         if quiet and self.is_json:
             raise typer.BadParameter("It prints text, and -o json wants JSON", param_hint="--quiet")
 
-    def again(self, does: str, *operands: str) -> str:
+    def shell_command(self, does: str, *operands: str) -> str:
         """Return a command about the same agent, for copying."""
         return shell_command(*does.split(), *map(_without_secrets, self.named), *operands)
 
@@ -193,9 +193,9 @@ def with_connection_options(*operands: str) -> Callable[[Callable[..., None]], C
         )
 
         def wrapped(*, words: list[str] | None = None, **given: Any) -> None:
-            reach = _shared_options(**{name: given.pop(name) for name in shared})
-            reach, values = _split(reach, words or [], operands)
-            work(reach, *values, **given)
+            options = _shared_options(**{name: given.pop(name) for name in shared})
+            options, values = _split(options, words or [], operands)
+            work(options, *values, **given)
 
         wrapped.__name__, wrapped.__doc__ = work.__name__, work.__doc__
         every = [words, *own, *shared.values()]
@@ -208,24 +208,24 @@ def with_connection_options(*operands: str) -> Callable[[Callable[..., None]], C
 
 
 def _split(
-    reach: ConnectionOptions, words: list[str], operands: tuple[str, ...]
+    options: ConnectionOptions, words: list[str], operands: tuple[str, ...]
 ) -> tuple[ConnectionOptions, list[str | None]]:
     """Separate the agent from the operands.
 
     It comes first, unless a flag names it, or a variable does and none is missing.
     """
     least = sum(not name.startswith("[") for name in operands)
-    is_flag = "-a" in reach.named
-    if not is_flag and (not reach.agent or len(words) > len(operands)):
+    is_flag = "-a" in options.named
+    if not is_flag and (not options.agent or len(words) > len(operands)):
         if not words or not words[0].strip():
             raise typer.BadParameter("Name the agent: its address, its card's file, or its name", param_hint="AGENT")
-        reach = reach._replace(agent=words[0], named=("-a", words[0], *reach.named))
+        options = options._replace(agent=words[0], named=("-a", words[0], *options.named))
         words = words[1:]
     if len(words) < least:
         raise typer.BadParameter("It is missing", param_hint=operands[len(words)])
     if len(words) > len(operands):
         raise typer.BadParameter(f"What is {words[len(operands)]!r}? Quote a text of several words")
-    return reach, [*words, *[None] * (len(operands) - len(words))]
+    return options, [*words, *[None] * (len(operands) - len(words))]
 
 
 # --- parsing of values ------------------------------------------------------------------------------------------------
@@ -288,50 +288,50 @@ class GivenKey:
 
 
 @asynccontextmanager
-async def connect_client(reach: ConnectionOptions, *, is_anonymous: bool = False) -> AsyncIterator["Client"]:
+async def connect_client(options: ConnectionOptions, *, is_anonymous: bool = False) -> AsyncIterator["Client"]:
     """Connect to the agent. Anonymously, only its card may be read if it requires authentication."""
-    path = _card_file(reach.agent)
-    options = _client_options(reach, is_anonymous=is_anonymous)
-    client = await _connect(reach, reach.agent if path is None else _read_card(path), options)
+    path = _card_file(options.agent)
+    arguments = _client_options(options, is_anonymous=is_anonymous)
+    client = await _connect(options, options.agent if path is None else _read_card(path), arguments)
     try:
         yield client
     finally:
         await client.close()
 
 
-async def _connect(reach: ConnectionOptions, target: "str | AgentCard", options: dict[str, Any]) -> "Client":
+async def _connect(options: ConnectionOptions, target: "str | AgentCard", arguments: dict[str, Any]) -> "Client":
     from accord.client import Client
     from accord.client.auth import NoCredentials
 
     try:
-        return await Client.connect(target, **options)
+        return await Client.connect(target, **arguments)
     except NoCredentials:
-        if not reach.headers:
+        if not options.headers:
             raise
-    return await Client.connect(target, **{**options, "keys": None})  # the user's own headers may be enough
+    return await Client.connect(target, **{**arguments, "keys": None})  # the user's own headers may be enough
 
 
-def _client_options(reach: ConnectionOptions, *, is_anonymous: bool) -> dict[str, Any]:
+def _client_options(options: ConnectionOptions, *, is_anonymous: bool) -> dict[str, Any]:
     from accord.cli.credential_places import user_keys
     from accord.client.auth import Bearer
 
-    options: dict[str, Any] = {
-        "headers": dict(reach.headers),
-        "dialect": reach.dialect,
-        "binding": reach.binding,
-        "service": reach.service,
-        "allow_hosts": reach.trusted_hosts,
-        "resolve": partial(_resolved, reach.registry),
+    arguments: dict[str, Any] = {
+        "headers": dict(options.headers),
+        "dialect": options.dialect,
+        "binding": options.binding,
+        "service": options.service,
+        "allow_hosts": options.trusted_hosts,
+        "resolve": partial(_resolved, options.registry),
     }
-    if reach.seconds is not None:
-        options["timeout"] = reach.seconds
-    if reach.insecure:
-        options["tls"] = _unverified()
-    if reach.bearer is not None:
-        options["auth"] = Bearer(reach.bearer)
+    if options.seconds is not None:
+        arguments["timeout"] = options.seconds
+    if options.insecure:
+        arguments["tls"] = _unverified()
+    if options.bearer is not None:
+        arguments["auth"] = Bearer(options.bearer)
     elif not is_anonymous:
-        options["keys"] = user_keys(None) if reach.api_key is None else GivenKey(reach.api_key)
-    return options
+        arguments["keys"] = user_keys(None) if options.api_key is None else GivenKey(options.api_key)
+    return arguments
 
 
 async def _resolved(registry: str | None, name: str) -> "AgentCard":
@@ -392,16 +392,16 @@ class AwaitedTask:
 
 
 def run_with_client(
-    reach: ConnectionOptions, work: Work, seen: AwaitedTask | None = None, *, is_anonymous: bool = False
+    options: ConnectionOptions, work: Work, awaited: AwaitedTask | None = None, *, is_anonymous: bool = False
 ) -> None:
-    """Run the work with a client, and exit. `seen` is for work that waits for a task."""
+    """Run the work with a client, and exit. `awaited` is for work that waits for a task."""
     import asyncio
 
-    warn(reach)
+    warn(options)
     try:
-        asyncio.run(_run_work(reach, work, is_anonymous=is_anonymous))
+        asyncio.run(_run_work(options, work, is_anonymous=is_anonymous))
     except KeyboardInterrupt:
-        _interrupted(reach, seen)
+        _interrupted(options, awaited)
         raise typer.Exit(Exit.INTERRUPTED) from None
     except BrokenPipeError:
         raise  # the reader closed the pipe; typer exits quietly
@@ -410,58 +410,60 @@ def run_with_client(
         if failure is None:
             raise
         lost = getattr(error, "task_id", None)  # of a message whose answer was lost
-        report_failure(reach, _with_resume_hint(reach, lost or (None if seen is None else seen.task_id), failure))
+        report_failure(
+            options, _with_resume_hint(options, lost or (None if awaited is None else awaited.task_id), failure)
+        )
         raise typer.Exit(failure.exit) from None
 
 
-async def _run_work(reach: ConnectionOptions, work: Work, *, is_anonymous: bool) -> None:
+async def _run_work(options: ConnectionOptions, work: Work, *, is_anonymous: bool) -> None:
     from asyncio import timeout
 
     from accord.cli.agent_output import Progress
 
     try:
         with Progress("connecting") as progress:
-            async with timeout(reach.seconds), connect_client(reach, is_anonymous=is_anonymous) as client:
-                progress.say("waiting")
+            async with timeout(options.seconds), connect_client(options, is_anonymous=is_anonymous) as client:
+                progress.show("waiting")
                 await work(client, progress)
     except TimeoutError:
-        if reach.seconds is None:
+        if options.seconds is None:
             raise
-        raise TimeoutError(f"It took longer than {reach.seconds:g} seconds") from None
+        raise TimeoutError(f"It took longer than {options.seconds:g} seconds") from None
 
 
-def warn(reach: ConnectionOptions) -> None:
+def warn(options: ConnectionOptions) -> None:
     """Print warnings about dangerous options, before any output or request."""
     from accord.cli import agent_output
 
-    if reach.insecure:
-        agent_output.tell("accord: certificates are not verified: whoever is in between reads all, credentials too")
+    if options.insecure:
+        agent_output.notice("accord: certificates are not verified: whoever is in between reads all, credentials too")
 
 
-def report_failure(reach: ConnectionOptions, failure: ExplainedFailure) -> None:
+def report_failure(options: ConnectionOptions, failure: ExplainedFailure) -> None:
     """Report a failure: as JSON on standard output for programs, and as text for people."""
     from accord.cli import agent_output
 
-    if reach.is_json:
+    if options.is_json:
         agent_output.write(agent_output.compact(failure.document()) + "\n")
-    agent_output.tell(f"accord: {agent_output.line(failure.message)}")
+    agent_output.notice(f"accord: {agent_output.line(failure.message)}")
     if failure.hint:
-        agent_output.tell(failure.hint)
+        agent_output.notice(failure.hint)
 
 
-def _with_resume_hint(reach: ConnectionOptions, task_id: str | None, failure: ExplainedFailure) -> ExplainedFailure:
+def _with_resume_hint(options: ConnectionOptions, task_id: str | None, failure: ExplainedFailure) -> ExplainedFailure:
     """Add a hint how to resume waiting for the task, if the agent did not fail."""
     if task_id is None or failure.exit not in (Exit.TIMED_OUT, Exit.UNREACHABLE):
         return failure
-    return failure._replace(hint=f"To wait for it again: {reach.again('task get --wait', task_id)}")
+    return failure._replace(hint=f"To wait for it again: {options.shell_command('task get --wait', task_id)}")
 
 
-def _interrupted(reach: ConnectionOptions, seen: AwaitedTask | None) -> None:
+def _interrupted(options: ConnectionOptions, awaited: AwaitedTask | None) -> None:
     from accord.cli import agent_output
 
-    if seen is None or seen.task_id is None:
-        agent_output.tell("\naccord: interrupted" + (" before the agent said which task it is" if seen else ""))
+    if awaited is None or awaited.task_id is None:
+        agent_output.notice("\naccord: interrupted" + (" before the agent said which task it is" if awaited else ""))
         return
-    agent_output.tell(f"\nTask {agent_output.line(seen.task_id)} goes on without you.")
-    agent_output.tell(f"  follow it  {reach.again('task subscribe', seen.task_id)}")
-    agent_output.tell(f"  cancel it  {reach.again('task cancel', seen.task_id)}")
+    agent_output.notice(f"\nTask {agent_output.line(awaited.task_id)} goes on without you.")
+    agent_output.notice(f"  follow it  {options.shell_command('task subscribe', awaited.task_id)}")
+    agent_output.notice(f"  cancel it  {options.shell_command('task cancel', awaited.task_id)}")

@@ -83,8 +83,14 @@ def explain_failure(error: Exception) -> ExplainedFailure | None:
             hint = FORBIDDEN if isinstance(error, PermissionDenied) else UNKNOWN_CALLER
             return ExplainedFailure(Exit.UNAUTHENTICATED, "A2ACLI_ERR_AUTH_FAILED", error.message, hint, _number(error))
         case AccordError():
+            words = error.row.reason.removesuffix("_ERROR").split("_")  # TASK_NOT_FOUND is TaskNotFoundError
+            fields = [f"{field}: {why}" for field, why in error.violations if why not in error.message]
             return ExplainedFailure(
-                Exit.FAILED, _name(error.row.reason), _with_fields(error), _hint(error), _number(error)
+                Exit.FAILED,
+                "".join(word.capitalize() for word in words) + "Error",
+                "; ".join([error.message, *fields]),
+                _hint(error),
+                _number(error),
             )
     cause = getattr(error, "because", error)  # of a message whose answer was lost
     for kind, exit, code in _own_failures():
@@ -177,7 +183,7 @@ def _own_failures() -> list[tuple[type[Exception], Exit, str]]:
     from accord.client.auth import NoCredentials
     from accord.client.credentials import KeyManagementError
     from accord.client.discovery import BadCard, CardNotFound
-    from accord.client.interfaces import NoWay
+    from accord.client.interfaces import NoUsableEndpoint
     from accord.outbound import TimedOut, Unreachable
 
     return [
@@ -187,21 +193,10 @@ def _own_failures() -> list[tuple[type[Exception], Exit, str]]:
         (TimedOut, Exit.TIMED_OUT, "A2ACLI_ERR_TIMEOUT"),
         (TimeoutError, Exit.TIMED_OUT, "A2ACLI_ERR_TIMEOUT"),
         (Unreachable, Exit.UNREACHABLE, "A2ACLI_ERR_UNREACHABLE"),
-        (NoWay, Exit.FAILED, "A2ACLI_ERR_INTERNAL"),
+        (NoUsableEndpoint, Exit.FAILED, "A2ACLI_ERR_INTERNAL"),
         (KeyManagementError, Exit.FAILED, "A2ACLI_ERR_INTERNAL"),
         (ImportError, Exit.FAILED, "A2ACLI_ERR_INTERNAL"),  # an extra that is not installed, which it names
     ]
-
-
-def _name(reason: str) -> str:
-    """Return the specification's name of an error: TASK_NOT_FOUND is TaskNotFoundError."""
-    return "".join(word.capitalize() for word in reason.removesuffix("_ERROR").split("_")) + "Error"
-
-
-def _with_fields(error: "AccordError") -> str:
-    """Return an error's message with its invalid fields, unless it names them itself."""
-    told = [f"{field}: {why}" for field, why in error.violations if why not in error.message]
-    return "; ".join([error.message, *told])
 
 
 def shell_command(*words: str | None) -> str:

@@ -77,17 +77,19 @@ def mcp(  # size: one parameter for each flag
     if transport is McpTransport.HTTP and not urls.is_loopback(host):
         raise typer.BadParameter("Anybody could use the agents: listen on 127.0.0.1", param_hint="--host")
     headers = tuple(map(parse_pair, header or ()))
-    reaches = [ConnectionOptions(agent=one, bearer=bearer, api_key=api_key, headers=headers) for one in url or ()]
+    remotes = [ConnectionOptions(agent=one, bearer=bearer, api_key=api_key, headers=headers) for one in url or ()]
     application = None
-    if targets or config or not reaches:
+    if targets or config or not remotes:
         flags = {} if store is None else {"store": store}
-        application = application_of(ServeRequest(targets=tuple(targets or ()), config=_path(config), flags=flags))
+        application = application_of(
+            ServeRequest(targets=tuple(targets or ()), config=str(config) if config else None, flags=flags)
+        )
     listen = (host, port) if transport is McpTransport.HTTP else None
     telemetry = application.settings.telemetry if application else TelemetrySettings()
     configure_logging(telemetry.log_format.value, telemetry.level("warning"))
     close_process(application.env if application else None)
     try:
-        asyncio.run(_serve(application, reaches, listen, {"by_skill": by_skill, "wait_seconds": wait}))
+        asyncio.run(_serve(application, remotes, listen, {"by_skill": by_skill, "wait_seconds": wait}))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     except Exception as error:
@@ -95,10 +97,6 @@ def mcp(  # size: one parameter for each flag
             raise
         typer.echo("\n".join(line for line in (failure.message, failure.hint) if line), err=True)
         raise typer.Exit(failure.exit) from None
-
-
-def _path(config: Path | None) -> str | None:
-    return None if config is None else str(config)
 
 
 def _failure(error: Exception) -> ExplainedFailure | None:
@@ -113,7 +111,7 @@ def _failure(error: Exception) -> ExplainedFailure | None:
 
 async def _serve(
     application: "Application | None",
-    reaches: list[ConnectionOptions],
+    remotes: list[ConnectionOptions],
     listen: tuple[str, int] | None,
     how: dict[str, Any],
 ) -> None:
@@ -123,8 +121,8 @@ async def _serve(
         agents: list[ExposedAgent] = []
         if application is not None:
             agents += await stack.enter_async_context(_local_agents(application))
-        for reach in reaches:
-            agents += await stack.enter_async_context(_remote_agents(reach))
+        for options in remotes:
+            agents += await stack.enter_async_context(_remote_agents(options))
         server = make_server(agents, version=__version__, **how)
         if listen is None:
             await serve_stdio(server)
@@ -166,7 +164,7 @@ async def _local_agents(application: "Application") -> AsyncIterator[list["Expos
 
 
 @asynccontextmanager
-async def _remote_agents(reach: ConnectionOptions) -> AsyncIterator[list["ExposedAgent"]]:
+async def _remote_agents(options: ConnectionOptions) -> AsyncIterator[list["ExposedAgent"]]:
     """Connect to an agent, or to all agents of a server."""
     from accord.cli.connection import connect_client
     from accord.http.mcp import ExposedAgent
@@ -174,8 +172,8 @@ async def _remote_agents(reach: ConnectionOptions) -> AsyncIterator[list["Expose
 
     async with AsyncExitStack() as stack:
         found = []
-        for address in await _agent_addresses(reach.agent):
-            client = await stack.enter_async_context(connect_client(reach._replace(agent=address)))
+        for address in await _agent_addresses(options.agent):
+            client = await stack.enter_async_context(connect_client(options._replace(agent=address)))
             card = client.card
             found.append(
                 ExposedAgent(

@@ -286,7 +286,7 @@ class NotFetched(Exception):
 
 
 async def download(
-    reach: ConnectionOptions,
+    options: ConnectionOptions,
     client: "Client",
     progress: Progress,
     task: Task,
@@ -314,23 +314,23 @@ async def download(
             except NotFetched as error:
                 progress.stop()
                 unfetched.append(agent_output.line(error))
-                agent_output.tell(f"accord: {unfetched[-1]}")
+                agent_output.notice(f"accord: {unfetched[-1]}")
                 continue
             progress.stop()
-            saved.append(_file_report(reach, found, path, size))
+            saved.append(_file_report(options, found, path, size))
     progress.stop()
     failure = command_error("; ".join(unfetched)).failure if unfetched else None
-    if reach.is_json:
+    if options.is_json:
         document = {"files": saved} | (failure.document() if failure else {})
         agent_output.write(agent_output.compact(document) + "\n")
     if failure:
         raise typer.Exit(failure.exit)
     if not places:
-        agent_output.tell("The task has made nothing")
+        agent_output.notice("The task has made nothing")
 
 
-def _file_report(reach: ConnectionOptions, found: ArtifactFile, path: Path, size: int) -> dict[str, Any]:
-    if not reach.is_json:
+def _file_report(options: ConnectionOptions, found: ArtifactFile, path: Path, size: int) -> dict[str, Any]:
+    if not options.is_json:
         agent_output.lines([agent_output.field("Saved", f"{path} ({found.media_type}, {size} bytes)")])
     return {"path": str(path), "artifactId": found.artifact, "mediaType": found.media_type, "bytes": size}
 

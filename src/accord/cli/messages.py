@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @with_connection_options("[TEXT]")
 def send(  # size: one parameter for each flag
-    reach: ConnectionOptions,
+    options: ConnectionOptions,
     text: str | None,
     texts: Annotated[
         list[str] | None, typer.Option("--text", metavar="TEXT", help="One more text; - is standard input.")
@@ -67,24 +67,26 @@ def send(  # size: one parameter for each flag
 
     TEXT may be - for standard input. Texts, files and data are sent in their given order.
     """
-    reach.check(quiet=quiet)
+    options.check(quiet=quiet)
     if async_ and (wait or stream or quiet):
         raise typer.BadParameter("Whoever does not wait has nothing to wait for or to stream", param_hint="--async")
     values = {"texts": texts or [], "file": file or [], "data": data or [], "media_type": media_type or []}
-    request = _request(text, reach.order, values, task_id, context_id, message_id, metadata)
-    seen = AwaitedTask(task_id)
+    request = _request(text, options.order, values, task_id, context_id, message_id, metadata)
+    awaited = AwaitedTask(task_id)
 
     async def work(client: "Client", progress: "Progress") -> None:
         from accord.cli import replies
 
         if async_:
-            await _send_held(reach, client, progress, request)
+            await _send_held(options, client, progress, request)
             return
-        shown = replies.reply_printer(reach, progress, stream=stream, quiet=quiet)
-        answer = await replies.print_events(client, client.stream(request), shown, seen, is_reply=task_id is not None)
-        replies.print_remarks(reach, answer)
+        printer = replies.reply_printer(options, progress, stream=stream, quiet=quiet)
+        answer = await replies.print_events(
+            client, client.stream(request), printer, awaited, is_reply=task_id is not None
+        )
+        replies.print_remarks(options, answer)
 
-    run_with_client(reach, work, seen)
+    run_with_client(options, work, awaited)
 
 
 def _request(
@@ -110,7 +112,9 @@ def _request(
     return SendRequest(message=message, metadata=None if metadata is None else message_parts.parse_object(metadata))
 
 
-async def _send_held(reach: ConnectionOptions, client: "Client", progress: "Progress", request: "SendRequest") -> None:
+async def _send_held(
+    options: ConnectionOptions, client: "Client", progress: "Progress", request: "SendRequest"
+) -> None:
     from msgspec.structs import replace
 
     from accord.cli import replies
@@ -118,13 +122,13 @@ async def _send_held(reach: ConnectionOptions, client: "Client", progress: "Prog
 
     at_once = replace(request, configuration=SendConfiguration(return_immediately=True))
     answer = await client.send(at_once)
-    replies.reply_printer(reach, progress, stream=False).end(answer)
-    replies.print_remarks(reach, answer)
+    replies.reply_printer(options, progress, stream=False).end(answer)
+    replies.print_remarks(options, answer)
 
 
 @with_connection_options()
 def chat(
-    reach: ConnectionOptions,
+    options: ConnectionOptions,
     context_id: Annotated[str | None, typer.Option(metavar="ID", help="Go on with this conversation.")] = None,
     task_id: Annotated[str | None, typer.Option(metavar="ID", help="Answer the question of this task first.")] = None,
 ) -> None:
@@ -134,8 +138,8 @@ def chat(
     from accord.cli import replies
 
     is_typed = sys.stdin.isatty()
-    if is_typed and (reach.is_json or not sys.stdout.isatty()):
+    if is_typed and (options.is_json or not sys.stdout.isatty()):
         raise typer.BadParameter("Somebody types, so the answers belong in a terminal; or pipe lines into it")
-    warn(reach)
+    warn(options)
     with Runner() as runner:
-        raise typer.Exit(replies.ChatSession(reach, runner, context_id, task_id, is_typed=is_typed).run())
+        raise typer.Exit(replies.ChatSession(options, runner, context_id, task_id, is_typed=is_typed).run())

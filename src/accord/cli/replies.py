@@ -121,14 +121,14 @@ class LiveTextPrinter(ReplyPrinter):
             case Task() as task:
                 self._state = task.status.state
                 self._lines(agent_output.heading(task))
-                self._said(task.status)
+                self._status(task.status)
                 for artifact in task.artifacts:
                     self._artifact(artifact, self._texts.after(artifact))
             case StatusUpdate(status=status):
                 if status.state is not self._state:
                     self._state = status.state
                     self._lines([agent_output.field("State", LOWER[status.state])])
-                self._said(status)
+                self._status(status)
             case ArtifactUpdate(artifact=artifact, append=append):
                 self._artifact(artifact, self._texts.after(artifact, append=append))
             case Message() as message:
@@ -158,7 +158,7 @@ class LiveTextPrinter(ReplyPrinter):
         self.pause()
         agent_output.lines(lines)
 
-    def _said(self, status: TaskStatus) -> None:
+    def _status(self, status: TaskStatus) -> None:
         if status.message is not None:
             self._lines(agent_output.of_parts(status.message.parts, "Status"))
 
@@ -167,7 +167,7 @@ class LiveTextPrinter(ReplyPrinter):
             self._progress.stop()
             if self._texts.begins_anew(artifact):
                 self.pause()
-                agent_output.tell(RESTARTED)
+                agent_output.notice(RESTARTED)
             if self._open != artifact.artifact_id:
                 self._lines([agent_output.field("Artifact", artifact.name or artifact.artifact_id), "Text:"])
                 self._open = artifact.artifact_id
@@ -228,11 +228,11 @@ class _PrintedTexts:
         if append:
             self._shown.setdefault(artifact.artifact_id, []).append(text)
             return text
-        shown = "".join(self._shown.get(artifact.artifact_id, ()))
+        printed = "".join(self._shown.get(artifact.artifact_id, ()))
         self._shown[artifact.artifact_id] = [text]
-        if not text.startswith(shown):
+        if not text.startswith(printed):
             self._replaced.add(artifact.artifact_id)
-        return text.removeprefix(shown)
+        return text.removeprefix(printed)
 
     def begins_anew(self, artifact: Artifact) -> bool:
         """Whether this artifact replaced printed text. Returns True once per replacement."""
@@ -243,7 +243,7 @@ class _PrintedTexts:
 
 
 def reply_printer(
-    reach: ConnectionOptions,
+    options: ConnectionOptions,
     progress: Progress,
     *,
     stream: bool,
@@ -254,15 +254,15 @@ def reply_printer(
     if quiet:
         return PlainTextPrinter(progress)
     if not stream:
-        return ResultPrinter(progress, is_json=reach.is_json, operation=operation)
-    return JsonReplyPrinter(progress) if reach.is_json else LiveTextPrinter(progress)
+        return ResultPrinter(progress, is_json=options.is_json, operation=operation)
+    return JsonReplyPrinter(progress) if options.is_json else LiveTextPrinter(progress)
 
 
 async def print_events(
     client: "Client",
     events: AsyncGenerator[Event, None],
-    shown: ReplyPrinter,
-    seen: AwaitedTask,
+    printer: ReplyPrinter,
+    awaited: AwaitedTask,
     *,
     is_reply: bool = False,
 ) -> Answer:
@@ -275,29 +275,25 @@ async def print_events(
     try:
         async with aclosing(events):
             async for event in events:
-                seen.event(event)
-                shown.event(event)
-                is_old = is_reply and answer is None
-                if isinstance(event.body, Task | Message):
-                    answer, later = event.body, []
+                awaited.event(event)
+                printer.event(event)
+                body, is_old = event.body, is_reply and answer is None
+                if isinstance(body, Task | Message):
+                    answer, later = body, []
                 else:
                     later.append(event)
-                if not is_old and _wants_credentials(event):
+                # Credentials may arrive by other means, so the command does not wait for them.
+                asks = isinstance(body, Task | StatusUpdate) and body.status.state is TaskState.AUTH_REQUIRED
+                if asks and not is_old:
                     break
-        answer = await _final_task(client, answer, later, seen)
-        shown.end(answer)
+        answer = await _final_task(client, answer, later, awaited)
+        printer.end(answer)
     finally:
-        shown.pause()
+        printer.pause()
     return answer
 
 
-def _wants_credentials(event: Event) -> bool:
-    """Whether the task waits for credentials, which may arrive by other means, so the command does not wait."""
-    body = event.body
-    return isinstance(body, Task | StatusUpdate) and body.status.state is TaskState.AUTH_REQUIRED
-
-
-async def _final_task(client: "Client", answer: Answer | None, later: list[Event], seen: AwaitedTask) -> Answer:
+async def _final_task(client: "Client", answer: Answer | None, later: list[Event], awaited: AwaitedTask) -> Answer:
     """Return the task after all events. It is fetched again if the events of the agent are inconsistent."""
     if isinstance(answer, Message) or (answer is not None and not later):
         return answer
@@ -306,32 +302,34 @@ async def _final_task(client: "Client", answer: Answer | None, later: list[Event
             return fold(answer, later)
     except ValueError:
         pass
-    if seen.task_id is None:
+    if awaited.task_id is None:
         raise command_error("The agent answered nothing")
-    return await client.get(GetRequest(id=seen.task_id))
+    return await client.get(GetRequest(id=awaited.task_id))
 
 
-def print_file_remarks(reach: ConnectionOptions, task: Task) -> None:
+def print_file_remarks(options: ConnectionOptions, task: Task) -> None:
     """Print the files of a task if only its text was printed."""
     files = [part for artifact in task.artifacts for part in artifact.parts if part.text is None and part.data is UNSET]
     for part in files:
-        agent_output.tell(agent_output.field("File", agent_output.of_file(part)))
+        agent_output.notice(agent_output.field("File", agent_output.of_file(part)))
     if files:
-        agent_output.tell(f"To save them: {reach.again('task download', task.id)}")
+        agent_output.notice(f"To save them: {options.shell_command('task download', task.id)}")
 
 
-def print_remarks(reach: ConnectionOptions, answer: Answer) -> None:
+def print_remarks(options: ConnectionOptions, answer: Answer) -> None:
     """Print the next step, or that the task failed, since the exit code does not show it."""
     if isinstance(answer, Message):
         return
     state = answer.status.state
     if state in INTERRUPTED:
         what = "an answer" if state is TaskState.INPUT_REQUIRED else "credentials"
-        agent_output.tell(f"The task waits for {what}: {reach.again('send', '--task-id', answer.id, 'TEXT')}")
+        agent_output.notice(
+            f"The task waits for {what}: {options.shell_command('send', '--task-id', answer.id, 'TEXT')}"
+        )
     elif state not in TERMINAL and state is not TaskState.UNKNOWN:
-        agent_output.tell(f"The task goes on: {reach.again('task subscribe', answer.id)}")
+        agent_output.notice(f"The task goes on: {options.shell_command('task subscribe', answer.id)}")
     elif state is not TaskState.COMPLETED:
-        agent_output.tell(f"The task is {agent_output.state_of(answer)}")
+        agent_output.notice(f"The task is {agent_output.state_of(answer)}")
 
 
 # --- chat -------------------------------------------------------------------------------------------------------------
@@ -357,13 +355,13 @@ class ChatSession:
     """
 
     def __init__(
-        self, reach: ConnectionOptions, runner: Runner, context_id: str | None, task_id: str | None, *, is_typed: bool
+        self, options: ConnectionOptions, runner: Runner, context_id: str | None, task_id: str | None, *, is_typed: bool
     ) -> None:
         """Start a chat, or continue one with `context_id`."""
-        self._reach, self._runner, self._is_typed = reach, runner, is_typed
+        self._options, self._runner, self._is_typed = options, runner, is_typed
         self._context_id = context_id
-        self._asking = task_id  # the task that waits for the next line
-        self._seen = AwaitedTask(task_id)
+        self._open_task = task_id  # the task that waits for the next line
+        self._awaited = AwaitedTask(task_id)
         self._files: list[str] = []
         self._commands = {
             "/new": self._new,
@@ -378,14 +376,14 @@ class ChatSession:
         """Chat until there are no more lines."""
         stack = AsyncExitStack()
         try:
-            client = self._done(stack.enter_async_context(connect_client(self._reach)))
+            client = self._run(stack.enter_async_context(connect_client(self._options)))
             return client if isinstance(client, Exit) else self._talk(client)
         finally:
             self._runner.run(stack.aclose())
 
     def _talk(self, client: "Client") -> Exit:
         if self._is_typed:
-            agent_output.tell(
+            agent_output.notice(
                 f"{agent_output.line(client.card.name)}: {agent_output.line(client.card.description)}\n/help shows more"
             )
         for line in self._lines():
@@ -393,7 +391,7 @@ class ChatSession:
             if self._is_typed and word == "/quit":
                 break
             is_command = self._is_typed and word in self._commands
-            ended = self._done(self._commands[word](client, rest.strip()) if is_command else self._say(client, line))
+            ended = self._run(self._commands[word](client, rest.strip()) if is_command else self._send(client, line))
             if isinstance(ended, Exit) and not self._is_typed:
                 return ended
         return Exit.DONE
@@ -416,26 +414,26 @@ class ChatSession:
             if line.strip():
                 yield line.strip()
 
-    def _done(self, work: Coroutine[Any, Any, Result]) -> Result | Exit:
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result | Exit:
         """Run work within the timeout, and report its failure."""
         try:
             return self._runner.run(self._bounded(work))
         except KeyboardInterrupt:
-            agent_output.tell("\nNo longer waiting. If the task goes on, /wait follows it and /cancel cancels it.")
+            agent_output.notice("\nNo longer waiting. If the task goes on, /wait follows it and /cancel cancels it.")
             return Exit.INTERRUPTED
         except Exception as error:
             if isinstance(error, BrokenPipeError) or (failure := explain_failure(error)) is None:
                 raise
-            report_failure(self._reach, failure)
+            report_failure(self._options, failure)
             return failure.exit
 
     async def _bounded(self, work: Coroutine[Any, Any, Result]) -> Result:
-        async with asyncio.timeout(self._reach.seconds):
+        async with asyncio.timeout(self._options.seconds):
             return await work
 
     # --- commands of a line ---------------------------------------------------------------------------------------
 
-    async def _say(self, client: "Client", line: str) -> None:
+    async def _send(self, client: "Client", line: str) -> None:
         files, self._files = self._files, []  # cleared even if one of them cannot be read
         message = Message(
             message_id=new_id(),
@@ -445,44 +443,44 @@ class ChatSession:
                 [message_parts.GivenPart("line", line), *(message_parts.GivenPart("file", path) for path in files)],
             ),
             context_id=self._context_id,
-            task_id=self._asking,
+            task_id=self._open_task,
         )
-        await self._follow(client, client.stream(SendRequest(message=message)), is_reply=self._asking is not None)
+        await self._follow(client, client.stream(SendRequest(message=message)), is_reply=self._open_task is not None)
 
     async def _follow(self, client: "Client", events: AsyncGenerator[Event, None], *, is_reply: bool = False) -> None:
         with Progress() as progress:
-            shown = reply_printer(self._reach, progress, stream=True, quiet=not self._reach.is_json)
-            answer = await print_events(client, events, shown, self._seen, is_reply=is_reply)
+            printer = reply_printer(self._options, progress, stream=True, quiet=not self._options.is_json)
+            answer = await print_events(client, events, printer, self._awaited, is_reply=is_reply)
         self._context_id = answer.context_id or self._context_id
-        self._asking = answer.id if isinstance(answer, Task) and answer.status.state in INTERRUPTED else None
-        if self._asking is None:
-            print_remarks(self._reach, answer)
+        self._open_task = answer.id if isinstance(answer, Task) and answer.status.state in INTERRUPTED else None
+        if self._open_task is None:
+            print_remarks(self._options, answer)
         if self._is_typed and isinstance(answer, Task):
-            print_file_remarks(self._reach, answer)
+            print_file_remarks(self._options, answer)
 
     async def _new(self, client: "Client", rest: str) -> None:
-        self._context_id = self._asking = None
-        self._seen = AwaitedTask()
+        self._context_id = self._open_task = None
+        self._awaited = AwaitedTask()
 
     async def _file(self, client: "Client", rest: str) -> None:
         self._files.append(rest)
 
     async def _task(self, client: "Client", rest: str) -> None:
-        agent_output.tell(agent_output.field("Task", self._seen.task_id or "-"))
-        agent_output.tell(agent_output.field("Context", self._context_id or "-"))
+        agent_output.notice(agent_output.field("Task", self._awaited.task_id or "-"))
+        agent_output.notice(agent_output.field("Context", self._context_id or "-"))
 
     async def _wait(self, client: "Client", rest: str) -> None:
-        await self._follow(client, aiter(client.task(self._known())))
+        await self._follow(client, aiter(client.task(self._task_id())))
 
     async def _cancel(self, client: "Client", rest: str) -> None:
-        task = await client.cancel(CancelRequest(id=self._known()))
-        self._asking = None
-        agent_output.tell(f"The task is {agent_output.state_of(task)}")
+        task = await client.cancel(CancelRequest(id=self._task_id()))
+        self._open_task = None
+        agent_output.notice(f"The task is {agent_output.state_of(task)}")
 
     async def _help(self, client: "Client", rest: str) -> None:
-        agent_output.tell(HELP)
+        agent_output.notice(HELP)
 
-    def _known(self) -> str:
-        if self._seen.task_id is None:
+    def _task_id(self) -> str:
+        if self._awaited.task_id is None:
             raise command_error("There is no task yet")
-        return self._seen.task_id
+        return self._awaited.task_id

@@ -112,7 +112,7 @@ class StepRows:
         self._items: dict[str, list[str]] = {}
         self._starts: Counter[str] = Counter()
 
-    def learn(self, lines: "Iterable[StoredStep]") -> None:
+    def load(self, lines: "Iterable[StoredStep]") -> None:
         """Set the state of steps from their stored records."""
         for line in lines:
             row = self._row(line.name)
@@ -120,26 +120,27 @@ class StepRows:
             row.since, row.seconds = line.begun_at, line.seconds
             row.said = row.said or _last_line(line.error or line.output)
 
-    def take(self, news: RunEvent) -> None:
+    def apply(self, event: RunEvent) -> None:
         """Apply an event."""
-        if news.step is None:
+        if event.step is None:
             return
-        row = self._row(news.step)
-        match news.event:
+        row = self._row(event.step)
+        match event.event:
             case "started":
                 self._starts[row.name] += 1  # stored records may be ahead of events
-                row.status, row.since, row.seconds, row.said = "running", _ms(news.at), None, ""
+                row.status, row.seconds, row.said = "running", None, ""
+                row.since = None if event.at is None else round(datetime.fromisoformat(event.at).timestamp() * 1000)
                 row.attempt = max(row.attempt, self._starts[row.name])
             case "ended":
-                row.status = "waiting" if news.status == "retrying" else news.status or row.status
-                row.seconds, row.attempt = news.seconds, news.attempt or row.attempt
-                row.said = _last_line(news.error) or row.said or _last_line((news.text or "").partition("\n")[2])
+                row.status = "waiting" if event.status == "retrying" else event.status or row.status
+                row.seconds, row.attempt = event.seconds, event.attempt or row.attempt
+                row.said = _last_line(event.error) or row.said or _last_line((event.text or "").partition("\n")[2])
             case "asks":
-                row.said = _last_line(news.text)
+                row.said = _last_line(event.text)
             case _:
-                row.said = _last_line(news.text) or row.said
+                row.said = _last_line(event.text) or row.said
 
-    def heard(self, step: str, text: str) -> None:
+    def set_text(self, step: str, text: str) -> None:
         """Set the last output of a step's agent."""
         row = self._row(step)
         row.said = _last_line(text) or row.said
@@ -168,10 +169,6 @@ class StepRows:
 
 def _last_line(text: str | None) -> str:
     return next((line.strip() for line in reversed((text or "").splitlines()) if line.strip()), "")
-
-
-def _ms(at: str | None) -> int | None:
-    return None if at is None else round(datetime.fromisoformat(at).timestamp() * 1000)
 
 
 def format_duration(seconds: float) -> str:
@@ -259,7 +256,9 @@ class StepTree:
         from rich.text import Text
 
         name = "  " * row.depth + agent_output.line(row.name)
-        took = row.seconds if row.seconds is not None or row.status != "running" else _seconds_since(row.since)
+        took = row.seconds
+        if took is None and row.status == "running" and row.since is not None:
+            took = max(time.time() - row.since / 1000, 0.0)
         again = f" x{row.attempt}" if row.attempt > 1 else ""
         line = Text.assemble(
             self._mark(row),
@@ -288,10 +287,6 @@ class StepTree:
         return f"{done} of {len(steps)} steps{amiss}  {format_duration(time.time() - self._since)}"
 
 
-def _seconds_since(at: int | None) -> float | None:
-    return None if at is None else max(time.time() - at / 1000, 0.0)
-
-
 def _rows_that_fit(rows: list[StepRow], height: int) -> list[StepRow]:
     """Return as many rows as fit: active and failed steps first, then finished ones, then the rest."""
     if len(rows) <= height:
@@ -304,26 +299,26 @@ def _rows_that_fit(rows: list[StepRow], height: int) -> list[StepRow]:
 class RunDisplay:
     """Displays a run: by default its id at the start, and its output or error at the end."""
 
-    hears = False
+    shows_text = False
     """Whether it shows the streamed text of steps' agents."""
 
-    def begun(self, run_id: str) -> None:
+    def start(self, run_id: str) -> None:
         """Show the run's id."""
-        agent_output.tell(f"Run {run_id}")
+        agent_output.notice(f"Run {run_id}")
 
-    def learn(self, lines: "Iterable[StoredStep]") -> None:
+    def show_steps(self, lines: "Iterable[StoredStep]") -> None:
         """Show the steps from their stored records."""
 
-    def news(self, news: RunEvent) -> None:
+    def show_event(self, event: RunEvent) -> None:
         """Show an event."""
 
-    def heard(self, step: str, text: str) -> None:
+    def show_text(self, step: str, text: str) -> None:
         """Show the last part of a step's streamed text."""
 
     def pause(self) -> None:
         """Clear the terminal for other output."""
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Resume drawing, with the events of the pause."""
 
     def end(self, run: dict[str, Any]) -> None:
@@ -332,20 +327,20 @@ class RunDisplay:
             if text := run["output"]:
                 agent_output.write(agent_output.answer_text(text).removesuffix("\n") + "\n")
         elif run.get("error"):
-            agent_output.tell(f"accord: {agent_output.safe(run['error'])}")
+            agent_output.notice(f"accord: {agent_output.safe(run['error'])}")
 
 
 class JsonRunDisplay(RunDisplay):
     """Displays each event as a line of JSON, and the result as the last line."""
 
-    def begun(self, run_id: str) -> None:
+    def start(self, run_id: str) -> None:
         """Print the start of the run."""
         agent_output.write(agent_output.compact({"event": "begun", "run": run_id}) + "\n")
-        super().begun(run_id)
+        super().start(run_id)
 
-    def news(self, news: RunEvent) -> None:
+    def show_event(self, event: RunEvent) -> None:
         """Print the event."""
-        agent_output.write(agent_output.compact(news) + "\n")
+        agent_output.write(agent_output.compact(event) + "\n")
 
     def end(self, run: dict[str, Any]) -> None:
         """Print the result."""
@@ -355,66 +350,66 @@ class JsonRunDisplay(RunDisplay):
 class LineRunDisplay(RunDisplay):
     """Displays each event as a line, and the output of a step below its end."""
 
-    def news(self, news: RunEvent) -> None:
+    def show_event(self, event: RunEvent) -> None:
         """Print the event. The streamed output of a step is part of its end."""
-        if news.event == "output":
+        if event.event == "output":
             return
-        step = agent_output.line(news.step or "run")
-        first, *rest = _event_text(news).splitlines() or [""]
-        agent_output.tell(f"{step}: {agent_output.line(first)}")
+        step = agent_output.line(event.step or "run")
+        first, *rest = _event_text(event).splitlines() or [""]
+        agent_output.notice(f"{step}: {agent_output.line(first)}")
         for line in rest:
-            agent_output.tell(f"{step} | {agent_output.safe(line)}")
+            agent_output.notice(f"{step} | {agent_output.safe(line)}")
 
 
-def _event_text(news: RunEvent) -> str:
+def _event_text(event: RunEvent) -> str:
     """Return the text of an event."""
-    match news.event:
+    match event.event:
         case "started":
             return "started"
         case "ended":
-            took = f" after {format_duration(news.seconds)}" if news.seconds is not None else ""
-            if news.status == "completed":
-                said = (news.text or "").partition("\n")[2]
+            took = f" after {format_duration(event.seconds)}" if event.seconds is not None else ""
+            if event.status == "completed":
+                said = (event.text or "").partition("\n")[2]
                 return f"completed{took}\n{said}"
-            why = f": {news.error}" if news.error else ""
-            if news.status == "retrying":
+            why = f": {event.error}" if event.error else ""
+            if event.status == "retrying":
                 return f"failed{took}, will be tried again{why}"
-            return f"{news.status}{took}{why}"
+            return f"{event.status}{took}{why}"
         case "asks":
-            return f"asks: {news.text or ''}"
-    return news.text or ""
+            return f"asks: {event.text or ''}"
+    return event.text or ""
 
 
 class LiveRunDisplay(RunDisplay):
     """Displays the run as a live tree."""
 
-    hears = True
+    shows_text = True
 
     def __init__(self, steps: StepRows, tree: "StepTree") -> None:
         """Create the display without drawing it."""
         self._steps, self._tree = steps, tree
         self._is_paused = False
 
-    def learn(self, lines: "Iterable[StoredStep]") -> None:
+    def show_steps(self, lines: "Iterable[StoredStep]") -> None:
         """Draw the steps in their stored state."""
-        self._steps.learn(lines)
+        self._steps.load(lines)
         self._draw()
 
-    def news(self, news: RunEvent) -> None:
+    def show_event(self, event: RunEvent) -> None:
         """Draw the event."""
-        self._steps.take(news)
+        self._steps.apply(event)
         self._draw()
 
-    def heard(self, step: str, text: str) -> None:
+    def show_text(self, step: str, text: str) -> None:
         """Draw the text."""
-        self._steps.heard(step, text)
+        self._steps.set_text(step, text)
 
     def pause(self) -> None:
         """Stop drawing. The last state remains."""
         self._is_paused = True
         self._tree.stop()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Draw a new tree."""
         self._is_paused = False
         self._draw()

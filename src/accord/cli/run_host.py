@@ -51,28 +51,28 @@ class RunCommand:
         """The settings of this process."""
         return self.loaded.settings
 
-    def again(self, does: str, *operands: str) -> str:
+    def shell_command(self, does: str, *operands: str) -> str:
         """Return a command about the run, for copying."""
         is_said = self.store is not None and self.store != os.environ.get("ACCORD_STORE")
         shown = "URL" if self.store and "@" in self.store else self.store  # it may contain a password
         return shell_command(*does.split(), self.run_id, *operands, *(("--store", shown) if is_said else ()))
 
 
-def start_run(flow: WorkflowFile, wish: "RunRequest", *, store: str | None, output: OutputFormat) -> None:
+def start_run(flow: WorkflowFile, request: "RunRequest", *, store: str | None, output: OutputFormat) -> None:
     """Start a run, watch it, and exit."""
-    going = RunCommand(store, output)
-    _execute(going, lambda: _host_new_run(going, flow, wish))
+    command_line = RunCommand(store, output)
+    _execute(command_line, lambda: _host_new_run(command_line, flow, request))
 
 
 def resume_run(
-    run_id: str, flow: WorkflowFile | None, wish: "RunRequest", *, store: str | None, output: OutputFormat
+    run_id: str, flow: WorkflowFile | None, request: "RunRequest", *, store: str | None, output: OutputFormat
 ) -> None:
     """Resume a run, watch it, and exit."""
-    going = RunCommand(store, output)
-    _execute(going, lambda: _resume(going, run_id, flow, wish))
+    command_line = RunCommand(store, output)
+    _execute(command_line, lambda: _resume(command_line, run_id, flow, request))
 
 
-def _execute(going: RunCommand, work: Callable[[], Coroutine[Any, Any, Exit]]) -> None:
+def _execute(command_line: RunCommand, work: Callable[[], Coroutine[Any, Any, Exit]]) -> None:
     """Run the work, and exit. A user error is one line. An interrupt prints how to resume the run."""
     from accord.api import StoreRefused, StoreUnavailable
     from accord.api.administration import BadAddress
@@ -82,14 +82,14 @@ def _execute(going: RunCommand, work: Callable[[], Coroutine[Any, Any, Exit]]) -
     from accord.workflows.findings import BadDocument
 
     try:
-        level = going.settings.telemetry.level("error")  # the display shows failed steps
+        level = command_line.settings.telemetry.level("error")  # the display shows failed steps
         logging.getLogger("accord").setLevel(level.upper())
         if logging.lastResort is not None:  # it looks up standard error on each record, so it writes above the tree
             logging.lastResort.setFormatter(LineFormatter())
             logging.lastResort.setLevel(level.upper())
         code = asyncio.run(_until_stopped(work))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        _interrupted(going)
+        _interrupted(command_line)
         code = Exit.INTERRUPTED
     except BadDocument as error:
         report_findings(error.findings, "the workflow")
@@ -97,10 +97,10 @@ def _execute(going: RunCommand, work: Callable[[], Coroutine[Any, Any, Exit]]) -
     except BrokenPipeError:
         raise  # the reader closed the pipe; typer exits quietly
     except (BadAddress, BadSettings) as error:
-        agent_output.tell(f"accord: {agent_output.line(error)}")
+        agent_output.notice(f"accord: {agent_output.line(error)}")
         code = Exit.MISUSED
     except (AccordError, StoreRefused, StoreUnavailable, OSError) as error:
-        agent_output.tell(f"accord: {agent_output.line(error)}")
+        agent_output.notice(f"accord: {agent_output.line(error)}")
         code = Exit.FAILED
     raise typer.Exit(code)
 
@@ -114,33 +114,33 @@ async def _until_stopped(work: Callable[[], Coroutine[Any, Any, Exit]]) -> Exit:
     return await work()
 
 
-def _interrupted(going: RunCommand) -> None:
-    if going.run_id is None:
-        agent_output.tell("\naccord: interrupted before a run began")
+def _interrupted(command_line: RunCommand) -> None:
+    if command_line.run_id is None:
+        agent_output.notice("\naccord: interrupted before a run began")
         return
-    agent_output.tell(f"\nRun {going.run_id} has stopped, and is kept as it is.")
-    agent_output.tell(f"  go on   {going.again('runs resume')}")
-    agent_output.tell(f"  cancel  {going.again('runs cancel')}")
+    agent_output.notice(f"\nRun {command_line.run_id} has stopped, and is kept as it is.")
+    agent_output.notice(f"  go on   {command_line.shell_command('runs resume')}")
+    agent_output.notice(f"  cancel  {command_line.shell_command('runs cancel')}")
 
 
 # --- a new run --------------------------------------------------------------------------------------------------------
 
 
-async def _host_new_run(going: RunCommand, flow: WorkflowFile, wish: "RunRequest") -> Exit:
+async def _host_new_run(command_line: RunCommand, flow: WorkflowFile, request: "RunRequest") -> Exit:
     import msgspec
 
     from accord.server import workflow_runs
 
-    if wish.previous_run is not None:
-        await _check_earlier(going, flow, wish, wish.previous_run)
-    agent = await _agent(going, flow, vars=wish.vars)
-    async with workflow_runs.host_workflow(agent, going.settings, os.environ) as host:
-        task = await workflow_runs.start_run(host, agent, msgspec.to_builtins(wish))
-        going.run_id = task.id
-        return await _watch_run(going, host, workflow_runs.LOCAL_CALLER.tenant)
+    if request.previous_run is not None:
+        await _check_earlier(command_line, flow, request, request.previous_run)
+    agent = await _agent(command_line, flow, vars=request.vars)
+    async with workflow_runs.host_workflow(agent, command_line.settings, os.environ) as host:
+        task = await workflow_runs.start_run(host, agent, msgspec.to_builtins(request))
+        command_line.run_id = task.id
+        return await _watch_run(command_line, host, workflow_runs.LOCAL_CALLER.tenant)
 
 
-async def _check_earlier(going: RunCommand, flow: WorkflowFile, wish: "RunRequest", run_id: str) -> None:
+async def _check_earlier(command_line: RunCommand, flow: WorkflowFile, request: "RunRequest", run_id: str) -> None:
     """Refuse an earlier run that cannot be continued, before any run is started or stored."""
     from accord.api import StoreRefused
     from accord.cli.database import open_existing_store
@@ -149,7 +149,7 @@ async def _check_earlier(going: RunCommand, flow: WorkflowFile, wish: "RunReques
     from accord.workflows.run_request import carry_over_records
 
     try:
-        async with open_existing_store(going.store, read_only=True) as store:
+        async with open_existing_store(command_line.store, read_only=True) as store:
             found = await stored_run.load_stored_run(store, run_id)
     except StoreRefused as error:  # without a database there is no run
         raise _refusal(error) from None
@@ -157,17 +157,17 @@ async def _check_earlier(going: RunCommand, flow: WorkflowFile, wish: "RunReques
     if found is None or not owned or found.origin.name != flow.document.name:
         raise _refusal(f"There is no earlier run {run_id} of {flow.document.name}")
     try:
-        carry_over_records(plan_run(flow, wish), found.records, wish.start_from, 0)
+        carry_over_records(plan_run(flow, request), found.records, request.start_from, 0)
     except ValueError as error:
         raise _refusal(error) from None
 
 
 def _refusal(why: object) -> typer.Exit:
-    agent_output.tell(f"accord: {agent_output.line(why)}")
+    agent_output.notice(f"accord: {agent_output.line(why)}")
     return typer.Exit(Exit.MISUSED)
 
 
-async def _agent(going: RunCommand, flow: WorkflowFile, **more: Any) -> "WorkflowAgent":
+async def _agent(command_line: RunCommand, flow: WorkflowFile, **more: Any) -> "WorkflowAgent":
     """Return a document as an agent. Exits if a credential of its agents is missing."""
     from accord.agents.command_environment import Environment, close_process
     from accord.cli.credential_places import user_keys
@@ -177,53 +177,59 @@ async def _agent(going: RunCommand, flow: WorkflowFile, **more: Any) -> "Workflo
     try:
         keys = user_keys()
         close_process()
-        env = Environment(os.environ, going.loaded.referred)
+        env = Environment(os.environ, command_line.loaded.referred)
         return await asyncio.to_thread(agent_of, flow.document, directory=flow.directory, env=env, keys=keys, **more)
     except (KeyManagementError, ValueError) as error:
-        agent_output.tell(f"accord: {agent_output.line(flow.file)}: {agent_output.line(error)}")
+        agent_output.notice(f"accord: {agent_output.line(flow.file)}: {agent_output.line(error)}")
         raise typer.Exit(Exit.MISUSED) from None
 
 
-async def _watch_run(going: RunCommand, host: "Host", tenant: str) -> Exit:
+async def _watch_run(command_line: RunCommand, host: "Host", tenant: str) -> Exit:
     """Watch a run, and report its result."""
     from accord.cli.run_display import run_display
     from accord.cli.run_watch import Keyboard, RunWatch, run_summary
     from accord.workflows import stored_run
 
-    assert going.run_id is not None  # it has started
-    shown = run_display(is_json=going.form is OutputFormat.JSON)
-    keyboard = Keyboard() if going.form is OutputFormat.TEXT and sys.stdin.isatty() and sys.stderr.isatty() else None
-    shown.begun(going.run_id)
+    assert command_line.run_id is not None  # it has started
+    display = run_display(is_json=command_line.form is OutputFormat.JSON)
+    keyboard = (
+        Keyboard() if command_line.form is OutputFormat.TEXT and sys.stdin.isatty() and sys.stderr.isatty() else None
+    )
+    display.start(command_line.run_id)
     try:
-        task = await RunWatch(host, tenant, going.run_id, shown, keyboard, partial(_how_to_signal, going)).to_rest()
+        task = await RunWatch(
+            host, tenant, command_line.run_id, display, keyboard, partial(_how_to_signal, command_line)
+        ).wait()
         found = await stored_run.load_stored_run(host.store, task.id)
-        shown.end(run_summary(task, found))
+        display.end(run_summary(task, found))
     finally:
-        shown.pause()
+        display.pause()
         if keyboard is not None:
             keyboard.close()
-    return _report_end(going, task, [] if found is None else found.waits())
+    return _report_end(command_line, task, [] if found is None else found.waits())
 
 
-def _report_end(going: RunCommand, task: "Task", waits: "list[RunWait]") -> Exit:
+def _report_end(command_line: RunCommand, task: "Task", waits: "list[RunWait]") -> Exit:
     from accord.model import TaskState
     from accord.protocol.lifecycle import ENDED
 
     if task.status.state is TaskState.COMPLETED:
         return Exit.DONE
     if task.status.state in ENDED:
-        agent_output.tell(f"To do again what is not done: {going.again('runs resume')}")
+        agent_output.notice(f"To do again what is not done: {command_line.shell_command('runs resume')}")
         return Exit.FAILED
-    _how_to_answer(going, task, waits)
+    _how_to_answer(command_line, task, waits)
     return Exit.WAITS
 
 
-def _how_to_signal(going: RunCommand, event: str) -> None:
+def _how_to_signal(command_line: RunCommand, event: str) -> None:
     """Print how to send a signal that the run waits for."""
-    agent_output.tell(f"The run waits for the event {agent_output.line(event)}: {going.again('runs signal', event)}")
+    agent_output.notice(
+        f"The run waits for the event {agent_output.line(event)}: {command_line.shell_command('runs signal', event)}"
+    )
 
 
-def _how_to_answer(going: RunCommand, task: "Task", waits: "list[RunWait]") -> None:
+def _how_to_answer(command_line: RunCommand, task: "Task", waits: "list[RunWait]") -> None:
     """Print how to answer the pending question of a run, and its other approvals and signals."""
     from accord.workflows.channel import QuestionOrigin
 
@@ -231,41 +237,41 @@ def _how_to_answer(going: RunCommand, task: "Task", waits: "list[RunWait]") -> N
     origin = QuestionOrigin.of(asked)
     step = origin.step or ""
     text = "" if asked is None else agent_output.text_of(asked.parts)
-    agent_output.tell(f"\nThe run waits for an answer. {agent_output.line(step)} asks: {agent_output.line(text)}")
+    agent_output.notice(f"\nThe run waits for an answer. {agent_output.line(step)} asks: {agent_output.line(text)}")
     if not origin.is_approval:
-        agent_output.tell(f"  answer   {going.again('runs answer', 'TEXT')}")
+        agent_output.notice(f"  answer   {command_line.shell_command('runs answer', 'TEXT')}")
     others = [wait.step for wait in waits if wait.is_approval and wait.step != step]
     for one in [step, *others] if origin.is_approval else others:
-        agent_output.tell(f"  approve  {going.again('runs approve', one)}")
-        agent_output.tell(f"  reject   {going.again('runs reject', one)}")
+        agent_output.notice(f"  approve  {command_line.shell_command('runs approve', one)}")
+        agent_output.notice(f"  reject   {command_line.shell_command('runs reject', one)}")
     for event in dict.fromkeys(wait.event for wait in waits if wait.event is not None):
-        agent_output.tell(f"  signal   {going.again('runs signal', event)}")
-    agent_output.tell(f"  go on    {going.again('runs resume')}")
+        agent_output.notice(f"  signal   {command_line.shell_command('runs signal', event)}")
+    agent_output.notice(f"  go on    {command_line.shell_command('runs resume')}")
 
 
 # --- an existing run --------------------------------------------------------------------------------------------------
 
 
-async def _resume(going: RunCommand, run_id: str, flow: WorkflowFile | None, wish: "RunRequest") -> Exit:
+async def _resume(command_line: RunCommand, run_id: str, flow: WorkflowFile | None, request: "RunRequest") -> Exit:
     from accord.cli.database import open_existing_store
     from accord.model import TaskState
     from accord.protocol.lifecycle import TERMINAL
     from accord.workflows import stored_run
 
-    async with open_existing_store(going.store, read_only=True) as store:
+    async with open_existing_store(command_line.store, read_only=True) as store:
         found = await stored_run.load_stored_run(store, run_id)
     if found is None:
-        agent_output.tell(f"accord: there is no run {agent_output.line(run_id)}")
+        agent_output.notice(f"accord: there is no run {agent_output.line(run_id)}")
         return Exit.FAILED
     if found.task.parent_id is not None:
-        agent_output.tell(f"accord: {agent_output.line(run_id)} is part of {found.task.parent_id}: resume that")
+        agent_output.notice(f"accord: {agent_output.line(run_id)} is part of {found.task.parent_id}: resume that")
         return Exit.FAILED
     if found.task.state is TaskState.COMPLETED:
-        agent_output.tell(f"accord: {agent_output.line(run_id)} has completed: there is nothing left to do")
+        agent_output.notice(f"accord: {agent_output.line(run_id)} has completed: there is nothing left to do")
         return Exit.FAILED
     if found.task.state in TERMINAL:
-        return await _host_new_run(going, flow or _stored_document(found), _rerun_request(found, wish))
-    return await _host_stored_run(going, found, wish)
+        return await _host_new_run(command_line, flow or _stored_document(found), _rerun_request(found, request))
+    return await _host_stored_run(command_line, found, request)
 
 
 def _stored_document(found: "StoredRun") -> WorkflowFile:
@@ -273,31 +279,31 @@ def _stored_document(found: "StoredRun") -> WorkflowFile:
     return WorkflowFile(found.document, Path(found.origin.directory), found.origin.name)
 
 
-def _rerun_request(found: "StoredRun", wish: "RunRequest") -> "RunRequest":
+def _rerun_request(found: "StoredRun", request: "RunRequest") -> "RunRequest":
     """Return the request of a run that continues an ended one: the earlier request with new values."""
     from msgspec.structs import replace
 
     was = found.origin.wish
     return replace(
         was,
-        input=wish.input or was.input,
-        vars={**found.origin.vars, **was.vars, **wish.vars},
-        workflow=wish.workflow or was.workflow,
-        start_from=wish.start_from,
+        input=request.input or was.input,
+        vars={**found.origin.vars, **was.vars, **request.vars},
+        workflow=request.workflow or was.workflow,
+        start_from=request.start_from,
         previous_run=found.task.task_id,
-        check_agents=wish.check_agents or was.check_agents,
+        check_agents=request.check_agents or was.check_agents,
     )
 
 
-async def _host_stored_run(going: RunCommand, found: "StoredRun", wish: "RunRequest") -> Exit:
+async def _host_stored_run(command_line: RunCommand, found: "StoredRun", request: "RunRequest") -> Exit:
     """Host the workflow of an unfinished run, with its original document."""
     from accord.server import workflow_runs
     from accord.workflows.run_request import RunRequest
 
-    if wish != RunRequest():
+    if request != RunRequest():
         said = "A run that has not ended goes on as it began: cancel it first to begin it with other values"
         raise typer.BadParameter(said, param_hint="--resume")
-    going.run_id = found.task.task_id
-    agent = await _agent(going, _stored_document(found), vars=found.origin.vars, name=found.task.agent)
-    async with workflow_runs.host_workflow(agent, going.settings, os.environ) as host:
-        return await _watch_run(going, host, found.task.tenant)
+    command_line.run_id = found.task.task_id
+    agent = await _agent(command_line, _stored_document(found), vars=found.origin.vars, name=found.task.agent)
+    async with workflow_runs.host_workflow(agent, command_line.settings, os.environ) as host:
+        return await _watch_run(command_line, host, found.task.tenant)

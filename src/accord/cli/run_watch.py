@@ -84,13 +84,13 @@ class Keyboard:
     def _ask(self, step: str, question: Message) -> None:
         while not self._lines.empty():
             self._lines.get_nowait()
-        agent_output.tell(f"\n? {agent_output.line(step)}: {agent_output.safe(agent_output.text_of(question.parts))}")
+        agent_output.notice(f"\n? {agent_output.line(step)}: {agent_output.safe(agent_output.text_of(question.parts))}")
 
     async def _line(self, prompt: str) -> str | None:
         print(f"  {prompt}", end="", file=sys.stderr, flush=True)
         line = None if self._is_over and self._lines.empty() else await self._lines.get()
         if line is None:
-            agent_output.tell("")
+            agent_output.notice("")
         return line
 
 
@@ -109,7 +109,7 @@ class RunWatch:
         host: "Host",
         tenant: str,
         run_id: str,
-        shown: RunDisplay,
+        display: RunDisplay,
         keyboard: Keyboard | None,
         waits: Callable[[str], None],
     ) -> None:
@@ -118,19 +118,19 @@ class RunWatch:
         Without a keyboard it answers no questions. `waits` prints the events that the run waits for.
         """
         self._host, self._tenant, self._id = host, tenant, run_id
-        self._shown, self._keyboard, self._waits = shown, keyboard, waits
-        self._told: set[str] = set()
+        self._display, self._keyboard, self._waits = display, keyboard, waits
+        self._reported: set[str] = set()
         self._moved = True
         self._question: Message | None = None
         self._asked: set[str] = set()
         self._open: str | None = None
         self._answering: asyncio.Task[bool] | None = None
-        self._hearing: set[asyncio.Task[None]] = set()
+        self._listeners: set[asyncio.Task[None]] = set()
         self._begun: Counter[str] = Counter()
         self._since = timestamp_ms(host.engine.now_ms())
-        self._knows = self._knows_holder = False
+        self._has_steps = self._has_reported_lease = False
 
-    async def to_rest(self) -> Task:
+    async def wait(self) -> Task:
         """Show events until the run has ended, or waits for input without a keyboard. Returns its task."""
         async with self._host.hub.follow(self._tenant, self._id, 0) as follower:
             events = follower.events(at_end)
@@ -142,15 +142,15 @@ class RunWatch:
                     if coming in done:
                         if (event := coming.result()) is None:
                             return await self._task()
-                        await self._take(event)
+                        await self._show(event)
                         coming = asyncio.ensure_future(anext(events, None))
-                    elif await self._is_left_alone():
+                    elif await self._is_unanswered():
                         return await self._task()
             finally:
                 await self._stop(coming)
 
     async def _stop(self, *more: "asyncio.Future[Any]") -> None:
-        held = [*more, *self._hearing, *([self._answering] if self._answering is not None else [])]
+        held = [*more, *self._listeners, *([self._answering] if self._answering is not None else [])]
         for one in held:
             one.cancel()
         await asyncio.gather(*held, return_exceptions=True)
@@ -163,7 +163,7 @@ class RunWatch:
 
     # --- events ---------------------------------------------------------------------------------------------------
 
-    async def _take(self, event: Event) -> None:
+    async def _show(self, event: Event) -> None:
         """Show an event."""
         self._moved = True
         body = event.body
@@ -174,28 +174,27 @@ class RunWatch:
                 if said.message_id in self._asked:
                     return  # still the same question
                 self._asked.add(said.message_id)
-        for news in run_events(event):
-            if not self._knows:
-                self._knows = True  # a run reports nothing about steps that it reuses
-                await self._learn()
-            self._shown.news(news)
-            if news.event == "started" and self._shown.hears:
-                self._listen(news)
+        for run_event in run_events(event):
+            if not self._has_steps:
+                self._has_steps = True  # a run reports nothing about steps that it reuses
+                if (run := await stored_run.load_stored_run(self._host.store, self._id)) is not None:
+                    self._display.show_steps(run.lines())
+            self._display.show_event(run_event)
+            if run_event.event == "started" and self._display.shows_text:
+                self._listen(run_event)
 
-    async def _learn(self) -> None:
-        if (found := await stored_run.load_stored_run(self._host.store, self._id)) is not None:
-            self._shown.learn(found.lines())
-
-    def _listen(self, news: RunEvent) -> None:
+    def _listen(self, run_event: RunEvent) -> None:
         """Subscribe to the child task of a step, if it has one."""
-        step = news.step or ""
+        step = run_event.step or ""
         self._begun[step] += 1
         key = child_key(step, self._begun[step])
-        task = asyncio.create_task(self._hear(step, key, is_old=(news.at or "") < self._since), name=f"hear {step}")
-        self._hearing.add(task)
-        task.add_done_callback(self._hearing.discard)
+        task = asyncio.create_task(
+            self._show_text(step, key, is_old=(run_event.at or "") < self._since), name=f"hear {step}"
+        )
+        self._listeners.add(task)
+        task.add_done_callback(self._listeners.discard)
 
-    async def _hear(self, step: str, key: str, *, is_old: bool) -> None:
+    async def _show_text(self, step: str, key: str, *, is_old: bool) -> None:
         """Show the streamed text of a step's agent. A child task that ended earlier is skipped."""
         host = self._host
         noted = await queries.find_step(host.store, self._tenant, self._id, key)
@@ -209,24 +208,24 @@ class RunWatch:
         async with host.hub.follow(self._tenant, child, 0) as follower:
             async for event in follower.events(at_end):
                 said = (said + "".join(growing.add(event.body)))[-TEXT_LENGTH:]
-                self._shown.heard(step, said)
+                self._display.show_text(step, said)
 
     # --- questions ------------------------------------------------------------------------------------------------
 
-    async def _is_left_alone(self) -> bool:
+    async def _is_unanswered(self) -> bool:
         """Whether the run waits for input that this command cannot give. Otherwise prompt for it."""
         asked = None if self._question is None else self._question.message_id
         if self._answering is not None:
             if self._answering.done():
                 self._keyboard = self._keyboard if self._answering.result() else None
                 self._answering = None
-                self._shown.go_on()
+                self._display.resume()
             elif asked != self._open:
                 await self._withdraw(self._answering)
             return False
         if self._question is None or (asked == self._open and self._keyboard is not None):
-            await self._tell_lease()
-            await self._tell_events()
+            await self._report_lease()
+            await self._report_signals()
             return False  # no question, or one just answered
         if (await self._task()).status.message != self._question:
             return False  # an earlier question
@@ -234,29 +233,29 @@ class RunWatch:
             found = await queries.job_status(self._host.store, self._tenant, self._id)
             return found is not None and found.rests
         self._open = asked
-        self._shown.pause()
+        self._display.pause()
         self._answering = asyncio.create_task(self._ask(self._keyboard, self._question), name="ask")
         return False
 
-    async def _tell_lease(self) -> None:
+    async def _report_lease(self) -> None:
         """Report once that another node has claimed the run: it resumes here when the lease of that node ends."""
-        if self._knows_holder:
+        if self._has_reported_lease:
             return
         engine = self._host.engine
         holder = await queries.job_status(self._host.store, self._tenant, self._id)
         if holder is None or not (holder.is_parked or holder.is_held):
             return  # it is claimed within a moment
-        self._knows_holder = True
+        self._has_reported_lease = True
         if holder.is_held and holder.node != engine.node:
             seconds = engine.limits.lease_seconds
-            self._shown.pause()
-            agent_output.tell(
+            self._display.pause()
+            agent_output.notice(
                 "The run waits for the lease of another node. It resumes here when that node ends, at most"
                 f" {seconds:g} s after its last heartbeat."
             )
-            self._shown.go_on()
+            self._display.resume()
 
-    async def _tell_events(self) -> None:
+    async def _report_signals(self) -> None:
         """Print each awaited signal a single time, without a keyboard."""
         if self._keyboard is not None or not self._moved:
             return
@@ -264,18 +263,18 @@ class RunWatch:
         found = await stored_run.load_stored_run(self._host.store, self._id)
         open_ = [] if found is None else [wait.event for wait in found.waits() if wait.event is not None]
         for event in dict.fromkeys(open_):
-            if event not in self._told:
-                self._told.add(event)
-                self._shown.pause()
+            if event not in self._reported:
+                self._reported.add(event)
+                self._display.pause()
                 self._waits(event)
-                self._shown.go_on()
+                self._display.resume()
 
     async def _withdraw(self, answering: "asyncio.Task[bool]") -> None:
         """Withdraw a prompt that was answered by another client."""
         answering.cancel()
         await asyncio.gather(answering, return_exceptions=True)
         self._answering = None
-        self._shown.go_on()
+        self._display.resume()
 
     async def _ask(self, keyboard: Keyboard, question: Message) -> bool:
         """Prompt for an answer, and deliver it. Returns False at the end of input."""
@@ -297,12 +296,12 @@ class RunWatch:
     async def _decide(self, step: str, is_approved: bool, comment: str) -> None:
         """Decide an approval. Another client may have decided it meanwhile."""
         host = self._host
-        handing = RunSignals(host.store, host.default.wake, host.services)
+        signals = RunSignals(host.store, host.default.wake, host.services)
         try:
-            run = await handing.find(self._tenant, self._id)
-            await handing.decide(run, step, approved=is_approved, comment=comment)
+            run = await signals.find(self._tenant, self._id)
+            await signals.decide(run, step, approved=is_approved, comment=comment)
         except NotWaiting as error:
-            agent_output.tell(f"  {agent_output.line(error)}")
+            agent_output.notice(f"  {agent_output.line(error)}")
 
     async def _answer(self, part: Part) -> None:
         """Send a message to the run, as its owner."""

@@ -79,7 +79,7 @@ def run(  # size: one parameter for each flag
         raise typer.BadParameter("Name a workflow file, or a run with --resume", param_hint="FILE")
     given = workflow_files.read_values(var or (), vars_file)
     opened = None if file is None else workflow_files.load_workflow(file, given)
-    wish = RunRequest(
+    request = RunRequest(
         input=workflow_files.read_input(input),
         vars=given,
         workflow=workflow,
@@ -90,16 +90,16 @@ def run(  # size: one parameter for each flag
     if opened is not None:
         workflow_files.check_names(opened, var or ())
     if resume is not None:
-        run_host.resume_run(resume, opened, wish, store=store, output=output)
+        run_host.resume_run(resume, opened, request, store=store, output=output)
         return
     assert opened is not None  # there is a file
-    plan = workflow_files.plan_run(opened, wish)
+    plan = workflow_files.plan_run(opened, request)
     if dry_run:
         from accord.workflows.dry_run import dry_run_report
 
         _print_dry_run(dry_run_report(plan), output)
         return
-    run_host.start_run(opened, wish, store=store, output=output)
+    run_host.start_run(opened, request, store=store, output=output)
 
 
 def _print_dry_run(report: "DryRun", form: OutputFormat) -> None:
@@ -129,7 +129,7 @@ def _print_dry_run(report: "DryRun", form: OutputFormat) -> None:
             lines.append(f"  {name}: {count} step{'s' * (count != 1)}{may}")
     agent_output.lines(agent_output.safe(line) for line in lines)
     for warning in report.warnings:
-        agent_output.tell(f"warning: {agent_output.line(warning)}")
+        agent_output.notice(f"warning: {agent_output.line(warning)}")
 
 
 NAME = "accord runs"

@@ -224,9 +224,12 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
 ) -> None:
     """Write a commented settings file and a first agent; existing files are replaced only with --force."""
+    from importlib import resources
+
     from accord.server.settings_schema import SCHEMA_FILE, all_agent_types, schema_document
 
-    files = {name: _starter(name) for name in STARTER}
+    starter = resources.files("accord.cli") / "starter"
+    files = {name: starter.joinpath(name).read_text(encoding="utf-8") for name in STARTER}
     files[f"{FOLDER}/{SCHEMA_FILE}"] = schema_document(all_agent_types())
     _refuse_second(folder)
     taken = [name for name in files if (folder / name).exists()]
@@ -241,12 +244,6 @@ def init(
         _fail_init(f"{error.filename} cannot be written: {error.strerror}")
     there = f"cd {shlex.quote(str(folder))} && " if folder != Path() else ""
     typer.echo(f"Now serve it: {there}{shell_command('serve')}", err=True)
-
-
-def _starter(name: str) -> str:
-    from importlib import resources
-
-    return resources.files("accord.cli").joinpath("starter", name).read_text(encoding="utf-8")
 
 
 def _refuse_second(folder: Path) -> None:

@@ -133,22 +133,22 @@ async def show_log(store: "Store", found: "StoredRun", step: str | None, form: O
     """Print the log of a run. Returns whether there was any."""
     is_any = False
     async for event in _events(store, found, follow=follow):
-        for news in run_events(event):
-            if step is None or (news.step or "").partition("[")[0] == step or news.step == step:
+        for run_event in run_events(event):
+            if step is None or (run_event.step or "").partition("[")[0] == step or run_event.step == step:
                 is_any = True
-                _print(news, form)
+                _print(run_event, form)
     return is_any
 
 
-def _print(news: RunEvent, form: OutputFormat) -> None:
+def _print(run_event: RunEvent, form: OutputFormat) -> None:
     if form is OutputFormat.JSON:
-        agent_output.write(agent_output.compact(news) + "\n")
+        agent_output.write(agent_output.compact(run_event) + "\n")
         return
-    if news.event == "output":
+    if run_event.event == "output":
         return  # it is part of the step's end
-    said = news.text or (news.event if news.error is None else news.error)
+    said = run_event.text or (run_event.event if run_event.error is None else run_event.error)
     for line in agent_output.safe(said).splitlines() or [""]:
-        agent_output.write(f"{news.at or '-'}  {agent_output.line(news.step or '-')}  {line}\n")
+        agent_output.write(f"{run_event.at or '-'}  {agent_output.line(run_event.step or '-')}  {line}\n")
 
 
 async def _events(store: "Store", found: "StoredRun", *, follow: bool) -> "AsyncIterator[Event]":
@@ -170,20 +170,20 @@ async def _events(store: "Store", found: "StoredRun", *, follow: bool) -> "Async
         await asyncio.sleep(FOLLOW_SECONDS)
 
 
-TAKEN_SECONDS = 2.5
+CLAIM_SECONDS = 2.5
 """Seconds for a node to claim the job, before the command reports that none did: nodes poll every second."""
 
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 
 
 class RunControl:
     """Controls one run. Each method prints its result and returns the exit code."""
 
-    def __init__(self, command: str, store: Store, run: StoredRun, going: RunCommand) -> None:
-        """Print as `command`. `going` has the commands that resume the run."""
-        self._command, self._store, self._run, self._going = command, store, run, going
+    def __init__(self, command: str, store: Store, run: StoredRun, command_line: RunCommand) -> None:
+        """Print results as `command`, with commands of `command_line` for copying."""
+        self._command, self._store, self._run, self._command_line = command, store, run, command_line
         self._id, self._tenant = run.task.task_id, run.task.tenant
-        self._handing = RunSignals(store, self._wake, {run.task.agent})
+        self._signals = RunSignals(store, self._wake, {run.task.agent})
 
     async def decide(self, step: str | None, *, is_approved: bool, comment: str) -> Exit:
         """Approve or reject a step [default: the only one with a pending approval]."""
@@ -199,8 +199,8 @@ class RunControl:
             step = asking[0]
         what = f"{step} is {'approved' if is_approved else 'rejected'}"
         if step == helper:
-            return await self._say(Part(data=encode_decision(is_approved=is_approved, comment=comment)), what)
-        return await self._hand(self._handing.decide(self._run, step, approved=is_approved, comment=comment), what)
+            return await self._send(Part(data=encode_decision(is_approved=is_approved, comment=comment)), what)
+        return await self._deliver(self._signals.decide(self._run, step, approved=is_approved, comment=comment), what)
 
     async def signal(self, event: str, data: str) -> Exit:
         """Send a signal. Its data is JSON, or text if it is not valid JSON."""
@@ -208,7 +208,7 @@ class RunControl:
             value = msgspec.json.decode(data)
         except msgspec.DecodeError:
             value = data
-        return await self._hand(self._handing.tell(self._run, event, value), f"{event} is handed in")
+        return await self._deliver(self._signals.tell(self._run, event, value), f"{event} is handed in")
 
     async def answer(self, text: str) -> Exit:
         """Answer the pending question of the run."""
@@ -216,7 +216,7 @@ class RunControl:
             return self._refuse_ended(self._run.task.state)
         if self._run.task.state not in INTERRUPTED:
             return self._refuse(f"{self._id} asks nothing")
-        return await self._say(Part(text=text), f"{self._id} is answered")
+        return await self._send(Part(text=text), f"{self._id} is answered")
 
     async def cancel(self, reason: str | None) -> Exit:
         """Cancel the run and its child tasks."""
@@ -245,18 +245,18 @@ class RunControl:
 
     async def _wake(self, tenant: str, task_id: str, key: str, value: Any) -> bool:
         output = msgspec.json.encode(value).decode()
-        news = administration.TaskSignal(task_id=task_id, key=wait_key(key), output=output, at=SYSTEM.now_ms())
-        return await administration.deliver_signal(self._store, tenant, news)
+        signal = administration.TaskSignal(task_id=task_id, key=wait_key(key), output=output, at=SYSTEM.now_ms())
+        return await administration.deliver_signal(self._store, tenant, signal)
 
-    async def _hand(self, work: Awaitable[None], what: str) -> Exit:
+    async def _deliver(self, work: Awaitable[None], what: str) -> Exit:
         """Deliver a signal or decision, if the run waits for it."""
         try:
             await work
         except (TaskNotFound, NotWaiting) as error:
             return self._refuse(str(error))
-        return await self._tell(what)
+        return await self._report(what)
 
-    async def _say(self, part: Part, what: str) -> Exit:
+    async def _send(self, part: Part, what: str) -> Exit:
         """Send a message to the run, as its owner."""
         message = Message(message_id=new_id(), role=Role.USER, parts=(part,), task_id=self._id)
         work = administration.JobOptions(queue=self._run.task.agent)
@@ -268,7 +268,7 @@ class RunControl:
             )
         except administration.TaskHasEnded as error:
             return self._refuse_ended(error.state)
-        return await self._tell(what)
+        return await self._report(what)
 
     def _refuse_ended(self, state: TaskState) -> Exit:
         return self._refuse(f"{self._id} has ended: it is {LOWER[state]}")
@@ -277,28 +277,30 @@ class RunControl:
         typer.echo(f"{self._command}: {printable(why)}", err=True)
         return Exit.FAILED
 
-    async def _tell(self, what: str) -> Exit:
+    async def _report(self, what: str) -> Exit:
         """Print the result, and a hint if no node continues the run."""
         typer.echo(printable(what))
-        if not await self._is_taken():
-            typer.echo(f"No node is there to go on with the run: {self._going.again('runs resume')}", err=True)
+        if not await self._is_claimed():
+            typer.echo(
+                f"No node is there to go on with the run: {self._command_line.shell_command('runs resume')}", err=True
+            )
         return Exit.DONE
 
-    async def _is_taken(self) -> bool:
+    async def _is_claimed(self) -> bool:
         """Whether a node has claimed the run's job."""
         try:
-            async with asyncio.timeout(TAKEN_SECONDS):
+            async with asyncio.timeout(CLAIM_SECONDS):
                 while True:
                     held = await queries.job_status(self._store, self._tenant, self._id)
                     if held is None or not held.is_left:
                         return True
-                    await asyncio.sleep(LOOK_SECONDS)
+                    await asyncio.sleep(POLL_SECONDS)
         except TimeoutError:
             return False
 
 
 def run_control(command: str, store: Store, run: StoredRun, url: str | None) -> RunControl:
     """Return the control of a run of the store at `url`."""
-    going = RunCommand(url, OutputFormat.TEXT)
-    going.run_id = run.task.task_id
-    return RunControl(command, store, run, going)
+    command_line = RunCommand(url, OutputFormat.TEXT)
+    command_line.run_id = run.task.task_id
+    return RunControl(command, store, run, command_line)

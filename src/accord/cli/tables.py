@@ -29,7 +29,14 @@ RowsOption = Annotated[OutputFormat, typer.Option("-o", "--output", help="How th
 
 def print_rows(rows: Rows, columns: Sequence[str], output: OutputFormat) -> None:
     """Print rows, as a table with these columns or as JSON with all members."""
-    _PRINT[output](rows, columns)
+    if output is OutputFormat.JSON:
+        echo_json(rows)
+        return
+    table = [[name.upper() for name in columns]]
+    table += [[cell_text(row[name]) for name in columns] for row in rows]
+    widths = [max(len(row[at]) for row in table) for at in range(len(columns))]
+    for row in table:
+        typer.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
 
 
 def echo_json(value: Any, *, indent: int = 0) -> None:
@@ -47,21 +54,6 @@ def escape_json(document: str) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
-
-
-def _json(rows: Rows, _: Sequence[str]) -> None:
-    echo_json(rows)
-
-
-def _text(rows: Rows, columns: Sequence[str]) -> None:
-    table = [[name.upper() for name in columns]]
-    table += [[cell_text(row[name]) for name in columns] for row in rows]
-    widths = [max(len(row[at]) for row in table) for at in range(len(columns))]
-    for row in table:
-        typer.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
-
-
-_PRINT = {OutputFormat.TEXT: _text, OutputFormat.JSON: _json}
 
 
 def cell_text(value: Any) -> str:

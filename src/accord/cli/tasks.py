@@ -22,7 +22,7 @@ webhooks_app = typer.Typer(no_args_is_help=True, help="Have changes of a task re
 
 @with_connection_options("TASK", "URL")
 def set_webhook(
-    reach: ConnectionOptions,
+    options: ConnectionOptions,
     task: str,
     url: str,
     id: Annotated[str | None, typer.Option(help="The webhook's id: one with the same id is replaced.")] = None,
@@ -53,9 +53,9 @@ def set_webhook(
     async def work(client: "Client", progress: "Progress") -> None:
         made = await client.push_set(config)
         progress.stop()
-        _show_webhook(reach, made)
+        _show_webhook(options, made)
 
-    run_with_client(reach, work)
+    run_with_client(options, work)
 
 
 webhooks_app.command("set")(set_webhook)
@@ -64,7 +64,7 @@ webhooks_app.command("create", hidden=True)(set_webhook)  # the operation's name
 
 @webhooks_app.command("get")
 @with_connection_options("TASK", "ID")
-def get_webhook(reach: ConnectionOptions, task: str, id: str) -> None:
+def get_webhook(options: ConnectionOptions, task: str, id: str) -> None:
     """Show a webhook, without its secrets; -o json shows all that the agent returns."""
 
     async def work(client: "Client", progress: "Progress") -> None:
@@ -72,15 +72,15 @@ def get_webhook(reach: ConnectionOptions, task: str, id: str) -> None:
 
         found = await client.push_get(PushGetRequest(task_id=task, id=id))
         progress.stop()
-        _show_webhook(reach, found)
+        _show_webhook(options, found)
 
-    run_with_client(reach, work)
+    run_with_client(options, work)
 
 
 @webhooks_app.command("list")
 @with_connection_options("TASK")
 def list_webhooks(
-    reach: ConnectionOptions,
+    options: ConnectionOptions,
     task: str,
     page_size: Annotated[int | None, typer.Option(min=1, help="How many at most.")] = None,
     page_token: Annotated[str | None, typer.Option(metavar="TOKEN", help="The page that the last one named.")] = None,
@@ -94,20 +94,20 @@ def list_webhooks(
 
         page = await client.push_list(PushListRequest(task_id=task, page_size=page_size, page_token=page_token))
         progress.stop()
-        if reach.is_json:
+        if options.is_json:
             agent_output.document(Operation.PUSH_LIST, page)
             return
         for config in page.configs:
             agent_output.lines([*agent_output.of_push(config), ""])
         if page.next_page_token:
-            agent_output.tell(f"There are more: --page-token {agent_output.line(page.next_page_token)}")
+            agent_output.notice(f"There are more: --page-token {agent_output.line(page.next_page_token)}")
 
-    run_with_client(reach, work)
+    run_with_client(options, work)
 
 
 @webhooks_app.command()
 @with_connection_options("TASK", "ID")
-def delete(reach: ConnectionOptions, task: str, id: str) -> None:
+def delete(options: ConnectionOptions, task: str, id: str) -> None:
     """Delete a webhook."""
 
     async def work(client: "Client", progress: "Progress") -> None:
@@ -117,19 +117,19 @@ def delete(reach: ConnectionOptions, task: str, id: str) -> None:
 
         count = await client.push_delete(PushDeleteRequest(task_id=task, id=id))
         progress.stop()
-        if reach.is_json:
+        if options.is_json:
             agent_output.document(Operation.PUSH_DELETE, count)
         else:
             agent_output.lines([agent_output.field("Webhook", id), agent_output.field("Deleted", "yes")])
 
-    run_with_client(reach, work)
+    run_with_client(options, work)
 
 
-def _show_webhook(reach: ConnectionOptions, config: "PushConfig") -> None:
+def _show_webhook(options: ConnectionOptions, config: "PushConfig") -> None:
     from accord.cli import agent_output
     from accord.protocol.operations import Operation
 
-    if reach.is_json:
+    if options.is_json:
         agent_output.document(Operation.PUSH_GET, config)
     else:
         agent_output.lines(agent_output.of_push(config))
@@ -143,13 +143,13 @@ app.add_typer(webhooks_app, name="push-config", hidden=True)  # the name in the 
 @app.command("get")
 @with_connection_options("ID")
 def get_task(
-    reach: ConnectionOptions,
+    options: ConnectionOptions,
     id: str,
     history: Annotated[int | None, typer.Option(min=0, help="So many of its latest messages.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it ends or asks something.")] = False,
 ) -> None:
     """Show a task: its state, status message and artifacts."""
-    seen = AwaitedTask(id)
+    awaited = AwaitedTask(id)
 
     async def work(client: "Client", progress: "Progress") -> None:
         from accord.cli import replies
@@ -164,18 +164,18 @@ def get_task(
             async for event in client.task(id):
                 progress.event(event)
             task = await client.get(wanted)
-        ResultPrinter(progress, is_json=reach.is_json, operation=Operation.GET, with_history=history is not None).end(
+        ResultPrinter(progress, is_json=options.is_json, operation=Operation.GET, with_history=history is not None).end(
             task
         )
-        replies.print_remarks(reach, task)
+        replies.print_remarks(options, task)
 
-    run_with_client(reach, work, seen)
+    run_with_client(options, work, awaited)
 
 
 @app.command("list")
 @with_connection_options()
 def list_tasks(
-    reach: ConnectionOptions,
+    options: ConnectionOptions,
     context_id: Annotated[str | None, typer.Option(metavar="ID", help="Only those of this conversation.")] = None,
     status: Annotated[
         str | None, typer.Option(metavar="STATE", help="Only those in this state, such as working.")
@@ -210,20 +210,20 @@ def list_tasks(
 
         page = await client.list(wanted)
         progress.stop()
-        if reach.is_json:
+        if options.is_json:
             agent_output.document(Operation.LIST, page)
             return
         agent_output.lines(agent_output.of_page(page, with_history=history is not None))
         if page.next_page_token:
-            agent_output.tell(f"There are more: --page-token {agent_output.line(page.next_page_token)}")
+            agent_output.notice(f"There are more: --page-token {agent_output.line(page.next_page_token)}")
 
-    run_with_client(reach, work)
+    run_with_client(options, work)
 
 
 @app.command()
 @with_connection_options("ID")
 def cancel(
-    reach: ConnectionOptions,
+    options: ConnectionOptions,
     id: str,
     reason: Annotated[str | None, typer.Option(help="Why, for the agent.")] = None,
 ) -> None:
@@ -236,15 +236,15 @@ def cancel(
 
         request = CancelRequest(id=id, metadata=None if reason is None else {metadata_keys.REASON: reason})
         task = await client.cancel(request)
-        replies.reply_printer(reach, progress, stream=False, operation=Operation.CANCEL).end(task)
+        replies.reply_printer(options, progress, stream=False, operation=Operation.CANCEL).end(task)
 
-    run_with_client(reach, work)
+    run_with_client(options, work)
 
 
 @app.command()
 @with_connection_options("ID")
 def subscribe(
-    reach: ConnectionOptions,
+    options: ConnectionOptions,
     id: str,
     stream: Annotated[
         bool, typer.Option("--stream", help="With -o json: a line for each event, not the task at its end.")
@@ -254,25 +254,25 @@ def subscribe(
     ] = False,
 ) -> None:
     """Subscribe to a task until it ends or asks for input."""
-    reach.check(quiet=quiet)
-    seen = AwaitedTask(id)
+    options.check(quiet=quiet)
+    awaited = AwaitedTask(id)
 
     async def work(client: "Client", progress: "Progress") -> None:
         from accord.cli import replies
         from accord.protocol.operations import Operation
 
-        is_live = stream or not reach.is_json
-        shown = replies.reply_printer(reach, progress, stream=is_live, quiet=quiet, operation=Operation.GET)
-        answer = await replies.print_events(client, aiter(client.task(id)), shown, seen)
-        replies.print_remarks(reach, answer)
+        is_live = stream or not options.is_json
+        printer = replies.reply_printer(options, progress, stream=is_live, quiet=quiet, operation=Operation.GET)
+        answer = await replies.print_events(client, aiter(client.task(id)), printer, awaited)
+        replies.print_remarks(options, answer)
 
-    run_with_client(reach, work, seen)
+    run_with_client(options, work, awaited)
 
 
 @app.command()
 @with_connection_options("ID")
 def download(
-    reach: ConnectionOptions,
+    options: ConnectionOptions,
     id: str,
     to: Annotated[Path, typer.Option(metavar="FOLDER", help="Where to save; made if it is not there.")] = Path(),
     artifact: Annotated[
@@ -292,9 +292,9 @@ def download(
 
         task = await client.get(GetRequest(id=id, history_length=0))
         chosen = _with_artifacts(task, artifact or [])
-        await message_parts.download(reach, client, progress, chosen, to, force=force, hosts=allow_host or ())
+        await message_parts.download(options, client, progress, chosen, to, force=force, hosts=allow_host or ())
 
-    run_with_client(reach, work)
+    run_with_client(options, work)
 
 
 def _with_artifacts(task: "Task", wanted: list[str]) -> "Task":
@@ -341,7 +341,7 @@ def _card_group() -> None:
 @card_app.command("get")
 @with_connection_options()
 def get_card(
-    reach: ConnectionOptions,
+    options: ConnectionOptions,
     extended: Annotated[bool, typer.Option("--extended", help="The card that only authenticated callers see.")] = False,
 ) -> None:
     """Show an agent's card: its profile, interfaces, capabilities and security."""
@@ -354,11 +354,11 @@ def get_card(
 
         card = await client.extended_card(CardRequest()) if extended else client.card
         progress.stop()
-        if reach.is_json:
+        if options.is_json:
             agent_output.document(Operation.EXTENDED_CARD, card)
         else:
             agent_output.lines(agent_output.of_card(card))
         for finding in describe_findings(client.discovered.findings):
-            agent_output.tell(f"accord: {agent_output.line(finding)}")
+            agent_output.notice(f"accord: {agent_output.line(finding)}")
 
-    run_with_client(reach, work, is_anonymous=not extended)
+    run_with_client(options, work, is_anonymous=not extended)

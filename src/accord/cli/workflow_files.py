@@ -82,7 +82,7 @@ def _import_workflow(name: str) -> "Document":
     return document
 
 
-def plan_run(flow: WorkflowFile, wish: "RunRequest") -> "Plan":
+def plan_run(flow: WorkflowFile, request: "RunRequest") -> "Plan":
     """Return the plan of a run. Exits with the findings if it is invalid."""
     from accord.agents.command_environment import document_variables
     from accord.workflows.findings import BadDocument
@@ -92,9 +92,9 @@ def plan_run(flow: WorkflowFile, wish: "RunRequest") -> "Plan":
     try:
         made = make_plan(
             flow.document,
-            wish.workflow,
-            {**wish.inputs, **wish.vars},
-            wish.input,
+            request.workflow,
+            {**request.inputs, **request.vars},
+            request.input,
             base=flow.directory,
             env=document_variables(os.environ),
         )
@@ -102,8 +102,8 @@ def plan_run(flow: WorkflowFile, wish: "RunRequest") -> "Plan":
         report_findings(error.findings, flow.file)
         raise  # it always contains an error
     names = [step.name for step in made.steps]
-    if wish.start_from is not None and wish.start_from not in names:
-        what = f"There is no step {wish.start_from!r} to start from{nearest(wish.start_from, names)}"
+    if request.start_from is not None and request.start_from not in names:
+        what = f"There is no step {request.start_from!r} to start from{nearest(request.start_from, names)}"
         raise typer.BadParameter(what, param_hint="--start-from")
     return made
 

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from accord.client.blocking_client import BlockingClient, BlockingTask
     from accord.client.client import Client, in_process
     from accord.client.discovery import BadCard, CardNotFound
-    from accord.client.interfaces import NoWay
+    from accord.client.interfaces import NoUsableEndpoint
     from accord.client.peer import Unconfirmed
-    from accord.client.remote_task import RemoteTask, Speech
+    from accord.client.remote_task import RemoteTask, TextStream
     from accord.client.retries import Retries
-    from accord.client.text import Said
+    from accord.client.text import Reply
     from accord.outbound import TimedOut, Unreachable
 
 __all__ = [
@@ -25,11 +25,11 @@ __all__ = [
     "BlockingTask",
     "CardNotFound",
     "Client",
-    "NoWay",
+    "NoUsableEndpoint",
     "RemoteTask",
+    "Reply",
     "Retries",
-    "Said",
-    "Speech",
+    "TextStream",
     "TimedOut",
     "Unconfirmed",
     "Unreachable",
@@ -40,11 +40,11 @@ _HOMES = {
     ".blocking_client": ("BlockingClient", "BlockingTask"),
     ".client": ("Client", "in_process"),
     ".discovery": ("BadCard", "CardNotFound"),
-    ".interfaces": ("NoWay",),
+    ".interfaces": ("NoUsableEndpoint",),
     ".peer": ("Unconfirmed",),
-    ".remote_task": ("RemoteTask", "Speech"),
+    ".remote_task": ("RemoteTask", "TextStream"),
     ".retries": ("Retries",),
-    ".text": ("Said",),
+    ".text": ("Reply",),
     "accord.outbound": ("TimedOut", "Unreachable"),
 }
 """Module -> the public names that it defines."""

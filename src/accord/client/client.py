@@ -24,11 +24,11 @@ from accord.client.discovery import DiscoveredCard
 from accord.client.http_link import header_pairs
 from accord.client.interfaces import JSONRPC, AgentEndpoint
 from accord.client.peer import AgentLink, AgentPeer, send_once, unconfirmed_error
-from accord.client.remote_task import RemoteTask, Speech, message_of
+from accord.client.remote_task import RemoteTask, TextStream, message_of
 from accord.client.resolver import ResolveAgent
 from accord.client.retries import Retries
 from accord.client.subscription import AT_ANSWER, AT_REST, TaskSubscription
-from accord.client.text import Said
+from accord.client.text import Reply
 from accord.errors import PushNotSupported
 from accord.model import (
     AgentCapabilities,
@@ -107,7 +107,7 @@ class Client:
         `is_idempotent` declares that the agent recognizes duplicate messages. With a `policy`, only addresses that
         it allows are connected to.
         """
-        wishes = ConnectOptions(
+        options = ConnectOptions(
             auth=auth,
             keys=keys,
             service=service,
@@ -128,7 +128,7 @@ class Client:
 
         async def make() -> Client:
             async with AsyncExitStack() as stack:
-                peer, found = await connection.connect(target, wishes, stack)
+                peer, found = await connection.connect(target, options, stack)
                 client = cls(peer, found, timeout=timeout)
                 client._opened = stack.pop_all()
             return client
@@ -154,14 +154,14 @@ class Client:
         task_id: str | None = None,
         metadata: Metadata | None = None,
         seconds: float | None = None,
-    ) -> Said:
+    ) -> Reply:
         """Send a text and wait for the answer.
 
         `seconds` replaces the client's timeout. Raises `Unconfirmed` when no answer arrives in time. The error
         contains the task, which continues, if it is known.
         """
         message = message_of(text, context_id=context_id, task_id=task_id)
-        return Said.of(await self.send(SendRequest(message=message, metadata=metadata), seconds=seconds))
+        return Reply.of(await self.send(SendRequest(message=message, metadata=metadata), seconds=seconds))
 
     def stream_text(
         self,
@@ -170,13 +170,13 @@ class Client:
         context_id: str | None = None,
         task_id: str | None = None,
         metadata: Metadata | None = None,
-    ) -> Speech:
+    ) -> TextStream:
         """Send a text and yield the answer as it arrives.
 
         An agent that does not stream is called as well.
         """
         message = message_of(text, context_id=context_id, task_id=task_id)
-        return Speech(self.peer, SendRequest(message=message, metadata=metadata))
+        return TextStream(self.peer, SendRequest(message=message, metadata=metadata))
 
     async def start(
         self,
@@ -290,22 +290,22 @@ class Client:
 class PendingClient:
     """A client that is not connected yet: `async with` it, or await it and close the client yourself."""
 
-    def __init__(self, make: Callable[[], Awaitable[Client]]) -> None:
-        self._make = make
-        self._made: Client | None = None
+    def __init__(self, connect: Callable[[], Awaitable[Client]]) -> None:
+        self._connect = connect
+        self._client: Client | None = None
 
     def __await__(self) -> Generator[Any, None, Client]:
-        return self._make().__await__()
+        return self._connect().__await__()
 
     async def __aenter__(self) -> Client:
-        self._made = await self._make()
-        return self._made
+        self._client = await self._connect()
+        return self._client
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._made is not None:
-            await self._made.close()
+        if self._client is not None:
+            await self._client.close()
 
 
 LOCAL_URL = "local:"
@@ -342,8 +342,8 @@ def in_process(agent: A2A, *, caller: Caller | None = None, card: AgentCard | No
     """
     link: AgentLink = LocalLink(agent, caller or Caller())
     stated = card or _LOCAL_CARD
-    way = AgentEndpoint(binding=JSONRPC, dialect=DialectName.V1, url=LOCAL_URL)
-    peer = AgentPeer(stated, (way,), lambda _: link)
+    endpoint = AgentEndpoint(binding=JSONRPC, dialect=DialectName.V1, url=LOCAL_URL)
+    peer = AgentPeer(stated, (endpoint,), lambda _: link)
     return Client(peer, DiscoveredCard(card=stated, url=LOCAL_URL, document=b""), timeout=TIMEOUT_SECONDS)
 
 

@@ -8,6 +8,7 @@ import re
 import ssl
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -67,47 +68,48 @@ class ConnectOptions(Struct, frozen=True, kw_only=True):
 
 
 async def connect(
-    target: str | AgentCard, wishes: ConnectOptions, stack: AsyncExitStack
+    target: str | AgentCard, options: ConnectOptions, stack: AsyncExitStack
 ) -> tuple[AgentPeer, DiscoveredCard]:
     """Return a peer and its discovered card. Closing `stack` closes the opened connections."""
-    tls = wishes.tls if wishes.auth is None else tls_of(wishes.auth, wishes.tls)
-    transport = _open_transport(wishes, tls, stack)
-    found = await _find_card(target, wishes, transport)
-    auth = wishes.auth
-    if auth is None and wishes.keys is not None:  # in a thread, because a keyring may block
-        auth = await asyncio.to_thread(choose_auth, found.card, wishes.keys, service=wishes.service, origin=found.url)
-    if auth is not None and wishes.auth is None and (chosen := tls_of(auth, wishes.tls)) is not tls:
-        tls, transport = chosen, _open_transport(wishes, chosen, stack)  # with the certificate that was only chosen now
+    tls = options.tls if options.auth is None else tls_of(options.auth, options.tls)
+    transport = _open_transport(options, tls, stack)
+    discovered = await _find_card(target, options, transport)
+    auth = options.auth
+    if auth is None and options.keys is not None:  # in a thread, because a keyring may block
+        choose = partial(choose_auth, discovered.card, options.keys, service=options.service, origin=discovered.url)
+        auth = await asyncio.to_thread(choose)
+    if auth is not None and options.auth is None and (chosen := tls_of(auth, options.tls)) is not tls:
+        tls, transport = chosen, _open_transport(options, chosen, stack)  # with the certificate chosen just now
     driver = None if auth is None else AuthDriver(auth, transport)
-    possible = usable_endpoints(found.card, binding=wishes.binding, dialect=wishes.dialect)
-    opener = _link_opener(wishes, transport, driver, tls)
-    peer = AgentPeer(found.card, possible, opener, retries=wishes.retries, is_idempotent=wishes.is_idempotent)
+    possible = usable_endpoints(discovered.card, binding=options.binding, dialect=options.dialect)
+    opener = _link_opener(options, transport, driver, tls)
+    peer = AgentPeer(discovered.card, possible, opener, retries=options.retries, is_idempotent=options.is_idempotent)
     stack.push_async_callback(peer.close)
-    return peer, found
+    return peer, discovered
 
 
-def _open_transport(wishes: ConnectOptions, tls: ssl.SSLContext | None, stack: AsyncExitStack) -> HttpTransport:
-    if not isinstance(wishes.transport, str):
-        return wishes.transport  # its creator closes it
-    policy = {} if wishes.policy is None else {"policy": wishes.policy}
-    made = open_transport(wishes.transport, tls=tls, **policy)
-    stack.push_async_callback(made.close)
-    return made
+def _open_transport(options: ConnectOptions, tls: ssl.SSLContext | None, stack: AsyncExitStack) -> HttpTransport:
+    if not isinstance(options.transport, str):
+        return options.transport  # its creator closes it
+    policy = {} if options.policy is None else {"policy": options.policy}
+    transport = open_transport(options.transport, tls=tls, **policy)
+    stack.push_async_callback(transport.close)
+    return transport
 
 
-async def _find_card(target: str | AgentCard, wishes: ConnectOptions, transport: HttpTransport) -> DiscoveredCard:
+async def _find_card(target: str | AgentCard, options: ConnectOptions, transport: HttpTransport) -> DiscoveredCard:
     if isinstance(target, str):
-        target = await _resolve_target(target, wishes.resolve or DEFAULT_RESOLVER.resolve)
-    keys = None if wishes.verify is None else read_pinned_keys(wishes.verify)
+        target = await _resolve_target(target, options.resolve or DEFAULT_RESOLVER.resolve)
+    keys = None if options.verify is None else read_pinned_keys(options.verify)
     if isinstance(target, AgentCard):
         return discover_given_card(target, keys)
     discovery = Discovery(
-        HttpExchange(transport, wishes.auth),
-        cache=CARDS if wishes.auth is None and not wishes.headers else CardCache(),
-        headers=wishes.headers,
-        allow_hosts=wishes.allow_hosts,
+        HttpExchange(transport, options.auth),
+        cache=CARDS if options.auth is None and not options.headers else CardCache(),
+        headers=options.headers,
+        allow_hosts=options.allow_hosts,
         keys=keys,
-        seconds=wishes.timeout,
+        seconds=options.timeout,
     )
     return await discovery.find(target)
 
@@ -134,14 +136,14 @@ async def _resolve_target(target: str, resolve: ResolveAgent | None) -> str | Ag
 
 
 def _link_opener(
-    wishes: ConnectOptions, transport: HttpTransport, auth: AuthDriver | None, tls: ssl.SSLContext | None
+    options: ConnectOptions, transport: HttpTransport, auth: AuthDriver | None, tls: ssl.SSLContext | None
 ) -> OpenLink:
     """Return a function that opens links. Each binding's module is imported on first use."""
-    options: Mapping[str, Any] = {
+    link_options: Mapping[str, Any] = {
         "auth": auth,
-        "headers": wishes.headers,
-        "extensions": wishes.extensions,
-        "seconds": wishes.timeout,
+        "headers": options.headers,
+        "extensions": options.extensions,
+        "seconds": options.timeout,
     }
 
     def open_link(way: AgentEndpoint) -> AgentLink:
@@ -150,10 +152,10 @@ def _link_opener(
                 from accord.client.grpc_link import GrpcLink
             except ImportError as error:
                 raise ImportError(NO_GRPC) from error
-            return GrpcLink(transport, way.url, way.dialect, tls=tls, policy=wishes.policy, **options)
+            return GrpcLink(transport, way.url, way.dialect, tls=tls, policy=options.policy, **link_options)
         from accord.client.http_link import JsonRpcLink, RestLink
 
         link = JsonRpcLink if way.binding == JSONRPC else RestLink
-        return link(transport, way.url, way.dialect, **options)
+        return link(transport, way.url, way.dialect, **link_options)
 
     return open_link

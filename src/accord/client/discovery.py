@@ -66,18 +66,18 @@ class CardCache:
     """Documents by address."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, CachedCard] = OrderedDict()
+        self._documents: OrderedDict[str, CachedCard] = OrderedDict()
 
     def get(self, url: str) -> CachedCard | None:
         """Return the cached document of an address, fresh or not."""
-        found = self._kept.get(url)
+        found = self._documents.get(url)
         if found is not None:
-            self._kept.move_to_end(url)
+            self._documents.move_to_end(url)
         return found
 
     def clear(self) -> None:
         """Remove all documents."""
-        self._kept.clear()
+        self._documents.clear()
 
     def put(self, url: str, body: bytes, headers: Mapping[str, str], now: float) -> None:
         """Store a fetched or revalidated document, or remove it if it may not be cached."""
@@ -85,12 +85,12 @@ class CardCache:
         etag, modified = headers.get("ETag"), headers.get("Last-Modified")
         fresh = _fresh_seconds(directives)
         if "no-store" in directives or not (fresh or etag or modified):
-            self._kept.pop(url, None)
+            self._documents.pop(url, None)
             return
-        self._kept[url] = CachedCard(body=body, etag=etag, modified=modified, fresh_until=now + fresh)
-        self._kept.move_to_end(url)
-        while len(self._kept) > MAX_CARDS:
-            self._kept.popitem(last=False)
+        self._documents[url] = CachedCard(body=body, etag=etag, modified=modified, fresh_until=now + fresh)
+        self._documents.move_to_end(url)
+        while len(self._documents) > MAX_CARDS:
+            self._documents.popitem(last=False)
 
 
 def _fresh_seconds(directives: str) -> float:
@@ -161,7 +161,7 @@ class Discovery:
     ) -> None:
         """Fetch with these headers. With `keys`, only a card signed with one of them is accepted."""
         self._exchange = exchange
-        self._elsewhere = HttpExchange(exchange.transport)
+        self._foreign_exchange = HttpExchange(exchange.transport)
         self._cache = cache
         self._headers = tuple(headers)
         self._trust = CardHostTrust(allow_hosts=frozenset(allow_hosts))
@@ -177,26 +177,26 @@ class Discovery:
         try:
             parts = urlsplit(target)
         except ValueError as error:
-            raise CardNotFound(target, {target: f"no address: {error}"}) from None
+            raise CardNotFound(target, {target: f"an invalid address: {error}"}) from None
         if parts.path.endswith(".json"):
-            return self._read(target, *await self._get(target))
+            return self._read(target, *await self._fetch_document(target))
         tried: dict[str, str] = {}
         base, origin = target.partition("?")[0].rstrip("/"), f"{parts.scheme}://{parts.netloc}"
         for place in dict.fromkeys((base, origin)):
             for path in WELL_KNOWN:
-                if (found := await self._look(place + path, tried)) is not None:
+                if (found := await self._fetch_json(place + path, tried)) is not None:
                     discovered = self._read(*found)
                     if place == base or _names(discovered.card, base):
                         return discovered
                     tried[place + path] = "a card of another agent"
-        if (listed := await self._listed(origin, base, tried)) is not None:
-            return self._read(listed, *await self._get(listed))
+        if (listed := await self._find_in_catalog(origin, base, tried)) is not None:
+            return self._read(listed, *await self._fetch_document(listed))
         raise CardNotFound(target, tried)
 
-    async def _look(self, url: str, tried: dict[str, str]) -> tuple[str, str, bytes] | None:
+    async def _fetch_json(self, url: str, tried: dict[str, str]) -> tuple[str, str, bytes] | None:
         """Return a JSON document with its requested and final address, or record the failure."""
         try:
-            served, body = await self._get(url)
+            served, body = await self._fetch_document(url)
         except CardNotFound as error:
             tried.update(error.tried)
             return None
@@ -211,7 +211,7 @@ class Discovery:
 
     async def _catalog(self, origin: str, tried: dict[str, str]) -> list[tuple[str, str]] | None:
         """Return the names and addresses of a catalog's cards, or record the failure."""
-        found = await self._look(origin + CATALOG, tried)
+        found = await self._fetch_json(origin + CATALOG, tried)
         if found is None:
             return None
         try:
@@ -221,7 +221,7 @@ class Discovery:
             tried[origin + CATALOG] = "no catalog"
             return None
 
-    async def _listed(self, origin: str, base: str, tried: dict[str, str]) -> str | None:
+    async def _find_in_catalog(self, origin: str, base: str, tried: dict[str, str]) -> str | None:
         """Return the address of the matching card in the host's catalog, if there is exactly one."""
         entries = await self._catalog(origin, tried)
         if entries is None:
@@ -236,7 +236,7 @@ class Discovery:
 
     # --- fetching -------------------------------------------------------------------------------------------------
 
-    async def _get(self, url: str) -> tuple[str, bytes]:
+    async def _fetch_document(self, url: str) -> tuple[str, bytes]:
         """Return the final address of a document, and the document. Raises `CardNotFound` if it is missing."""
         at = url
         for _ in range(MAX_REDIRECTS + 1):
@@ -261,7 +261,7 @@ class Discovery:
         while True:
             error: Exception
             try:
-                reply = await self._ask(url, conditions, is_home)
+                reply = await self._send(url, conditions, is_home)
                 if reply.status not in (429, 500, 502, 503, 504):
                     return reply
                 error = _transient_error(reply)
@@ -273,11 +273,11 @@ class Discovery:
             attempt += 1
             await asyncio.sleep(delay)
 
-    async def _ask(self, url: str, conditions: tuple[tuple[str, str], ...], is_home: bool) -> HttpReply:
+    async def _send(self, url: str, conditions: tuple[tuple[str, str], ...], is_home: bool) -> HttpReply:
         """Send one request. Extra headers and credentials are sent to the requested host, not to a redirect's host."""
         own = self._headers if is_home else ()
         request = HttpRequest(method="GET", url=url, headers=(_ACCEPT, *own, *conditions), seconds=self._seconds)
-        return await (self._exchange if is_home else self._elsewhere).fetch(request)
+        return await (self._exchange if is_home else self._foreign_exchange).fetch(request)
 
     # --- reading --------------------------------------------------------------------------------------------------
 

@@ -47,36 +47,37 @@ class AgentEndpoint(Struct, frozen=True, kw_only=True):
         return f"{self.binding} {self.dialect.value} at {self.url}"
 
 
-class NoWay(Exception):
+class NoUsableEndpoint(Exception):
     """The agent has no endpoint that this client can use with the requested options."""
 
 
 def usable_endpoints(
     card: AgentCard, *, binding: str | None = None, dialect: DialectName | None = None
 ) -> tuple[AgentEndpoint, ...]:
-    """Return the usable endpoints of an agent in its order of preference, or raise `NoWay`.
+    """Return the usable endpoints of an agent in its order of preference, or raise `NoUsableEndpoint`.
 
     `binding` excludes the other bindings. `dialect` excludes the other dialects, unless no interface states it. Then
     it is used with the card's JSON-RPC endpoints, because not every dialect has a version to state.
     """
     wanted = None if binding is None else parse_binding(binding)
-    known = list(dict.fromkeys(_known_endpoints(card)))
-    found = [way for way in known if wanted in (None, way.binding) and dialect in (None, way.dialect)]
-    if not found and dialect is not None and wanted in (None, JSONRPC):
-        over_rpc = [way for way in known if way.binding == JSONRPC]
-        found = list(dict.fromkeys(AgentEndpoint(binding=JSONRPC, dialect=dialect, url=way.url) for way in over_rpc))
+    endpoints = list(dict.fromkeys(_known_endpoints(card)))
+    usable = [one for one in endpoints if wanted in (None, one.binding) and dialect in (None, one.dialect)]
+    if not usable and dialect is not None and wanted in (None, JSONRPC):
+        addresses = dict.fromkeys(endpoint.url for endpoint in endpoints if endpoint.binding == JSONRPC)
+        usable = [AgentEndpoint(binding=JSONRPC, dialect=dialect, url=url) for url in addresses]
     if wanted is None and not _has_grpc():
-        found = [way for way in found if way.binding != GRPC] or found  # gRPC's ImportError names the missing extra
-    if not found:
-        raise NoWay(_refusal(card, wanted, dialect))
-    return tuple(found)
+        # gRPC's ImportError names the missing extra.
+        usable = [endpoint for endpoint in usable if endpoint.binding != GRPC] or usable
+    if not usable:
+        raise NoUsableEndpoint(_refusal(card, wanted, dialect))
+    return tuple(usable)
 
 
 def parse_binding(binding: str) -> str:
-    """Return a binding by any of its names, or raise `NoWay`."""
+    """Return a binding by any of its names, or raise `NoUsableEndpoint`."""
     found = _BINDINGS.get(binding.upper())
     if found is None:
-        raise NoWay(f"There is no binding {binding!r}; known are {JSONRPC}, {REST} and {GRPC}")
+        raise NoUsableEndpoint(f"There is no binding {binding!r}; known are {JSONRPC}, {REST} and {GRPC}")
     return found
 
 

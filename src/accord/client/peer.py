@@ -77,8 +77,8 @@ class AgentLink(Protocol):
 OpenLink = Callable[[AgentEndpoint], AgentLink]
 Sleep = Callable[[float], Awaitable[Any]]
 
-_PUSHES = frozenset({Operation.PUSH_SET, Operation.PUSH_GET, Operation.PUSH_LIST, Operation.PUSH_DELETE})
-_EVERYWHERE = frozenset({Operation.SEND, Operation.GET})
+_PUSH_OPERATIONS = frozenset({Operation.PUSH_SET, Operation.PUSH_GET, Operation.PUSH_LIST, Operation.PUSH_DELETE})
+_REQUIRED = frozenset({Operation.SEND, Operation.GET})
 """Operations that every agent supports: if one is missing, the address or the version is wrong."""
 
 
@@ -88,7 +88,7 @@ class AgentPeer:
     def __init__(
         self,
         card: AgentCard,
-        ways: Sequence[AgentEndpoint],
+        endpoints: Sequence[AgentEndpoint],
         open_link: OpenLink,
         *,
         retries: Retries | None = None,
@@ -104,7 +104,7 @@ class AgentPeer:
         self.subscribes = self.streams
         self.numbers_events = NUMBERED_EVENTS in promised
         self._is_idempotent = IDEMPOTENT_SEND in promised if is_idempotent is None else is_idempotent
-        self._ways = ways
+        self._endpoints = endpoints
         self._open_link = open_link
         self._links: dict[int, AgentLink] = {}
         self._at = 0
@@ -115,23 +115,23 @@ class AgentPeer:
         """The link of the current endpoint."""
         found = self._links.get(self._at)
         if found is None:
-            found = self._links[self._at] = self._open_link(self._ways[self._at])
+            found = self._links[self._at] = self._open_link(self._endpoints[self._at])
         return found
 
     @property
-    def way(self) -> AgentEndpoint:
+    def endpoint(self) -> AgentEndpoint:
         """The current endpoint."""
-        return self._ways[self._at]
+        return self._endpoints[self._at]
 
     @property
     def is_idempotent(self) -> bool:
         """Whether a message may be sent again under the same id."""
-        return self._is_idempotent and self.way.dialect in MESSAGE_ID_DIALECTS
+        return self._is_idempotent and self.endpoint.dialect in MESSAGE_ID_DIALECTS
 
     @property
     def begins_by_sending(self) -> bool:
         """Whether a stream is a send followed by a subscription, as in AgentVault's profile."""
-        return self.way.dialect is DialectName.VAULT
+        return self.endpoint.dialect is DialectName.VAULT
 
     async def close(self) -> None:
         """Close all links."""
@@ -142,12 +142,12 @@ class AgentPeer:
 
     async def ask(self, operation: Operation, request: Request, *, seconds: float | None = None) -> Any:
         """Send a request and return the answer, with safe retries. A partial answer is read again in full."""
-        self._need(operation, request)
+        self._check_capabilities(operation, request)
         attempt = 0
         while True:
             try:
-                with UNTRACED if tracing.tracer is None else tracing.tracer.around(self._calling(operation)):
-                    result = await self.link.ask(operation, self._addressed(request), seconds=seconds)
+                with UNTRACED if tracing.tracer is None else tracing.tracer.around(self._call_span(operation)):
+                    result = await self.link.ask(operation, self._with_tenant(request), seconds=seconds)
             except (Unreachable, AccordError) as error:
                 if attempt and isinstance(error, errors.TaskNotCancelable) and (ended := await self._canceled(request)):
                     return ended
@@ -157,13 +157,13 @@ class AgentPeer:
                 attempt += 1
             else:
                 self._is_settled = True
-                return await self._whole(operation, result)
+                return await self._complete(operation, result)
 
     def follow(self, operation: Operation, request: Request, after: int | None = None) -> AsyncIterator[Event]:
         """Open a stream, once. The caller of this method calls `moves_on` and `settle`."""
-        self._need(operation, request)
-        events = self.link.follow(operation, self._addressed(request), after)
-        return events if tracing.tracer is None else _traced(events, tracing.tracer, self._calling(operation))
+        self._check_capabilities(operation, request)
+        events = self.link.follow(operation, self._with_tenant(request), after)
+        return events if tracing.tracer is None else _traced(events, tracing.tracer, self._call_span(operation))
 
     def settle(self) -> None:
         """Keep the current endpoint, because the agent has answered there."""
@@ -176,11 +176,11 @@ class AgentPeer:
         match error:
             case Unreachable(was_sent=False) | errors.VersionNotSupported():
                 pass
-            case errors.MethodNotFound() if operation in _EVERYWHERE:
+            case errors.MethodNotFound() if operation in _REQUIRED:
                 pass
             case _:
                 return False
-        self._at = (self._at + 1) % len(self._ways)
+        self._at = (self._at + 1) % len(self._endpoints)
         return self._at != 0
 
     async def pause(self, operation: Operation, request: Request, error: Exception, attempt: int) -> None:
@@ -191,33 +191,35 @@ class AgentPeer:
             raise error
         await self.sleep(delay)
 
-    def _calling(self, operation: Operation) -> RemoteCallSpan:
-        way = self.way
+    def _call_span(self, operation: Operation) -> RemoteCallSpan:
+        endpoint = self.endpoint
         return RemoteCallSpan(
             agent=self.card.name,
             operation=operation.value,
-            binding=way.binding,
-            dialect=way.dialect.value,
-            url=way.url,
+            binding=endpoint.binding,
+            dialect=endpoint.dialect.value,
+            url=endpoint.url,
         )
 
     # --- helpers --------------------------------------------------------------------------------------------------
 
-    def _need(self, operation: Operation, request: Request) -> None:
+    def _check_capabilities(self, operation: Operation, request: Request) -> None:
         """Refuse an operation that the card does not offer. Not every server has a proper refusal."""
-        told = request.configuration if isinstance(request, SendRequest) else None
-        has_push = operation in _PUSHES or (told is not None and told.task_push_notification_config is not None)
+        configuration = request.configuration if isinstance(request, SendRequest) else None
+        has_push = operation in _PUSH_OPERATIONS or (
+            configuration is not None and configuration.task_push_notification_config is not None
+        )
         if has_push and not self.card.capabilities.push_notifications:
             raise errors.PushNotSupported
         if operation is Operation.EXTENDED_CARD and not self.card.capabilities.extended_agent_card:
             raise errors.ExtendedCardNotConfigured
 
-    def _addressed(self, request: Request) -> Request:
-        tenant = self.way.tenant
+    def _with_tenant(self, request: Request) -> Request:
+        tenant = self.endpoint.tenant
         return request if tenant is None or request.tenant is not None else replace(request, tenant=tenant)
 
-    async def _whole(self, operation: Operation, result: Result) -> Any:
-        if isinstance(result, Task) and operation in DIALECTS[self.way.dialect].partial_results:
+    async def _complete(self, operation: Operation, result: Result) -> Any:
+        if isinstance(result, Task) and operation in DIALECTS[self.endpoint.dialect].partial_results:
             return await self.ask(Operation.GET, GetRequest(id=result.id))
         return result
 
@@ -229,9 +231,9 @@ class AgentPeer:
         return task if task.status.state is TaskState.CANCELED else None
 
 
-async def _traced(events: AsyncIterator[Event], tracer: Tracer, calling: RemoteCallSpan) -> AsyncIterator[Event]:
+async def _traced(events: AsyncIterator[Event], tracer: Tracer, call: RemoteCallSpan) -> AsyncIterator[Event]:
     """Yield a stream's events under a span of the request. The reader's own work is outside the span."""
-    span = tracer.begin(calling)
+    span = tracer.begin(call)
     try:
         async with aclosing(events):  # type: ignore[type-var]  # a generator in every link
             with span.current():
@@ -314,16 +316,16 @@ async def _find_task(peer: AgentPeer, request: SendRequest) -> Task | None:
         return again if isinstance(again, Task) else None
     if request.message.task_id is not None:
         task: Task = await peer.ask(Operation.GET, GetRequest(id=request.message.task_id))
-        return task if _holds(task, request.message) else None
-    if peer.way.dialect is not DialectName.V1:  # the only dialect that specifies listing tasks
+        return task if _contains(task, request.message) else None
+    if peer.endpoint.dialect is not DialectName.V1:  # the only dialect that specifies listing tasks
         return None
     wanted = TaskFilter(context_id=request.message.context_id, page_size=MAX_PAGE_SIZE, history_length=SEARCH_HISTORY)
     page: TaskPage = await peer.ask(Operation.LIST, wanted)
-    ours = next((one for one in page.tasks if _holds(one, request.message)), None)
-    if ours is None:
+    listed_task = next((one for one in page.tasks if _contains(one, request.message)), None)
+    if listed_task is None:
         return None
-    return cast("Task", await peer.ask(Operation.GET, GetRequest(id=ours.id)))  # a list leaves the artifacts out
+    return cast("Task", await peer.ask(Operation.GET, GetRequest(id=listed_task.id)))  # a list leaves the artifacts out
 
 
-def _holds(task: Task, message: Message) -> bool:
-    return any(said.message_id == message.message_id for said in task.history)
+def _contains(task: Task, message: Message) -> bool:
+    return any(sent.message_id == message.message_id for sent in task.history)

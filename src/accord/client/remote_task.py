@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from accord.client.peer import AgentPeer, send_once
 from accord.client.subscription import AT_ANSWER, AT_REST, TaskSubscription
-from accord.client.text import FAILED_STATES, Said, StreamedText
+from accord.client.text import FAILED_STATES, Reply, StreamedText
 from accord.engine.ids import new_id
 from accord.engine.messages import parts_of
 from accord.model import (
@@ -33,7 +33,7 @@ from accord.protocol.lifecycle import INTERRUPTED
 from accord.protocol.operations import Operation
 
 
-class Speech:
+class TextStream:
     """The text of an answer as it arrives.
 
     The ids are available after the first chunk, the status at the end.
@@ -126,21 +126,21 @@ class RemoteTask:
     def __repr__(self) -> str:
         return f"RemoteTask({self.id!r}, context_id={self.context_id!r}, cursor={self.cursor!r})"
 
-    def __await__(self) -> Generator[Any, None, Said]:
+    def __await__(self) -> Generator[Any, None, Reply]:
         """Wait until the task ends or waits for its caller."""
         return self.settled().__await__()
 
-    async def settled(self) -> Said:
+    async def settled(self) -> Reply:
         """Wait until the task ends or waits for its caller, and return its answer."""
         if self.answer is not None:
-            return Said.of(self.answer)
+            return Reply.of(self.answer)
         task = await self.refresh()
         if task.status.state not in AT_REST:
             async with aclosing(TaskSubscription(self._peer, task_id=self.id, stops=AT_REST).go_on()) as events:
                 async for _ in events:
                     pass
             task = await self.refresh()
-        return Said.of(task)
+        return Reply.of(task)
 
     async def __aiter__(self) -> AsyncGenerator[Event, None]:
         """Yield events until the task ends or waits for its caller, reconnecting as needed.

@@ -1,7 +1,7 @@
 """The text of an agent's answer, whole or streamed.
 
 Every part of every artifact counts (C-07), data as JSON. Files are not included: the caller reads them from
-`Said.raw`.
+`Reply.raw`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,7 +33,7 @@ The message of a completed task often only repeats them.
 """
 
 
-class Said(Struct, frozen=True, kw_only=True):
+class Reply(Struct, frozen=True, kw_only=True):
     """An agent's answer: its text, and the task or message in `raw`.
 
     A message without a task counts as completed.
@@ -46,7 +46,7 @@ class Said(Struct, frozen=True, kw_only=True):
     raw: Task | Message
 
     @classmethod
-    def of(cls, answer: Task | Message) -> "Said":
+    def of(cls, answer: Task | Message) -> "Reply":
         """Create it from a task or message."""
         if isinstance(answer, Task):
             found = (answer.id, answer.status.state)

@@ -180,9 +180,9 @@ class Orchestrator:
                 async with self._session.post(job.webhook["url"], json=job.as_task(), headers=headers) as response:
                     if response.status < 300:
                         return
-                    log.warning("the webhook of %s answers %s", job.id, response.status)
+                    log.warning("demo.webhook_failed", extra={"job": job.id, "status": response.status})
             except aiohttp.ClientError as error:
-                log.warning("the webhook of %s is not reached: %s", job.id, error)
+                log.warning("demo.webhook_not_reached", extra={"job": job.id, "reason": str(error)})
             await asyncio.sleep(FIRST_SECONDS * 2**attempt)
 
 

@@ -16,8 +16,7 @@ from httptools import HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from accord.auth.rate_limits import Bucket, Quotas
-from accord.auth.trusted_proxies import Network, is_trusted
-from accord.protocol.urls import network_of
+from accord.protocol.urls import Network, is_in_networks, network_of
 
 try:
     import resource
@@ -194,7 +193,7 @@ class Connection(HttpToolsProtocol):
     def _count(self, transport: Transport) -> bool:
         """Count this connection for its client, and return False if the client has too many."""
         peer, limit = transport.get_extra_info("peername"), min(self.quotas.connections, _half_of_files())
-        if not limit or not isinstance(peer, tuple) or is_trusted(peer[0], self.trusted):
+        if not limit or not isinstance(peer, tuple) or is_in_networks(peer[0], self.trusted):
             return True
         address = network_of(peer[0])
         if self._open[address] >= limit:

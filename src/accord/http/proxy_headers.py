@@ -8,9 +8,9 @@ headers as well.
 import re
 from collections.abc import Sequence
 
-from accord.auth.trusted_proxies import Network, is_trusted
 from accord.http.asgi import App, Receive, Scope, Send, values_of
 from accord.protocol import urls
+from accord.protocol.urls import Network, is_in_networks
 
 DEFAULT_PORTS = ("80", "443")
 """Ports that are omitted, even with the other scheme: a proxy that reports 80 for https is behind one that ends TLS."""
@@ -35,7 +35,7 @@ class ProxyHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         client = scope.get("client")
-        if scope["type"] == "http" and client and is_trusted(client[0], self._trusted):
+        if scope["type"] == "http" and client and is_in_networks(client[0], self._trusted):
             scope = self._restored(scope)
         await self._inner(scope, receive, send)
 
@@ -71,7 +71,7 @@ class ProxyHeaders:
             address = urls.address_of(part) or urls.address_of(urls.host_of(part))  # some proxies add the port
             if address is None:
                 return None, proxies
-            if not is_trusted(str(address), self._trusted):
+            if not is_in_networks(str(address), self._trusted):
                 return str(address), proxies
         return None, max(1, len(chain))
 

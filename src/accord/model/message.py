@@ -43,8 +43,8 @@ class Part(A2AModel, gc=False):
     @property
     def schema(self) -> dict[str, Any] | None:
         """The JSON Schema that belongs to `data`, if the sender gave one."""
-        found = (self.metadata or {}).get(metadata_keys.SCHEMA)
-        return found if isinstance(found, dict) else None
+        schema = (self.metadata or {}).get(metadata_keys.SCHEMA)
+        return schema if isinstance(schema, dict) else None
 
     @property
     def is_reference(self) -> bool:

@@ -78,14 +78,14 @@ class SendRequest(A2AModel, gc=False):  # like the message that it carries
     @property
     def timeout_ms(self) -> int | None:
         """The caller's time limit for the task in milliseconds, if any."""
-        found = self._hints(metadata_keys.TASK_CONFIG).get("timeout")
-        return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None
+        timeout = self._hints(metadata_keys.TASK_CONFIG).get("timeout")
+        return timeout if isinstance(timeout, int) and not isinstance(timeout, bool) and timeout > 0 else None
 
     @property
     def priority(self) -> str:
         """The caller's priority: `low`, `normal` or `high`."""
-        found = self._hints(metadata_keys.TASK_CONFIG).get("priority")
-        return found if isinstance(found, str) and found in {"low", "high"} else "normal"
+        priority = self._hints(metadata_keys.TASK_CONFIG).get("priority")
+        return priority if isinstance(priority, str) and priority in {"low", "high"} else "normal"
 
     @property
     def is_held(self) -> bool:
@@ -100,12 +100,12 @@ class SendRequest(A2AModel, gc=False):  # like the message that it carries
     @property
     def buffer_size(self) -> int | None:
         """The largest chunk of text, in bytes, that the caller wants in one stream event."""
-        found = self._hints(metadata_keys.STREAM_CONFIG).get("buffer_size")
-        return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None
+        size = self._hints(metadata_keys.STREAM_CONFIG).get("buffer_size")
+        return size if isinstance(size, int) and not isinstance(size, bool) and size > 0 else None
 
     def _hints(self, key: str) -> dict[str, Any]:
-        found = None if self.metadata is None else self.metadata.get(key)
-        return found if isinstance(found, dict) else {}
+        hints = None if self.metadata is None else self.metadata.get(key)
+        return hints if isinstance(hints, dict) else {}
 
 
 class GetRequest(A2AModel):
@@ -158,8 +158,8 @@ class CancelRequest(A2AModel):
     @property
     def reason(self) -> str | None:
         """The caller's reason for the cancellation, if any."""
-        found = (self.metadata or {}).get(metadata_keys.REASON)
-        return found if isinstance(found, str) else None
+        reason = (self.metadata or {}).get(metadata_keys.REASON)
+        return reason if isinstance(reason, str) else None
 
 
 class SubscribeRequest(A2AModel):

@@ -133,11 +133,11 @@ def first_paragraph(text: str) -> str:
 @cache
 def field_descriptions(struct: type[Struct]) -> Mapping[str, str]:
     """Return the descriptions of a struct's fields by name, each in one line. A base's descriptions are inherited."""
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for base in reversed(struct.__mro__):
         if issubclass(base, Struct) and base is not Struct:
-            found |= _descriptions_in(base.__module__).get(base.__name__, {})
-    return {name: text for name, text in found.items() if name in struct.__struct_fields__}
+            descriptions |= _descriptions_in(base.__module__).get(base.__name__, {})
+    return {name: text for name, text in descriptions.items() if name in struct.__struct_fields__}
 
 
 @cache

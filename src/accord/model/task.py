@@ -147,12 +147,12 @@ def parts_of(value: Any) -> Sequence[Part]:
 
 
 def _parts_of_task(task: Task) -> list[Part]:
-    found = list(_parts_of_status(task))
+    parts = list(_parts_of_status(task))
     for message in task.history:
-        found += message.parts
+        parts += message.parts
     for artifact in task.artifacts:
-        found += artifact.parts
-    return found
+        parts += artifact.parts
+    return parts
 
 
 def _parts_of_status(value: Task | StatusUpdate) -> Sequence[Part]:

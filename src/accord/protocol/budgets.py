@@ -167,26 +167,26 @@ def read_budget_request(metadata: Metadata | None, where: str = "message.metadat
         return None
     field = f"{where}.{metadata_keys.BUDGET}"
     try:
-        found = msgspec.convert(metadata[metadata_keys.BUDGET], BudgetRequest)
+        request = msgspec.convert(metadata[metadata_keys.BUDGET], BudgetRequest)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$.")
         raise invalid_field(f"{field}.{path.rstrip('`')}" if path else field, reason) from None
-    if found.max_tokens is not None and not found.max_tokens.is_integer():
+    if request.max_tokens is not None and not request.max_tokens.is_integer():
         raise invalid_field(f"{field}.maxTokens", "Expected a whole number")
-    if isinstance(found.deadline, str) and _time(found.deadline) is None:
+    if isinstance(request.deadline, str) and _time(request.deadline) is None:
         raise invalid_field(f"{field}.deadline", "Expected seconds, or an ISO 8601 time with its zone")
-    return found
+    return request
 
 
 def read_usage(metadata: Metadata | None) -> TotalUsage | None:
     """Return the usage in a task's metadata, or None if missing or invalid."""
     try:
-        found = msgspec.convert(
+        usage = msgspec.convert(
             (metadata or {}).get(metadata_keys.USAGE), TotalUsage, strict=False
         )  # protobuf has fractions only
     except msgspec.ValidationError:
         return None
-    return found if max(found.tokens, found.cost) <= MAX_BUDGET else None
+    return usage if max(usage.tokens, usage.cost) <= MAX_BUDGET else None
 
 
 def read_budget(metadata: Metadata | None) -> Budget:

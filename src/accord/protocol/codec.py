@@ -150,10 +150,10 @@ def _with_names(refused: InvalidParams, data: bytes) -> InvalidParams:
     try:
         # Numbers too large for the decoder become infinite; pairs keep repeated members.
         value = json.loads(data, parse_int=float, object_pairs_hook=tuple)
-        found = _infinite(value, _STEP.findall(field)) or field
+        path = _infinite(value, _STEP.findall(field)) or field
     except (ValueError, RecursionError):
         return refused
-    return invalid_field(found.removeprefix("."), reason)
+    return invalid_field(path.removeprefix("."), reason)
 
 
 def _infinite(value: Any, steps: list[tuple[str, str]], path: str = "") -> str | None:

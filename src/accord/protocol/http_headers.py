@@ -64,8 +64,8 @@ def trace_variables(trace: str | None) -> Mapping[str, str]:
 
 def trace_ids(trace: str | None) -> tuple[str, str] | None:
     """Return the ids of the trace and of the span, as in log records."""
-    found = None if trace is None else _PARENT.match(trace)
-    return None if found is None else (found["trace"], found["span"])
+    match = None if trace is None else _PARENT.match(trace)
+    return None if match is None else (match["trace"], match["span"])
 
 
 SIGNATURE_HEADER = "X-A2A-Signature"
@@ -129,13 +129,13 @@ def parse_signature(value: str) -> HmacSignature | None:
     """Read the header's value. Returns None if it is invalid or repeats a member."""
     pairs = [member.strip().partition("=")[::2] for member in value[: MAX_SIGNATURE_LENGTH + 1].split(",")]
     digests = tuple(text for name, text in pairs if name == "v1")
-    said = [(name, text) for name, text in pairs if name in ("t", "k", "n")]
-    found = dict(said)
-    names = [found[name] for name in ("k", "n") if name in found]
+    parameters = [(name, text) for name, text in pairs if name in ("t", "k", "n")]
+    signature = dict(parameters)
+    names = [signature[name] for name in ("k", "n") if name in signature]
     is_sound = (
         len(value) <= MAX_SIGNATURE_LENGTH
-        and len(found) == len(said)
-        and _TIME.fullmatch(found.get("t", ""))
+        and len(signature) == len(parameters)
+        and _TIME.fullmatch(signature.get("t", ""))
         and all(_NAME.fullmatch(name) for name in names)
         and digests
         and all(_DIGEST.fullmatch(digest) for digest in digests)
@@ -143,7 +143,7 @@ def parse_signature(value: str) -> HmacSignature | None:
     if not is_sound:
         return None
     return HmacSignature(
-        timestamp=int(found["t"]), digests=digests, key_id=found.get("k", ""), nonce=found.get("n", "")
+        timestamp=int(signature["t"]), digests=digests, key_id=signature.get("k", ""), nonce=signature.get("n", "")
     )
 
 
@@ -212,12 +212,12 @@ def _check_secret(field: str, value: str | None) -> None:
 def push_headers(config: PushConfig, task_id: str, seq: int) -> dict[str, str]:
     """Return a webhook's headers except the signature; the configuration has been checked."""
     task, webhook = quote(task_id, safe=""), quote(config.id or "", safe="")
-    found = {TASK_ID: task, EVENT_ID: f"{task}:{webhook}:{seq}"}
+    headers = {TASK_ID: task, EVENT_ID: f"{task}:{webhook}:{seq}"}
     if config.token:
-        found[TOKEN] = config.token
+        headers[TOKEN] = config.token
     if authorization := _authorization(config):
-        found[AUTHORIZATION] = authorization
-    return found
+        headers[AUTHORIZATION] = authorization
+    return headers
 
 
 def _authorization(config: PushConfig) -> str | None:
@@ -246,7 +246,7 @@ def sign_webhook(body: bytes, at: int, keys: Iterable[str]) -> str:
 
 def is_signed_webhook(signature: str, body: bytes, keys: Iterable[str], now: float) -> bool:
     """Whether a body was signed with one of the keys within the time window."""
-    found = parse_signature(signature)
-    if found is None or abs(now - found.timestamp) > SIGNATURE_WINDOW_SECONDS:
+    parsed = parse_signature(signature)
+    if parsed is None or abs(now - parsed.timestamp) > SIGNATURE_WINDOW_SECONDS:
         return False
-    return is_signed_by(found, body, (key.encode() for key in keys))
+    return is_signed_by(parsed, body, (key.encode() for key in keys))

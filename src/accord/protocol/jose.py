@@ -122,10 +122,10 @@ def from_base64url(text: str) -> bytes:
 def read_keys(data: bytes) -> tuple[Key, ...]:
     """Return the keys of a JWK set that can verify signatures; others are left out (RFC 7517, 5)."""
     try:
-        found = _keys.decode(data).keys
+        members = _keys.decode(data).keys
     except (MsgspecError, UnicodeDecodeError, RecursionError):
         raise BadSignature("Not a JSON Web Key Set") from None
-    return tuple(key for member in found if (key := _read_key(member)) is not None)
+    return tuple(key for member in members if (key := _read_key(member)) is not None)
 
 
 def _read_key(member: dict[str, Any]) -> Key | None:
@@ -150,10 +150,10 @@ def _fits(key: Key, alg: str) -> bool:
 def verify_signature(signature: str, key: Key, alg: str, payload: bytes | None = None) -> bytes:
     """Return the payload of a compact signature by this key and algorithm; `payload` is a detached one."""
     try:
-        found = jws.deserialize_compact(signature, key, registry=_REGISTRIES[alg], payload=payload)
+        verified = jws.deserialize_compact(signature, key, registry=_REGISTRIES[alg], payload=payload)
     except (JoseError, ValueError, RecursionError) as error:
         raise BadSignature(f"Not signed: {type(error).__name__}") from None
-    return bytes(found.payload or b"")
+    return bytes(verified.payload or b"")
 
 
 def sign_payload(payload: bytes, header: dict[str, str], key: Key) -> str:

@@ -98,10 +98,10 @@ class _Schema:
         draft = self._root.get("$schema")
         if isinstance(draft, str) and draft.rstrip("#") not in _DRAFTS:
             raise ValueError(f"unknown `$schema` {draft[:100]!r}")
-        found = self._below(self._root, 0)
-        if found > MAX_STEPS or self._patterns > MAX_PATTERNS:
+        visits = self._below(self._root, 0)
+        if visits > MAX_STEPS or self._patterns > MAX_PATTERNS:
             raise ValueError("it is too complex")
-        return found
+        return visits
 
     def _below(self, node: Any, depth: int) -> int:
         if depth > MAX_DEPTH:
@@ -129,16 +129,16 @@ class _Schema:
     def _resolve(self, reference: str) -> Any:
         if reference != "#" and not reference.startswith("#/"):
             raise ValueError(f"references must start with `#/`, not {reference[:100]!r}")
-        found: Any = self._root
+        part: Any = self._root
         for step in reference.split("/")[1:]:
             name = unquote(step).replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
-                found = found[int(name)]
-            elif isinstance(found, dict) and name in found:
-                found = found[name]
+            if isinstance(part, list) and name.isdecimal() and int(name) < len(part):
+                part = part[int(name)]
+            elif isinstance(part, dict) and name in part:
+                part = part[name]
             else:
                 raise ValueError(f"it has no {reference[:100]!r}")
-        return found
+        return part
 
 
 def _size(data: Any, depth: int = 0) -> int:

@@ -152,13 +152,13 @@ def parse_version(text: str | None, dialects: frozenset[DialectName] = ALL_DIALE
         return None
     major, _, rest = text.strip().partition(".")
     stated = f"{major}.{rest.partition('.')[0]}"
-    spoken = frozenset[ProtocolVersion]().union(*(DIALECT_VERSIONS.get(dialect, ()) for dialect in dialects))
-    for version in spoken:
+    supported = frozenset[ProtocolVersion]().union(*(DIALECT_VERSIONS.get(dialect, ()) for dialect in dialects))
+    for version in supported:
         if version.value == stated:
             return version
-    known = ", ".join(version.value for version in ProtocolVersion if version in spoken) or "none"
+    names = ", ".join(version.value for version in ProtocolVersion if version in supported) or "none"
     raise VersionNotSupported(
-        f"A2A version {text.strip()[:20]!r} is not supported here; supported: {known}", metadata={"supported": known}
+        f"A2A version {text.strip()[:20]!r} is not supported here; supported: {names}", metadata={"supported": names}
     )
 
 
@@ -177,15 +177,15 @@ def _choose(inquiry: Inquiry, version: ProtocolVersion | None) -> tuple[DialectN
     if version is ProtocolVersion.V1_0 or inquiry.method[:1].isupper():
         return V1, None, False
     look = _look(inquiry.params)
-    if telling := METHOD_DIALECTS.get(inquiry.method):
-        if telling is GEN and version in DIALECT_VERSIONS[V03] and operation_for(inquiry.method, V03):
+    if own_dialect := METHOD_DIALECTS.get(inquiry.method):
+        if own_dialect is GEN and version in DIALECT_VERSIONS[V03] and operation_for(inquiry.method, V03):
             return V03, None, False  # 0.2's name of the extended card, by a caller that states its version
-        return _google_01(inquiry.method, look) or _replacement(telling, inquiry, look), None, False
-    shaped = _shape(look)
-    if shaped and (shaped in inquiry.enabled or look.message is None or look.message.kind is None):
-        return shaped, None, False
-    named = look.id if look.id is not None else look.camel_id
-    ask_task = named if inquiry.method in _BY_TASK and isinstance(named, str) else None
+        return _google_01(inquiry.method, look) or _replacement(own_dialect, inquiry, look), None, False
+    by_shape = _shape(look)
+    if by_shape and (by_shape in inquiry.enabled or look.message is None or look.message.kind is None):
+        return by_shape, None, False
+    task_id = look.id if look.id is not None else look.camel_id
+    ask_task = task_id if inquiry.method in _BY_TASK and isinstance(task_id, str) else None
     return _replacement(V03, inquiry, look), ask_task, look.message is not None
 
 
@@ -287,8 +287,8 @@ _VAULT_ROLES = ("assistant", "system", "tool")
 def _look(params: bytes) -> _ParamsLook:
     """Read the members that distinguish dialects; invalid parameters distinguish none, and the dialect refuses them."""
     try:
-        found: _ParamsLook = _look_decoder.decode(params)
-        return found
+        look: _ParamsLook = _look_decoder.decode(params)
+        return look
     except (ValueError, RecursionError):
         return _NOTHING
 
@@ -310,13 +310,13 @@ def _shape(look: _ParamsLook) -> DialectName | None:
     """
     message = look.message or _NO_MESSAGE
     parts = message.first_parts
-    untold = [part for part in parts if part.kind is None]
-    if _is_snake_case(look) or _is_snake_case(message) or any(map(_is_snake_case, untold)):
+    undeclared = [part for part in parts if part.kind is None]
+    if _is_snake_case(look) or _is_snake_case(message) or any(map(_is_snake_case, undeclared)):
         return GEN
     if look.webhook_url is not _ABSENT:
         return VAULT
-    contents = any(part.content is not _ABSENT for part in untold)
-    typed = [part for part in untold if part.type is not None]
+    contents = any(part.content is not _ABSENT for part in undeclared)
+    typed = [part for part in undeclared if part.type is not None]
     if (contents or typed) and message.role in _VAULT_ROLES:
         return VAULT
     if contents:
@@ -324,7 +324,7 @@ def _shape(look: _ParamsLook) -> DialectName | None:
     if typed:
         texts = any(part.text is not None for part in typed)
         return RELAY if texts or message.id is None else GEN
-    return V03 if message.kind is not None or len(untold) < len(parts) else None
+    return V03 if message.kind is not None or len(undeclared) < len(parts) else None
 
 
 def _is_snake_case(look: _ParamsLook | _Message | _Part) -> bool:

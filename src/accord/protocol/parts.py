@@ -59,13 +59,13 @@ def read_parts(parts: Sequence[AnyPart], where: str) -> tuple[Part, ...]:
     """Return the model's parts; `where` is the path of the list, for errors."""
     if not parts:
         raise invalid_field(where, "Expected at least one part")
-    found: list[Part] = []
+    converted: list[Part] = []
     try:
         for part in parts:
-            found.append(read_part(part))
+            converted.append(read_part(part))
     except ValueError as error:
-        raise invalid_field(f"{where}[{len(found)}]", str(error)) from None
-    return tuple(found)
+        raise invalid_field(f"{where}[{len(converted)}]", str(error)) from None
+    return tuple(converted)
 
 
 def read_part(part: AnyPart) -> Part:
@@ -93,18 +93,18 @@ def from_base64(text: str) -> bytes:
 
 def joined_text(parts: Sequence[Part]) -> tuple[Part, ...]:
     """Return parts with adjacent plain texts, which are the chunks of a stream, joined to one text."""
-    found: list[Part] = []
+    joined: list[Part] = []
     chunks: list[str] = []
     for part in (*parts, None):
         if part is not None and part.text is not None and part == Part(text=part.text):
             chunks.append(part.text)
             continue
         if chunks:
-            found.append(Part(text="".join(chunks)))
+            joined.append(Part(text="".join(chunks)))
             chunks = []
         if part is not None:
-            found.append(part)
-    return tuple(found)
+            joined.append(part)
+    return tuple(joined)
 
 
 def _guess(part: AnyPart) -> str:
@@ -298,8 +298,8 @@ def split_text(parts: tuple[Part, ...], lengths: tuple[int, ...]) -> tuple[Part,
 
 def finer_role(message: Message) -> str | None:
     """Return `system` or `tool` if that is the message's role."""
-    found = (message.metadata or {}).get(metadata_keys.ROLE)
-    return found if isinstance(found, str) and found in FINER_ROLES else None
+    role = (message.metadata or {}).get(metadata_keys.ROLE)
+    return role if isinstance(role, str) and role in FINER_ROLES else None
 
 
 def known_time(time: str | None) -> str | None:

@@ -63,26 +63,26 @@ _FROM_ANY: Mapping[str, TaskState] = {
 
 def from_lower(name: str, field: str) -> TaskState:
     """Return the state with a lower-case name; `cancelled` is read as well."""
-    found = _FROM_LOWER.get("canceled" if name == "cancelled" else name)
-    if found is None:
+    state = _FROM_LOWER.get("canceled" if name == "cancelled" else name)
+    if state is None:
         raise invalid_field(field, f"Unknown state {name[:40]!r}")
-    return found
+    return state
 
 
 def from_any(name: str, field: str) -> TaskState:
     """Return the state with a name of any A2A version: lower-case, protobuf JSON of 0.3 or 1.0."""
-    found = _FROM_ANY.get(name)
-    if found is None:
+    state = _FROM_ANY.get(name)
+    if state is None:
         raise invalid_field(field, f"Unknown state {name[:40]!r}")
-    return found
+    return state
 
 
 def from_vault(name: str, field: str) -> TaskState:
     """Return the state with an upper-case name; all nine are read, although the profile writes six."""
-    found = TaskState.__members__.get(name.upper().replace("-", "_"))
-    if found is None:
+    state = TaskState.__members__.get(name.upper().replace("-", "_"))
+    if state is None:
         raise invalid_field(field, f"Unknown state {name[:40]!r}")
-    return found
+    return state
 
 
 def from_gen(name: str, field: str) -> TaskState:

@@ -1,11 +1,12 @@
-"""Hosts in URLs, and slugs: agent names as a part of a URL.
+"""Hosts in URLs, slugs (agent names as a part of a URL), and networks of addresses.
 
 Hosts are read from text alone, in all their forms, and never resolved. The slug of a name never changes. A name in
 Latin letters becomes its words, a name in another script is written in punycode (RFC 3492).
 """
 
 import re
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from unicodedata import category, name, normalize
 from urllib.parse import SplitResult, urlsplit
 
@@ -47,33 +48,33 @@ def address_of(host: str) -> Address | None:
     An IPv4 address in IPv6's form (`::ffff:127.0.0.1`), as reported by servers that listen for both, becomes IPv4.
     """
     try:
-        found = ip_address(_plain(host))
+        address = ip_address(_plain(host))
     except ValueError:
         return None
-    return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
+    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
 
 
 def network_of(peer: str) -> str:
     """Return the network that counts as one client: an IPv4 address, or the 64 bits of IPv6 that one host owns."""
-    found = address_of(peer)
-    if found is None:
+    address = address_of(peer)
+    if address is None:
         return peer
-    return found.exploded[:19] if isinstance(found, IPv6Address) else str(found)
+    return address.exploded[:19] if isinstance(address, IPv6Address) else str(address)
 
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach a host: a loopback address, `localhost`, or a name below it (RFC 6761)."""
-    found = _effective_address(host)
-    if found is not None:
-        return found.is_loopback
+    address = _effective_address(host)
+    if address is not None:
+        return address.is_loopback
     name = _lookup_name(host)
     return name == LOCALHOST or name.endswith(f".{LOCALHOST}")
 
 
 def is_unspecified(host: str) -> bool:
     """Whether a host is the unspecified address (`0.0.0.0`, `::`), which to a listener means all its addresses."""
-    found = _effective_address(host)
-    return found is not None and found.is_unspecified
+    address = _effective_address(host)
+    return address is not None and address.is_unspecified
 
 
 def is_this_machine(host: str) -> bool:
@@ -87,8 +88,8 @@ def _effective_address(host: str) -> Address | None:
     Browsers and the C library read up to four numbers, of which the last one fills the remaining bytes.
     """
     name = _lookup_name(host)
-    if (found := address_of(name)) is not None:
-        return found
+    if (address := address_of(name)) is not None:
+        return address
     *first, last = map(_number, name.split("."))
     if last is None or len(first) >= _BYTES or last >= 256 ** (_BYTES - len(first)):
         return None
@@ -100,9 +101,9 @@ def _effective_address(host: str) -> Address | None:
 
 
 def _number(part: str) -> int | None:
-    found = _NUMBER.fullmatch(part)
-    base = None if found is None else found.lastgroup
-    return None if found is None or base is None else int(found[base] or "0", _BASES[base])
+    match = _NUMBER.fullmatch(part)
+    base = None if match is None else match.lastgroup
+    return None if match is None or base is None else int(match[base] or "0", _BASES[base])
 
 
 def _lookup_name(host: str) -> str:
@@ -142,3 +143,34 @@ def _is_foreign(char: str) -> bool:
 
 def _is_kept(char: str) -> bool:
     return char.isalnum() if char.isascii() else category(char)[0] in _KEPT
+
+
+# --- networks ---------------------------------------------------------------------------------------------------------
+
+Network = IPv4Network | IPv6Network
+
+EVERY_ADDRESS = ("0.0.0.0/0", "::/0")
+
+_MAPPED = IPv6Network("::ffff:0:0/96")
+"""IPv4-mapped IPv6 addresses, which dual-stack servers report for IPv4 peers."""
+
+
+def parse_networks(texts: Sequence[str]) -> tuple[Network, ...]:
+    """Parse addresses and networks. `*` is every address. Raises ValueError for other text."""
+    return tuple(_parse_network(text) for one in texts for text in (EVERY_ADDRESS if one == "*" else (one,)))
+
+
+def is_in_networks(peer: str, networks: Sequence[Network]) -> bool:
+    """Whether an address is in one of the networks."""
+    address = address_of(peer)
+    return address is not None and any(
+        address.version == network.version and address in network for network in networks
+    )
+
+
+def _parse_network(text: str) -> Network:
+    """Parse one network. IPv4-mapped networks become IPv4 networks, like the peers."""
+    network = ip_network(text, strict=False)
+    if not isinstance(network, IPv6Network) or not network.subnet_of(_MAPPED):
+        return network
+    return IPv4Network((int(network.network_address) & 0xFFFFFFFF, network.prefixlen - _MAPPED.prefixlen))

@@ -129,7 +129,7 @@ class AvailabilityChecks:
         self._ask = ask
         self._interval = RetryPolicy(first_seconds=every, jitter=JITTER)
         self._chance = chance
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
 
     # --- startup, loop, shutdown ----------------------------------------------------------------------------------
@@ -146,11 +146,11 @@ class AvailabilityChecks:
 
     def wake(self) -> None:
         """Check soon, because an agent was published or changed."""
-        self._news.set()
+        self._wakeup.set()
 
     async def _work(self) -> None:
         while True:
-            self._news.clear()
+            self._wakeup.clear()
             try:
                 while await self.once():
                     pass
@@ -164,7 +164,7 @@ class AvailabilityChecks:
             seconds = REST_SECONDS if wait is None else min(REST_SECONDS, wait / 1000 + 0.01)
             try:
                 async with asyncio.timeout(seconds):
-                    await self._news.wait()
+                    await self._wakeup.wait()
             except TimeoutError:
                 continue
 

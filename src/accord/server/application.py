@@ -11,7 +11,6 @@ from contextvars import Context
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
-from accord.auth.trusted_proxies import networks
 from accord.engine.agent import Agent
 from accord.engine.clock import SYSTEM, Clock
 from accord.http.asgi import RESPONSE_KEY, App, Receive, Scope, Send, TrackedSend, respond
@@ -21,6 +20,7 @@ from accord.http.operator_endpoints import HEALTH_PATH, READY_PATH, HealthPage
 from accord.http.proxy_headers import ProxyHeaders
 from accord.http.response_bodies import ClientGone
 from accord.protocol import urls
+from accord.protocol.urls import parse_networks
 from accord.server import cards
 from accord.server.composition import Composition, RunningServer
 from accord.server.grace_period import GracePeriod
@@ -251,7 +251,7 @@ class Application:
         if not server.behind_proxy:
             return inner
         try:
-            return ProxyHeaders(inner, networks(server.trusted_proxies))
+            return ProxyHeaders(inner, parse_networks(server.trusted_proxies))
         except ValueError as error:
             raise BadSettings(f"server.trusted_proxies: {error}") from None
 

@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 import uvicorn
 
 from accord.agents.command_environment import command_variables
-from accord.auth.trusted_proxies import Network, networks
 from accord.http.asgi import App
 from accord.http.connections import Connection, connection_class
+from accord.protocol.urls import Network, parse_networks
 from accord.server.application import Application
 from accord.server.settings import HttpServer, LogFormat, ServerSettings, Settings
 from accord.server.settings_loader import BadSettings
@@ -337,7 +337,7 @@ def prepare_worker(application: Application) -> None:
 
 
 def _trusted(server: ServerSettings) -> tuple[Network, ...]:
-    return networks(server.trusted_proxies) if server.behind_proxy else ()
+    return parse_networks(server.trusted_proxies) if server.behind_proxy else ()
 
 
 def end_with_parent() -> None:

@@ -22,8 +22,7 @@ from accord.service.middleware import (
 )
 from accord.service.service import Offers
 from accord.service.storage_quotas import StorageQuotas
-from accord.telemetry.metrics import Metrics
-from accord.telemetry.request_metrics import MetricsObserver
+from accord.telemetry.metrics import Metrics, MetricsObserver
 
 if TYPE_CHECKING:
     from accord.telemetry.tracing import Tracing

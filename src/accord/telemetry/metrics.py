@@ -6,11 +6,12 @@ on the event loop only.
 """
 
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
 from enum import Enum
 from typing import Any, NamedTuple
 
-from accord.a2a import Caller
+from accord.a2a import Call, Caller, TaskEvents
 from accord.auth.audit import OK
 from accord.auth.authentication import Presented
 from accord.engine.hooks import (
@@ -25,8 +26,11 @@ from accord.engine.hooks import (
     TaskFinished,
     UsageReported,
 )
-from accord.errors import AuthenticationFailed
+from accord.errors import AccordError, AuthenticationFailed
+from accord.model import Event
 from accord.protocol import lifecycle
+from accord.protocol.operations import DialectName, Operation
+from accord.service.middleware import INTERNAL_REASON
 from accord.storage.encoding import state_name
 
 Labels = tuple[str, ...]
@@ -256,3 +260,54 @@ class Metrics:
 
     def _reaped(self, detail: NodeReaped) -> None:
         self.nodes_reaped[()] += 1
+
+
+NO_BINDING = "none"
+"""Binding and dialect of requests that did not come through a binding."""
+
+_NAMES = {operation: operation.value for operation in Operation}
+_DIALECTS = {dialect.value: dialect.value for dialect in DialectName}
+
+
+class MetricsObserver:
+    """Counts and times the calls of an agent."""
+
+    def __init__(self, metrics: Metrics, agent: str) -> None:
+        """Measure the agent of that name in `metrics`, which all agents of a process share."""
+        self._metrics = metrics
+        self._agent = agent
+
+    def note(self, call: Call, outcome: str, _result: Any, seconds: float) -> None:
+        """Count a call. Starting a held task is not an operation of A2A and not counted."""
+        if call.executes:
+            return
+        agent, name, caller = self._agent, _NAMES[call.operation], call.caller
+        dialect = _DIALECTS.get(caller.origin or "", NO_BINDING)
+        self._metrics.requests[(agent, name, caller.binding or NO_BINDING, dialect, outcome)] += 1
+        self._metrics.request_seconds.observe((agent, name), seconds)
+
+    def note_stream(self, stream: TaskEvents) -> None:
+        """Count an open stream and its events."""
+        self._metrics.streams_open[(self._agent,)] += 1
+        self._metrics.stream_events[(self._agent,)] += 1
+        stream.pass_through(self._count(stream.rest))
+        stream.on_close(self._close)
+
+    async def _count(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
+        metrics, agent = self._metrics, (self._agent,)
+        counted: list[Event] = []
+        try:
+            with suppress(StopAsyncIteration):
+                while True:  # hold no event while its reader is slow: it may be a large task
+                    counted.append(await anext(events))
+                    metrics.stream_events[agent] += 1
+                    yield counted.pop()
+        except AccordError as error:
+            metrics.stream_failures[(self._agent, error.row.reason)] += 1
+            raise
+        except Exception:
+            metrics.stream_failures[(self._agent, INTERNAL_REASON)] += 1
+            raise
+
+    def _close(self) -> None:
+        self._metrics.streams_open[(self._agent,)] -= 1

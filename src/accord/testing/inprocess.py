@@ -13,7 +13,7 @@ from accord.a2a import A2A, Caller
 from accord.agents.loader import as_agent
 from accord.client import Client
 from accord.client.client import PendingClient
-from accord.client.text import Said
+from accord.client.text import Reply
 from accord.engine.agent import Agent
 from accord.engine.clock import SYSTEM
 from accord.engine.messages import parts_of, text_of
@@ -222,7 +222,7 @@ SHOWN_CHARACTERS = 200
 
 
 def assert_task(
-    task: Task | Said | Iterable[Event | EventBody],
+    task: Task | Reply | Iterable[Event | EventBody],
     *,
     state: TaskState | str | None = None,
     text: ExpectedValue | None = None,
@@ -259,11 +259,11 @@ def assert_task(
     return found
 
 
-def _task_and_outline(given: Task | Said | Iterable[Event | EventBody]) -> tuple[Task, list[str] | None]:
+def _task_and_outline(given: Task | Reply | Iterable[Event | EventBody]) -> tuple[Task, list[str] | None]:
     """Return a task, and the outline of the events from which it was folded."""
     if isinstance(given, Task):
         return given, None
-    if isinstance(given, Said):
+    if isinstance(given, Reply):
         if isinstance(given.raw, Message):
             raise AssertionError(f"The answer is a message without a task: {_shortened(given.text)}")
         return given.raw, None

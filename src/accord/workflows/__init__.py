@@ -61,15 +61,15 @@ async def run_document(
     """
     if RUNNER.run is None:
         raise RuntimeError("Nobody here runs documents: import accord")
-    asked = {
+    members = {
         "input": input,
         "vars": dict(vars or {}),
         "workflow": workflow,
         "startFrom": start_from,
         "previousRun": previous_run_id,
     }
-    wish = {name: value for name, value in asked.items() if value}
-    return await RUNNER.run(document, wish, directory=directory, on_event=on_event)
+    request = {name: value for name, value in members.items() if value}
+    return await RUNNER.run(document, request, directory=directory, on_event=on_event)
 
 
 __all__ = [

@@ -125,7 +125,7 @@ class WorkflowAgent:
         Addresses and other values that are fixed for all runs are filled in here, with `vars`. `env` is the server's
         environment: commands get its common variables and those that the document names.
         """
-        self._title, self._told = document.name, msgspec.json.encode(document).decode()
+        self._title, self._document_json = document.name, msgspec.json.encode(document).decode()
         self.text: str | None = None
         self.document = document if name is None else _with_name(document, name)
         self._vars = dict(vars or {})
@@ -196,104 +196,104 @@ class WorkflowAgent:
 
     async def run(self, ctx: Context) -> None:
         """Execute a run from its stored state."""
-        made = await self._load_or_make_plan(ctx)
-        events = mentioned_events(made)
+        plan = await self._load_or_make_plan(ctx)
+        events = mentioned_events(plan)
         setup = RunSetup(
             flow=self.profile.name,
-            plan=made,
+            plan=plan,
             hosted=self._hosted,
             env=self._env,
             commands=self._commands,
             now_ms=self._now_ms,
             keys=self._keys,
-            shared=SharedValues(ctx, made, self._store),
+            shared=SharedValues(ctx, plan, self._store),
             run={"id": ctx.task_id, "events": await event_addresses(ctx, events, self._url) if events else {}},
             executors=self._executors,
             store_files=self._store_files,
         )
-        await self._run_preflight(ctx, made)
+        await self._run_preflight(ctx, plan)
         await setup.shared.load()
         runner = Runner(ctx, setup)
         outcome = await runner.run()
-        if (told := trajectory_of(made, runner.state)) is not None:
-            await ctx.artifact(told, id="trajectory", name="trajectory")
+        if (trajectory := trajectory_of(plan, runner.state)) is not None:
+            await ctx.artifact(trajectory, id="trajectory", name="trajectory")
         await self._finish(ctx, runner, outcome, setup)
 
     async def _load_or_make_plan(self, ctx: Context) -> Plan:
         entry = ctx.journal.entry(PLAN)
         if entry is not None:
             return msgspec.json.decode(entry, type=Plan)
-        wish = read_run_request(ctx, self.document)
+        request = read_run_request(ctx, self.document)
         try:
-            made = self._plan(wish)
+            plan = self._plan(request)
         except BadDocument as error:
             raise Rejected(str(error)) from error
-        for name, member in members.define_members(made).items():
+        for name, member in members.define_members(plan).items():
             if self._hosted.get(name) != member:
                 raise Rejected(f"What says where {name} is cannot be given with a run: it is fixed when it is served")
-        if not self._url and (events := mentioned_events(made)):
+        if not self._url and (events := mentioned_events(plan)):
             raise Rejected(
                 f"{{{{run.events.{events[0]}}}}}: only a run on a server has addresses for events "
                 "(serve the workflow with `accord serve`, and send it a message)"
             )
-        entries = {PLAN: msgspec.json.encode(made).decode(), **self._origin_entries(made, wish)}
-        if wish.previous_run is not None or wish.start_from is not None:
-            entries |= await self._reused_records(ctx, made, wish)
+        entries = {PLAN: msgspec.json.encode(plan).decode(), **self._origin_entries(plan, request)}
+        if request.previous_run is not None or request.start_from is not None:
+            entries |= await self._reused_records(ctx, plan, request)
         ctx.journal.note(entries)
-        if made.preflight or made.check_agents:  # these may take long, so the plan is committed first
+        if plan.preflight or plan.check_agents:  # these may take long, so the plan is committed first
             await ctx.journal.write({})
-        return made
+        return plan
 
-    def _origin_entries(self, made: Plan, wish: RunRequest) -> dict[str, str]:
+    def _origin_entries(self, plan: Plan, request: RunRequest) -> dict[str, str]:
         found = run_request.RunOrigin(
-            name=self._title, workflow=made.workflow, directory=str(self._directory), vars=self._vars, wish=wish
+            name=self._title, workflow=plan.workflow, directory=str(self._directory), vars=self._vars, wish=request
         )
-        return run_request.origin_entries(found, self._told, self.text)
+        return run_request.origin_entries(found, self._document_json, self.text)
 
-    def _plan(self, wish: RunRequest, *, is_outline: bool = False) -> Plan:
-        made = make_plan(
+    def _plan(self, request: RunRequest, *, is_outline: bool = False) -> Plan:
+        plan = make_plan(
             self.document,
-            workflow=wish.workflow,
-            vars={**self._vars, **wish.inputs, **wish.vars},
-            input=wish.input,
+            workflow=request.workflow,
+            vars={**self._vars, **request.inputs, **request.vars},
+            input=request.input,
             base=self._directory,
             env=self._env,
             is_outline=is_outline,
         )
         if self._approvals != Approvals():
-            made = replace(made, steps=tuple(with_approval_rules(step, self._approvals) for step in made.steps))
-        return replace(made, check_agents=wish.check_agents) if wish.check_agents else made
+            plan = replace(plan, steps=tuple(with_approval_rules(step, self._approvals) for step in plan.steps))
+        return replace(plan, check_agents=request.check_agents) if request.check_agents else plan
 
-    async def _reused_records(self, ctx: Context, made: Plan, wish: RunRequest) -> dict[str, str]:
+    async def _reused_records(self, ctx: Context, plan: Plan, request: RunRequest) -> dict[str, str]:
         found: dict[str, str] = {}
-        if wish.previous_run is not None:
-            head = await queries.read_task_head(self._store, ctx.tenant, wish.previous_run)
+        if request.previous_run is not None:
+            head = await queries.read_task_head(self._store, ctx.tenant, request.previous_run)
             if head is not None and head.owner == ctx.caller.owner:
-                found = await queries.load_steps(self._store, ctx.tenant, wish.previous_run)
+                found = await queries.load_steps(self._store, ctx.tenant, request.previous_run)
             if ORIGIN_STEP not in found or run_request.origin_of(found[ORIGIN_STEP]).name != self._title:
-                raise Rejected(f"There is no earlier run {wish.previous_run} of {self._title}")
+                raise Rejected(f"There is no earlier run {request.previous_run} of {self._title}")
         kept = {key.removeprefix(PREFIX): entry for key, entry in found.items() if key.startswith(PREFIX)}
         try:
-            records = carry_over_records(made, kept, wish.start_from, self._now_ms())
+            records = carry_over_records(plan, kept, request.start_from, self._now_ms())
         except ValueError as error:
             raise Rejected(str(error)) from error
         return {PREFIX + record.key: msgspec.json.encode(record).decode() for record in records}
 
-    async def _run_preflight(self, ctx: Context, made: Plan) -> None:
+    async def _run_preflight(self, ctx: Context, plan: Plan) -> None:
         """Run the preflight once; raises Failed."""
         if ctx.journal.entry(CHECKED) is not None:
             return
-        directory = Path(made.directory)
+        directory = Path(plan.directory)
         problems: list[str] = []
-        if agents := _agents_in_use(made):
+        if agents := _agents_in_use(plan):
             problems += agent_access.find_missing_commands(agents, self._env, directory)
-        if made.preflight:
-            problems += await agent_access.run_preflight_checks(made.preflight, directory=directory, env=self._commands)
-        if made.check_agents:
-            problems += await agent_access.find_missing_agents(_agents_of_steps(made), self._env, self._keys)
+        if plan.preflight:
+            problems += await agent_access.run_preflight_checks(plan.preflight, directory=directory, env=self._commands)
+        if plan.check_agents:
+            problems += await agent_access.find_missing_agents(_agents_of_steps(plan), self._env, self._keys)
         if problems:
             raise Failed("\n".join(["The preflight has failed", *problems]))
-        if made.preflight or made.check_agents:
+        if plan.preflight or plan.check_agents:
             await ctx.journal.write({CHECKED: "true"})
 
     async def _finish(self, ctx: Context, runner: Runner, outcome: RunOutcome, setup: RunSetup) -> None:
@@ -302,20 +302,20 @@ class WorkflowAgent:
             what = f"Failed at {failed}: {outcome.error}" if failed else f"Failed: {outcome.error}"
             raise Failed(what)
         try:
-            said = run_output(runner.state, setup.env, setup.run)
+            output = run_output(runner.state, setup.env, setup.run)
         except Unresolved as error:
             raise Failed(f"The output of the workflow: {error}") from error
-        await ctx.artifact(said or None, id="result", name="result")
+        await ctx.artifact(output or None, id="result", name="result")
 
 
-def _agents_in_use(made: Plan) -> list[AgentDef]:
-    wanted = {step.agent for step in members.steps_of(made.steps)} | {made.repair_agent}
-    return [agent for agent in made.agents if agent.name in wanted]
+def _agents_in_use(plan: Plan) -> list[AgentDef]:
+    wanted = {step.agent for step in members.steps_of(plan.steps)} | {plan.repair_agent}
+    return [agent for agent in plan.agents if agent.name in wanted]
 
 
-def _agents_of_steps(made: Plan) -> list[AgentDef]:
+def _agents_of_steps(plan: Plan) -> list[AgentDef]:
     """Return the agents of the steps, each with the overrides of its step."""
-    found = (members.member_for(made, step) for step in members.steps_of(made.steps))
+    found = (members.member_for(plan, step) for step in members.steps_of(plan.steps))
     return list({member.agent.url: member.agent for member in found if member is not None}.values())
 
 

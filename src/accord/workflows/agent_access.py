@@ -291,11 +291,11 @@ def find_missing_commands(agents: Iterable[AgentDef], env: Mapping[str, str], di
 
 async def find_missing_agents(agents: Iterable[AgentDef], env: Mapping[str, str], keys: Keys) -> list[str]:
     """Return a problem for each A2A agent without a readable card. All cards are read concurrently."""
-    asked = [agent for agent in agents if agent.is_a2a]
-    cards = await asyncio.gather(*(card_of(agent, env, keys) for agent in asked))
+    remote_agents = [agent for agent in agents if agent.is_a2a]
+    cards = await asyncio.gather(*(card_of(agent, env, keys) for agent in remote_agents))
     return [
         f"The A2A agent {agent.name} is not there: {card}"
-        for agent, card in zip(asked, cards, strict=True)
+        for agent, card in zip(remote_agents, cards, strict=True)
         if isinstance(card, str)
     ]
 

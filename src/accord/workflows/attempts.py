@@ -204,7 +204,7 @@ class StepAttempt(Struct, frozen=True, kw_only=True):
     at: int
     values: Values
     run_id: str
-    means: RunSetup
+    setup: RunSetup
 
     @property
     def step(self) -> Step:
@@ -266,7 +266,7 @@ class StepBehavior(Struct, frozen=True, kw_only=True):
 
     agent: Callable[[RunSetup, Step], str] | None = None
     conclude: Callable[[Task], Result] | None = None
-    """For a child task: its agent, and its result if its agent is no member of the workflow."""
+    """For a child task: its agent, and its result if no member of the workflow executes it."""
 
     signal: Callable[[PlanNode], str | None] | None = None
     question: Callable[[Context, PlanNode, Values, int], OpenQuestion] | None = None

@@ -65,8 +65,8 @@ class CommandResult(Struct, frozen=True, kw_only=True):
         if self.problem is None and self.exit_code == 0:
             return None
         what = self.problem or f"The command {_exit_text(self.exit_code or 0)}"
-        said = text_tail(self.errors or self.output, SHOWN)
-        return f"{what}: {said}" if said else what
+        excerpt = text_tail(self.errors or self.output, SHOWN)
+        return f"{what}: {excerpt}" if excerpt else what
 
 
 async def run_shell(
@@ -151,9 +151,9 @@ class _OutputTail:
     def text(self) -> str:
         """Return it as text, with a note if something is missing."""
         kept = bytes(self._kept[-KEPT_BYTES:])
-        said = _terminal_text(kept).rstrip()
+        text = _terminal_text(kept).rstrip()
         left = self._all - len(kept)
-        return f"[{left} bytes left out]\n{said}" if left else said
+        return f"[{left} bytes left out]\n{text}" if left else text
 
 
 class LineSplitter:
@@ -262,8 +262,8 @@ async def run_command(
     """Run the `argv` of a step or verification with its values, or otherwise its shell command."""
     if given.argv is None:
         command, variables = scene.values.shell(command, options=given.allow_options)
-        env = scene.environment({**variables, **(env or {})})
-        return await run_shell(command, directory=scene.place, env=env, seconds=seconds, heard=heard)
+        async with _prepared(command, scene.environment({**variables, **(env or {})})) as (words, given_env):
+            return await run_program(words, directory=scene.place, env=given_env, seconds=seconds, heard=heard)
     argv = scene.values.argv(given.argv, options=given.allow_options, interpreter=given.allow_interpreter)
     return await run_program(
         argv, directory=scene.place, env=scene.environment(env or {}), seconds=seconds, heard=heard

@@ -141,7 +141,7 @@ def fields_of(struct: type[Struct]) -> tuple[inspect.Field, ...]:
 @cache
 def members_of(struct: type[Struct]) -> dict[str, MemberName]:
     """Return every name that a file may use for a member, its own name first."""
-    found: dict[str, MemberName] = {}
+    members: dict[str, MemberName] = {}
     for field in fields_of(struct):
         kind = without_none(field.type)
         snake = field.name.rstrip("_")
@@ -149,12 +149,12 @@ def members_of(struct: type[Struct]) -> dict[str, MemberName]:
         is_time = written_as(kind) == "duration"
         # agent-relay counts this one in milliseconds, though its name does not say so
         plain = UNITS["ms" if (struct, field.name) == (Verification, "diagnostic_timeout") else "s"]
-        found |= dict.fromkeys(names, MemberName(field, kind, plain if is_time else None))
+        members |= dict.fromkeys(names, MemberName(field, kind, plain if is_time else None))
         if is_time:
-            found |= dict.fromkeys((camel_case(snake) + "Ms", snake + "_ms"), MemberName(field, kind, UNITS["ms"]))
+            members |= dict.fromkeys((camel_case(snake) + "Ms", snake + "_ms"), MemberName(field, kind, UNITS["ms"]))
         if field.name == "idle_threshold":
-            found |= dict.fromkeys((camel_case(snake) + "Secs", snake + "_secs"), MemberName(field, kind, UNITS["s"]))
-    return found
+            members |= dict.fromkeys((camel_case(snake) + "Secs", snake + "_secs"), MemberName(field, kind, UNITS["s"]))
+    return members
 
 
 def default_of(field: inspect.Field) -> Any:
@@ -179,8 +179,8 @@ def unknown_key_fix(struct: type[Struct], key: str) -> tuple[str, str]:
         return "UNSUPPORTED", instead
     if (instead := MEANT.get((struct, key))) is not None:
         return "UNKNOWN_KEY", instead
-    known = members_of(struct)
-    near = closest(key, known)
+    members = members_of(struct)
+    near = closest(key, members)
     fix = (
         f"did you mean `{near}`?"
         if near
@@ -390,11 +390,11 @@ class DocumentDecoder:
         """Return one of a fixed set of words."""
         return self._one_of(tuple(map(str, kind.values)), node, where)
 
-    def _one_of(self, known: tuple[str, ...], node: YamlNode, where: str) -> Any:
-        if not isinstance(node.tree, str) or node.tree not in known:
-            near = closest(str(node.raw), known)
-            fix = f"did you mean {near}?" if near else f"write one of {', '.join(known)}"
-            raise self._error("BAD_VALUE", f"`{where}` is {_shown(node)}, none of {', '.join(known)}", fix, node.place)
+    def _one_of(self, words: tuple[str, ...], node: YamlNode, where: str) -> Any:
+        if not isinstance(node.tree, str) or node.tree not in words:
+            near = closest(str(node.raw), words)
+            fix = f"did you mean {near}?" if near else f"write one of {', '.join(words)}"
+            raise self._error("BAD_VALUE", f"`{where}` is {_shown(node)}, none of {', '.join(words)}", fix, node.place)
         return node.tree
 
     def anything(self, kind: inspect.AnyType, node: YamlNode, where: str) -> Any:

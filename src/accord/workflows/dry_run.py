@@ -110,11 +110,11 @@ def _access(permissions: object) -> str:
 
 
 def _warnings(plan: Plan, widest: int) -> list[str]:
-    found = [
+    warnings = [
         f"{step.name} waits for {len(step.depends_on or ())} others, whose outputs may be too much for one task"
         for step in plan.steps
         if step.row.has_prompt and len(step.depends_on or ()) >= MANY
     ]
     if plan.max_concurrency is not None and widest > plan.max_concurrency:
-        found.append(f"{widest} steps could run at once, and maxConcurrency lets {plan.max_concurrency}")
-    return found + [f"{name} has no step" for name, count in _counts(plan).items() if not count]
+        warnings.append(f"{widest} steps could run at once, and maxConcurrency lets {plan.max_concurrency}")
+    return warnings + [f"{name} has no step" for name, count in _counts(plan).items() if not count]

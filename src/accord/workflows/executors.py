@@ -60,12 +60,12 @@ class Scene(Struct, frozen=True, kw_only=True):
     @property
     def place(self) -> Path:
         """The directory of the step, relative to that of the run."""
-        said = self.step.cwd
-        return self.directory if said is None else self.directory / os.path.expanduser(self.values.text(said))
+        cwd = self.step.cwd
+        return self.directory if cwd is None else self.directory / os.path.expanduser(self.values.text(cwd))
 
     def environment(self, values: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of a command: the run's, the step's `env`, and `values`."""
-        return {**self.env, **{name: self.values.text(said) for name, said in self.step.env.items()}, **values}
+        return {**self.env, **{name: self.values.text(text) for name, text in self.step.env.items()}, **values}
 
     def given(self, options: type[Given]) -> Given:
         """Return the options in `with`, with templates filled in; raises Unresolved or ValueError."""

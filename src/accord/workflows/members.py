@@ -89,11 +89,11 @@ def is_interactive(agent: AgentDef) -> bool:
 
 def define_members(plan: Plan) -> dict[str, Member]:
     """Return all members of a plan by name."""
-    found = {f"{plan.name}/{agent.name}": _member(plan, agent) for agent in plan.agents}
+    defined = {f"{plan.name}/{agent.name}": _member(plan, agent) for agent in plan.agents}
     for step in steps_of(plan.steps):
         if (member := member_for(plan, step)) is not None:
-            found[member_of(plan, step)] = member
-    return found
+            defined[member_of(plan, step)] = member
+    return defined
 
 
 def member_of(plan: Plan, step: Step) -> str:
@@ -172,14 +172,14 @@ def make_member_agent(name: str, member: Member, env: Mapping[str, str], keys: K
 def _process(name: str, member: Member, env: Mapping[str, str], keys: Keys) -> Agent:
     from accord.agents.process import ProcessAgent, ProcessOptions
 
-    agent, said = member.agent, member.agent.constraints
+    agent, limits = member.agent, member.agent.constraints
     if agent.command is None and agent.cli is None:
         raise ValueError(f"the agent {agent.name} has neither a cli nor a command")
     row = None if agent.command is not None else ROWS[agent.cli or ""]
     what: dict[str, Any] = {"command": agent.command, "allow_interpreter": agent.allow_interpreter}
     if row is not None:
         access, directories = member.permissions.access, agent.additional_paths
-        args = cli_arguments(row, model=said.model, access=access, directories=directories)
+        args = cli_arguments(row, model=limits.model, access=access, directories=directories)
         what = {"preset": row.preset, "path": row.path, "args": args}
     options = ProcessOptions(
         **what,
@@ -187,12 +187,12 @@ def _process(name: str, member: Member, env: Mapping[str, str], keys: Keys) -> A
         done=agent.done or (verification.DONE if member.is_interactive else None),
         grace=member.grace,
         env={
-            **cli_variables(row, said.model),
+            **cli_variables(row, limits.model),
             **{key: fill_secrets(value, env, keys) for key, value in agent.env.items()},
         },
         pass_env=() if row is None else tuple(row.own),
-        max_tokens=said.max_tokens,
-        max_cost=said.max_cost,
+        max_tokens=limits.max_tokens,
+        max_cost=limits.max_cost,
         on_crash=member.on_crash,  # type: ignore[arg-type]  # one of its words
         description=agent.role,
     )
@@ -215,10 +215,10 @@ def _idle_options(member: Member) -> dict[str, Any]:
 
 def placing(ctx: Context) -> Placement | None:
     """Return the directory and variables that the run sent with the task."""
-    said = (ctx.history[0].metadata or {}).get(PLACE) if ctx.history else None
-    if not isinstance(said, dict) or "directory" not in said:
+    place = (ctx.history[0].metadata or {}).get(PLACE) if ctx.history else None
+    if not isinstance(place, dict) or "directory" not in place:
         return None
-    return Placement(directory=Path(said["directory"]), env=said.get("env") or {})
+    return Placement(directory=Path(place["directory"]), env=place.get("env") or {})
 
 
 def _model(name: str, agent: AgentDef, env: Mapping[str, str], keys: Keys) -> Agent:
@@ -368,8 +368,9 @@ def _has_files(task: Task) -> bool:
 
 def has_exited(task: Task) -> bool:
     """Whether the process of a task exited by itself, and was not ended for its silence."""
-    said = task.status.message
-    return task.status.state is TaskState.COMPLETED and not (said is not None and SILENCE_KEY in (said.metadata or {}))
+    message = task.status.message
+    was_silenced = message is not None and SILENCE_KEY in (message.metadata or {})
+    return task.status.state is TaskState.COMPLETED and not was_silenced
 
 
 def _without_last_word(task: Task) -> Task:

@@ -82,9 +82,9 @@ def needed(found: Sequence[Step], what: str, least: int = 1) -> None:
 
 
 def _is_in(roles: Iterable[str], role: str, *names: str) -> bool:
-    said = role.lower().strip()
+    words = role.lower().strip()
     for word in roles:
-        begins = said.startswith(word) and not said[len(word) : len(word) + 1].isalpha()
+        begins = words.startswith(word) and not words[len(word) : len(word) + 1].isalpha()
         if begins or any(word in _parts(name) for name in names):
             return True
     return False

@@ -84,8 +84,8 @@ def _in_round(step: Step, group: Sequence[Step], until: str, number: int, feedba
     outer = [name for name in step.depends_on or () if name not in names]
     if number > 1 and not inner and step.row.has_prompt:
         step = _fed(step, number, feedback)
-    known = {**past, **{name: here[name] for name in before}}
-    step = rewritten(step, lambda text: renamed_in(text, known))
+    new_names = {**past, **{name: here[name] for name in before}}
+    step = rewritten(step, lambda text: renamed_in(text, new_names))
     waits = [here[name] for name in inner] or [name for name in past.values() if name is not None]
     step = replace(
         step,
@@ -93,7 +93,7 @@ def _in_round(step: Step, group: Sequence[Step], until: str, number: int, feedba
         depends_on=(*outer, *waits),
         max_iterations=None,
         until=None,
-        if_=None if step.if_ is None else rendered(renamed(parse_expression(step.if_), known)),
+        if_=None if step.if_ is None else rendered(renamed(parse_expression(step.if_), new_names)),
     )
     return only_if(step, _again(names, until, number - 1)) if number > 1 else step
 
@@ -126,11 +126,11 @@ def _ends(names: Sequence[str], until: str, limit: int) -> list[Step]:
     has_ended = " or ".join(f"({_holds(names, until, number)})" for number in rounds)
     steps: list[Step] = []
     for name in reversed(names):
-        said = f"latest({listed(round_name(name, number) for number in rounds)})"
+        latest = f"latest({listed(round_name(name, number) for number in rounds)})"
         if steps:
-            steps.append(result(name, (names[-1],), said))
+            steps.append(result(name, (names[-1],), latest))
         else:
-            steps.append(result(name, last, said, has_ended, f"{name}: it is not done after {limit} rounds"))
+            steps.append(result(name, last, latest, has_ended, f"{name}: it is not done after {limit} rounds"))
     return steps
 
 
@@ -161,17 +161,17 @@ def red_team(cast: Cast) -> list[Step]:
 
 def _judged(cast: Cast, judges: list[Step], who: str, makers: list[Step] | None = None) -> list[Step]:
     needed(judges, f"it needs {who}")
-    made = makers if makers is not None else _makers(cast, judges)
-    needed(made, f"it needs a step that makes what is looked at, besides {who}")
+    reviewed = makers if makers is not None else _makers(cast, judges)
+    needed(reviewed, f"it needs a step that makes what is looked at, besides {who}")
 
     def arranged(before: tuple[str, ...]) -> list[Step]:
-        making = [after(step, before) for step in made]
+        making = [after(step, before) for step in reviewed]
         judging = [votes(hears(step, names_of(making)), "APPROVE", "REJECT") for step in judges]
         names = names_of(judging)
         until = f"votes('APPROVE', {listed(names)}) == {len(names)}"
-        return looped([*making, *judging], until, most_rounds([*made, *judges]), names)
+        return looped([*making, *judging], until, most_rounds([*reviewed, *judges]), names)
 
-    return staged(cast, [*made, *judges], arranged)
+    return staged(cast, [*reviewed, *judges], arranged)
 
 
 def _makers(cast: Cast, judges: Sequence[Step]) -> list[Step]:
@@ -216,11 +216,11 @@ def debate(cast: Cast) -> list[Step]:
     strategy = cast.coordination.consensus_strategy
     if not judges and strategy is None:
         raise Misfit("it needs an agent with the role judge, or coordination.consensusStrategy for a vote")
-    asked = debaters if judges else [votes(step, "YOUR-CHOICE") for step in debaters]
+    speakers = debaters if judges else [votes(step, "YOUR-CHOICE") for step in debaters]
     names = names_of(debaters)
 
     def arranged(before: tuple[str, ...]) -> list[Step]:
-        steps = _in_turns(asked, most_rounds(debaters, 2), before)
+        steps = _in_turns(speakers, most_rounds(debaters, 2), before)
         if judges:
             return [*steps, *(hears(step, names) for step in judges)]
         return [*steps, agreed(cast, "debate-result", names)]

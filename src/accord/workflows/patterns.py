@@ -189,8 +189,8 @@ def consensus(cast: Cast) -> list[Step]:
     needed(voters, "it needs two steps at least of those who vote", 2)
 
     def arranged(before: tuple[str, ...]) -> list[Step]:
-        asked = [votes(hears(step, before), "APPROVE", "REJECT") for step in voters]
-        return [*asked, agreed(cast, "consensus", names_of(asked), APPROVE)]
+        voting = [votes(hears(step, before), "APPROVE", "REJECT") for step in voters]
+        return [*voting, agreed(cast, "consensus", names_of(voting), APPROVE)]
 
     return staged(cast, voters, arranged)
 
@@ -248,7 +248,7 @@ def auction(cast: Cast) -> list[Step]:
     bid_names = [f"{step.name}-bid" for step in bidders]
 
     def arranged(before: tuple[str, ...]) -> list[Step]:
-        asked = [
+        bids = [
             after(like(step, name, f"{BIDDING}\n{step.task or step.name}"), before)
             for step, name in zip(bidders, bid_names, strict=True)
         ]
@@ -256,7 +256,7 @@ def auction(cast: Cast) -> list[Step]:
             only_if(after(step, bid_names), f"best({listed(bid_names)}) == {place}")
             for place, step in enumerate(bidders)
         ]
-        return [*asked, *doing, _first_to_succeed("auction-result", names_of(doing))]
+        return [*bids, *doing, _first_to_succeed("auction-result", names_of(doing))]
 
     return staged(cast, bidders, arranged)
 

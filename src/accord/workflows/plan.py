@@ -188,9 +188,9 @@ def resolve_references(plan: Plan) -> Plan:
     """Return a plan with the values of addresses, headers and event names, which are all known before a run."""
     text = Values(input=plan.input, inputs=plan.inputs, vars=plan.vars).text
 
-    def given(said: AgentDef | Step) -> dict[str, Any]:
-        headers = {name: text(value) for name, value in said.headers.items()}
-        return {"url": None if said.url is None else text(said.url), "headers": headers}
+    def given(holder: AgentDef | Step) -> dict[str, Any]:
+        headers = {name: text(value) for name, value in holder.headers.items()}
+        return {"url": None if holder.url is None else text(holder.url), "headers": headers}
 
     def of(step: Step) -> Step:
         event = None if step.event is None else text(step.event)
@@ -274,11 +274,11 @@ def _check_variable(name: str, text: str) -> None:
         raise UnsafeCommand(f"{value} would be what programs run because of {name}", "give it in another variable")
 
 
-def unfilled(said: Document | AgentDef | Step) -> Iterator[tuple[str, str, str]]:
+def unfilled(holder: Document | AgentDef | Step) -> Iterator[tuple[str, str, str]]:
     """Yield the variables of an `env` that would not be filled in: name, message and fix."""
-    is_agent = isinstance(said, AgentDef)
-    for name, text in said.env.items():
-        if isinstance(said, Document):
+    is_agent = isinstance(holder, AgentDef)
+    for name, text in holder.env.items():
+        if isinstance(holder, Document):
             if "{{" in text:
                 yield name, "{{..}} is not filled in here", "write ${NAME}, or give it in the `env` of a step"
             continue
@@ -291,8 +291,8 @@ def unfilled(said: Document | AgentDef | Step) -> Iterator[tuple[str, str, str]]
         yield name, f"{what} {named[0]}", fix
 
 
-def _unfilled_findings(where: str, said: Document | AgentDef | Step) -> Iterator[DocumentFinding]:
-    for name, message, fix in unfilled(said):
+def _unfilled_findings(where: str, holder: Document | AgentDef | Step) -> Iterator[DocumentFinding]:
+    for name, message, fix in unfilled(holder):
         yield make_finding("NOT_FILLED", f"{where}: env.{name}: {message}", fix)
 
 
@@ -313,7 +313,7 @@ _STAND_INS: Mapping[str, Any] = {"string": "", "number": 0, "integer": 0, "boole
 def outlined(document: Document, given: Mapping[str, Any]) -> tuple[dict[str, Any], frozenset[str]]:
     """Return values for planning a document before any run, and the names of values that only a run has.
 
-    A required input that is not given gets a valid stand-in. Stand-ins, the input of the run, and variables made of
+    A required input that is not given gets a valid stand-in. Stand-ins, the input of the run, and variables read of
     them are pending: only a run has their values.
     """
     stand_ins = {
@@ -322,8 +322,8 @@ def outlined(document: Document, given: Mapping[str, Any]) -> tuple[dict[str, An
         if one.required and one.default is None and name not in given
     }
     pending = {"input", *(f"inputs.{name}" for name in stand_ins)}
-    made = {f"vars.{name}": _values_read(value) for name, value in document.vars.items() if name not in given}
-    while more := {name for name, values in made.items() if name not in pending and values & pending}:
+    read = {f"vars.{name}": _values_read(value) for name, value in document.vars.items() if name not in given}
+    while more := {name for name, values in read.items() if name not in pending and values & pending}:
         pending |= more
     return {**stand_ins, **given}, frozenset(pending)
 

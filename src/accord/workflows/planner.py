@@ -293,7 +293,7 @@ def make_plan(
     pattern, steps = _expanded_steps(document, one, base)
     steps = _with_rounds([with_defaults(step, document, one, base, env) for step in steps])
     handling = document.error_handling
-    made = Plan(
+    plan = Plan(
         name=document.name,
         workflow=one.name,
         directory=str(base),
@@ -322,9 +322,9 @@ def make_plan(
         state=document.state,
         trajectories=document.trajectories,
     )
-    if wrong := check_references(made, document, env, pending):
+    if wrong := check_references(plan, document, env, pending):
         raise BadDocument(wrong)
-    return resolve_references(made)
+    return resolve_references(plan)
 
 
 def _workflow(document: Document, name: str | None) -> Workflow:
@@ -364,13 +364,13 @@ def _expanded_steps(document: Document, one: Workflow, base: Path) -> tuple[str,
 
 
 def _with_rounds(steps: list[Step]) -> list[Step]:
-    found_: list[Step] = []
+    unrolled: list[Step] = []
     for step in steps:
         if step.max_iterations is None:
-            found_.append(step)
+            unrolled.append(step)
             continue
         if step.until is None and step.verification is not None:  # as in agent-relay: until it is verified
-            found_.append(replace(step, max_iterations=None, retries=max(step.retries or 0, step.max_iterations - 1)))
+            unrolled.append(replace(step, max_iterations=None, retries=max(step.retries or 0, step.max_iterations - 1)))
             continue
         if step.until is None:
             fix = f"add `verification`, or `until: vote({step.name}) == 'APPROVE'` or another condition on its output"
@@ -378,10 +378,10 @@ def _with_rounds(steps: list[Step]) -> list[Step]:
                 "MISSING_MEMBER", f"step {step.name!r} has maxIterations and does not say until when", fix
             )
         try:
-            found_ += looped([step], step.until, step.max_iterations, (step.name,))
+            unrolled += looped([step], step.until, step.max_iterations, (step.name,))
         except BadExpression as error:
             raise bad_document("BAD_TEMPLATE", f"step {step.name!r}: {error}", "correct it") from None
-    return found_
+    return unrolled
 
 
 def _barriers(document: Document, steps: list[Step]) -> tuple[Barrier, ...]:

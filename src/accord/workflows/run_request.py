@@ -66,8 +66,8 @@ class RunOrigin(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
 
 def origin_entries(origin: RunOrigin, document: str, text: str | None = None) -> dict[str, str]:
     """Return the journal entries of a run's origin: the document as JSON, and the text of its file."""
-    found = {ORIGIN_STEP: msgspec.json.encode(origin).decode(), DOCUMENT: document}
-    return found if text is None else {**found, SOURCE: text}
+    entries = {ORIGIN_STEP: msgspec.json.encode(origin).decode(), DOCUMENT: document}
+    return entries if text is None else {**entries, SOURCE: text}
 
 
 def origin_of(entry: str) -> RunOrigin:
@@ -85,28 +85,28 @@ def own_name(document: Document, directory: Path, vars: Mapping[str, Any]) -> st
 
     All commands share one store, and two documents may have the same name. They must not execute each other's tasks.
     """
-    told = msgspec.json.encode((document, str(directory), dict(vars)), order="deterministic")
-    return f"{document.name}@{hashlib.sha256(told).hexdigest()[:12]}"
+    content = msgspec.json.encode((document, str(directory), dict(vars)), order="deterministic")
+    return f"{document.name}@{hashlib.sha256(content).hexdigest()[:12]}"
 
 
 def read_run_request(ctx: Context, document: Document) -> RunRequest:
     """Return the request of a run; raises Rejected."""
-    said, metadata = ctx.data, ctx.message.metadata or {}
+    data, metadata = ctx.data, ctx.message.metadata or {}
     if metadata.get(INNER) is True and _is_internal(ctx):
-        return _decode_request(said)
+        return _decode_request(data)
     skill = _requested_workflow(metadata) or _requested_workflow(
         ctx.task.metadata or {}
     )  # a task has the metadata of the request that started it
     if skill is not None and document.workflow(skill) is None:
         names = ", ".join(one.name for one in document.workflows) or "none"
         raise Rejected(f"There is no workflow {skill!r}: there are {names}")
-    if not isinstance(said, dict):
+    if not isinstance(data, dict):
         return RunRequest(input=ctx.text, workflow=skill)
-    unknown = ", ".join(map(repr, sorted(said.keys() - document.inputs.keys())))
+    unknown = ", ".join(map(repr, sorted(data.keys() - document.inputs.keys())))
     if unknown:
         raise Rejected(f"There is no input {unknown}: there are {', '.join(document.inputs) or 'none'}")
     text = "".join(part.text or "" for part in ctx.message.parts)
-    return RunRequest(input=text, inputs=said, workflow=skill)
+    return RunRequest(input=text, inputs=data, workflow=skill)
 
 
 def _requested_workflow(metadata: Mapping[str, Any]) -> str | None:
@@ -121,9 +121,9 @@ def _is_internal(ctx: Context) -> bool:
     return ctx.is_child or ctx.caller.origin is None
 
 
-def _decode_request(said: object) -> RunRequest:
+def _decode_request(data: object) -> RunRequest:
     try:
-        return msgspec.convert(said, RunRequest)
+        return msgspec.convert(data, RunRequest)
     except msgspec.ValidationError as error:
         raise Rejected(str(error)) from error
 

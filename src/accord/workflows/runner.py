@@ -47,13 +47,13 @@ LOOK_SECONDS = 1.0
 class Runner:
     """One execution of a run."""
 
-    def __init__(self, ctx: Context, means: RunSetup) -> None:
+    def __init__(self, ctx: Context, setup: RunSetup) -> None:
         """Continue the task of `ctx` from its records."""
-        self._ctx, self._setup = ctx, means
+        self._ctx, self._setup = ctx, setup
         self._journal = ctx.journal
-        self._searches = b"matches" in msgspec.json.encode(means.plan.steps)
-        self.state = RunState(means.plan, decode_records(self._journal.entries(PREFIX)))
-        self._executor = StepExecutor(ctx, means, self.state, self._post)
+        self._searches = b"matches" in msgspec.json.encode(setup.plan.steps)
+        self.state = RunState(setup.plan, decode_records(self._journal.entries(PREFIX)))
+        self._executor = StepExecutor(ctx, setup, self.state, self._post)
         self._questions = OpenQuestions(ctx)
         self._work: dict[str, asyncio.Task[Result]] = {}
         self._children: dict[str, asyncio.Task[Task]] = {}
@@ -159,8 +159,8 @@ class Runner:
         if posts:
             self._questions.forget()
         sayings = [self._status_entry(post) for post in posts]
-        asked = self._questions.show()
-        return sayings if asked is None else [*sayings, asked]
+        question = self._questions.show()
+        return sayings if question is None else [*sayings, question]
 
     def _status_entry(self, post: Post) -> StatusEntry:
         node = self.state.nodes.get(post.about.get("step", ""))
@@ -176,7 +176,7 @@ class Runner:
             at=now,
             values=self._executor.values(node),
             run_id=self._ctx.task_id,
-            means=self._setup,
+            setup=self._setup,
         )
 
     def _holds(self, node: PlanNode) -> bool:
@@ -283,19 +283,19 @@ class Runner:
 
     def _process_result(self, name: str, done: asyncio.Task[Result] | asyncio.Task[Task]) -> None:
         self._news_at = asyncio.get_running_loop().time()
-        mine = self._work if self._work.get(name) is done else self._children
-        if mine.get(name) is not done:
+        tasks = self._work if self._work.get(name) is done else self._children
+        if tasks.get(name) is not done:
             return  # stopped in the meantime
-        del mine[name]
-        found = done.result()
+        del tasks[name]
+        result = done.result()
         node = self.state.nodes[name]
-        if isinstance(found, Result):
-            self._end(node, found)
-        elif found.status.state in lifecycle.INTERRUPTED:
-            self._asking[name] = found.id
-            self._questions.open(name, self._executor.passed_question(node, found))
+        if isinstance(result, Result):
+            self._end(node, result)
+        elif result.status.state in lifecycle.INTERRUPTED:
+            self._asking[name] = result.id
+            self._questions.open(name, self._executor.passed_question(node, result))
         else:
-            self._run(name, asyncio.create_task(self._executor.conclude_child(node, found), name=f"conclude {name}"))
+            self._run(name, asyncio.create_task(self._executor.conclude_child(node, result), name=f"conclude {name}"))
 
     def _can_suspend(self, left_ms: int | None) -> bool:
         if self._work or self._posts or (left_ms is not None and left_ms <= SOON_MS):
@@ -304,8 +304,8 @@ class Runner:
 
     async def _suspend(self, left_ms: int | None) -> None:
         """Suspend the run until an event; continue if it has already happened."""
-        if (asked := self._questions.show()) is not None:
-            await self._journal.write({}, (), [asked])
+        if (question := self._questions.show()) is not None:
+            await self._journal.write({}, (), [question])
         names = [*self._children, *self._asking]
         children = {self._executor.child(self.state.nodes[name]): name in self._asking for name in names}
         attending = list(self._children)

@@ -100,9 +100,9 @@ def _properties(struct: type[Struct]) -> dict[str, Any]:
             found[name] = {"description": texts[name], **_of(member.kind), **_default(member)}
             found[name] |= _MORE.get(name, {})
         else:
-            told = {"description": f"The same as `{member.name}`.", **SECRETIVE}
+            alias = {"description": f"The same as `{member.name}`.", **SECRETIVE}
             found[name] = {
-                **told,
+                **alias,
                 **({"type": "number", "minimum": 0} if decoder.has_time_unit(name) else _of(member.kind)),
             }
     for (owner, name, also), _ in decoder.SAME_VALUES.items():
@@ -186,8 +186,8 @@ def _of(kind: inspect.Type) -> dict[str, Any]:
             return {"enum": list(words)}
         case inspect.IntType() | inspect.FloatType():
             bounds = {"minimum": kind.ge, "exclusiveMinimum": kind.gt, "maximum": kind.le}
-            told = {name: bound for name, bound in bounds.items() if bound is not None}
-            return {"type": "integer" if isinstance(kind, inspect.IntType) else "number", **told}
+            stated = {name: bound for name, bound in bounds.items() if bound is not None}
+            return {"type": "integer" if isinstance(kind, inspect.IntType) else "number", **stated}
         case _:
             return _PLAIN[type(kind)]
 

@@ -44,16 +44,16 @@ def apply_template(root: YamlNode, base: Path) -> YamlNode:
     swarm = root.parts.get("swarm")
     if swarm is None or not isinstance(swarm.tree, str):
         return root
-    known = template_files(base)
+    templates = template_files(base)
     is_own = not root.parts.keys().isdisjoint({"workflows", "agents"})
-    if swarm.tree in PATTERNS and (is_own or swarm.tree not in known):
+    if swarm.tree in PATTERNS and (is_own or swarm.tree not in templates):
         return root
-    if swarm.tree not in known:
-        near = closest(swarm.tree, (*known, *PATTERNS))
-        fix = f"did you mean {near}?" if near else f"templates are {', '.join(known)}"
+    if swarm.tree not in templates:
+        near = closest(swarm.tree, (*templates, *PATTERNS))
+        fix = f"did you mean {near}?" if near else f"templates are {', '.join(templates)}"
         message = f"There is neither a template nor a pattern {swarm.tree}"
         raise BadDocument([make_finding("UNKNOWN_TEMPLATE", message, fix, swarm.place)])
-    file = known[swarm.tree]
+    file = templates[swarm.tree]
     return _merge(parse_yaml(read_text(file), file.name if file.parent == _HERE else str(file)), root.without("swarm"))
 
 
@@ -74,14 +74,14 @@ def _merge(below: YamlNode, above: YamlNode) -> YamlNode:
 
 
 def _merge_mappings(below: YamlNode, above: YamlNode, keys: list[str | int]) -> YamlNode:
-    made = YamlNode(above.place, {})
+    merged = YamlNode(above.place, {})
     for key in keys:
         if key in below.parts and key in above.parts:
             part = _merge(below.parts[key], above.parts[key])
         else:
             part = above.parts.get(key) or below.parts[key]
-        made.add(key, part, above.keys.get(key) or below.keys[key])
-    return made
+        merged.add(key, part, above.keys.get(key) or below.keys[key])
+    return merged
 
 
 def _items_by_name(node: YamlNode) -> dict[str, YamlNode] | None:

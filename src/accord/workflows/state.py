@@ -30,7 +30,8 @@ HALTING = frozenset({"fail-fast", "retry"})
 class PlanNode(Struct, kw_only=True, eq=False):
     """A step, an item of a map or a barrier, and its status.
 
-    `order` is its place in the plan. With `immune` it may start after a failure. Of its dependencies in `after`, `open`
+    `order` is its place in the plan. With `immune` it may start after a failure. Of a map (`is_map`) only the items are
+    executed. A step that `works` occupies one of the slots of `max_concurrency`. Of its dependencies in `after`, `open`
     have not ended and `passed` let it start. `broken` is the item that failed a map. `due` means that the time in
     `alarm` has come, and `queued` that it waits for a free slot. `begun` and `ended` are its latest records.
     """
@@ -40,6 +41,8 @@ class PlanNode(Struct, kw_only=True, eq=False):
     step: Step | None = None
     barrier: Barrier | None = None
     immune: bool = False
+    is_map: bool = False
+    works: bool = False
 
     after: tuple[str, ...] = ()
     dependents: "list[PlanNode]" = field(default_factory=list)
@@ -65,16 +68,6 @@ class PlanNode(Struct, kw_only=True, eq=False):
     def attempt(self) -> int:
         """The number of the current attempt; 0 before the first."""
         return self.rank // 2
-
-    @property
-    def is_map(self) -> bool:
-        """Whether it is a map, of which only the items are executed."""
-        return self.step is not None and self.step.row.executor == "items"
-
-    @property
-    def works(self) -> bool:
-        """Whether it occupies one of the slots of `max_concurrency`."""
-        return self.step is not None and self.step.row.executor in ("process", "child")
 
     @property
     def needed(self) -> int:
@@ -145,6 +138,8 @@ class RunState:
         condition = node.step.if_ if node.step is not None else None
         survives = condition is not None and heeds_failure(condition)
         node.immune = survives or (node.parent is not None and node.parent.immune)
+        executor = None if node.step is None else node.step.row.executor
+        node.is_map, node.works = executor == "items", executor in ("process", "child")
         self.nodes[node.name] = node
 
     # --- records ------------------------------------------------------------------------------------------------------

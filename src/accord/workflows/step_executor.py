@@ -41,11 +41,11 @@ log = logging.getLogger("accord.workflows")
 class StepExecutor:
     """Executes the steps of one run."""
 
-    def __init__(self, ctx: Context, means: RunSetup, state: RunState, post: Callable[[Post], Awaitable[None]]) -> None:
+    def __init__(self, ctx: Context, setup: RunSetup, state: RunState, post: Callable[[Post], Awaitable[None]]) -> None:
         """Execute steps for the task of `ctx`, and send posts to `post`. `printed` is the output of each step."""
-        self._ctx, self._setup, self._state = ctx, means, state
+        self._ctx, self._setup, self._state = ctx, setup, state
         self._journal = ctx.journal
-        self._directory = means.directory
+        self._directory = setup.directory
         self._post = post
         self.printed: dict[str, channel.Printed] = {}
         self._met: set[str] = set()
@@ -136,11 +136,11 @@ class StepExecutor:
             conclude = behavior_of(step.kind).conclude
             assert conclude is not None
             return conclude(task)
-        told = text_of(task.history[0]) if task.history else ""
+        prompt = text_of(task.history[0]) if task.history else ""
         result = members.child_result(member, task)
         scene = self._scene(node)
         try:
-            result = await verify(scene, result, told)
+            result = await verify(scene, result, prompt)
             files = await self._changed_files(node, member, scene.place)
             if member.is_interactive and node.begun is not None and not isinstance(files, str):
                 files = files or await permissions.changed_since(scene.place, node.begun.at, self._setup.store_files)
@@ -151,7 +151,7 @@ class StepExecutor:
         elif member.is_interactive:
             evidence = CompletionEvidence(files=len(files), has_exited=members.has_exited(task))
             result = judge_completion(step.name, result, evidence)
-        return await self._with_help(node, members.require_output(step, result, task), told)
+        return await self._with_help(node, members.require_output(step, result, task), prompt)
 
     async def cancel(self, node: PlanNode) -> None:
         """Cancel the child task of a step."""
@@ -213,7 +213,7 @@ class StepExecutor:
 
     # --- help with failures ---------------------------------------------------------------------------------------
 
-    async def _with_help(self, node: PlanNode, result: Result, told: str) -> Result:
+    async def _with_help(self, node: PlanNode, result: Result, prompt: str) -> Result:
         """Let an agent diagnose or repair a failure, if the document names one."""
         step, plan = node.step, self._setup.plan
         assert step is not None
@@ -222,13 +222,13 @@ class StepExecutor:
         wanted = step.verification
         is_last = after(step, node.attempt, result, self._setup.now_ms()).again_at is None
         if result.reason == "failed_verification" and wanted is not None and wanted.diagnostic_agent and not is_last:
-            asked = diagnostic_prompt(step, result, told)
-            advice = await self._ask(node, wanted.diagnostic_agent, asked, "diagnosis", wanted.diagnostic_timeout)
-            said = f"{result.error}\n\nWhat {wanted.diagnostic_agent} says about it:\n{advice}"
-            return replace(result, reason=WITH_ADVICE, error=said) if advice else result
+            question = diagnostic_prompt(step, result, prompt)
+            advice = await self._ask(node, wanted.diagnostic_agent, question, "diagnosis", wanted.diagnostic_timeout)
+            error = f"{result.error}\n\nWhat {wanted.diagnostic_agent} says about it:\n{advice}"
+            return replace(result, reason=WITH_ADVICE, error=error) if advice else result
         if is_last and plan.repair_agent is not None and self._can_repair(node, step):
-            asked = _repair_prompt(step, result, told)
-            await self._ask(node, plan.repair_agent, asked, "repair", None)
+            question = _repair_prompt(step, result, prompt)
+            await self._ask(node, plan.repair_agent, question, "repair", None)
         return result
 
     def _can_repair(self, node: PlanNode, step: Step) -> bool:
@@ -283,15 +283,15 @@ class StepExecutor:
 
     def passed_question(self, node: PlanNode, task: Task) -> OpenQuestion:
         """Return a member's question as a question of the run."""
-        asked = task.status.message
-        turn = sum(said.role is Role.USER for said in task.history)
-        metadata = (asked.metadata if asked else None) or {}
+        question = task.status.message
+        turn = sum(message.role is Role.USER for message in task.history)
+        metadata = (question.metadata if question else None) or {}
         about = metadata.get(METADATA)
         rules = {name: about[name] for name in RULES if name in about} if isinstance(about, dict) else {}
         message = Message(
             message_id=f"{task.id}/{turn}",
             role=Role.AGENT,
-            parts=asked.parts if asked is not None else (Part(text=f"{node.name} waits for an answer"),),
+            parts=question.parts if question is not None else (Part(text=f"{node.name} waits for an answer"),),
             task_id=self._ctx.task_id,
             context_id=self._ctx.context_id,
             metadata={**metadata, METADATA: {"step": node.name, "task": task.id, **rules}},
@@ -335,12 +335,12 @@ async def _running_beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _repair_prompt(step: Step, result: Result, told: str) -> str:
+def _repair_prompt(step: Step, result: Result, prompt: str) -> str:
     return "\n\n".join(
         (
             f"The step {step.name!r} of a workflow has failed. Repair what made it fail, so that it succeeds when it "
             "is tried again; do not do the step itself.",
-            f"Its task:\n{told or step.command_line or ''}",
+            f"Its task:\n{prompt or step.command_line or ''}",
             f"What is wrong: {result.error}",
             f"The end of its output:\n{result.output[-4000:]}",
         )

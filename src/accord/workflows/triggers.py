@@ -203,11 +203,11 @@ class ScheduleEntry(NamedTuple):
     def message(self, agent: str, at: int) -> Message:
         """Return the message that starts a run at a time, the same from every node."""
         when = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="minutes")
-        wish = {"input": self.said.input, "vars": self.said.vars}
+        request = {"input": self.said.input, "vars": self.said.vars}
         return Message(
             message_id=f"schedule/{agent}/{self.name}/{when}",
             role=Role.USER,
-            parts=(Part(data={name: value for name, value in wish.items() if value}),),
+            parts=(Part(data={name: value for name, value in request.items() if value}),),
             metadata={INNER: True, SCHEDULED: when},
         )
 
@@ -218,13 +218,13 @@ SCHEDULED = "schedule"
 
 def entries_of(said: Sequence[Schedule]) -> list[ScheduleEntry]:
     """Return the schedules of a document; raises BadCron, and KeyError or ValueError for an unknown time zone."""
-    found: dict[str, ScheduleEntry] = {}
+    entries: dict[str, ScheduleEntry] = {}
     for one in said:
         plain = f"{one.cron} {one.timezone}"
-        again = sum(name == plain or name.startswith(f"{plain} #") for name in found)
+        again = sum(name == plain or name.startswith(f"{plain} #") for name in entries)
         name = f"{plain} #{again + 1}" if again else plain
-        found[name] = ScheduleEntry(name, read_cron(one.cron), ZoneInfo(one.timezone), one)
-    return list(found.values())
+        entries[name] = ScheduleEntry(name, read_cron(one.cron), ZoneInfo(one.timezone), one)
+    return list(entries.values())
 
 
 class Timetable:
@@ -399,10 +399,10 @@ def webhook_message(
     except UnicodeDecodeError:
         raise InvalidParams("The body is not valid UTF-8") from None
     said = _json_or_text(text)
-    wish: dict[str, Any] = {"input": _run_input(hook, said, text, call.headers)}
+    request: dict[str, Any] = {"input": _run_input(hook, said, text, call.headers)}
     if isinstance(said, dict):
-        wish["inputs"] = {name: said[name] for name in document.inputs if name in said}
-    _, problems = inputs_of(document, {**fixed, **wish.get("inputs", {})}, wish["input"])
+        request["inputs"] = {name: said[name] for name in document.inputs if name in said}
+    _, problems = inputs_of(document, {**fixed, **request.get("inputs", {})}, request["input"])
     if problems:
         raise InvalidParams("; ".join(f"{one.message} ({one.fix})" for one in problems))
     if delivery is not None and len(delivery) > MAX_DELIVERY:
@@ -410,7 +410,7 @@ def webhook_message(
     return Message(
         message_id=f"hook/{hook.path.strip('/')}/{delivery or new_id()}",
         role=Role.USER,
-        parts=(Part(data={name: value for name, value in wish.items() if value}),),
+        parts=(Part(data={name: value for name, value in request.items() if value}),),
         metadata={INNER: True},
     )
 

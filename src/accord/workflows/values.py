@@ -144,10 +144,10 @@ class Values(Struct, frozen=True, kw_only=True):
             name = _unused(variable_of(template.node), values[-1], variables)
             variables[name] = values[-1]
             holes.append(Hole(name, template.source, _constant(template)))
-        made = _read_shell(text, holes, options=options)
-        for words in () if options else made.commands:
+        shell_command = _read_shell(text, holes, options=options)
+        for words in () if options else shell_command.commands:
             _refuse_option(words, values)
-        return made.text, variables
+        return shell_command.text, variables
 
     def argv(self, argv: Sequence[str], *, options: bool = False, interpreter: bool = False) -> tuple[str, ...]:
         """Return the program and arguments of a step; raises Unresolved, and UnsafeCommand like `check_argv`.
@@ -231,8 +231,13 @@ class Values(Struct, frozen=True, kw_only=True):
         step, rest = self._step(path[1]), path[2:]
         if rest[:1] == ("json",):
             return _member_at(from_json(step.output), rest[1:], path)
-        known = {"output": step.output, "status": step.status, "exit_code": step.exit_code, "exitCode": step.exit_code}
-        return _member_at(known, rest or ("output",), path)
+        values = {
+            "output": step.output,
+            "status": step.status,
+            "exit_code": step.exit_code,
+            "exitCode": step.exit_code,
+        }
+        return _member_at(values, rest or ("output",), path)
 
     def _named_variables(self, command: str) -> dict[str, str]:
         """Return the variables that a command refers to by name, as a script in any language does."""

@@ -127,8 +127,8 @@ async def verify(scene: Scene, result: Result, task: str = "") -> Result:
     missing = await _CHECKS[wanted.type](scene, result, wanted, task)
     if missing is None:
         return replace(result, ok=True, reason="completed_verified", error=None)
-    said = f"{wanted.description}: {missing}" if wanted.description else missing
-    return replace(result, ok=False, reason="failed_verification", error=f"Verification failed: {said}")
+    problem = f"{wanted.description}: {missing}" if wanted.description else missing
+    return replace(result, ok=False, reason="failed_verification", error=f"Verification failed: {problem}")
 
 
 async def _contains(scene: Scene, result: Result, wanted: Verification, task: str) -> str | None:

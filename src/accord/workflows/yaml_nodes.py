@@ -255,8 +255,8 @@ class _Composer:
     def _literal_position(self, event: Any, place: TextPosition) -> TextPosition | None:
         """Return the position of a text, if it is in the file literally: in a line, or in the lines below a `|`."""
         if event.style == "|":
-            written, said = self._lines[place.line], event.value.split("\n")[0]
-            is_there, column = written.endswith(said) and bool(said), len(written) - len(said) + 1
+            written, first_line = self._lines[place.line], event.value.split("\n")[0]
+            is_there, column = written.endswith(first_line) and bool(first_line), len(written) - len(first_line) + 1
             return place._replace(line=place.line + 1, column=column) if is_there else None
         column = place.column + (event.style in ("'", '"'))
         is_there = self._lines[place.line - 1].startswith(event.value, column - 1)

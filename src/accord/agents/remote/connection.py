@@ -21,7 +21,7 @@ from accord.api.remote import RemoteContact, RemoteTasks
 from accord.client.auth.choice import NoCredentials
 from accord.client.credentials import KeyManagementError
 from accord.client.discovery import BadCard, CardNotFound, NoSuchAgent
-from accord.client.interfaces import NoWay
+from accord.client.interfaces import NoUsableEndpoint
 from accord.errors import AccordError, MethodNotFound
 from accord.model import (
     AgentCard,
@@ -88,7 +88,7 @@ DOUBT_SECONDS = 60.0
 An agent that restarts is often back sooner. The card of an agent that stays away need not be read all the time.
 """
 
-NEEDS_OPERATOR = (NoWay, NoCredentials, KeyManagementError, NoSuchAgent, StoreRefused)
+NEEDS_OPERATOR = (NoUsableEndpoint, NoCredentials, KeyManagementError, NoSuchAgent, StoreRefused)
 """Errors that only the operator can fix."""
 
 log = logging.getLogger("accord.remote")

@@ -180,17 +180,17 @@ def choose_auth_with_ids(
     card: AgentCard, keys: Keys | None = None, *, service: str | None = None, origin: str = ""
 ) -> ChosenAuth:
     """Return the authentication with its schemes and ids; see `choose_auth`."""
-    question = _AuthChoice(card, keys or _NoKeys(), service, origin)
+    choice = _AuthChoice(card, keys or _NoKeys(), service, origin)
     missing: list[str] = []
-    for requirement in question.alternatives():
-        found = question.satisfied(requirement)
+    for requirement in choice.alternatives():
+        found = choice.satisfy(requirement)
         if isinstance(found, ChosenAuth):
             return found
         missing.append(found)
-    unspoken = question.unspoken()
-    if unspoken is not None:
-        return unspoken
-    if question.is_optional:
+    undeclared = choice.undeclared()
+    if undeclared is not None:
+        return undeclared
+    if choice.is_optional:
         return ChosenAuth(Anonymous())
     raise NoCredentials(f"{card.name} asks for {'; or for '.join(missing)}")
 
@@ -226,14 +226,14 @@ class _AuthChoice:
         """Return the alternative requirements, the preferred first."""
 
         def rank(requirement: SecurityRequirement) -> int:
-            ways = [self._way(name) for name in requirement.schemes]
-            return max(LAST_RANK if way is None else way.rank for way in ways)
+            methods = [self._method(name) for name in requirement.schemes]
+            return max(LAST_RANK if method is None else method.rank for method in methods)
 
         return sorted((one for one in self._requirements if one.schemes), key=rank)
 
-    def satisfied(self, requirement: SecurityRequirement) -> ChosenAuth | str:
+    def satisfy(self, requirement: SecurityRequirement) -> ChosenAuth | str:
         """Return the authentication for all schemes of a requirement, or a text that names the missing ones."""
-        found = [self._one(name, scopes.list) for name, scopes in requirement.schemes.items()]
+        found = [self._auth_for(name, scopes.list) for name, scopes in requirement.schemes.items()]
         missing = [one for one in found if isinstance(one, str)]
         if missing:
             return " and ".join(missing)
@@ -242,14 +242,14 @@ class _AuthChoice:
         ids = tuple(dict.fromkeys(id for one in parts for id in one.ids))
         return ChosenAuth(auths[0] if len(auths) == 1 else CombinedAuth(auths), tuple(requirement.schemes), ids)
 
-    def unspoken(self) -> ChosenAuth | None:
+    def undeclared(self) -> ChosenAuth | None:
         """Return a method that the card does not declare.
 
         Some dialects cannot describe signatures, and some cards omit their schemes.
         """
         for id in credential_ids(self._card, self._service):
             credential = self._keys.find(id)
-            if credential is None or self._strays(id, credential):
+            if credential is None or self._foreign_hosts(id, credential):
                 continue
             try:
                 auth = _unstated_auth(credential, is_named=self._service is not None)
@@ -259,35 +259,35 @@ class _AuthChoice:
                 return ChosenAuth(auth, (), (id,))
         return None
 
-    def _way(self, name: str) -> AuthMethod | None:
+    def _method(self, name: str) -> AuthMethod | None:
         scheme = self._card.security_schemes.get(name)
         return None if scheme is None else auth_method_of(scheme)
 
-    def _one(self, name: str, scopes: Sequence[str]) -> ChosenAuth | str:
+    def _auth_for(self, name: str, scopes: Sequence[str]) -> ChosenAuth | str:
         """Return the authentication for one scheme, or a text that names the missing credential."""
-        way = self._way(name)
-        if way is None:
+        method = self._method(name)
+        if method is None:
             return f"`{name}`, which its card does not describe"
         ids = self._ids(name)
         reasons, commands = [], []
         for id in ids:
             credential = self._keys.find(id)
             try:
-                auth = None if credential is None else way.make(credential, scopes)
+                auth = None if credential is None else method.make(credential, scopes)
             except ValueError as error:
                 reasons.append(f"what is kept under `{id}` cannot be used: {error}")
                 continue
             if credential is None or auth is None:
                 continue
-            strays = self._strays(id, credential, () if isinstance(auth, Bearer) else way.sent_to)
-            if not strays and not _is_downgraded(self._card, way):
+            refused_hosts = self._foreign_hosts(id, credential, () if isinstance(auth, Bearer) else method.sent_to)
+            if not refused_hosts and not _is_downgraded(self._card, method):
                 return ChosenAuth(auth, (name,), (id,))
-            target = " and ".join(strays) if strays else f"{way.sent_to[0]}, which is not https"
+            target = " and ".join(refused_hosts) if refused_hosts else f"{method.sent_to[0]}, which is not https"
             reasons.append(f"the credential `{id}` is not for {target}")
-            commands += [allow_hosts_hint(id, credential, strays)] if strays else []
-        return _describe_missing(way, ids, reasons, commands)
+            commands += [allow_hosts_hint(id, credential, refused_hosts)] if refused_hosts else []
+        return _describe_missing(method, ids, reasons, commands)
 
-    def _strays(self, id: str, credential: Credential, tokens: Iterable[str] = ()) -> tuple[str, ...]:
+    def _foreign_hosts(self, id: str, credential: Credential, tokens: Iterable[str] = ()) -> tuple[str, ...]:
         """Return the hosts that would receive a credential that is not stored for them.
 
         Other ports of the host in `id` are allowed, and a card served by this host may name any token endpoint. The
@@ -324,14 +324,14 @@ def _unstated_auth(credential: Credential, *, is_named: bool) -> ClientAuth | No
     return _basic(credential) if credential.api_key is None else ApiKey(credential.api_key)
 
 
-def _describe_missing(way: AuthMethod, ids: Sequence[str], reasons: Sequence[str], commands: Sequence[str]) -> str:
+def _describe_missing(method: AuthMethod, ids: Sequence[str], reasons: Sequence[str], commands: Sequence[str]) -> str:
     """Return a text that names the missing credential and the fix."""
     id = ids[0] if ids else "<id>"
     nothing = f"no such credential is stored under {' or '.join(f'`{one}`' for one in ids)}"
-    variables = way.variables.format(id=variable_suffix(id).upper())
+    variables = method.variables.format(id=variable_suffix(id).upper())
     # Quoted, because a card's author writes the id, and a reader may copy the command into a shell.
-    fix = f"set {variables}, or run `accord creds set {quote(ids[0]) if ids else id} --kind {way.kind}`"
-    return f"{way.wants} ({'; '.join(reasons) or nothing}; {' or '.join(commands) or fix})"
+    fix = f"set {variables}, or run `accord creds set {quote(ids[0]) if ids else id} --kind {method.kind}`"
+    return f"{method.wants} ({'; '.join(reasons) or nothing}; {' or '.join(commands) or fix})"
 
 
 def _own_ids(card: AgentCard) -> list[str]:
@@ -369,7 +369,7 @@ def is_host(id: str) -> bool:
     return "/" not in id and (urls.is_loopback(urls.host_of(id)) or "." in id or ":" in id)
 
 
-def _is_downgraded(card: AgentCard, way: AuthMethod) -> bool:
+def _is_downgraded(card: AgentCard, method: AuthMethod) -> bool:
     """Whether an agent reached over https would have a secret sent to another address without TLS."""
     is_safe = all(url.startswith("https:") for url in _urls(card))
-    return is_safe and any(not url.startswith("https:") for url in way.sent_to)
+    return is_safe and any(not url.startswith("https:") for url in method.sent_to)

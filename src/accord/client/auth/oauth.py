@@ -99,7 +99,7 @@ class ClientCredentials:
         """Return the request with a token, which is requested first if needed."""
         token = self._token
         if token is None or (token.until is not None and token.until <= self._clock()):
-            token = yield from self._renewed()
+            token = yield from self._renew()
         return _with_token(request, token)
 
     def retry(self, request: HttpRequest, refused: HttpReply) -> AuthFlow:
@@ -107,17 +107,17 @@ class ClientCredentials:
         token = self._token
         if token is not None and header_of(request, "Authorization") == f"Bearer {token.text}":
             self._token = token = None  # otherwise another request has renewed it since
-        return _with_token(request, token or (yield from self._renewed()))
+        return _with_token(request, token or (yield from self._renew()))
 
-    def _renewed(self) -> TokenFlow:
-        reply = yield self._asking(in_header=self._in_header)
+    def _renew(self) -> TokenFlow:
+        reply = yield self._token_request(in_header=self._in_header)
         if not self._in_header and (reply.status == 401 or _read_refusal(reply).error == "invalid_client"):
-            reply = yield self._asking(in_header=True)
+            reply = yield self._token_request(in_header=True)
             self._in_header = reply.status == 200
         self._token = token = self._read(reply)
         return token
 
-    def _asking(self, *, in_header: bool) -> HttpRequest:
+    def _token_request(self, *, in_header: bool) -> HttpRequest:
         id, secret = self._client_id, self._client_secret
         form = self._form if in_header else self._form | {"client_id": id, "client_secret": secret}
         request = HttpRequest(
@@ -205,14 +205,14 @@ class OpenIdConnect:
         """Return the request with a token, after discovering the token endpoint."""
         inner = self._inner
         if inner is None:
-            self._inner = inner = self._read((yield self._asking()))
+            self._inner = inner = self._read((yield self._token_request()))
         return (yield from inner.prepare(request))
 
     def retry(self, request: HttpRequest, refused: HttpReply) -> AuthFlow | None:
         """Return the request with another token."""
         return None if self._inner is None else self._inner.retry(request, refused)
 
-    def _asking(self) -> HttpRequest:
+    def _token_request(self) -> HttpRequest:
         headers = (("Accept", "application/json"),)
         return HttpRequest(method="GET", url=self._discovery_url, headers=headers, seconds=TOKEN_SECONDS)
 

@@ -76,30 +76,6 @@ def _in_cookie(request: HttpRequest, name: str, key: str) -> HttpRequest:
 _PLACES = {"header": with_header, "query": _in_query, "cookie": _in_cookie}
 
 
-class Bearer(StaticAuth):
-    """A token in `Authorization`, after the name of an HTTP authentication scheme."""
-
-    def __init__(self, token: str, *, scheme: str = "Bearer") -> None:
-        self._value = f"{scheme} {_printable(token)}"
-
-    def added(self, request: HttpRequest) -> HttpRequest:
-        """Add the token."""
-        return with_header(request, "Authorization", self._value)
-
-
-class BasicAuth(StaticAuth):
-    """A user name and a password (RFC 7617), in UTF-8."""
-
-    def __init__(self, username: str, password: str) -> None:
-        if ":" in username:
-            raise ValueError("A user name must not contain a colon")
-        self._value = "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
-
-    def added(self, request: HttpRequest) -> HttpRequest:
-        """Add the `Authorization` header."""
-        return with_header(request, "Authorization", self._value)
-
-
 class CustomHeader(StaticAuth):
     """Headers of any name."""
 
@@ -113,7 +89,23 @@ class CustomHeader(StaticAuth):
         return request
 
     def __repr__(self) -> str:
-        return f"CustomHeader(names={sorted(self._headers)})"
+        return f"{type(self).__name__}(names={sorted(self._headers)})"
+
+
+class Bearer(CustomHeader):
+    """A token in `Authorization`, after the name of an HTTP authentication scheme."""
+
+    def __init__(self, token: str, *, scheme: str = "Bearer") -> None:
+        super().__init__({"Authorization": f"{scheme} {_printable(token)}"})
+
+
+class BasicAuth(CustomHeader):
+    """A user name and a password (RFC 7617), in UTF-8."""
+
+    def __init__(self, username: str, password: str) -> None:
+        if ":" in username:
+            raise ValueError("A user name must not contain a colon")
+        super().__init__({"Authorization": "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()})
 
 
 def _printable(secret: str) -> str:

@@ -52,19 +52,19 @@ def read_flat_error(error: ErrorObject, column: str, likely: type[AccordError] |
 
 def error_from_facts(kind: type[AccordError], message: str, data: dict[str, Any]) -> AccordError:
     """Create an error from its message and flat data."""
-    stated = data.get("violations")
-    violations = tuple(
-        Violation(str(item.get("field", "")), str(item.get("description", "")))
-        for item in (stated if isinstance(stated, list) else ())
-        if isinstance(item, dict)
-    )
     seconds = data.get("retry_after")
     return kind(
         message,
-        violations=violations,
+        violations=read_violations(data.get("violations")),
         retry_after=seconds if isinstance(seconds, int) and not isinstance(seconds, bool) else None,
         metadata={key: value for key, value in data.items() if key not in _FIELDS and isinstance(value, str)},
     )
+
+
+def read_violations(stated: Any) -> tuple[Violation, ...]:
+    """Return the invalid fields of an error, from a list of objects; anything else is ignored."""
+    items = [item for item in stated if isinstance(item, dict)] if isinstance(stated, list) else []
+    return tuple(Violation(str(item.get("field", "")), str(item.get("description", ""))) for item in items)
 
 
 class SimplePush(Struct, rename="camel"):
@@ -240,12 +240,12 @@ class Dialect(ABC):
 
     def error_data(self, error: AccordError) -> Any:
         """Return the content of `error.data` in this dialect, or None."""
-        found: dict[str, Any] = {"reason": error.row.reason, **error.metadata}
+        data: dict[str, Any] = {"reason": error.row.reason, **error.metadata}
         if error.violations:
-            found["violations"] = [violation._asdict() for violation in error.violations]
+            data["violations"] = [violation._asdict() for violation in error.violations]
         if error.retry_after is not None:
-            found["retry_after"] = error.retry_after
-        return found
+            data["retry_after"] = error.retry_after
+        return data
 
     def decode_error(self, error: ErrorObject) -> AccordError:
         """Read a JSON-RPC error object of another server, by the reason in its data where that matches the code."""

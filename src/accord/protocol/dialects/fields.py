@@ -25,6 +25,15 @@ from accord.protocol.operations import ROWS, Operation, RestRoute
 T = TypeVar("T")
 
 
+EVENT_MEMBERS: Mapping[type, bytes] = {
+    model.Task: b"task",
+    model.Message: b"message",
+    model.StatusUpdate: b"statusUpdate",
+    model.ArtifactUpdate: b"artifactUpdate",
+}
+"""The name of a result or event where it is the only member of an object."""
+
+
 def camel_case(name: str) -> str:
     """Return a name in camelCase, as protobuf derives it."""
     first, *others = name.split("_")
@@ -53,10 +62,10 @@ class AnyId(Struct, kw_only=True):
 
     def task(self, name: str) -> str:
         """Return the task's id, or refuse its absence under the `name` that the dialect uses."""
-        found = self.id or self.own_task()
-        if not found:
+        task_id = self.id or self.own_task()
+        if not task_id:
             raise invalid_field(name, "Required field is missing")
-        return found
+        return task_id
 
     def own_task(self) -> str | None:
         """Return the task's id where `id` is the id of another object."""
@@ -89,8 +98,8 @@ def shape_like(
 def fill(kind: Callable[..., T], wire: Struct, **stated: Any) -> T:
     """Return a struct of the model with the fields that a decoded one has, except null; `stated` replaces fields."""
     names = kind.__struct_fields__  # type: ignore[attr-defined]  # of every struct
-    found = {name: getattr(wire, name, None) for name in names if name not in stated}
-    return kind(**{name: value for name, value in found.items() if value is not None}, **stated)
+    fields = {name: getattr(wire, name, None) for name in names if name not in stated}
+    return kind(**{name: value for name, value in fields.items() if value is not None}, **stated)
 
 
 class FilterParams:
@@ -141,6 +150,14 @@ class FilterParams:
 def write_fields(value: Struct, names: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of a struct by their names on the wire, without those that are None."""
     return {wire: found for wire, name in names.items() if (found := getattr(value, name)) is not None}
+
+
+def address_of_version(card: model.AgentCard, version: str) -> str | None:
+    """Return the address where an agent serves a version, or the likeliest one."""
+    interfaces = card.supported_interfaces
+    wanted = [interface for interface in interfaces if interface.protocol_version == version]
+    likely = [interface for interface in interfaces if interface.protocol_binding == "JSONRPC"]
+    return next((interface.url for interface in (*wanted, *likely, *interfaces)), None)
 
 
 def page_shape(task: type[Struct], config: type[Struct], rename: Literal["camel"] | None = "camel") -> Any:
@@ -276,10 +293,10 @@ def path_from_request(route: RestRoute, request: model.Request) -> str:
 
 def query_from_params(route: RestRoute, params: bytes) -> list[tuple[str, str]]:
     """Return the query for the parameters outside the path of a route; the tenant is a prefix of the path."""
-    named = _PATH_VALUE.findall(route.path)
-    said = {"tenant", *named, *(alias for name in named for alias in _NAMED_IN_PATH[name])}
+    path_names = _PATH_VALUE.findall(route.path)
+    in_path = {"tenant", *path_names, *(alias for name in path_names for alias in _NAMED_IN_PATH[name])}
     stated = codec.decode(params, _OBJECT)
-    return [(name, _query_text(value)) for name, value in stated.items() if name not in said and value is not None]
+    return [(name, _query_text(value)) for name, value in stated.items() if name not in in_path and value is not None]
 
 
 def _query_text(value: Any) -> str:

@@ -62,9 +62,9 @@ class RelayDialect(V03):
 
     def encode_card(self, card: AgentCard) -> dict[str, Any]:
         """Write a card with an explicit `streaming` flag, which relay's client requires."""
-        found = super().encode_card(card)
-        found["capabilities"].setdefault("streaming", False)
-        return found
+        document = super().encode_card(card)
+        document["capabilities"].setdefault("streaming", False)
+        return document
 
 
 def _configuration(wire: RelaySendIn) -> SendConfiguration | None:

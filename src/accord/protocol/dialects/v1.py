@@ -17,8 +17,8 @@ from accord.errors import AccordError, InvalidAgentResponse, InvalidParams, Row,
 from accord.model import PushFormat, TaskState
 from accord.model.base import A2AModel
 from accord.protocol import codec
-from accord.protocol.dialects.base import Dialect
-from accord.protocol.dialects.fields import camel_case, rename_members, task_page
+from accord.protocol.dialects.base import Dialect, read_violations
+from accord.protocol.dialects.fields import EVENT_MEMBERS, camel_case, rename_members, task_page
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import ROWS, TABLE, DialectName, Operation
 from accord.protocol.parts import from_base64
@@ -175,7 +175,7 @@ class V1(Dialect):
     def encode_event(self, event: model.Event) -> Frame | None:
         """Write one stream event; a message added to the history has no form in A2A 1.0."""
         body = event.body
-        name = _MEMBER.get(type(body))
+        name = EVENT_MEMBERS.get(type(body))
         return None if name is None else Frame(data=b'{"%b":%b}' % (name, codec.encode(body)))
 
     def read_event(self, frame: Frame) -> model.EventBody:
@@ -216,8 +216,8 @@ class V1(Dialect):
     def decode_card(self, card: bytes) -> model.AgentCard:
         """Read a card."""
         plain = codec.decode(card, _ANYTHING)
-        found: model.AgentCard = _read(codec.encode(_with_empties(_without_ours(plain))), _CARD)
-        return found
+        decoded: model.AgentCard = _read(codec.encode(_with_empties(_without_ours(plain))), _CARD)
+        return decoded
 
 
 def _complete(operation: Operation, request: model.Request) -> model.Request:
@@ -228,28 +228,20 @@ def _complete(operation: Operation, request: model.Request) -> model.Request:
     return request
 
 
-_MEMBER: dict[type, bytes] = {
-    model.Task: b"task",
-    model.Message: b"message",
-    model.StatusUpdate: b"statusUpdate",
-    model.ArtifactUpdate: b"artifactUpdate",
-}
-
-
 def error_details(error: AccordError) -> list[dict[str, Any]]:
     """Return the google.rpc details of an error: always ErrorInfo, and others that apply."""
     row: Row = error.row
     info: dict[str, Any] = {"@type": _TYPE + "ErrorInfo", "reason": row.reason, "domain": row.domain}
     if error.metadata:
         info["metadata"] = dict(error.metadata)
-    found = [info]
+    details = [info]
     if error.violations:
-        found.append(
+        details.append(
             {"@type": _TYPE + "BadRequest", "fieldViolations": [violation._asdict() for violation in error.violations]}
         )
     if error.retry_after is not None:
-        found.append({"@type": _TYPE + "RetryInfo", "retryDelay": f"{error.retry_after}s"})
-    return found
+        details.append({"@type": _TYPE + "RetryInfo", "retryDelay": f"{error.retry_after}s"})
+    return details
 
 
 def read_error(code: int, message: str, data: Any) -> AccordError:
@@ -263,20 +255,15 @@ def read_error(code: int, message: str, data: Any) -> AccordError:
             continue
         kind = kind or for_reason(str(detail.get("reason")))
         metadata |= _strings(detail.get("metadata"))
-        violations += _violations(detail.get("fieldViolations"))
+        violations += read_violations(detail.get("fieldViolations"))
         delay = str(detail.get("retryDelay", "")).removesuffix("s").partition(".")[0]
         retry_after = int(delay) if delay.isascii() and delay.isdigit() and len(delay) < 10 else retry_after
-    found = kind or for_code(code)
-    return found(message, violations=tuple(violations), retry_after=retry_after, metadata=metadata)
+    error = kind or for_code(code)
+    return error(message, violations=tuple(violations), retry_after=retry_after, metadata=metadata)
 
 
 def _strings(value: Any) -> dict[str, str]:
     return {str(key): str(item) for key, item in value.items()} if isinstance(value, dict) else {}
-
-
-def _violations(value: Any) -> list[Violation]:
-    items = [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-    return [Violation(str(item.get("field")), str(item.get("description"))) for item in items]
 
 
 def _body(response: StreamResponse) -> model.EventBody:

@@ -12,13 +12,13 @@ from accord.workflows.findings import CheckProblem, Where
 
 def start(attempt: StepAttempt) -> AttemptStart:
     """Start a step that a member executes."""
-    step, means = attempt.step, attempt.means
-    name, member = members.member_of(means.plan, step), members.member_for(means.plan, step)
+    step, setup = attempt.step, attempt.setup
+    name, member = members.member_of(setup.plan, step), members.member_for(setup.plan, step)
     if member is None:
         raise CannotStart(f"There is no agent called {step.agent!r}")
-    if means.hosted.get(name) != member:
+    if setup.hosted.get(name) != member:
         raise CannotStart(f"The agent {name} is not what it was when this run began, or is not here")
-    directory = means.directory
+    directory = setup.directory
     if step.cwd is not None or member.agent.cwd is not None:
         directory /= attempt.values.text(step.cwd or member.agent.cwd or ".")
     message = members.child_message(
@@ -37,9 +37,9 @@ def start(attempt: StepAttempt) -> AttemptStart:
     return AttemptStart(begun=attempt.begun(), call=call)
 
 
-def member_name(means: RunSetup, step: Step) -> str:
+def member_name(setup: RunSetup, step: Step) -> str:
     """Return the member that executes a step."""
-    return members.member_of(means.plan, step)
+    return members.member_of(setup.plan, step)
 
 
 def check_timeout(step: Step, where: Where, agent: AgentDef | None, document: Document) -> Iterator[CheckProblem]:

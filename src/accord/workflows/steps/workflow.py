@@ -27,13 +27,13 @@ def start(attempt: StepAttempt) -> AttemptStart:
         metadata={INNER: True},
     )
     limit = None if step.timeout is None else round(step.timeout * 1000)
-    call = ChildCall(agent=runner_name(attempt.means, step), message=message, key=attempt.key, timeout_ms=limit)
+    call = ChildCall(agent=runner_name(attempt.setup, step), message=message, key=attempt.key, timeout_ms=limit)
     return AttemptStart(begun=attempt.begun(), call=call)
 
 
-def runner_name(means: RunSetup, step: Step) -> str:
+def runner_name(setup: RunSetup, step: Step) -> str:
     """Return the agent that runs the workflow: that of this run, or that of the other file."""
-    return means.flow if step.file is None else f"{means.plan.name}/{step.file}"
+    return setup.flow if step.file is None else f"{setup.plan.name}/{step.file}"
 
 
 def conclude(task: Task) -> Result:

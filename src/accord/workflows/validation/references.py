@@ -201,10 +201,10 @@ def check_plain_texts(subject: Subject) -> Iterator[CheckProblem]:
 
 def check_env_variables(subject: Subject) -> Iterator[CheckProblem]:
     """Check that references in `env` are filled in."""
-    said: list[tuple[Where, Document | Step | AgentDef]] = [((), subject.document)]
-    said += [(placed.where, placed.step) for placed in subject.steps]
-    said += [(("agents", at), agent) for at, agent in enumerate(subject.document.agents)]
-    for where, one in said:
+    holders: list[tuple[Where, Document | Step | AgentDef]] = [((), subject.document)]
+    holders += [(placed.where, placed.step) for placed in subject.steps]
+    holders += [(("agents", at), agent) for at, agent in enumerate(subject.document.agents)]
+    for where, one in holders:
         for name, message, fix in unfilled(one):
             yield CheckProblem("NOT_FILLED", (*where, "env", name), message, fix)
 

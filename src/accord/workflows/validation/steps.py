@@ -41,13 +41,13 @@ def check_required_members(subject: Subject) -> Iterator[CheckProblem]:
     """Check that steps have the members that their types require."""
     for placed in _plain(subject):
         kind = subject.kind_of(placed.step)
-        row, said = step_type(kind), set(stated_members(placed.step))
+        row, stated = step_type(kind), set(stated_members(placed.step))
         agent = subject.agent_of(placed.step)
-        said |= {"task"} if agent is not None and agent.task is not None else set()
+        stated |= {"task"} if agent is not None and agent.task is not None else set()
         for name in row.needs:
-            if name not in said:
+            if name not in stated:
                 yield _missing(placed, kind, name)
-        if row.either and not said & set(row.either):
+        if row.either and not stated & set(row.either):
             names = ", ".join(f"`{name}`" for name in row.either)
             message = f"A step of the type {kind} needs one of {names}"
             yield CheckProblem("MISSING_MEMBER", placed.where, message, f"add `{row.either[0]}: ...`")
@@ -89,18 +89,18 @@ def check_options(subject: Subject) -> Iterator[CheckProblem]:
         yield from _misgiven(placed, {one.encode_name: one for one in fields_of(kind.options)}, kind.options)
 
 
-def _misgiven(placed: PlacedStep, known: Mapping[str, inspect.Field], options: type[Struct]) -> Iterator[CheckProblem]:
+def _misgiven(placed: PlacedStep, fields: Mapping[str, inspect.Field], options: type[Struct]) -> Iterator[CheckProblem]:
     step, where = placed.step, placed.where
     hints = get_type_hints(options, include_extras=True)
     for name, value in step.with_.items():
-        if name not in known:
+        if name not in fields:
             message = f"A step of the type {step.kind} is given nothing called `{name}`"
             yield CheckProblem(
-                "BAD_PARAMS", (*where, "with", name), message, f"known are {', '.join(known)}", at_key=True
+                "BAD_PARAMS", (*where, "with", name), message, f"known are {', '.join(fields)}", at_key=True
             )
-        elif (wrong := _misfit(value, hints[known[name].name])) is not None:
+        elif (wrong := _misfit(value, hints[fields[name].name])) is not None:
             yield CheckProblem("BAD_PARAMS", (*where, "with", name), f"`{name}`: {wrong}", "correct it")
-    for name, member in known.items():
+    for name, member in fields.items():
         if member.required and name not in step.with_:
             message = f"A step of the type {step.kind} is given no `{name}`"
             yield CheckProblem("BAD_PARAMS", where, message, f"add `with: {{ {name}: ... }}`")
@@ -245,11 +245,11 @@ def check_params(subject: Subject) -> Iterator[CheckProblem]:
         custom = subject.custom.get(step.use or "")
         if custom is None:
             continue
-        asked = {one.name: one for one in custom.params}
-        for name in step.with_.keys() - asked.keys():
-            fix = unknown_name_fix(name, asked, "it takes " + (", ".join(asked) or "nothing"))
+        params = {one.name: one for one in custom.params}
+        for name in step.with_.keys() - params.keys():
+            fix = unknown_name_fix(name, params, "it takes " + (", ".join(params) or "nothing"))
             yield CheckProblem("BAD_PARAMS", (*where, "with", name), f"{step.use} does not take `{name}`", fix)
-        for name, one in asked.items():
+        for name, one in params.items():
             if one.required and one.default is None and name not in step.with_ and getattr(step, name, None) is None:
                 message = f"{step.use} needs `{name}`"
                 yield CheckProblem("BAD_PARAMS", (*where, "use"), message, f"add `with: {{{name}: ...}}`")

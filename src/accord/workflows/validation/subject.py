@@ -262,10 +262,10 @@ def check_one_path(subject: Subject) -> Iterator[CheckProblem]:
 
 def check_named_paths(subject: Subject) -> Iterator[CheckProblem]:
     """Check that each `workdir` is among `paths`."""
-    known = [one.name for one in subject.document.paths]
+    names = [one.name for one in subject.document.paths]
     for where, _, workdir in _stated(subject):
-        if workdir is not None and workdir not in known:
-            fix = unknown_name_fix(workdir, known, "add it to `paths`, or write `cwd`")
+        if workdir is not None and workdir not in names:
+            fix = unknown_name_fix(workdir, names, "add it to `paths`, or write `cwd`")
             yield CheckProblem("UNKNOWN_WORKDIR", (*where, "workdir"), f"There is no path called {workdir}", fix)
 
 
@@ -363,10 +363,10 @@ def check_schedule_inputs(subject: Subject) -> Iterator[CheckProblem]:
 def _in_text(one: Schedule) -> set[str]:
     """Return the inputs in the JSON of a schedule's input."""
     try:
-        said = msgspec.json.decode(one.input or "")
+        values = msgspec.json.decode(one.input or "")
     except msgspec.DecodeError:
         return set()
-    return set(said) if isinstance(said, dict) else set()
+    return set(values) if isinstance(values, dict) else set()
 
 
 TRIGGER_CHECKS: tuple[Check, ...] = (check_webhooks, check_schedule_inputs)

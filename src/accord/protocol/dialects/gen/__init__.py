@@ -28,6 +28,7 @@ from accord.protocol.dialects.base import ObjectDialect, read_flat_error
 from accord.protocol.dialects.fields import (
     AnyId,
     FilterParams,
+    address_of_version,
     fill,
     page_shape,
     without_none,
@@ -157,7 +158,7 @@ def write_card(card: model.AgentCard) -> dict[str, Any]:
         "capabilities": _names(card),
         "skills": skills,
     }
-    address = _address(card)
+    address = address_of_version(card, VERSION)
     return document if address is None else document | {"url": address}
 
 
@@ -170,13 +171,6 @@ def _names(card: model.AgentCard) -> list[str]:
         "state_transition_history": profile.state_transition_history,
     }
     return list(dict.fromkeys([*(name for name, has in flags.items() if has), *profile.capability_names]))
-
-
-def _address(card: model.AgentCard) -> str | None:
-    interfaces = card.supported_interfaces
-    wanted = [one for one in interfaces if one.protocol_version == VERSION]
-    likely = [one for one in interfaces if one.protocol_binding == "JSONRPC"]
-    return next((one.url for one in (*wanted, *likely, *interfaces)), None)
 
 
 def read_card(card: bytes) -> model.AgentCard:
@@ -341,10 +335,10 @@ class Gen(ObjectDialect):
 
     def error_data(self, error: AccordError) -> dict[str, Any]:
         """Return the facts of an error, with the task under this dialect's name."""
-        found: dict[str, Any] = super().error_data(error)
-        if "taskId" in found:
-            found["task_id"] = found.pop("taskId")
-        return found
+        data: dict[str, Any] = super().error_data(error)
+        if "taskId" in data:
+            data["task_id"] = data.pop("taskId")
+        return data
 
     def decode_error(self, error: ErrorObject) -> AccordError:
         """Read an error; -32602 with a task in its data is a task that does not exist (B-15)."""

@@ -184,10 +184,10 @@ def read_message(
     wire: GenMessageIn, where: str, task: model.Task | None = None, default: Role = Role.USER
 ) -> tuple[model.Message, Extras]:
     """Read a message, which belongs to `task` if given; `default` is the role where none is stated."""
-    said = (wire.metadata or {}).get(metadata_keys.ROLE)
-    named = isinstance(said, str) and said in _ROLES
-    name = said if named else wire.role
-    metadata, extras = unpack_metadata(wire.metadata, (metadata_keys.ROLE,) if named else ())
+    stated_role = (wire.metadata or {}).get(metadata_keys.ROLE)
+    is_known_role = isinstance(stated_role, str) and stated_role in _ROLES
+    name = stated_role if is_known_role else wire.role
+    metadata, extras = unpack_metadata(wire.metadata, (metadata_keys.ROLE,) if is_known_role else ())
     role = _ROLES.get(name or "", default)
     if name in FINER_ROLES:
         role = Role.AGENT if extras.role == "agent" else role
@@ -208,11 +208,11 @@ def read_message(
 # --- artifacts ----------------------------------------------------------------------------------------------------
 
 
-def write_artifact(artifact: model.Artifact, task_id: str, made: str | None) -> dict[str, Any]:
-    """Write an artifact of a task; `made` is its creation time unless its metadata states another."""
-    own, created = artifact.metadata, (artifact.metadata or {}).get(metadata_keys.CREATED_AT)
-    if created != made and _time(created) == created is not None:
-        own, made = without_key(own, metadata_keys.CREATED_AT), created
+def write_artifact(artifact: model.Artifact, task_id: str, default_time: str | None) -> dict[str, Any]:
+    """Write an artifact of a task; `default_time` is its creation time unless its metadata states another."""
+    metadata, created = artifact.metadata, (artifact.metadata or {}).get(metadata_keys.CREATED_AT)
+    if created != default_time and _time(created) == created is not None:
+        metadata, default_time = without_key(metadata, metadata_keys.CREATED_AT), created
     joined, texts = join_texts(artifact.parts)
     content, media_type, form, lacking = _artifact_form(joined)
     extras = Extras(
@@ -223,49 +223,51 @@ def write_artifact(artifact: model.Artifact, task_id: str, made: str | None) -> 
         parts=lacking,
         texts=texts,
     )
-    native = without_none(created_at=made) | {"format": media_type}
+    native = without_none(created_at=default_time) | {"format": media_type}
     return {
         "id": artifact.artifact_id,
         "task_id": task_id,
         "type": "result",
         "content": content,
-        "metadata": pack_metadata(own, extras, native),
+        "metadata": pack_metadata(metadata, extras, native),
     }
 
 
-def _time(found: Any) -> str | None:
+def _time(value: Any) -> str | None:
     """Return a time in the model's form, or None if invalid."""
     try:
-        return timestamp(found) if isinstance(found, str) else None
+        return timestamp(value) if isinstance(value, str) else None
     except ValueError:
         return None
 
 
 def _artifact_form(parts: tuple[model.Part, ...]) -> tuple[Any, str, str | None, dict[str, PartExtras]]:
     """Return an artifact's content and format, its form if these are ambiguous, and the extras of its parts."""
-    only = parts[0] if len(parts) == 1 else None
-    if only is None or (only.text is None and only.data is UNSET):
+    single = parts[0] if len(parts) == 1 else None
+    if single is None or (single.text is None and single.data is UNSET):
         written, lacking = write_parts(parts, _write_part)
         return written, PARTS, None, lacking
-    default = TEXT_TYPE if only.text is not None else JSON_TYPE
-    media_type = only.media_type or default
-    odd = only.media_type in ("", default)
-    rest = PartExtras(filename=only.filename, media_type=only.media_type if odd else None, metadata=only.metadata)
-    lacking = {} if rest == PartExtras() else {"0": rest}
-    if only.text is not None:
-        return only.text, media_type, "text" if media_type == PARTS else None, lacking
-    form = "data" if isinstance(only.data, str) or media_type == PARTS else None
-    return only.data, media_type, form, lacking
+    default = TEXT_TYPE if single.text is not None else JSON_TYPE
+    media_type = single.media_type or default
+    odd = single.media_type in ("", default)
+    extras = PartExtras(
+        filename=single.filename, media_type=single.media_type if odd else None, metadata=single.metadata
+    )
+    lacking = {} if extras == PartExtras() else {"0": extras}
+    if single.text is not None:
+        return single.text, media_type, "text" if media_type == PARTS else None, lacking
+    form = "data" if isinstance(single.data, str) or media_type == PARTS else None
+    return single.data, media_type, form, lacking
 
 
-def read_artifact(wire: GenArtifactIn, where: str, made: str | None) -> model.Artifact:
-    """Read an artifact; `made` is the time that need not be repeated."""
-    found = wire.metadata or {}
-    media_type = found.get("format") if isinstance(found.get("format"), str) else None
-    created = _time(found.get("created_at"))
+def read_artifact(wire: GenArtifactIn, where: str, default_time: str | None) -> model.Artifact:
+    """Read an artifact; `default_time` is the time that need not be repeated."""
+    members = wire.metadata or {}
+    media_type = members.get("format") if isinstance(members.get("format"), str) else None
+    created = _time(members.get("created_at"))
     understood = without_none(format=media_type, created_at=created)
     metadata, extras = unpack_metadata(wire.metadata, tuple(understood))
-    if created not in (None, made):
+    if created not in (None, default_time):
         metadata = (metadata or {}) | {metadata_keys.CREATED_AT: created}
     return model.Artifact(
         artifact_id=wire.id,
@@ -281,14 +283,14 @@ def _artifact_parts(content: Any, media_type: str | None, extras: Extras, where:
     if media_type == PARTS and extras.form is None:
         parts = codec.convert(content, list[AnyPart])
         return restore_parts(parts, f"{where}.content", extras, _restore_part)
-    rest = extras.parts.get("0", PartExtras())
+    extra = extras.parts.get("0", PartExtras())
     is_text = isinstance(content, str) and extras.form != "data"
     plain = media_type == (TEXT_TYPE if is_text else JSON_TYPE)
-    kind = rest.media_type if rest.media_type is not None or plain else media_type
+    kind = extra.media_type if extra.media_type is not None or plain else media_type
     if is_text:
-        return (model.Part(text=content, filename=rest.filename, media_type=kind, metadata=rest.metadata),)
+        return (model.Part(text=content, filename=extra.filename, media_type=kind, metadata=extra.metadata),)
     data = None if content is UNSET else content
-    return (model.Part(data=data, filename=rest.filename, media_type=kind, metadata=rest.metadata),)
+    return (model.Part(data=data, filename=extra.filename, media_type=kind, metadata=extra.metadata),)
 
 
 # --- tasks --------------------------------------------------------------------------------------------------------
@@ -418,8 +420,8 @@ def read_event(data: bytes) -> model.EventBody:
     if kind not in _EVENTS:
         raise invalid_field("type", f"Unknown event {str(kind)[:40]!r}")
     decoder, read = _EVENTS[kind]
-    found: model.EventBody = read(codec.decode(data, decoder))
-    return found
+    body: model.EventBody = read(codec.decode(data, decoder))
+    return body
 
 
 def _read_status(wire: GenStatusIn) -> model.StatusUpdate:

@@ -15,7 +15,7 @@ from accord.errors import InvalidAgentResponse, InvalidParams
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
 from accord.protocol.dialects.base import Dialect
-from accord.protocol.dialects.fields import task_page
+from accord.protocol.dialects.fields import EVENT_MEMBERS, task_page
 from accord.protocol.dialects.v03.card import read_card, write_card
 from accord.protocol.dialects.v03.params import (
     BY_TASK,
@@ -144,13 +144,13 @@ class V03(Dialect):
         """Read a webhook with its task, whose id is the request's if the result has none."""
         if wire.push_notification_config is None:
             raise invalid_field("pushNotificationConfig", MISSING)
-        asked = (
+        requested_task = (
             request.task_id
             if isinstance(request, model.PushConfig | model.PushGetRequest | model.PushListRequest)
             else None
         )
         name = text_or_none(wire.name)
-        task_id = wire.own_task() or text_or_none(wire.id) or task_of(name) or asked
+        task_id = wire.own_task() or text_or_none(wire.id) or task_of(name) or requested_task
         return read_push(wire.push_notification_config, task_id, config_of(name))
 
     def _answer(self, data: bytes) -> model.EventBody:
@@ -159,10 +159,10 @@ class V03(Dialect):
             wire = codec.decode(data, _ANSWER)
         except InvalidParams as refused:
             plain = codec.decode(data, _OBJECT)
-            known = KIND_MEMBERS.get(text_or_none(plain.get("kind")) or "")
-            if known is None:
+            members = KIND_MEMBERS.get(text_or_none(plain.get("kind")) or "")
+            if members is None:
                 raise refused
-            wire = codec.convert({name: value for name, value in plain.items() if name in known}, V03AnswerIn)
+            wire = codec.convert({name: value for name, value in plain.items() if name in members}, V03AnswerIn)
         return self.reader.answer(wire)
 
     # --- stream events and webhooks ---
@@ -190,14 +190,6 @@ class V03(Dialect):
     decode_card: ClassVar = staticmethod(read_card)
 
 
-MEMBER_NAMES = {
-    model.Task: b"task",
-    model.Message: b"message",
-    model.StatusUpdate: b"statusUpdate",
-    model.ArtifactUpdate: b"artifactUpdate",
-}
-
-
 class V03Members(V03):
     """A2A 0.3 whose results of a send also contain themselves as a named member."""
 
@@ -218,4 +210,4 @@ class V03Members(V03):
 
 def _twice(data: bytes, body: model.EventBody) -> bytes:
     """Return an object that is also a member of itself."""
-    return b"%b,%b:%b}" % (data[:-1], b'"%b"' % MEMBER_NAMES[type(body)], data)
+    return b'%b,"%b":%b}' % (data[:-1], EVENT_MEMBERS[type(body)], data)

@@ -61,12 +61,12 @@ def _addresses(stated: tuple[model.AgentInterface, ...]) -> tuple[model.AgentInt
     A 0.3 card has one version. Where addresses of 0.x are stated, only they are listed. Otherwise all are, because a
     server that writes this card serves both versions there.
     """
-    old = [at for at in stated if at.protocol_version.startswith("0.")]
-    listed = list({(at.url, at.protocol_binding): at for at in reversed(old or stated)}.values())[::-1]
+    legacy = [at for at in stated if at.protocol_version.startswith("0.")]
+    listed = list({(at.url, at.protocol_binding): at for at in reversed(legacy or stated)}.values())[::-1]
     newest = (at for at in listed if at.protocol_version.startswith("0.3"))
-    spoken = (at for at in listed if at.protocol_binding == DEFAULT_TRANSPORT)
+    jsonrpc = (at for at in listed if at.protocol_binding == DEFAULT_TRANSPORT)
     nowhere = model.AgentInterface(url="", protocol_binding=DEFAULT_TRANSPORT, protocol_version=DEFAULT_VERSION)
-    main = next(newest, None) or next(spoken, None) or next(iter(listed), nowhere)
+    main = next(newest, None) or next(jsonrpc, None) or next(iter(listed), nowhere)
     return main, [at for at in listed if at is not main]
 
 
@@ -92,24 +92,24 @@ def _skill(skill: model.AgentSkill, card: model.AgentCard) -> Plain:
 
 
 def _security(stated: Iterable[model.SecurityRequirement]) -> list[Plain] | None:
-    return [{name: list(found.list) for name, found in one.schemes.items()} for one in stated] or None
+    return [{name: list(scopes.list) for name, scopes in requirement.schemes.items()} for requirement in stated] or None
 
 
 def _scheme(stated: model.SecurityScheme) -> Plain:
-    ((member, found),) = _plain(stated).items()
+    ((member, scheme),) = _plain(stated).items()
     if member == "apiKeySecurityScheme":
-        found["in"] = found.pop("location")
+        scheme["in"] = scheme.pop("location")
     if member == "oauth2SecurityScheme":
-        found["flows"] = _flows(found["flows"])
-    return {"type": _TYPES[member], **found}
+        scheme["flows"] = _flows(scheme["flows"])
+    return {"type": _TYPES[member], **scheme}
 
 
 def _flows(stated: Plain) -> Plain:
     """Write the flows of 0.3, with every field that it requires; it has neither device codes nor PKCE."""
-    found = {name: required | stated[name] for name, required in _FLOWS.items() if name in stated}
-    for flow in found.values():
+    flows = {name: required | stated[name] for name, required in _FLOWS.items() if name in stated}
+    for flow in flows.values():
         flow.pop("pkceRequired", None)
-    return found
+    return flows
 
 
 _TYPES = {
@@ -131,8 +131,8 @@ _FLOWS: dict[str, Plain] = {
 
 
 def _plain(stated: A2AModel) -> Plain:
-    found: Plain = msgspec.to_builtins(stated)
-    return found
+    plain: Plain = msgspec.to_builtins(stated)
+    return plain
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -232,15 +232,15 @@ def _read_skill(wire: Any, where: str) -> model.AgentSkill:
 
 def _read_security(stated: list[Plain] | None, where: str) -> tuple[model.SecurityRequirement, ...]:
     """Read security requirements: `{name: [scopes]}`, or `{"schemes": {name: {"list": [scopes]}}}`."""
-    found = []
-    for at, one in enumerate(stated or ()):
-        schemes = one["schemes"] if isinstance(one.get("schemes"), dict) else one
+    requirements = []
+    for at, requirement in enumerate(stated or ()):
+        schemes = requirement["schemes"] if isinstance(requirement.get("schemes"), dict) else requirement
         scopes = {name: value if isinstance(value, dict) else {"list": value} for name, value in schemes.items()}
         try:
-            found.append(model.SecurityRequirement(schemes=msgspec.convert(scopes, dict[str, model.Scopes])))
+            requirements.append(model.SecurityRequirement(schemes=msgspec.convert(scopes, dict[str, model.Scopes])))
         except msgspec.ValidationError as error:
             raise invalid_field(f"{where}[{at}]", str(error).partition(" - at ")[0]) from None
-    return tuple(found)
+    return tuple(requirements)
 
 
 def _read_scheme(stated: Plain, where: str) -> model.SecurityScheme:

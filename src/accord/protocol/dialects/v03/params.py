@@ -144,12 +144,12 @@ class V03TaskIdParams(AnyId, rename="camel"):
 
     def target(self) -> str:
         """Return the task's id, from any of its members."""
-        found = (
+        task_id = (
             self.own_task() or text_or_none(self.id) or task_of(text_or_none(self.name) or text_or_none(self.parent))
         )
-        if not found:
+        if not task_id:
             raise invalid_field("id", MISSING)
-        return found
+        return task_id
 
 
 class V03TaskParams(V03TaskIdParams):

@@ -143,13 +143,13 @@ def read_member(member: str, read: Callable[[Wire], Value], wire: Wire) -> Value
 
 def read_list(member: str, read: Callable[[Wire], Value], wires: Sequence[Wire] | None) -> tuple[Value, ...]:
     """Read a list that is a member of an object."""
-    found: list[Value] = []
+    values: list[Value] = []
     try:
         for wire in wires or ():
-            found.append(read(wire))
+            values.append(read(wire))
     except InvalidParams as error:
-        raise _under(f"{member}[{len(found)}]", error) from None
-    return tuple(found)
+        raise _under(f"{member}[{len(values)}]", error) from None
+    return tuple(values)
 
 
 def _under(path: str, error: InvalidParams) -> InvalidParams:
@@ -318,11 +318,11 @@ class V03Reader(Struct, frozen=True):
         is_text = first.text is not None and first.kind == "text" and first.type is None and first.media_type is None
         if is_text and len(wires) == 1:
             return (model.Part(text=first.text, metadata=first.metadata),)
-        known = read_list(name, self._known, wires)
+        parts = read_list(name, self._known, wires)
         if self.proto:
-            for wire in known:
+            for wire in parts:
                 _from_proto(wire)
-        return _unwrapped(read_parts(known, name))
+        return _unwrapped(read_parts(parts, name))
 
     def _known(self, part: V03PartIn) -> V03PartIn:
         """Clear members that this dialect does not define and that do not have other dialects' types."""

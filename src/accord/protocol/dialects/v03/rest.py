@@ -19,7 +19,7 @@ from accord.model.base import Count
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
 from accord.protocol.dialects.base import RestDialect
-from accord.protocol.dialects.fields import convert_query_values, without_none
+from accord.protocol.dialects.fields import EVENT_MEMBERS, convert_query_values, without_none
 from accord.protocol.dialects.v03 import V03
 from accord.protocol.dialects.v03.card import write_card
 from accord.protocol.dialects.v03.params import (
@@ -114,21 +114,6 @@ class ProtoWriter(V03Writer):
             message.extensions,
         )
 
-    def member(self, body: model.EventBody) -> dict[str, Any] | None:
-        """Return a body as the only member of an object, for results of sends and streams."""
-        written = self.body(body)
-        if written is None:
-            return None
-        match body:
-            case model.Task():
-                return {"task": written}
-            case model.Message():
-                return {"message": written}
-            case model.StatusUpdate():
-                return {"statusUpdate": written}
-            case _:
-                return {"artifactUpdate": written}
-
     def task_push(self, config: model.PushConfig) -> dict[str, Any]:
         """Return a webhook with its resource name."""
         name = f"tasks/{config.task_id or ''}/pushNotificationConfigs/{config.id or ''}"
@@ -214,7 +199,7 @@ class V03Rest(V03, RestDialect):
         """Write the result of an operation."""
         match result:
             case model.Task() | model.Message() if operation is Operation.SEND:
-                return codec.encode(self.writer.member(result))
+                return _as_member(result, self.writer.body(result))
             case model.PushPage():
                 configs = [self.writer.task_push(config) for config in result.configs]
                 return codec.encode(without_none(configs=configs, nextPageToken=result.next_page_token or None))
@@ -225,8 +210,8 @@ class V03Rest(V03, RestDialect):
 
     def encode_event(self, event: model.Event) -> Frame | None:
         """Write one stream event."""
-        member = self.writer.member(event.body)
-        return None if member is None else Frame(data=codec.encode(member))
+        written = self.writer.body(event.body)
+        return None if written is None else Frame(data=_as_member(event.body, written))
 
     def encode_http_error(self, error: AccordError) -> bytes:
         """Write an error: clients of 0.3 show its `message` or use `code`, the client of 1.0 uses `type`."""
@@ -242,11 +227,11 @@ class V03Rest(V03, RestDialect):
         except (InvalidParams, ParseError):
             return None
         error = ErrorObject(stated.code, stated.message, stated.data)
-        found = self.decode_error(error) if stated.code else RemoteError(stated.message)
+        by_code = self.decode_error(error) if stated.code else RemoteError(stated.message)
         kind = _BY_NAME.get(stated.type)
-        if kind is None or isinstance(found, kind):
-            return found
-        return kind(stated.message, violations=found.violations, retry_after=found.retry_after)
+        if kind is None or isinstance(by_code, kind):
+            return by_code
+        return kind(stated.message, violations=by_code.violations, retry_after=by_code.retry_after)
 
     def encode_push(self, event: model.Event, task: model.Task, form: PushFormat | None = None) -> bytes:
         """Write a webhook body: 0.3 has one form for all bindings."""
@@ -255,6 +240,11 @@ class V03Rest(V03, RestDialect):
     def read_push(self, body: bytes) -> model.EventBody:
         """Read a webhook body."""
         return _JSON.read_push(body)
+
+
+def _as_member(body: model.EventBody, written: Any) -> bytes:
+    """Return a result or event as the only member of an object."""
+    return b'{"%b":%b}' % (EVENT_MEMBERS[type(body)], codec.encode(written))
 
 
 class V03RestByFieldName(V03Rest):
@@ -354,4 +344,4 @@ def _scheme(stated: model.SecurityScheme, written: Plain) -> Plain:
 
 
 def _security(stated: Iterable[model.SecurityRequirement]) -> list[Plain]:
-    return [msgspec.to_builtins(one) for one in stated]
+    return [msgspec.to_builtins(requirement) for requirement in stated]

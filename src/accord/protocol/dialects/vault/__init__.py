@@ -201,8 +201,8 @@ class Vault(ObjectDialect):
         if isinstance(result, model.Task) and operation is Operation.SEND:
             return {"id": result.id}
         if isinstance(result, model.Task) and operation is Operation.CANCEL:
-            said = result.status.message
-            return without_none(success=True, message=None if said is None else message_sentence(said))
+            message = result.status.message
+            return without_none(success=True, message=None if message is None else message_sentence(message))
         return super().write_result(operation, result)
 
     def read_result(self, operation: Operation, result: bytes, request: model.Request) -> model.Result:
@@ -302,5 +302,5 @@ def _read_cancel(wire: CancelIn, request: model.Request) -> model.Task:
     if not wire.success:
         raise TaskNotCancelable(wire.message)
     task_id = request.id if isinstance(request, model.CancelRequest) else ""
-    said = None if wire.message is None else agent_message(wire.message, task_id)
-    return model.Task(id=task_id, status=model.TaskStatus(state=TaskState.CANCELED, message=said))
+    message = None if wire.message is None else agent_message(wire.message, task_id)
+    return model.Task(id=task_id, status=model.TaskStatus(state=TaskState.CANCELED, message=message))

@@ -22,7 +22,7 @@ from accord import model
 from accord.model.base import Metadata, NonEmpty
 from accord.protocol import codec, http_headers
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.fields import fill, without_none, write_fields
+from accord.protocol.dialects.fields import address_of_version, fill, without_none, write_fields
 from accord.protocol.dialects.vault.objects import is_http
 from accord.protocol.urls import slug
 
@@ -102,7 +102,7 @@ _SKILL = {name: name for name in VaultSkillIn.__struct_fields__}
 def write_card(card: model.AgentCard) -> dict[str, Any]:
     """Write a card."""
     profile = card.profile or model.CardProfile()
-    url = _address(card, profile)
+    url = address_of_version(card, profile.a2a_version or PROFILE_VERSION) or ""
     owner = card.provider.organization if card.provider else urlsplit(url).hostname or card.name
     tags = profile.tags or tuple(dict.fromkeys(tag for skill in card.skills for tag in skill.tags))
     return without_none(
@@ -134,15 +134,6 @@ def write_card(card: model.AgentCard) -> dict[str, Any]:
     )
 
 
-def _address(card: model.AgentCard, profile: model.CardProfile) -> str:
-    """Return the address where the agent serves this profile, or the likeliest one."""
-    version = profile.a2a_version or PROFILE_VERSION
-    interfaces = card.supported_interfaces
-    wanted = [one for one in interfaces if one.protocol_version == version]
-    likely = [one for one in interfaces if one.protocol_binding == "JSONRPC"]
-    return next((one.url for one in (*wanted, *likely, *interfaces)), "")
-
-
 def _http(url: str | None) -> str | None:
     return url if is_http(url) else None
 
@@ -159,17 +150,19 @@ def _part_of(mode: str) -> str:
 
 def _write_tee(details: Metadata | None) -> dict[str, Any] | None:
     """Write AgentVault's fields of a trusted execution environment, if its type is known."""
-    known = {name: value for name, value in (details or {}).items() if name in _TEE and isinstance(value, str)}
-    if not is_http(known.get("attestationEndpoint")):
-        known.pop("attestationEndpoint", None)
-    return known if "type" in known else None
+    members = {name: value for name, value in (details or {}).items() if name in _TEE and isinstance(value, str)}
+    if not is_http(members.get("attestationEndpoint")):
+        members.pop("attestationEndpoint", None)
+    return members if "type" in members else None
 
 
 def _write_auth(card: model.AgentCard, profile: model.CardProfile) -> list[dict[str, Any]]:
     schemes = card.security_schemes
     required = dict.fromkeys(name for requirement in card.security_requirements for name in requirement.schemes)
-    known = {name: found for name, scheme in schemes.items() if (found := _write_scheme(scheme))}
-    ways_in = known or {name: _write_nearest(name, schemes.get(name)) for name in schemes or required}
+    written_schemes = {
+        name: written_scheme for name, scheme in schemes.items() if (written_scheme := _write_scheme(scheme))
+    }
+    ways_in = written_schemes or {name: _write_nearest(name, schemes.get(name)) for name in schemes or required}
     written = [
         way | without_none(service_identifier=profile.service_identifiers.get(name)) for name, way in ways_in.items()
     ]

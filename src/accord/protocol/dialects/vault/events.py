@@ -82,37 +82,43 @@ def write_event(event: model.Event) -> tuple[str, dict[str, Any]]:
         case model.MessageUpdate() as update:
             message = write_message(replace(update.message, context_id=update.context_id or None))
             return "task_message", {"taskId": update.task_id, "message": message, "timestamp": at}
-        case model.Message() as said:
-            return "task_message", {"taskId": said.task_id or "", "message": write_message(said), "timestamp": at}
+        case model.Message() as message_body:
+            return "task_message", {
+                "taskId": message_body.task_id or "",
+                "message": write_message(message_body),
+                "timestamp": at,
+            }
 
 
 def _write_status(task_id: str, status: model.TaskStatus, at: str | None) -> dict[str, Any]:
-    words = None if status.message is None else message_sentence(status.message)
+    text = None if status.message is None else message_sentence(status.message)
     if status.state is TaskState.AUTH_REQUIRED:
-        words = AUTH_REQUIRED if words is None else f"{AUTH_REQUIRED}: {words}"
+        text = AUTH_REQUIRED if text is None else f"{AUTH_REQUIRED}: {text}"
     time = known_time(status.timestamp) or at or UNKNOWN_TIME
-    return without_none(taskId=task_id, state=VAULT[status.state], timestamp=time, message=words)
+    return without_none(taskId=task_id, state=VAULT[status.state], timestamp=time, message=text)
 
 
 def read_event(name: str | None, data: bytes) -> model.EventBody:
     """Read the data of an event by its name, or by its members if the name is unknown."""
     if name not in _EVENTS:
         members = codec.decode(data, _OBJECT)
-        name = next((known for known, telling in _DISTINCTIVE_MEMBERS.items() if telling in members), "task_message")
+        name = next((event for event, member in _DISTINCTIVE_MEMBERS.items() if member in members), "task_message")
     decoder, read = _EVENTS[name]
-    found: model.EventBody = read(codec.decode(data, decoder))
-    return found
+    body: model.EventBody = read(codec.decode(data, decoder))
+    return body
 
 
 def _read_status(wire: VaultStatusIn) -> model.StatusUpdate:
-    state, words = from_vault(wire.state, "state"), wire.message
-    if state is TaskState.INPUT_REQUIRED and words is not None:
-        if words == AUTH_REQUIRED:
-            state, words = TaskState.AUTH_REQUIRED, None
-        elif words.startswith(f"{AUTH_REQUIRED}: "):
-            state, words = TaskState.AUTH_REQUIRED, words.removeprefix(f"{AUTH_REQUIRED}: ")
-    said = None if words is None else agent_message(words, wire.task_id)
-    status = model.TaskStatus(state=state, message=said, timestamp=known_time(read_time(wire.timestamp, "timestamp")))
+    state, text = from_vault(wire.state, "state"), wire.message
+    if state is TaskState.INPUT_REQUIRED and text is not None:
+        if text == AUTH_REQUIRED:
+            state, text = TaskState.AUTH_REQUIRED, None
+        elif text.startswith(f"{AUTH_REQUIRED}: "):
+            state, text = TaskState.AUTH_REQUIRED, text.removeprefix(f"{AUTH_REQUIRED}: ")
+    message = None if text is None else agent_message(text, wire.task_id)
+    status = model.TaskStatus(
+        state=state, message=message, timestamp=known_time(read_time(wire.timestamp, "timestamp"))
+    )
     return model.StatusUpdate(task_id=wire.task_id, context_id="", status=status)
 
 

@@ -255,8 +255,8 @@ def _artifact_form(
     only = parts[0] if len(parts) == 1 else None
     if only is None or only.raw is not None or (only.url is not None and not is_http(only.url)):
         return "parts", {"content": written}, lacking
-    rest = PartExtras(filename=only.filename, metadata=only.metadata)
-    left = {} if rest == PartExtras() else {"0": rest}
+    extra = PartExtras(filename=only.filename, metadata=only.metadata)
+    left = {} if extra == PartExtras() else {"0": extra}
     media_type = without_none(mediaType=only.media_type)
     if only.text is not None:
         return "text", {"content": only.text} | media_type, left
@@ -290,11 +290,11 @@ def _artifact_parts(wire: VaultArtifactIn, form: str, extras: Extras, where: str
             return restore_parts(parts, f"{where}.content", extras, _restore_part)
         except InvalidParams:
             pass  # another agent's own form of parts: plain data
-    rest = extras.parts.get("0", PartExtras())
+    extra = extras.parts.get("0", PartExtras())
     named: dict[str, Any] = {
-        "filename": rest.filename,
+        "filename": extra.filename,
         "media_type": wire.media_type,
-        "metadata": rest.metadata,
+        "metadata": extra.metadata,
     }
     if wire.url is not None:
         link = model.Part(url=wire.url, **named)
@@ -313,9 +313,9 @@ def write_task(task: model.Task) -> dict[str, Any]:
     updated = known_time(status.timestamp) or known_time(task.created_at)
     created, metadata = take_created(task, updated)
     messages = [write_message(message, in_task=True) for message in task.history]
-    said = _with_state(status)
-    if said is not None:
-        messages.append(write_message(said, in_task=True, is_status=True))
+    status_message = _with_state(status)
+    if status_message is not None:
+        messages.append(write_message(status_message, in_task=True, is_status=True))
     exact = LOWER[status.state]
     native = {metadata_keys.ORIGINAL_STATE: exact} if exact in _COARSE else {}
     return without_none(
@@ -334,16 +334,16 @@ def read_task(wire: VaultTaskIn, where: str = "") -> model.Task:
     state = from_vault(wire.state, f"{where}state")
     original = (wire.metadata or {}).get(metadata_keys.ORIGINAL_STATE)
     exact = _COARSE.get(original) if isinstance(original, str) else None
-    understood = exact is not None and VAULT[exact] == wire.state
-    metadata, extras = unpack_metadata(wire.metadata, (metadata_keys.ORIGINAL_STATE,) if understood else ())
+    is_exact = exact is not None and VAULT[exact] == wire.state
+    metadata, extras = unpack_metadata(wire.metadata, (metadata_keys.ORIGINAL_STATE,) if is_exact else ())
     updated = known_time(read_time(wire.updated_at, f"{where}updatedAt"))
-    status = model.TaskStatus(state=exact if understood and exact else state, timestamp=updated)
+    status = model.TaskStatus(state=exact if is_exact and exact else state, timestamp=updated)
     task = model.Task(id=wire.id, status=status, context_id=extras.context_id, metadata=metadata)
     history = [read_message(message, f"{where}messages[{at}]", task) for at, message in enumerate(wire.messages)]
-    said = history.pop()[0] if history and history[-1][1].status else None
+    status_message = history.pop()[0] if history and history[-1][1].status else None
     task = replace(
         task,
-        status=replace(status, message=_without_state(said, status)),
+        status=replace(status, message=_without_state(status_message, status)),
         history=tuple(message for message, _ in history),
         artifacts=tuple(
             read_artifact(artifact, f"{where}artifacts[{at}]")[0] for at, artifact in enumerate(wire.artifacts)
@@ -356,12 +356,12 @@ def _with_state(status: model.TaskStatus) -> model.Message | None:
     """Return the status message, with a text in front for the state that AgentVault lacks."""
     if status.state is not TaskState.AUTH_REQUIRED:
         return status.message
-    said = status.message or model.Message(message_id="", role=Role.AGENT, parts=())
-    return replace(said, parts=(_AUTH_WORDS, *said.parts))
+    message = status.message or model.Message(message_id="", role=Role.AGENT, parts=())
+    return replace(message, parts=(_AUTH_WORDS, *message.parts))
 
 
-def _without_state(said: model.Message | None, status: model.TaskStatus) -> model.Message | None:
+def _without_state(message: model.Message | None, status: model.TaskStatus) -> model.Message | None:
     """Return the status message without the text for the state."""
-    if said is None or status.state is not TaskState.AUTH_REQUIRED or said.parts[0] != _AUTH_WORDS:
-        return said
-    return replace(said, parts=said.parts[1:]) if len(said.parts) > 1 else None
+    if message is None or status.state is not TaskState.AUTH_REQUIRED or message.parts[0] != _AUTH_WORDS:
+        return message
+    return replace(message, parts=message.parts[1:]) if len(message.parts) > 1 else None

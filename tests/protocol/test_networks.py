@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.auth.trusted_proxies import is_trusted, networks
+from accord.protocol.urls import is_in_networks, parse_networks
 from tests.cases import each
 
 
@@ -26,10 +26,10 @@ from tests.cases import each
     ],
 )
 def test_who_is_trusted(peer: str, trusted: str, is_one: bool) -> None:
-    assert is_trusted(peer, networks([trusted])) is is_one
+    assert is_in_networks(peer, parse_networks([trusted])) is is_one
 
 
 @pytest.mark.parametrize("text", ["x", "10.0.0.0/33", "::ffff:10.0.0.0/129"])
 def test_what_is_no_network_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        networks([text])
+        parse_networks([text])
