@@ -374,10 +374,10 @@ class Execution(LogWriter):
         assert charged is not None  # only commands with events can be found committed
         self._account = charged.account
         for counted, of in charged.counted:
-            self.hooks.tell(
+            self.hooks.emit(
                 UsageReported(tenant=self.tenant, task_id=self.job.key, agent=self.job.queue, use=counted, model=of)
             )
-        self.hooks.tell_ended(charged.ended)
+        self.hooks.emit_ended(charged.ended)
         if charged.over is not None:
             self.stop()
         return charged.over
@@ -454,7 +454,7 @@ class Execution(LogWriter):
             finally:
                 self.is_settling = False
             self._committed(request, bodies)
-            self.hooks.tell_ended(settle.ended if ended is None else ended)
+            self.hooks.emit_ended(settle.ended if ended is None else ended)
             return
 
     def _fenced(self) -> None:

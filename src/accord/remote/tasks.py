@@ -313,7 +313,7 @@ class RemoteTasks:
         if effect == ReportEffect(link=replace(link, heard_at=effect.link.heard_at)):
             return head.task_state  # nothing new; a duplicate does not count as contact either
         request = await self._report_request(tenant, head, effect, report, blobs)
-        self._hooks.tell_ended(await self._store.do(remote_tasks.write_report, tenant, request))
+        self._hooks.emit_ended(await self._store.do(remote_tasks.write_report, tenant, request))
         self._log_report(head, link, effect)
         return request.last.state or head.task_state
 
@@ -328,8 +328,8 @@ class RemoteTasks:
         usage = RemoteUsage(task_id=link.task_id, name=_task_id(body) or "", total=total, at=self.now_ms())
         charged = await self._store.do(task_endings.charge_remote_usage, tenant, usage)
         for use, model in charged.counted:
-            self._hooks.tell(UsageReported(tenant=tenant, task_id=link.task_id, agent=link.agent, use=use, model=model))
-        self._hooks.tell_ended(charged.ended)
+            self._hooks.emit(UsageReported(tenant=tenant, task_id=link.task_id, agent=link.agent, use=use, model=model))
+        self._hooks.emit_ended(charged.ended)
         if charged.over is not None:
             log.info("remote.over_budget", extra={"task_id": link.task_id, "reason": charged.over})
             raise Behind(link.task_id)
@@ -403,7 +403,7 @@ class RemoteTasks:
         again_ms = round(again_seconds * 1000)
         request = remote_tasks.GiveUpRequest(link=link, reason=reason, at=self.now_ms(), again_ms=again_ms)
         ended = await self._store.do(remote_tasks.give_up_remote_task, tenant, request)
-        self._hooks.tell_ended(ended)
+        self._hooks.emit_ended(ended)
         if ended:
             log.warning("remote.given_up", extra={"task_id": link.task_id, "agent": link.agent, "reason": reason})
         return bool(ended)
