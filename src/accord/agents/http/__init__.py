@@ -248,7 +248,7 @@ class CallbackExecution:
 
     async def _read_link(self) -> tuple[RemoteLink, TaskState]:
         ctx = self._ctx
-        linked = await patiently(lambda: self._remotes.look(ctx.tenant, ctx.task_id))
+        linked = await patiently(lambda: self._remotes.find_with_state(ctx.tenant, ctx.task_id))
         if linked is not None:
             return linked
         new_link = RemoteLink(task_id=ctx.task_id, agent=self._agent.profile.name, context_id=ctx.context_id)
@@ -260,7 +260,7 @@ class CallbackExecution:
         attempt = f"posted:{number}:{link.tries}"
         is_new = ctx.kept(attempt) is None
         expected = link
-        link, token = await patiently(lambda: self._remotes.expect(ctx.tenant, expected, with_token=True))
+        link, token = await patiently(lambda: self._remotes.prepare_link(ctx.tenant, expected, with_token=True))
         if is_new or self._agent.repeats:
             await ctx.keep(attempt, "yes")
             try:
@@ -292,7 +292,7 @@ class CallbackExecution:
 
     async def _write_link(self, link: RemoteLink) -> None:
         """Write a link. If it changed meanwhile, the next look shows the present state."""
-        await patiently(lambda: self._remotes.note(self._ctx.tenant, link))
+        await patiently(lambda: self._remotes.update_link(self._ctx.tenant, link))
 
     async def _suspend(self, link: RemoteLink, seconds: float | None = None) -> None:
         await self._ctx.pause(seconds, key=poll_signal(link.asks + 1))
