@@ -1,9 +1,9 @@
 """Accord: a durable server and client for agents that communicate over A2A (Agent2Agent)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from accord.client.resolver import DEFAULT_RESOLVER
-from accord.lazy import lazily
+from accord.lazy import deferred, lazily
 from accord.workflows import RUNNER
 
 __version__ = "0.1.0"
@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from accord.client import BlockingClient, Client, RemoteTask, Reply
     from accord.engine.context import Context
     from accord.engine.outcome import Failed, Rejected
-    from accord.model import AgentCard, Task
     from accord.server.application import to_a2a
     from accord.server.startup import serve_agent
-    from accord.workflows.document import Document
 
 __all__ = [
     "BlockingClient",
@@ -55,28 +53,6 @@ __getattr__ = lazily(__name__, _HOMES)
 """Lazy, so that the command prints its version without importing the public names."""
 
 
-async def _resolved(name: str) -> "AgentCard":
-    """Resolve an agent name.
-
-    The settings and the registry are imported on the first call.
-    """
-    from accord.server.registry import resolve_name
-
-    return await resolve_name(name)
-
-
-# Set here because this package is always imported first, from whichever module a client is imported.
-DEFAULT_RESOLVER.resolve = _resolved
-
-
-async def _run(document: "Document", wish: dict[str, Any], **more: Any) -> "Task":
-    """Run a workflow.
-
-    The store and the agent host are imported on the first call.
-    """
-    from accord.server.workflow_runs import run_document
-
-    return await run_document(document, wish, **more)
-
-
-RUNNER.run = _run
+# Set here because this package is always imported first, from whichever module a client or a workflow is imported.
+DEFAULT_RESOLVER.resolve = deferred("accord.server.registry:resolve_name")
+RUNNER.run = deferred("accord.server.workflow_runs:run_document")

@@ -4,6 +4,7 @@ This is the lowest layer, because packages of every layer have lazy names. It im
 """
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 
@@ -13,13 +14,21 @@ def lazily(module: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str],
     A source module that begins with a dot is relative to `module`. A name may also be that of the source module.
     """
 
-    def found(name: str) -> Any:
-        from importlib import import_module
-
+    def load(name: str) -> Any:
         for home, names in homes.items():
             if name in names:
                 source = import_module(home, module)
                 return source if home.endswith(f".{name}") else getattr(source, name)
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
-    return found
+    return load
+
+
+def deferred(target: str) -> Callable[..., Any]:
+    """Return a function that calls `target`, as `module:name`, whose module is imported on the first call."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        module, _, name = target.partition(":")
+        return getattr(import_module(module), name)(*args, **kwargs)
+
+    return call

@@ -92,7 +92,7 @@ def test_two_packages_with_one_name_are_both_refused(install: Install) -> None:
 def test_a_name_that_nobody_has_is_answered_with_the_nearest() -> None:
     with pytest.raises(NotRegistered, match="there is no way to authenticate called 'basci'; did you mean 'basic'"):
         SCHEMES.load("basci")
-    with pytest.raises(NotRegistered, match="there are dir, s3"):
+    with pytest.raises(NotRegistered, match="there are az, dir, gs, s3"):
         BLOBS.load("zzz")
 
 

@@ -18,6 +18,7 @@ import typer
 from accord.cli import ORDER
 from accord.cli.failures import CommandError, Exit, ExplainedFailure, explain_failure, shell_command
 from accord.cli.tables import OutputFormat, OutputOption
+from accord.lazy import deferred
 
 if TYPE_CHECKING:
     import ssl
@@ -321,7 +322,7 @@ def _client_options(options: ConnectionOptions, *, is_anonymous: bool) -> dict[s
         "binding": options.binding,
         "service": options.service,
         "allow_hosts": options.trusted_hosts,
-        "resolve": partial(_resolved, options.registry),
+        "resolve": partial(deferred("accord.server.registry:resolve_name"), registry=options.registry),
     }
     if options.seconds is not None:
         arguments["timeout"] = options.seconds
@@ -332,13 +333,6 @@ def _client_options(options: ConnectionOptions, *, is_anonymous: bool) -> dict[s
     elif not is_anonymous:
         arguments["keys"] = user_keys(None) if options.api_key is None else GivenKey(options.api_key)
     return arguments
-
-
-async def _resolved(registry: str | None, name: str) -> "AgentCard":
-    """Look up a name. The registry modules are loaded only for this."""
-    from accord.server.registry import resolve_name
-
-    return await resolve_name(name, registry=registry)
 
 
 def _unverified() -> "ssl.SSLContext":

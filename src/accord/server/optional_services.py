@@ -142,8 +142,9 @@ def inspector_outbound(settings: Settings, stack: AsyncExitStack) -> Callable[[s
     The operator's own remote agents may be in private networks. Other servers follow the rules of webhooks.
     """
     push = settings.push
-    strangers = HttpSession.strict(Policy(allow_private=push.allow_private, allow_hosts=frozenset(push.allow_hosts)))
-    own = HttpSession.strict(Policy(allow_private=True))
+    policy = Policy(allow_private=push.allow_private, allow_hosts=frozenset(push.allow_hosts))
+    strangers = HttpSession.strict(policy, silent_seconds=None)  # a followed task may be silent for hours
+    own = HttpSession.strict(Policy(allow_private=True), silent_seconds=None)
     origins = {urlsplit(remote.url)[:2] for remote in settings.remotes.values()}
     for outbound in (strangers, own):
         stack.push_async_callback(outbound.close)
