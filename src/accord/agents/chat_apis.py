@@ -168,14 +168,14 @@ def _openai_url(base_url: str) -> str:
     return f"{base_url.rstrip('/')}/chat/completions"
 
 
-def _openai_request(options: ChatOptions, said: Sequence[Message]) -> dict[str, Any]:
+def _openai_request(options: ChatOptions, history: Sequence[Message]) -> dict[str, Any]:
     messages = [
         # Models accept files from callers only.
         {
             "role": _ROLES[message.role],
             "content": (openai_content if message.role is Role.USER else prompt)(message.parts),
         }
-        for message in said
+        for message in history
     ]
     body: dict[str, Any] = {
         "model": options.model,
@@ -183,8 +183,8 @@ def _openai_request(options: ChatOptions, said: Sequence[Message]) -> dict[str, 
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    stated = _without_none(temperature=options.temperature, max_tokens=options.max_output_tokens)
-    return _merged(body | stated, options.extra)
+    limits = _without_none(temperature=options.temperature, max_tokens=options.max_output_tokens)
+    return _merged(body | limits, options.extra)
 
 
 def _openai_splitter() -> Split:
@@ -232,11 +232,11 @@ def _ollama_url(base_url: str) -> str:
     return f"{base_url.rstrip('/').removesuffix('/v1').removesuffix('/api')}/api/chat"
 
 
-def _ollama_request(options: ChatOptions, said: Sequence[Message]) -> dict[str, Any]:
+def _ollama_request(options: ChatOptions, history: Sequence[Message]) -> dict[str, Any]:
     settings = _without_none(temperature=options.temperature, num_predict=options.max_output_tokens)
     body: dict[str, Any] = {
         "model": options.model,
-        "messages": _with_system(options, [_ollama_message(message) for message in said]),
+        "messages": _with_system(options, [_ollama_message(message) for message in history]),
         "stream": True,
     }
     return _merged(body | _without_none(options=settings or None, keep_alive=options.keep_alive), options.extra)
@@ -330,11 +330,11 @@ def _merged(body: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
     return body | extra | groups
 
 
-def _error(stated: Any) -> str | None:
+def _error(error: Any) -> str | None:
     """Return the error message from a text or an object with a `message`, or None."""
-    if stated is None:
+    if error is None:
         return None
-    reason = stated.get("message") if isinstance(stated, dict) else stated
+    reason = error.get("message") if isinstance(error, dict) else error
     return reason if isinstance(reason, str) and reason else "no reason was given"
 
 

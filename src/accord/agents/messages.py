@@ -65,7 +65,10 @@ class StreamedAnswer:
 
     async def restore(self) -> None:
         """Remove the output of a lost execution after its last checkpoint."""
-        written = next((one.parts for one in self._ctx.task.artifacts if one.artifact_id == answer_id(self._ctx)), ())
+        written = next(
+            (artifact.parts for artifact in self._ctx.task.artifacts if artifact.artifact_id == answer_id(self._ctx)),
+            (),
+        )
         if self.parts and (not self._resumes or _merge_texts(written) != _merge_texts(self.parts)):
             await self.replace(*self.parts)
         elif written and not self.parts:

@@ -210,5 +210,5 @@ def run_lacks(rest: tuple[str, ...], events: Collection[str]) -> str | None:
         return "a run has an `id`, and `events.NAME` for what its steps wait for"
     if rest[1] in events:
         return None
-    fix = unknown_name_fix(rest[1], events, f"`type: wait`, `event: {rest[1]}`")
+    fix = unknown_name_fix(rest[1], events, f"add `type: wait`, `event: {rest[1]}`")
     return f"no step waits for it: {fix}"

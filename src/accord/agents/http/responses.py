@@ -169,7 +169,7 @@ def _find_text(value: Mapping[str, Any], depth: int = 0) -> tuple[str | None, st
 
 
 def _first_text(value: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
-    return next((found for name in names if isinstance(found := value.get(name), str)), None)
+    return next((text for name in names if isinstance(text := value.get(name), str)), None)
 
 
 def _value_parts(value: Any) -> tuple[Part, ...]:
@@ -328,8 +328,8 @@ ResponseReader = _JsonReader | _JsonLinesReader | _EventReader | _TextReader | _
 
 
 def _file(content: bytes, media_type: str, disposition: str = "") -> Iterable[FlowResponse]:
-    found = _FILENAME.search(disposition)
-    name = unquote(found[1]).rpartition("/")[2].strip() if found else None
+    match = _FILENAME.search(disposition)
+    name = unquote(match[1]).rpartition("/")[2].strip() if match else None
     if content:
         yield FlowResponse(parts=(Part(raw=content, filename=name, media_type=media_type),))
 

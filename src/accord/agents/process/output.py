@@ -75,9 +75,9 @@ class TerminalText:
             if text[at] not in "\x1b\x9b":
                 pieces.append(text[at])
                 at += 1
-            elif found := _SEQUENCE.match(text, at):
-                pieces.append(found[0])
-                at = found.end()
+            elif match := _SEQUENCE.match(text, at):
+                pieces.append(match[0])
+                at = match.end()
             elif len(text) - at > MAX_SEQUENCE:
                 at += 1  # it only looked like one
             else:
@@ -141,8 +141,8 @@ class TerminalText:
 
 def terminal_text(text: str) -> str:
     """Return a whole text as a terminal would show it."""
-    shown = TerminalText()
-    return shown.feed(text.encode(errors="replace")) + shown.settle()
+    terminal = TerminalText()
+    return terminal.feed(text.encode(errors="replace")) + terminal.settle()
 
 
 def text_tail(text: str, characters: int) -> str:
@@ -257,10 +257,10 @@ class EventReader:
     def _read(self, line: bytes) -> list[Observation]:
         if not line.strip():
             return []
-        seen = read_line(line, self._form, self._memory)
-        if seen is None:
+        observations = read_line(line, self._form, self._memory)
+        if observations is None:
             self._noise = (self._noise + line + b"\n")[-NOISE_BYTES:]
-        return seen or []
+        return observations or []
 
 
 OutputReader = TextReader | EventReader
