@@ -3,6 +3,7 @@
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -17,13 +18,25 @@ def layer(line: str) -> list[str]:
     return [name.strip(" ()") for name in line.split("|")]
 
 
+def contract(start: str) -> dict[str, Any]:
+    """The contract of import-linter whose name starts so."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (found,) = [one for one in settings["tool"]["importlinter"]["contracts"] if one["name"].startswith(start)]
+    return dict(found)
+
+
 def test_the_layers_that_are_drawn_are_those_that_are_enforced() -> None:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
-        "contracts"
-    ]
-    (enforced,) = [one["layers"] for one in contracts if one["name"].startswith("Layers: ")]
+    enforced = contract("Layers: ")["layers"]
     drawn = [re.split(r"\s{2,}", line)[0] for line in BLOCKS[0].splitlines()]
     assert [layer(line) for line in drawn] == [layer(line) for line in enforced if line != "(__main__)"]
+
+
+def test_the_port_has_no_exceptions() -> None:
+    port = contract("Port: ")
+    assert "ignore_imports" not in port
+    assert port["source_modules"] == [f"accord.{name}" for name in ("agents", "cli", "console", "workflows")]
+    core = ("auth", "engine", "registry", "remote", "service", "storage")
+    assert port["forbidden_modules"] == [f"accord.{name}" for name in core]
 
 
 def test_every_module_that_a_path_leads_through_exists() -> None:

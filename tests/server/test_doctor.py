@@ -153,15 +153,15 @@ async def test_an_open_server_that_others_reach_fails(server: dict[str, Any]) ->
 
 
 def test_slow_and_full_disks_are_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert doctor_checks._commit_finding(1.0, "store").status is OK
-    assert doctor_checks._commit_finding(80.0, "store").status is WARNING
+    assert doctor_checks._commit_finding(1.0).status is OK
+    assert doctor_checks._commit_finding(80.0).status is WARNING
     for free, status in (
         (2 * doctor_checks.ROOM, OK),
         (doctor_checks.ROOM - 1, WARNING),
         (doctor_checks.LITTLE_ROOM - 1, FAILED),
     ):
         monkeypatch.setattr("shutil.disk_usage", lambda _, free=free: SimpleNamespace(free=free))
-        assert doctor_checks._room(tmp_path, "store").status is status
+        assert doctor_checks._room(tmp_path).status is status
 
 
 @pytest.mark.parametrize(("kind", "found"), [("ext4", []), ("tmpfs", [WARNING]), ("overlay", [WARNING])])

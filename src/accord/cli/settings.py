@@ -193,7 +193,7 @@ def doctor(
     try:
         loaded = served.load()
     except BadSettings as error:
-        found = [failed("configuration", error, "mend it; `accord config schema` lists what there is")]
+        found = [failed(error, "mend it; `accord config schema` lists what there is", check="configuration")]
     else:
         with redirect_stdout(sys.stderr):  # agents are imported, which may print anything
             found = asyncio.run(examine(loaded, served.targets, os.environ, timeout))

@@ -25,16 +25,16 @@ from accord.api.queries import (
     StoredAttempt,
     StoredTotal,
 )
-from accord.console.routing import ApiRequest, read_page, route, split_page, time_of
+from accord.console.routing import ApiRequest, read_page, route, split_page, time_of, view_of
 from accord.console.server_context import ServerContext, ServerSection
-from accord.console.views import Limit, View, view_of
+from accord.console.views import Limit, View
 from accord.errors import PermissionDenied, TaskNotFound
 from accord.protocol.operations import Operation
 
 T = TypeVar("T")
 
 MAX_AT_ONCE = 500
-"""Maximum number of webhooks that one request redelivers."""
+"""Maximum number of webhooks to redeliver in one request."""
 
 MAX_OWNERS = 20
 """Maximum number of owners in a storage view, largest first."""

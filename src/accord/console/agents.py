@@ -18,9 +18,9 @@ from accord.api.directory import cards as publishing
 from accord.api.remote import ContactPort, RemoteContact
 from accord.client.interfaces import CardHostTrust, keep_usable_interfaces
 from accord.console.exchanges import fetch_in_process
-from accord.console.routing import ApiRequest, route, time_of
+from accord.console.routing import ApiRequest, route, time_of, view_of
 from accord.console.server_context import ServerSection
-from accord.console.views import View, view_of
+from accord.console.views import View
 from accord.errors import AccordError, InvalidParams, TaskNotFound
 from accord.http.cards import card_at_origin, request_origin
 from accord.model import AgentCard, AgentSkill

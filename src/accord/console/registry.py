@@ -32,8 +32,7 @@ from accord.api.directory import (
 from accord.api.queries import StoredApiKey
 from accord.console import openapi
 from accord.console.openapi import Problem
-from accord.console.routing import UNPROCESSABLE, ApiReply, ApiRequest, ApiSection, Refusal, route, time_of
-from accord.console.views import view_of
+from accord.console.routing import UNPROCESSABLE, ApiReply, ApiRequest, ApiSection, Refusal, route, time_of, view_of
 from accord.errors import AuthenticationFailed, PermissionDenied
 
 Days = Annotated[float, Meta(gt=0, le=3650)]

@@ -60,6 +60,7 @@ from accord.protocol.codec import invalid_field
 from accord.protocol.operations import DialectName
 
 T = TypeVar("T")
+V = TypeVar("V", bound=Struct)
 H = TypeVar("H", bound=Callable[..., Awaitable[Any]])
 
 MAX_BODY = 1024 * 1024
@@ -81,6 +82,11 @@ log = logging.getLogger("accord.console")
 
 Visit = Callable[[Presented], Awaitable[Caller | None]]
 """Returns the caller of a request, None without credentials, or raises for invalid ones."""
+
+
+def view_of(kind: type[V], source: Any, /, **fields: Any) -> V:
+    """Return a view with these fields, and the members of `source` that have the names of the others."""
+    return kind(**fields, **{name: getattr(source, name) for name in kind.__struct_fields__ if name not in fields})
 
 
 def write_token(value: Any) -> str:

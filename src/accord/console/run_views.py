@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from accord.console.routing import time_of
-from accord.console.views import Lane, Segment, StateName, Timeline, V, View, view_of
+from accord.console.routing import V, time_of, view_of
+from accord.console.views import Lane, Segment, StateName, Timeline, View
 from accord.model.base import timestamp_ms
 from accord.protocol.states import LOWER
 from accord.workflows.attempts import WITH_ADVICE

@@ -18,7 +18,7 @@ from accord.api.access import SKILL_KEYS
 from accord.api.queries import ListedRun, RunListQuery, TaskHead
 from accord.client.text import text_of
 from accord.console import HOOKS, RUNS, run_views
-from accord.console.routing import ApiRequest, ApiRoute, ApiSection, Refusal, Refusals, route
+from accord.console.routing import ApiRequest, ApiRoute, ApiSection, Refusal, Refusals, route, view_of
 from accord.console.run_endpoints import RUN, RunSignalsApi
 from accord.console.run_views import (
     HookView,
@@ -32,7 +32,7 @@ from accord.console.run_views import (
     WorkflowView,
 )
 from accord.console.server_context import ServerContext
-from accord.console.views import Limit, StateName, Timeline, view_of
+from accord.console.views import Limit, StateName, Timeline
 from accord.errors import InvalidParams, TaskNotFound
 from accord.model import Message, Part, Role, SendConfiguration, SendRequest, Task, TaskState
 from accord.model.base import timestamp_ms

@@ -16,21 +16,10 @@ from accord.api import chats, queries, text_of
 from accord.api.access import SKILL_KEYS
 from accord.api.queries import ListedTask, ListedTaskPage, TaskHead, TaskListQuery
 from accord.console import task_details
-from accord.console.routing import ApiReply, ApiRequest, ApiSection, route
+from accord.console.routing import ApiReply, ApiRequest, ApiSection, route, view_of
 from accord.console.server_context import ServerContext
 from accord.console.task_details import TaskAccess
-from accord.console.views import (
-    STATES,
-    Action,
-    Limit,
-    StateName,
-    TaskRow,
-    Timeline,
-    View,
-    check_question,
-    task_row,
-    view_of,
-)
+from accord.console.views import STATES, Action, Limit, StateName, TaskRow, Timeline, View, check_question, task_row
 from accord.errors import InvalidParams, PermissionDenied, TaskNotFound, UnsupportedOperation
 from accord.http.files import download
 from accord.model import (

@@ -6,7 +6,7 @@ span agents, so visibility is a condition of their queries. The guarded service 
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from accord.api import APPROVAL, text_of
 from accord.api.access import Roles
 from accord.api.chats import Chat
 from accord.api.queries import ListedTask, StatusChange, VisibleTasks
+from accord.console.routing import view_of
 from accord.errors import UnsupportedOperation
 from accord.model import Message, TaskState
 from accord.model.base import timestamp_ms
@@ -47,14 +48,6 @@ Limit = Annotated[int, Meta(ge=1, le=200)]
 
 class View(Struct, frozen=True, kw_only=True, rename="camel"):
     """Base of all views. Members are in camelCase, and empty ones are included."""
-
-
-V = TypeVar("V", bound=Struct)
-
-
-def view_of(kind: type[V], source: Any, /, **fields: Any) -> V:
-    """Return a view with these fields, and the members of `source` that have the names of the others."""
-    return kind(**fields, **{name: getattr(source, name) for name in kind.__struct_fields__ if name not in fields})
 
 
 class TaskQuestion(View, frozen=True, kw_only=True):

@@ -89,19 +89,19 @@ async def _signing(patient: ExaminedServer) -> list[CheckFinding]:
     try:
         card_signer(patient.settings.card)
     except ValueError as error:
-        return [failed("signing key", f"card.signing_key: {error}", "name the file of a private JSON Web Key")]
+        return [failed(f"card.signing_key: {error}", "name the file of a private JSON Web Key")]
     if urls.is_this_machine(urls.host_of(patient.url)):
         told = "cards are signed for callers on this machine only: no other address of the server is known"
-        return [warning("signing key", told, "set server.url to the address that callers use")]
-    return [ok("signing key", "cards can be signed")]
+        return [warning(told, "set server.url to the address that callers use")]
+    return [ok("cards can be signed")]
 
 
 async def _signers(patient: ExaminedServer) -> list[CheckFinding]:
     try:
         trusted_signers(patient.settings.registry)
     except BadSettings as error:
-        return [failed("signers", error, "name the file of a JSON Web Key set")]
-    return [ok("signers", "the keys of registry.signers can be read")]
+        return [failed(error, "name the file of a JSON Web Key set")]
+    return [ok("the keys of registry.signers can be read")]
 
 
 async def _certificate(patient: ExaminedServer) -> list[CheckFinding]:
@@ -112,13 +112,13 @@ async def _certificate(patient: ExaminedServer) -> list[CheckFinding]:
         check_tls(server)
         chain = load_pem_x509_certificates(await asyncio.to_thread(Path(server.tls_cert or "").read_bytes))
     except (CannotListen, OSError, ValueError) as error:
-        return [failed("certificate", error, "name a certificate chain and its key, in PEM")]
+        return [failed(error, "name a certificate chain and its key, in PEM")]
     until = min(one.not_valid_after_utc for one in chain)
     days = (until - datetime.now(UTC)).total_seconds() / DAY
     if days > SOON_DAYS:
-        return [ok("certificate", f"good until {until:%Y-%m-%d}")]
+        return [ok(f"good until {until:%Y-%m-%d}")]
     told = f"it {'expires' if days > 0 else 'expired'} on {until:%Y-%m-%d}"
-    return [warning("certificate", told, "renew it") if days > 0 else failed("certificate", told, "renew it")]
+    return [warning(told, "renew it") if days > 0 else failed(told, "renew it")]
 
 
 # --- in the store -----------------------------------------------------------------------------------------------------
@@ -130,13 +130,13 @@ async def _api_keys(patient: ExaminedServer) -> list[CheckFinding]:
         async with _open_store(patient) as store:
             found = [key for key in await store.read(authentication.list_api_keys) if key.is_live]
     except (StoreRefused, StoreUnavailable):
-        return [warning("api keys", "there is no store yet that has some", make)]
+        return [warning("there is no store yet that has some", make)]
     if not found and len(patient.settings.auth.schemes) == 1:
-        return [warning("api keys", "there is none, so nobody gets in", make)]
+        return [warning("there is none, so nobody gets in", make)]
     ends = [key.id for key in found if key.expires_at and key.expires_at / 1000 < time.time() + SOON_DAYS * DAY]
     if ends:
-        return [warning("api keys", f"within {SOON_DAYS} days these expire: {', '.join(ends)}", make)]
-    return [ok("api keys", f"{len(found)} that can be used")]
+        return [warning(f"within {SOON_DAYS} days these expire: {', '.join(ends)}", make)]
+    return [ok(f"{len(found)} that can be used")]
 
 
 async def _credentials(patient: ExaminedServer) -> list[CheckFinding]:
@@ -150,11 +150,11 @@ async def _credentials(patient: ExaminedServer) -> list[CheckFinding]:
     except (StoreRefused, StoreUnavailable):
         kept = []  # the store's check reports it
     except (KeyManagementError, BadSettings) as error:
-        return [failed("credentials", error, "set credentials.keys to the key that sealed them")]
+        return [failed(error, "set credentials.keys to the key that sealed them")]
     if kept and not has_keys:
         told = f"the store has {len(kept)} that cannot be opened: there is no key"
-        return [warning("credentials", told, "set credentials.keys to the key that sealed them")]
-    return [ok("credentials", f"{len(kept)} can be opened")] if kept else []
+        return [warning(told, "set credentials.keys to the key that sealed them")]
+    return [ok(f"{len(kept)} can be opened")] if kept else []
 
 
 async def _webhook_secrets(patient: ExaminedServer) -> list[CheckFinding]:
@@ -168,7 +168,7 @@ async def _webhook_secrets(patient: ExaminedServer) -> list[CheckFinding]:
         return []  # the checks of the store or the credentials report it
     if bad := sum(not secrets.is_sealed(one.config) for one in kept):
         told = f"{bad} of {len(kept)} webhooks have theirs in plain text, or sealed by an old key"
-        return [warning("webhook secrets", told, "set credentials.keys, then: accord creds rotate")]
+        return [warning(told, "set credentials.keys, then: accord creds rotate")]
     return []
 
 
@@ -184,7 +184,7 @@ async def _missing_credentials(patient: ExaminedServer) -> list[CheckFinding]:
         return []  # the check of stored credentials reports it
     missing = {key: name for name, key in wanted.items() if known.find(key) is None}
     return [
-        failed("credentials", f"{key}, which remotes.{name} is called with, is not there", f"accord creds set {key}")
+        failed(f"{key}, which remotes.{name} is called with, is not there", f"accord creds set {key}")
         for key, name in missing.items()
     ]
 
@@ -224,7 +224,7 @@ def network_checks(patient: ExaminedServer) -> Iterator[ServerCheck]:
             yield ServerCheck(f"issuer {scheme.issuer}", partial(_issuer, scheme))
     for check, url in (("receiver.url", settings.receiver.url), ("registry.url", settings.registry.url)):
         if url:
-            yield ServerCheck(check, partial(_answers, check, url))
+            yield ServerCheck(check, partial(_answers, url))
     for host in settings.push.allow_hosts:
         if "*" not in host:
             yield ServerCheck(f"webhooks {host}", partial(_resolves, host))
@@ -238,13 +238,13 @@ async def _public_url(patient: ExaminedServer) -> list[CheckFinding]:
     except Unreachable as error:
         if await is_up(patient):
             remedy = "see that the name, the proxy and the firewall lead to this server, which is up"
-            return [failed("public url", f"{patient.url}: {error}", remedy)]
+            return [failed(f"{patient.url}: {error}", remedy)]
         remedy = "start the server and look again; if it is up elsewhere, see what is between"
-        return [warning("public url", f"{patient.url}: {error}", remedy)]
+        return [warning(f"{patient.url}: {error}", remedy)]
     if answer.status == 200 and HEALTHY in answer.body:
-        return [ok("public url", f"{patient.url} answers")]
+        return [ok(f"{patient.url} answers")]
     remedy = "see where the name and the proxy lead: this is no server of accord that is well"
-    return [failed("public url", f"{url} answers {answer.status}", remedy)]
+    return [failed(f"{url} answers {answer.status}", remedy)]
 
 
 async def is_up(patient: ExaminedServer) -> bool:
@@ -258,23 +258,23 @@ async def is_up(patient: ExaminedServer) -> bool:
 
 async def _remote(name: str, patient: ExaminedServer) -> list[CheckFinding]:
     """Fetch the card of a remote agent as the server would, and note the clock of its host."""
-    check, stated = f"remote {name}", patient.settings.remotes[name]
+    stated = patient.settings.remotes[name]
     try:
         agents = remote_agents(patient.settings, patient.env)
     except BadSettings as error:
-        return [failed(check, error, "mend what it says")]
+        return [failed(error, "mend what it says")]
     agent = next(one for one in agents if one.profile.name == name)
     try:
         contact = await agent.check()
     finally:
         await agent.leave()
     if not contact.is_up:
-        return [failed(check, contact.detail, "see that it runs, and that address and credentials are right")]
+        return [failed(contact.detail, "see that it runs, and that address and credentials are right")]
     if stated.url.startswith(("http://", "https://")):
         await _note_date(patient, stated.url.rstrip("/") + WELL_KNOWN[0])
     if contact.findings:
-        return [warning(check, f"its card: {'; '.join(contact.findings)}", "tell those who run it")]
-    return [ok(check, f"{agent.profile.description} ({stated.url})")]
+        return [warning(f"its card: {'; '.join(contact.findings)}", "tell those who run it")]
+    return [ok(f"{agent.profile.description} ({stated.url})")]
 
 
 async def _note_date(patient: ExaminedServer, url: str) -> None:
@@ -286,34 +286,32 @@ async def _note_date(patient: ExaminedServer, url: str) -> None:
 
 
 async def _issuer(scheme: Jwt, patient: ExaminedServer) -> list[CheckFinding]:
-    check = f"issuer {scheme.issuer}"
     async with HttpSession.strict(Policy(allow_private=True), total_seconds=ASK_SECONDS) as outbound:
         try:
             keys = await Jwks(key_fetcher(outbound), scheme.issuer, scheme.jwks_url).read()
         except (FetchError, OSError, BadSignature) as error:
-            return [failed(check, error, "see that issuer and jwks_url are right, and can be reached from here")]
+            return [failed(error, "see that issuer and jwks_url are right, and can be reached from here")]
     await _note_date(patient, scheme.jwks_url or scheme.issuer)
-    return [ok(check, f"{len(keys)} keys")]
+    return [ok(f"{len(keys)} keys")]
 
 
-async def _answers(check: str, url: str, patient: ExaminedServer) -> list[CheckFinding]:
+async def _answers(url: str, patient: ExaminedServer) -> list[CheckFinding]:
     try:
         answer = await get_url(patient, url)
     except Unreachable as error:
-        return [failed(check, f"{url}: {error}", "see that it runs, and that the address is right")]
+        return [failed(f"{url}: {error}", "see that it runs, and that the address is right")]
     if answer.status >= 500:
-        return [failed(check, f"{url} answers {answer.status}", "see what is wrong with it, or what is in front of it")]
-    return [ok(check, f"{url} answers")]
+        return [failed(f"{url} answers {answer.status}", "see what is wrong with it, or what is in front of it")]
+    return [ok(f"{url} answers")]
 
 
 async def _resolves(host: str, _: ExaminedServer) -> list[CheckFinding]:
-    check = f"webhooks {host}"
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
         remedy = "mend the name in push.allow_hosts, or what resolves it"
-        return [warning(check, f"{host} has no address: {error.strerror}", remedy)]
-    return [ok(check, ", ".join(sorted({str(address[0]) for *_, address in found})))]
+        return [warning(f"{host} has no address: {error.strerror}", remedy)]
+    return [ok(", ".join(sorted({str(address[0]) for *_, address in found})))]
 
 
 async def get_url(patient: ExaminedServer | None, url: str, seconds: float = ASK_SECONDS) -> HttpReply:
@@ -351,15 +349,14 @@ def machine_checks(patient: ExaminedServer) -> Iterator[ServerCheck]:
 
 async def _port(port: int, patient: ExaminedServer) -> list[CheckFinding]:
     server = patient.settings.server
-    check = "port" if port == server.port else "grpc port"
     try:
         listen(structs.replace(server, port=port)).close()
     except CannotListen as error:
         if await is_up(patient):
-            return [warning(check, f"a server of accord listens on {server.host}:{port} already", TAKEN_PORT_FIX)]
+            return [warning(f"a server of accord listens on {server.host}:{port} already", TAKEN_PORT_FIX)]
         detail, _, remedy = str(error).partition(". ")
-        return [failed(check, detail, remedy)]
-    return [ok(check, f"{server.host}:{port} is free")]
+        return [failed(detail, remedy)]
+    return [ok(f"{server.host}:{port} is free")]
 
 
 async def _open_files(_: ExaminedServer) -> list[CheckFinding]:
@@ -371,8 +368,8 @@ async def _open_files(_: ExaminedServer) -> list[CheckFinding]:
     told = "any number" if most == resource.RLIM_INFINITY else str(most)
     if most != resource.RLIM_INFINITY and most < MIN_OPEN_FILES:
         remedy = f"raise the limit: ulimit -n {16 * MIN_OPEN_FILES}, or LimitNOFILE= in a systemd unit"
-        return [warning("open files", f"{told} at a time, and each stream is one", remedy)]
-    return [ok("open files", f"{told} at a time")]
+        return [warning(f"{told} at a time, and each stream is one", remedy)]
+    return [ok(f"{told} at a time")]
 
 
 async def _extras(patient: ExaminedServer) -> list[CheckFinding]:
@@ -388,8 +385,8 @@ async def _extras(patient: ExaminedServer) -> list[CheckFinding]:
     wanted = {extra: modules for extra, (is_asked_for, modules) in asked_for.items() if is_asked_for}
     missing = [extra for extra, modules in wanted.items() if not all(map(_is_installed, modules))]
     if not missing:
-        return [ok("extras", f"{', '.join(wanted)} installed")] if wanted else []
-    return [failed("extras", f"{extra} is not installed", f"pip install 'accord[{extra}]'") for extra in missing]
+        return [ok(f"{', '.join(wanted)} installed")] if wanted else []
+    return [failed(f"{extra} is not installed", f"pip install 'accord[{extra}]'") for extra in missing]
 
 
 def _is_installed(module: str) -> bool:
@@ -404,8 +401,8 @@ async def _plugins(_: ExaminedServer) -> list[CheckFinding]:
     found = await run_in_daemon_thread(partial(entries.installed_plugins, check=True))
     broken = [one for one in found if one.problem is not None]
     if not broken:
-        return [ok("plugins", ", ".join(f"{one.name} ({one.package} {one.version})" for one in found))] if found else []
-    return [warning("plugins", one.problem or "", f"mend it, or pip uninstall {one.package}") for one in broken]
+        return [ok(", ".join(f"{one.name} ({one.package} {one.version})" for one in found))] if found else []
+    return [warning(one.problem or "", f"mend it, or pip uninstall {one.package}") for one in broken]
 
 
 CHECK_SECONDS = 10.0
@@ -421,7 +418,7 @@ async def examine(
     try:
         address = parse_address(loaded.settings.store) if loaded.settings.store else default_address(env)
     except BadAddress as error:
-        return [failed("configuration", loaded.bad("store", error), "write the address of a store")]
+        return [failed(loaded.bad("store", error), "write the address of a store", check="configuration")]
     url = url_of(loaded.settings.server)
     patient = ExaminedServer(loaded=loaded, targets=targets, address=address, url=url, env=env)
     everything = [check for checks in CHECKS for check in checks(patient)]
@@ -436,18 +433,17 @@ async def examine(
 async def _bounded(check: ServerCheck, patient: ExaminedServer, seconds: float) -> list[CheckFinding]:
     try:
         async with asyncio.timeout(seconds):
-            return await check.look(patient)
+            found = await check.look(patient)
     except TimeoutError:
-        return [
-            failed(check.name, f"No answer within {seconds:g} seconds", "look at it again, or see what holds it up")
-        ]
+        found = [failed(f"No answer within {seconds:g} seconds", "look at it again, or see what holds it up")]
     except Exception as error:  # an unexpected error is a finding too, and the other checks still count
-        return [failed(check.name, f"{type(error).__name__}: {error}", "this is not known to happen: report it")]
+        found = [failed(f"{type(error).__name__}: {error}", "this is not known to happen: report it")]
+    return [structs.replace(one, check=one.check or check.name) for one in found]
 
 
 def _configuration(patient: ExaminedServer) -> CheckFinding:
     if said := configuration_problem(patient.settings, patient.address) or exposure_problem(patient.settings):
         detail, _, remedy = said.partition(": " if "\n" not in said else "\n")
-        return failed("configuration", detail, remedy or "name one that can be")
+        return failed(detail, remedy or "name one that can be", check="configuration")
     files = {source for source in patient.loaded.sources.values() if not source.startswith(("--", "ACCORD_"))}
-    return ok("configuration", ", ".join(sorted(files)) or "no file of settings")
+    return ok(", ".join(sorted(files)) or "no file of settings", check="configuration")

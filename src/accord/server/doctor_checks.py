@@ -87,23 +87,23 @@ class ExaminedServer(Struct, frozen=True, kw_only=True):
 
 
 class ServerCheck(NamedTuple):
-    """A check: its name and function."""
+    """A check: its name and function. Findings without a name of their own get this one."""
 
     name: str
     look: Callable[[ExaminedServer], Awaitable[list[CheckFinding]]]
 
 
-def ok(check: str, detail: str) -> CheckFinding:
+def ok(detail: str, check: str = "") -> CheckFinding:
     """Return a finding without a problem."""
     return CheckFinding(check=check, status=CheckStatus.OK, detail=_line(detail))
 
 
-def warning(check: str, detail: str, remedy: str) -> CheckFinding:
+def warning(detail: str, remedy: str, check: str = "") -> CheckFinding:
     """Return a finding that should be looked at."""
     return CheckFinding(check=check, status=CheckStatus.WARNING, detail=_line(detail), remedy=_line(remedy))
 
 
-def failed(check: str, detail: object, remedy: str) -> CheckFinding:
+def failed(detail: object, remedy: str, check: str = "") -> CheckFinding:
     """Return a finding that keeps a server from working."""
     return CheckFinding(check=check, status=CheckStatus.FAILED, detail=_line(detail), remedy=_line(remedy))
 
@@ -159,15 +159,13 @@ def compare_clocks(patient: ExaminedServer) -> list[CheckFinding]:
     """Return findings about the noted clocks of other hosts, or none without such hosts."""
     far = {name: skew for name, skew in patient.dates.items() if abs(skew) > CLOCK_OFF_SECONDS}
     if not far:
-        return [ok("clock", f"agrees with {', '.join(sorted(patient.dates))}")] if patient.dates else []
-    return [_clock_finding(name, skew) for name, skew in sorted(far.items())]
-
-
-def _clock_finding(name: str, skew: float) -> CheckFinding:
-    detail = f"{name} is {abs(skew):.0f} seconds {'ahead of' if skew > 0 else 'behind'} this machine"
-    return (
-        failed("clock", detail, CLOCK_FIX) if abs(skew) > CLOCK_WRONG_SECONDS else warning("clock", detail, CLOCK_FIX)
-    )
+        return [ok(f"agrees with {', '.join(sorted(patient.dates))}", check="clock")] if patient.dates else []
+    found = []
+    for name, skew in sorted(far.items()):
+        finding = failed if abs(skew) > CLOCK_WRONG_SECONDS else warning
+        told = f"{name} is {abs(skew):.0f} seconds {'ahead of' if skew > 0 else 'behind'} this machine"
+        found.append(finding(told, CLOCK_FIX, check="clock"))
+    return found
 
 
 SLOW_MS = 50.0
@@ -211,7 +209,7 @@ async def _sqlite(patient: ExaminedServer) -> list[CheckFinding]:
     assert isinstance(address, SqliteAddress)
     if address.path is None:
         remedy = "name a file or a database with --store"
-        return [warning("store", "everything is forgotten when the server stops: it is in memory", remedy)]
+        return [warning("everything is forgotten when the server stops: it is in memory", remedy)]
     path = address.path.absolute()
     try:
         refuse_network(path)
@@ -220,7 +218,7 @@ async def _sqlite(patient: ExaminedServer) -> list[CheckFinding]:
         async with open_store(address, read_only=True) as store:
             found = [await _schema(store, address), *await _quota_findings(store, patient.settings.limits)]
     except (StoreRefused, StoreUnavailable) as error:
-        return [failed("store", f"{address}: {error}", "choose another with --store, or restore it from a backup")]
+        return [failed(f"{address}: {error}", "choose another with --store, or restore it from a backup")]
     return [*found, *await asyncio.to_thread(_disk, path.parent)]
 
 
@@ -228,8 +226,8 @@ def _missing_database(path: Path, *, own: bool) -> list[CheckFinding]:
     """Check that a missing database can be created. The directory of the default one is created with it."""
     folder = _existing_folder(path.parent) if own else path.parent
     if not folder.is_dir():
-        return [failed("store", f"There is no directory {folder}", f"make it: mkdir -p {folder}")]
-    return [ok("store", f"{path} is made when the server starts"), *_disk(folder)]
+        return [failed(f"There is no directory {folder}", f"make it: mkdir -p {folder}")]
+    return [ok(f"{path} is made when the server starts"), *_disk(folder)]
 
 
 def _existing_folder(folder: Path) -> Path:
@@ -246,11 +244,11 @@ async def _schema(store: Store, address: Any) -> CheckFinding:
         await schema.check_schema(store)
     except schema.SchemaTooOld as error:
         if found and isinstance(address, PostgresAddress):
-            return failed("store", f"{told}: {error}", "run `accord db upgrade`")
-        return ok("store", f"{told}, which becomes {schema.known_migrations()[-1].number} when the server starts")
+            return failed(f"{told}: {error}", "run `accord db upgrade`")
+        return ok(f"{told}, which becomes {schema.known_migrations()[-1].number} when the server starts")
     except schema.SchemaTooNew as error:
-        return failed("store", f"{told}: {error}", "install the version of accord that upgraded it")
-    return ok("store", told)
+        return failed(f"{told}: {error}", "install the version of accord that upgraded it")
+    return ok(told)
 
 
 async def _quota_findings(store: Store, quotas: Quotas) -> list[CheckFinding]:
@@ -265,7 +263,7 @@ async def _quota_findings(store: Store, quotas: Quotas) -> list[CheckFinding]:
         "tenant": StoredTotal(tasks=quotas.tenant_tasks, bytes=quotas.tenant_bytes),
     }
     if not any(limit.tasks or limit.bytes for limit in limits.values()):
-        return [ok("storage", f"{told}; no quota is set (limits.owner_bytes, limits.tenant_bytes)")]
+        return [ok(f"{told}; no quota is set (limits.owner_bytes, limits.tenant_bytes)", check="storage")]
     accounts: dict[tuple[str, str], StoredTotal] = {}
     for one in await store.read(monitoring.stored_by_owner, None, MAX_OWNERS):
         accounts["owner", f"{one.owner or '(no name)'} of tenant {one.tenant or '(none)'}"] = one
@@ -273,11 +271,11 @@ async def _quota_findings(store: Store, quotas: Quotas) -> list[CheckFinding]:
         before = accounts.get(tenant, StoredTotal(tasks=0, bytes=0))
         accounts[tenant] = StoredTotal(tasks=before.tasks + one.tasks, bytes=before.bytes + one.bytes)
     near = [
-        warning("storage", f"{kind} {name} stores {used}", "delete tasks sooner (retention), or raise the quota")
+        warning(f"{kind} {name} stores {used}", "delete tasks sooner (retention), or raise the quota", check="storage")
         for (kind, name), stored in accounts.items()
         if (used := _nearly_used(stored, limits[kind]))
     ]
-    return near or [ok("storage", f"{told}; no owner or tenant is near its quota")]
+    return near or [ok(f"{told}; no owner or tenant is near its quota", check="storage")]
 
 
 def _nearly_used(stored: StoredTotal, limit: StoredTotal) -> str | None:
@@ -297,10 +295,10 @@ def _size(count: int) -> str:
 
 
 def _disk(folder: Path) -> list[CheckFinding]:
-    return [_time_disk(folder, "store"), _room(folder, "store"), *_fleeting_findings(folder)]
+    return [_time_disk(folder), _room(folder), *_fleeting_findings(folder)]
 
 
-def _time_disk(folder: Path, check: str) -> CheckFinding:
+def _time_disk(folder: Path) -> CheckFinding:
     """Time a synced write, in a temporary file."""
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".accord-doctor-") as file:
@@ -311,24 +309,22 @@ def _time_disk(folder: Path, check: str) -> CheckFinding:
             took = (time.perf_counter() - before) * 1000
     except OSError as error:
         remedy = "give it to the user who runs the server, and see that the disk is not full or read-only"
-        return failed(check, f"{folder} cannot be written to: {error.strerror}", remedy)
-    return _commit_finding(took, check)
+        return failed(f"{folder} cannot be written to: {error.strerror}", remedy)
+    return _commit_finding(took)
 
 
-def _commit_finding(took: float, check: str) -> CheckFinding:
+def _commit_finding(took: float) -> CheckFinding:
     told = f"a write is on the disk after {took:.1f} ms"
-    return (
-        warning(check, told, "choose a faster disk: every message waits for one") if took > SLOW_MS else ok(check, told)
-    )
+    return warning(told, "choose a faster disk: every message waits for one") if took > SLOW_MS else ok(told)
 
 
-def _room(folder: Path, check: str) -> CheckFinding:
+def _room(folder: Path) -> CheckFinding:
     free = shutil.disk_usage(folder).free
     told = f"{free / MiB / 1024:.1f} GiB are free at {folder}"
     if free >= ROOM:
-        return ok(check, told)
+        return ok(told)
     remedy = "make room, or keep ended tasks for fewer days (keep_days)"
-    return warning(check, told, remedy) if free >= LITTLE_ROOM else failed(check, told, remedy)
+    return warning(told, remedy) if free >= LITTLE_ROOM else failed(told, remedy)
 
 
 def _fleeting_findings(folder: Path) -> Iterator[CheckFinding]:
@@ -339,17 +335,13 @@ def _fleeting_findings(folder: Path) -> Iterator[CheckFinding]:
         return  # only Linux has this file
     if kind in FLEETING_FILE_SYSTEMS:
         detail, _, remedy = FLEETING_FILE_SYSTEMS[kind].rpartition(": ")
-        yield warning("store", f"{folder} is on {kind}: {detail}", remedy)
+        yield warning(f"{folder} is on {kind}: {detail}", remedy)
 
 
 async def _files(patient: ExaminedServer) -> list[CheckFinding]:
-    return await asyncio.to_thread(_folder, Path(urlsplit(patient.settings.blobs).path))
-
-
-def _folder(folder: Path) -> list[CheckFinding]:
     """Check the directory for large files, or its nearest existing parent."""
-    there = _existing_folder(folder)
-    return [_time_disk(there, "files"), _room(there, "files")]
+    folder = _existing_folder(Path(urlsplit(patient.settings.blobs).path))
+    return [await asyncio.to_thread(_time_disk, folder), _room(folder)]
 
 
 async def _shelf(patient: ExaminedServer) -> list[CheckFinding]:
@@ -361,8 +353,8 @@ async def _shelf(patient: ExaminedServer) -> list[CheckFinding]:
         finally:
             await shelf.close()
     except (StoreRefused, StoreUnavailable) as error:
-        return [failed("files", error, "see that the place for large parts is there, and its credentials are right")]
-    return [ok("files", f"the place for large parts answers: {urlsplit(patient.settings.blobs).netloc}")]
+        return [failed(error, "see that the place for large parts is there, and its credentials are right")]
+    return [ok(f"the place for large parts answers: {urlsplit(patient.settings.blobs).netloc}")]
 
 
 # --- PostgreSQL -------------------------------------------------------------------------------------------------------
@@ -380,26 +372,24 @@ async def _postgres(patient: ExaminedServer) -> list[CheckFinding]:
             patient.dates["the database"] = at / 1000 - (before + time.time()) / 2
             return found
     except schema.ForeignDatabase as error:
-        return [
-            failed("store", f"{address}: {error}", "choose another with --store, or give accord a schema of its own")
-        ]
+        return [failed(f"{address}: {error}", "choose another with --store, or give accord a schema of its own")]
     except (StoreRefused, StoreUnavailable) as error:
-        return [failed("store", error, "see that PostgreSQL runs, and that address and password are right")]
+        return [failed(error, "see that PostgreSQL runs, and that address and password are right")]
 
 
 async def _durability_findings(store: Store) -> list[CheckFinding]:
     """Check whether PostgreSQL's commits are durable, and how long they take."""
     settings = await store.read(_postgres_settings)
     if settings["pg_is_in_recovery"] == "true":
-        return [failed("store", "the database is a replica, which takes no writes", "name the primary")]
+        return [failed("the database is a replica, which takes no writes", "name the primary")]
     found = [
-        warning("store", f"{name} is off: what was answered for may be lost in a crash", f"set {name} = on")
+        warning(f"{name} is off: what was answered for may be lost in a crash", f"set {name} = on")
         for name in DURABILITY_SETTINGS
         if settings[name] == "off"
     ]
     before = time.perf_counter()
     await store.do(_log_message)
-    return [*found, _commit_finding((time.perf_counter() - before) * 1000, "store")]
+    return [*found, _commit_finding((time.perf_counter() - before) * 1000)]
 
 
 async def _postgres_settings(tx: Tx) -> dict[str, str]:
@@ -440,7 +430,7 @@ def agent_checks(patient: ExaminedServer) -> Iterator[ServerCheck]:
 
 async def _no_agents(_: ExaminedServer) -> list[CheckFinding]:
     remedy = "name one in [agents], or as module:name after `accord serve`"
-    return [warning("agents", "none is named: an echo is served", remedy)]
+    return [warning("none is named: an echo is served", remedy)]
 
 
 async def _make_agent(check: str, make: Callable[[], Agent], patient: ExaminedServer) -> list[CheckFinding]:
@@ -449,7 +439,7 @@ async def _make_agent(check: str, make: Callable[[], Agent], patient: ExaminedSe
     except (NotAnAgent, BadSettings) as error:
         said = str(error)
         at = said.find(INSTALL_COMMAND)
-        return [failed(check, error, said[at:] if at >= 0 else "mend what it says, or leave the agent out")]
+        return [failed(error, said[at:] if at >= 0 else "mend what it says, or leave the agent out")]
     return [_card_finding(check, agent, patient)]
 
 
@@ -458,7 +448,7 @@ def _card_finding(check: str, agent: Agent, patient: ExaminedServer) -> CheckFin
     profile, server = agent.profile, patient.settings.server
     path = cards.AGENTS_PATH + slug(profile.name)
     if (other := patient.named.setdefault(path, check)) != check:
-        return failed(check, f"{profile.name!r} would be at {path}, as {other} is", "give one of them another name")
+        return failed(f"{profile.name!r} would be at {path}, as {other} is", "give one of them another name")
     place = cards.Endpoints(patient.url + path)
     facts = cards.CardFacts(dialects=frozenset(server.dialects), schemes={})
     card = cards.describe_agent(profile, place, Offers(), facts)
@@ -466,11 +456,11 @@ def _card_finding(check: str, agent: Agent, patient: ExaminedServer) -> CheckFin
         decode_card(encode_card(card, facts.dialects))
     except AccordError as error:
         wrong = "; ".join(f"{field}: {why}" for field, why in error.violations)
-        return failed(check, f"its card is not valid: {wrong or error}", "mend what the agent says about itself")
+        return failed(f"its card is not valid: {wrong or error}", "mend what the agent says about itself")
     kept, found = keep_usable_interfaces(card, place.url, CardHostTrust())
     if not kept.supported_interfaces:
-        return failed(check, f"its card: {'; '.join(map(str, found))}", "mend server.url")
+        return failed(f"its card: {'; '.join(map(str, found))}", "mend server.url")
     if found:
-        return warning(check, f"its card: {'; '.join(map(str, found))}", "mend what the agent says about itself")
+        return warning(f"its card: {'; '.join(map(str, found))}", "mend what the agent says about itself")
     skills = ", ".join(skill.name for skill in profile.skills)
-    return ok(check, f"{profile.name} {profile.version}: {skills}")
+    return ok(f"{profile.name} {profile.version}: {skills}")
