@@ -94,24 +94,24 @@ _MORE: Mapping[str, dict[str, Any]] = {
 
 
 def _properties(struct: type[Struct]) -> dict[str, Any]:
-    found, texts = {}, meanings(struct)
+    properties, texts = {}, meanings(struct)
     for name, member in decoder.members_of(struct).items():
         if name == member.name:
-            found[name] = {"description": texts[name], **_of(member.kind), **_default(member)}
-            found[name] |= _MORE.get(name, {})
+            properties[name] = {"description": texts[name], **_of(member.kind), **_default(member)}
+            properties[name] |= _MORE.get(name, {})
         else:
             alias = {"description": f"The same as `{member.name}`.", **SECRETIVE}
-            found[name] = {
+            properties[name] = {
                 **alias,
                 **({"type": "number", "minimum": 0} if decoder.has_time_unit(name) else _of(member.kind)),
             }
     for (owner, name, also), _ in decoder.SAME_VALUES.items():
         if owner is struct:
-            found[name]["enum"] = [*found[name]["enum"], also]
+            properties[name]["enum"] = [*properties[name]["enum"], also]
     for (owner, name), only in decoder.IMPLIED.items():
         if owner is struct:
-            found[name] = {"description": "Has no effect.", "const": only, **SECRETIVE}
-    return found
+            properties[name] = {"description": "Has no effect.", "const": only, **SECRETIVE}
+    return properties
 
 
 def _default(member: decoder.MemberName) -> dict[str, Any]:
@@ -135,23 +135,23 @@ def _required(struct: type[Struct]) -> dict[str, Any]:
 
 def _step(struct: type[Struct]) -> dict[str, Any]:
     """Return the schema of a step. With `use`, unknown keys are parameters."""
-    found = _struct(struct)
-    del found["additionalProperties"]
-    only = {"propertyNames": {"enum": list(found["properties"])}}
-    return {**found, "if": {"not": {"required": ["use"]}}, "then": only}
+    definition = _struct(struct)
+    del definition["additionalProperties"]
+    only = {"propertyNames": {"enum": list(definition["properties"])}}
+    return {**definition, "if": {"not": {"required": ["use"]}}, "then": only}
 
 
 def _custom(struct: type[Struct]) -> dict[str, Any]:
     """Return the schema of a custom step. Any member may be a template, and may be next to `params`."""
-    found = _struct(struct)
-    own = found["properties"]
+    definition = _struct(struct)
+    own = definition["properties"]
     inside: dict[str, Any] = {
         "type": "object",
         "properties": {name: {} for name in decoder.members_of(Step)},
         "additionalProperties": False,
     }
     own["step"] = {"description": own["step"]["description"], **inside}
-    return {**found, "properties": {**inside["properties"], **own}}
+    return {**definition, "properties": {**inside["properties"], **own}}
 
 
 def _short(also: str) -> Callable[[type[Struct]], dict[str, Any]]:
