@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct, field
 
-from accord.agents.messages import base64_of, media_kind, openai_content, prompt, readable_text
+from accord.agents.messages import LineBuffer, base64_of, media_kind, openai_content, prompt, readable_text
 from accord.api import Rejected
 from accord.api.agent_types import Options, Seconds
 from accord.model import Message, Part, Role
@@ -255,21 +255,15 @@ def _ollama_piece(value: bytes) -> AnswerPiece:
     )
 
 
-class LineSplitter:
-    """Splits bytes into lines. A line without its newline at the end of the stream is incomplete, and dropped."""
+def _ollama_splitter() -> Split:
+    buffer = LineBuffer()
 
-    def __init__(self) -> None:
-        self._rest = bytearray()
-
-    def __call__(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that a chunk completes."""
-        self._rest += chunk
-        if len(self._rest) > MAX_PIECE:
+    def lines(chunk: bytes) -> list[bytes]:
+        if len(buffer.rest) + len(chunk) > MAX_PIECE:
             raise MalformedAnswer(f"a line exceeds the limit of {MAX_PIECE} bytes")
-        if b"\n" not in chunk:
-            return []
-        *lines, self._rest = self._rest.split(b"\n")
-        return [bytes(line) for line in lines if line.strip()]
+        return buffer.feed(chunk)
+
+    return lines
 
 
 def _ollama_message(source: Message) -> dict[str, Any]:
@@ -297,7 +291,7 @@ class ModelApi(Struct, frozen=True):
 
 APIS: dict[str, ModelApi] = {
     "openai": ModelApi(_openai_url, _openai_request, _openai_splitter, _openai_piece),
-    "ollama": ModelApi(_ollama_url, _ollama_request, LineSplitter, _ollama_piece),
+    "ollama": ModelApi(_ollama_url, _ollama_request, _ollama_splitter, _ollama_piece),
 }
 """Name in settings -> API."""
 

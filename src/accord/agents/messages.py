@@ -212,6 +212,21 @@ def _openai_piece(part: Part) -> dict[str, Any]:
     return {"type": "text", "text": part.text if part.text is not None else describe_part(part)}
 
 
+class LineBuffer:
+    """Splits a stream of bytes into lines; `rest` is the last line, which is not complete yet."""
+
+    def __init__(self) -> None:
+        self.rest = bytearray()
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that a chunk completes, without blank ones."""
+        self.rest += chunk
+        if b"\n" not in chunk:
+            return []
+        *lines, self.rest = self.rest.split(b"\n")
+        return [bytes(line) for line in lines if line.strip()]
+
+
 # --- history ----------------------------------------------------------------------------------------------------------
 
 

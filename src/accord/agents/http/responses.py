@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Struct
 
-from accord.agents.messages import OCTETS
+from accord.agents.messages import OCTETS, LineBuffer
 from accord.model import Part
 from accord.protocol.sse import Decoder, Frame
 
@@ -247,19 +247,14 @@ class _JsonLinesReader:
     """A JSON value in each line."""
 
     def __init__(self) -> None:
-        self._held = bytearray()
+        self._lines = LineBuffer()
 
     def feed(self, piece: bytes) -> Iterable[FlowResponse]:
-        self._held += piece
-        if b"\n" not in piece:
-            return
-        *lines, rest = bytes(self._held).split(b"\n")
-        self._held = bytearray(rest)
-        for line in lines:
+        for line in self._lines.feed(piece):
             yield from self._line(line)
 
     def end(self) -> Iterable[FlowResponse]:
-        yield from self._line(bytes(self._held))
+        yield from self._line(bytes(self._lines.rest))
 
     def _line(self, line: bytes) -> Iterable[FlowResponse]:
         if not line.strip():
