@@ -92,7 +92,7 @@ async def test_a_hook_that_fails_disturbs_nobody(
 def test_hooks_are_told_in_their_order() -> None:
     told: list[str] = []
     hooks = Hooks((lambda _: told.append("first"), lambda _: told.append("second")))
-    hooks.tell(TaskAccepted(tenant="", task_id="t", agent="a", is_new=True))
+    hooks.emit(TaskAccepted(tenant="", task_id="t", agent="a", is_new=True))
     assert told == ["first", "second"]
 
 
@@ -101,6 +101,6 @@ def test_a_hook_of_a_kind_is_told_of_that_kind() -> None:
     hooks = Hooks(
         by_kind={TaskAccepted: lambda _: told.append("accepted"), ExecutionEnded: lambda _: told.append("ended")}
     )
-    hooks.tell(TaskAccepted(tenant="", task_id="t", agent="a", is_new=True))
-    hooks.tell(EventsAppended(tenant="", task_id="t", agent="a", seq=1, count=1))
+    hooks.emit(TaskAccepted(tenant="", task_id="t", agent="a", is_new=True))
+    hooks.emit(EventsAppended(tenant="", task_id="t", agent="a", seq=1, count=1))
     assert told == ["accepted"]

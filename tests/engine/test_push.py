@@ -435,7 +435,7 @@ async def test_a_host_that_hangs_gets_one_delivery_at_a_time(hosting: Hosting, m
         await sent(host.default, with_hook(word, id="probe"), ALICE)
     await sender.until(lambda: len(sender.tried) == 2)
     assert host.pusher is not None
-    busy = host.pusher._busy()
+    busy = host.pusher._load()
     assert busy.hung == {(webhooks.caller_of("acme", "alice"), "example.com")}
     assert sum(busy.hosts.values()) == 1
     hangs[0] = False
@@ -443,7 +443,7 @@ async def test_a_host_that_hangs_gets_one_delivery_at_a_time(hosting: Hosting, m
     sender.held.pop("probe")
     await sender.until(lambda: sender.states("probe").count(S.INPUT_REQUIRED) == 3)
     assert await sender.told(S.INPUT_REQUIRED) == [S.WORKING, S.INPUT_REQUIRED]
-    assert host.pusher._busy().hung == frozenset()
+    assert host.pusher._load().hung == frozenset()
     assert state(task) is S.INPUT_REQUIRED
 
 

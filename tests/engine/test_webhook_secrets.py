@@ -80,7 +80,7 @@ async def test_a_sealed_secret_opens_for_its_own_webhook_alone(hosting: Hosting)
     await change(
         host.engine.store, "UPDATE push SET config = replace(config, '{}', '{}') WHERE id = 'mine'".format(*escaped)
     )
-    with pytest.raises(KeyManagementError, match="in another place"):
+    with pytest.raises(KeyManagementError, match="to another place"):
         await host.default.push_get(PushGetRequest(task_id=task.id, id="mine"), ALICE)
 
 

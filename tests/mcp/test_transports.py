@@ -144,7 +144,7 @@ def test_what_cannot_be_served_is_said_on_standard_error(tmp_path: Path) -> None
     assert accord(tmp_path, "mcp", "nowhere:agent").returncode == 2
     none = accord(tmp_path, "mcp", "--url", "http://[")
     assert (none.returncode, none.stdout) == (3, ""), none.stderr
-    assert "no address" in none.stderr
+    assert "an invalid address" in none.stderr
 
 
 def test_a_port_that_is_taken_is_said(elsewhere: Server, tmp_path: Path) -> None:

@@ -17,7 +17,15 @@ from accord.model import (
     TaskStatus,
 )
 from accord.model.base import timestamp_ms
-from accord.remote.reports import OTHER_CONTEXT, REMOTE_TASK, LocalTask, Report, ReportEffect, WrongTask, report_effect
+from accord.remote.reports import (
+    OTHER_CONTEXT,
+    REMOTE_TASK,
+    ForeignReport,
+    LocalTask,
+    Report,
+    ReportEffect,
+    report_effect,
+)
 from accord.storage.commands.remote_tasks import RemoteLink
 
 S = TaskState
@@ -138,7 +146,7 @@ def test_work_after_a_question_without_any_order_is_asked_for() -> None:
 
 @pytest.mark.proves("0-33")
 def test_a_report_on_another_task_is_refused() -> None:
-    with pytest.raises(WrongTask):
+    with pytest.raises(ForeignReport):
         heard(replace(task(S.COMPLETED), id="r-2"))
 
 

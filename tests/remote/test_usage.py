@@ -31,7 +31,7 @@ def within(tokens: int) -> SendRequest:
 
 
 async def report(here: Joined, task: Task) -> None:
-    await here.remotes.receive(ReportCredentials(token=here.peer.token), V1.push_task(task))
+    await here.remotes.accept_webhook(ReportCredentials(token=here.peer.token), V1.push_task(task))
 
 
 async def begun(here: Joined, request: SendRequest) -> Task:
@@ -66,7 +66,7 @@ async def test_what_is_reported_is_counted_once_and_shown(joining: Joining) -> N
     frame = V1.encode_event(Event(seq=0, body=update))
     assert frame is not None
     for _ in range(2):
-        await here.remotes.receive(ReportCredentials(token=here.peer.token), frame.data)
+        await here.remotes.accept_webhook(ReportCredentials(token=here.peer.token), frame.data)
     done = there(S.COMPLETED, metadata=using(7, 5, cost=0.75, models={"m": {"inputTokens": 6, "cost": 0.5}}))
     for _ in range(2):
         await report(here, done)

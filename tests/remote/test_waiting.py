@@ -45,7 +45,7 @@ async def begun(here: Joined, words: str = "hello") -> Task:
 
 
 async def webhook(here: Joined, task: Task) -> None:
-    await here.remotes.receive(ReportCredentials(token=here.peer.token), V1.push_task(task))
+    await here.remotes.accept_webhook(ReportCredentials(token=here.peer.token), V1.push_task(task))
 
 
 def ended(state: TaskState = S.COMPLETED) -> StatusUpdate:
@@ -55,7 +55,7 @@ def ended(state: TaskState = S.COMPLETED) -> StatusUpdate:
 async def ended_webhook(here: Joined, state: TaskState = S.COMPLETED) -> None:
     frame = V1.encode_event(Event(seq=0, body=ended(state)))
     assert frame is not None
-    await here.remotes.receive(ReportCredentials(token=here.peer.token), frame.data)
+    await here.remotes.accept_webhook(ReportCredentials(token=here.peer.token), frame.data)
 
 
 def chunk(words: str) -> ArtifactUpdate:

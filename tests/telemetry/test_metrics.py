@@ -224,7 +224,7 @@ def test_what_nobody_counts_is_passed_over(metrics: Metrics) -> None:
     class Unknown(Detail, frozen=True, kw_only=True):
         pass
 
-    Hooks(by_kind=metrics.notes).tell(Unknown(tenant="", task_id="", agent="a"))
+    Hooks(by_kind=metrics.notes).emit(Unknown(tenant="", task_id="", agent="a"))
     assert moved(metrics) == {}
 
 

@@ -63,7 +63,7 @@ class Unable:
     async def admit(self, evidence: ReportCredentials) -> ReportSender:
         return ReportSender(evidence=evidence)
 
-    async def take(self, _sender: ReportSender, _body: bytes) -> None:
+    async def accept(self, _sender: ReportSender, _body: bytes) -> None:
         raise self.error
 
 

@@ -200,11 +200,11 @@ async def test_an_address_is_for_one_event_of_one_run_and_stays_good(serving: An
         await refused(events, wrong.token)
     for none in (None, "", "x", "é", "AAAA", first + "A" * 5):
         await refused(events, none)
-    await events.take(await events.admit(ReportCredentials(token=first)), b"by hand")
+    await events.accept(await events.admit(ReportCredentials(token=first)), b"by hand")
     await flow.stands(run, paid="completed")
     assert await told(flow, run, "paid") == "by hand"
     with pytest.raises(TaskNotFound, match="Nothing waits for paid any more"):
-        await events.take(await events.admit(ReportCredentials(token=second)), b"again")
+        await events.accept(await events.admit(ReportCredentials(token=second)), b"again")
 
 
 async def test_only_the_hash_of_a_secret_is_kept(serving: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct, field
 
-from accord.agents.messages import base64_of, media_kind, openai_content, prompt, readable_text
+from accord.agents.messages import LineBuffer, base64_of, media_kind, openai_content, prompt, readable_text
 from accord.api import Rejected
 from accord.api.agent_types import Options, Seconds
 from accord.model import Message, Part, Role
@@ -168,14 +168,14 @@ def _openai_url(base_url: str) -> str:
     return f"{base_url.rstrip('/')}/chat/completions"
 
 
-def _openai_request(options: ChatOptions, said: Sequence[Message]) -> dict[str, Any]:
+def _openai_request(options: ChatOptions, history: Sequence[Message]) -> dict[str, Any]:
     messages = [
         # Models accept files from callers only.
         {
             "role": _ROLES[message.role],
             "content": (openai_content if message.role is Role.USER else prompt)(message.parts),
         }
-        for message in said
+        for message in history
     ]
     body: dict[str, Any] = {
         "model": options.model,
@@ -183,8 +183,8 @@ def _openai_request(options: ChatOptions, said: Sequence[Message]) -> dict[str, 
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    stated = _without_none(temperature=options.temperature, max_tokens=options.max_output_tokens)
-    return _merged(body | stated, options.extra)
+    limits = _without_none(temperature=options.temperature, max_tokens=options.max_output_tokens)
+    return _merged(body | limits, options.extra)
 
 
 def _openai_splitter() -> Split:
@@ -232,11 +232,11 @@ def _ollama_url(base_url: str) -> str:
     return f"{base_url.rstrip('/').removesuffix('/v1').removesuffix('/api')}/api/chat"
 
 
-def _ollama_request(options: ChatOptions, said: Sequence[Message]) -> dict[str, Any]:
+def _ollama_request(options: ChatOptions, history: Sequence[Message]) -> dict[str, Any]:
     settings = _without_none(temperature=options.temperature, num_predict=options.max_output_tokens)
     body: dict[str, Any] = {
         "model": options.model,
-        "messages": _with_system(options, [_ollama_message(message) for message in said]),
+        "messages": _with_system(options, [_ollama_message(message) for message in history]),
         "stream": True,
     }
     return _merged(body | _without_none(options=settings or None, keep_alive=options.keep_alive), options.extra)
@@ -255,21 +255,15 @@ def _ollama_piece(value: bytes) -> AnswerPiece:
     )
 
 
-class LineSplitter:
-    """Splits bytes into lines. A line without its newline at the end of the stream is incomplete, and dropped."""
+def _ollama_splitter() -> Split:
+    buffer = LineBuffer()
 
-    def __init__(self) -> None:
-        self._rest = bytearray()
-
-    def __call__(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that a chunk completes."""
-        self._rest += chunk
-        if len(self._rest) > MAX_PIECE:
+    def lines(chunk: bytes) -> list[bytes]:
+        if len(buffer.rest) + len(chunk) > MAX_PIECE:
             raise MalformedAnswer(f"a line exceeds the limit of {MAX_PIECE} bytes")
-        if b"\n" not in chunk:
-            return []
-        *lines, self._rest = self._rest.split(b"\n")
-        return [bytes(line) for line in lines if line.strip()]
+        return buffer.feed(chunk)
+
+    return lines
 
 
 def _ollama_message(source: Message) -> dict[str, Any]:
@@ -297,7 +291,7 @@ class ModelApi(Struct, frozen=True):
 
 APIS: dict[str, ModelApi] = {
     "openai": ModelApi(_openai_url, _openai_request, _openai_splitter, _openai_piece),
-    "ollama": ModelApi(_ollama_url, _ollama_request, LineSplitter, _ollama_piece),
+    "ollama": ModelApi(_ollama_url, _ollama_request, _ollama_splitter, _ollama_piece),
 }
 """Name in settings -> API."""
 
@@ -330,11 +324,11 @@ def _merged(body: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
     return body | extra | groups
 
 
-def _error(stated: Any) -> str | None:
+def _error(error: Any) -> str | None:
     """Return the error message from a text or an object with a `message`, or None."""
-    if stated is None:
+    if error is None:
         return None
-    reason = stated.get("message") if isinstance(stated, dict) else stated
+    reason = error.get("message") if isinstance(error, dict) else error
     return reason if isinstance(reason, str) and reason else "no reason was given"
 
 

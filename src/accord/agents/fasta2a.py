@@ -47,11 +47,11 @@ class WorkerAgent:
         async def turn(message: Message, record: EventRecord) -> None:
             hosted = _Hosted(ctx, record, self._conversation)
             self._hosted.set(hosted)
-            said = with_context_id(message, hosted.context_id)
+            sent = with_context_id(message, hosted.context_id)
             params = {
                 "id": ctx.task_id,
                 "context_id": hosted.context_id,
-                "message": _type("Message").validate_python(_plain_message(said)),
+                "message": _type("Message").validate_python(_plain_message(sent)),
             }
             if ctx.task.metadata:
                 params["metadata"] = ctx.task.metadata
@@ -82,18 +82,18 @@ class _Hosted:
         await self.ctx.flush()
         task = self.ctx.task
         history = task.history[-history_length:] if history_length else task.history
-        shown = replace(task, status=TaskStatus(state=self.state, timestamp=task.status.timestamp), history=history)
-        return _task(with_context_id(shown, self.context_id))
+        visible = replace(task, status=TaskStatus(state=self.state, timestamp=task.status.timestamp), history=history)
+        return _task(with_context_id(visible, self.context_id))
 
     async def update(self, state: TaskState, artifacts: Sequence[Any], messages: Sequence[Any]) -> None:
         """Write the artifacts, messages and state that a worker stores."""
         ids = {"task_id": self.ctx.task_id, "context_id": self.ctx.context_id}
         for artifact in artifacts:
             await self.put(_body({"artifact_update": {**ids, "artifact": artifact, "last_chunk": True}}))
-        said = [_body({"message": {**message, **ids}}) for message in messages]
+        bodies = [_body({"message": {**message, **ids}}) for message in messages]
         is_answered = state in TERMINAL and (self._whole or self._streamed)
-        word = said.pop() if said and state is not TaskState.WORKING and not is_answered else None
-        for message in said:
+        word = bodies.pop() if bodies and state is not TaskState.WORKING and not is_answered else None
+        for message in bodies:
             await self.ctx.say(message)
         status = TaskStatus(state=state, message=word if isinstance(word, Message) else None)
         await self.put(StatusUpdate(task_id=self.ctx.task_id, context_id=self.ctx.context_id, status=status))
@@ -118,16 +118,16 @@ class _Hosted:
 
     async def load_conversation(self) -> Any:
         """Return the worker's state of the conversation."""
-        kept = await self.ctx.recall_context(KEY)
-        return None if kept is None else self._conversation.validate_json(kept)
+        stored = await self.ctx.recall_context(KEY)
+        return None if stored is None else self._conversation.validate_json(stored)
 
     async def store_conversation(self, context: Any) -> None:
         """Store the worker's state of the conversation."""
         try:
-            kept = self._conversation.dump_json(context).decode()
+            encoded = self._conversation.dump_json(context).decode()
         except ValueError as error:  # pydantic's errors are
             raise Failed("The worker keeps something of the conversation that cannot be written as JSON") from error
-        await self.ctx.remember_context(KEY, kept)
+        await self.ctx.remember_context(KEY, encoded)
 
     def _new_content(self, update: ArtifactUpdate) -> ArtifactUpdate | None:
         """Return the new content of an artifact. Workers stream it, then store it, then publish it whole."""
@@ -229,8 +229,8 @@ def _plain_message(message: Message) -> dict[str, Any]:
 
 
 def _plain(value: Message | Task) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.decode(codec.encode(value))
-    return found
+    members: dict[str, Any] = msgspec.json.decode(codec.encode(value))
+    return members
 
 
 def _body(event: Any) -> EventBody:

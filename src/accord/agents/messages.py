@@ -65,7 +65,10 @@ class StreamedAnswer:
 
     async def restore(self) -> None:
         """Remove the output of a lost execution after its last checkpoint."""
-        written = next((one.parts for one in self._ctx.task.artifacts if one.artifact_id == answer_id(self._ctx)), ())
+        written = next(
+            (artifact.parts for artifact in self._ctx.task.artifacts if artifact.artifact_id == answer_id(self._ctx)),
+            (),
+        )
         if self.parts and (not self._resumes or _merge_texts(written) != _merge_texts(self.parts)):
             await self.replace(*self.parts)
         elif written and not self.parts:
@@ -207,6 +210,21 @@ def _openai_piece(part: Part) -> dict[str, Any]:
     if part.raw is not None and readable_text(part) is None:
         return {"type": "file", "file": {"filename": part.filename or "file", "file_data": data_url(part)}}
     return {"type": "text", "text": part.text if part.text is not None else describe_part(part)}
+
+
+class LineBuffer:
+    """Splits a stream of bytes into lines; `rest` is the last line, which is not complete yet."""
+
+    def __init__(self) -> None:
+        self.rest = bytearray()
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that a chunk completes, without blank ones."""
+        self.rest += chunk
+        if b"\n" not in chunk:
+            return []
+        *lines, self.rest = self.rest.split(b"\n")
+        return [bytes(line) for line in lines if line.strip()]
 
 
 # --- history ----------------------------------------------------------------------------------------------------------

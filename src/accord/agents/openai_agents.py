@@ -146,14 +146,14 @@ class OpenAIAgent:
         answer = StreamedAnswer(ctx, mark.said if mark else (), resumes=self.profile.crash is Crash.RESUME)
         await answer.restore()
         context = await self._context(ctx)
-        before, given = await self._begin(ctx, memory, mark, context)
-        result, done = await self._run_sdk_turn(ctx, given, context, answer), 0
+        before, sdk_input = await self._begin(ctx, memory, mark, context)
+        result, done = await self._run_sdk_turn(ctx, sdk_input, context, answer), 0
         while result.interruptions or (result.final_output is None and len(result.new_items) > done):
-            given, done = result.to_state(), len(result.new_items)
-            state = Raw(msgspec.json.encode(given.to_json(context_serializer=lambda context: {})))
+            sdk_input, done = result.to_state(), len(result.new_items)
+            state = Raw(msgspec.json.encode(sdk_input.to_json(context_serializer=lambda context: {})))
             await memory.save(OpenAIMark(state=state, said=tuple(answer.checkpoint()), before=before))
-            await _decide(ctx, given)
-            result = await self._run_sdk_turn(ctx, given, context, answer)
+            await _decide(ctx, sdk_input)
+            result = await self._run_sdk_turn(ctx, sdk_input, context, answer)
         await _write_output(answer, result.final_output)
         await finish_answer(ctx)
         items = Raw(msgspec.json.encode(result.to_input_list()[before:]))
@@ -171,7 +171,7 @@ class OpenAIAgent:
         await _decide(ctx, state)
         return mark.before, state
 
-    async def _run_sdk_turn(self, ctx: Context, given: Any, context: Any, answer: StreamedAnswer) -> Any:
+    async def _run_sdk_turn(self, ctx: Context, sdk_input: Any, context: Any, answer: StreamedAnswer) -> Any:
         from agents import RunConfig, Runner
 
         options = self._options
@@ -180,9 +180,9 @@ class OpenAIAgent:
         )
         async with _translate_errors(answer, options.max_turns):
             result = Runner.run_streamed(
-                self._agent, given, context=context, max_turns=options.max_turns, run_config=config
+                self._agent, sdk_input, context=context, max_turns=options.max_turns, run_config=config
             )
-            if not isinstance(given, list) and given.get_interruptions():
+            if not isinstance(sdk_input, list) and sdk_input.get_interruptions():
                 result.cancel(mode="after_turn")  # approved calls are executed and stored before the model continues
             try:
                 async with aclosing(result.stream_events()) as events:  # type: ignore[type-var]  # a generator

@@ -113,8 +113,8 @@ class TurnProgress:
     async def load(cls, ctx: Context, most: int) -> "TurnProgress":
         """Load the progress of this turn, and up to `most` turns before it."""
         memory = TurnMemory(ctx, "pydantic_ai")
-        found, is_done = await memory.load(PydanticAIMark)
-        mark = found or PydanticAIMark()
+        stored, is_done = await memory.load(PydanticAIMark)
+        mark = stored or PydanticAIMark()
         turns = [] if mark.replaces else _latest(await memory.earlier_turns(), most)
         return cls(memory, mark, turns, is_done=is_done, most=most)
 
@@ -149,10 +149,10 @@ def _latest(turns: list[StoredTurn], most: int) -> list[StoredTurn]:
     if len(turns) <= most:
         return turns
     latest_turns = turns[len(turns) - most :]
-    first, *rest = _decoded(latest_turns[0].messages)
+    first, *others = _decoded(latest_turns[0].messages)
     prompts = [part for part in _decoded(turns[0].messages)[0].parts if part.part_kind == "system-prompt"]
     first_with_prompts = dataclasses.replace(first, parts=[*prompts, *first.parts])
-    return [StoredTurn(latest_turns[0].id, _encoded([first_with_prompts, *rest])), *latest_turns[1:]]
+    return [StoredTurn(latest_turns[0].id, _encoded([first_with_prompts, *others])), *latest_turns[1:]]
 
 
 def _decoded(messages: Raw) -> list[Any]:
@@ -221,8 +221,8 @@ class PydanticAIAgent:
         answer = StreamedAnswer(ctx, progress.mark.said, resumes=self.profile.crash is Crash.RESUME)
         await answer.restore()
         output = await self._output(ctx, progress, answer)
-        while (wanted := _deferred_calls(output)) is not None:
-            await progress.note(answer.checkpoint(), wanted)
+        while (calls := _deferred_calls(output)) is not None:
+            await progress.note(answer.checkpoint(), calls)
             output = await self._output(ctx, progress, answer)
         await self._write_output(answer, output, progress.messages)
         await finish_answer(ctx)
@@ -321,12 +321,12 @@ def _deferred_calls(output: Any) -> list[DeferredCall] | None:
     ]
 
 
-async def _results(ctx: Context, wanted: Sequence[DeferredCall]) -> Any:
+async def _results(ctx: Context, calls: Sequence[DeferredCall]) -> Any:
     """Ask about each tool call: for approval, or for its result as data or text."""
     from pydantic_ai import DeferredToolResults, ToolApproved, ToolDenied, ToolReturn
 
     results = DeferredToolResults()
-    for call in wanted:
+    for call in calls:
         if not call.is_approval:
             reply = await ctx.ask(_question(call), key=call.id)
             results.calls[call.id] = ToolReturn(reply.text if reply.data is None else reply.data)

@@ -96,8 +96,8 @@ def _reason(pattern: str, error: Exception) -> str:
     fix = next((fix for unsupported, fix in _FIXES.items() if unsupported in pattern), None)
     if fix is None and any(f"\\{digit}" in pattern for digit in range(1, 10)):
         fix = _FIXES["(?P="]
-    said = error.args[0]
-    reason = said.decode(errors="replace") if isinstance(said, bytes) else str(error)
+    text = error.args[0]
+    reason = text.decode(errors="replace") if isinstance(text, bytes) else str(error)
     return reason if fix is None else f"{reason} ({fix})"
 
 

@@ -81,8 +81,8 @@ class TurnMemory:
 
     async def load(self, form: type[Form]) -> tuple[Form | None, bool]:
         """Return the latest note of this turn, and whether the turn is done."""
-        found = await self._ctx.recall_context(self._note_key)
-        save = None if found is None else msgspec.json.decode(found, type=_TurnNote)
+        stored = await self._ctx.recall_context(self._note_key)
+        save = None if stored is None else msgspec.json.decode(stored, type=_TurnNote)
         if save is None or save.turn != self.turn:
             return None, False
         return msgspec.json.decode(save.value, type=form | None), save.is_done
@@ -104,14 +104,14 @@ class TurnMemory:
         await self._ctx.flush()
         turn = StoredTurn(self.turn, messages)
 
-        def joined(found: str | None) -> str:
-            return msgspec.json.encode(keep([*self._other_turns(found), turn])).decode()
+        def joined(stored: str | None) -> str:
+            return msgspec.json.encode(keep([*self._other_turns(stored), turn])).decode()
 
         await self._ctx.remember_context(self._history, joined)
         await self._write_note(_TurnNote(self.turn, is_done=True))
 
-    def _other_turns(self, found: str | None) -> list[StoredTurn]:
-        turns = [] if found is None else msgspec.json.decode(found, type=list[StoredTurn])
+    def _other_turns(self, stored: str | None) -> list[StoredTurn]:
+        turns = [] if stored is None else msgspec.json.decode(stored, type=list[StoredTurn])
         return [turn for turn in turns if turn.id != self.turn]
 
     async def _write_note(self, save: _TurnNote) -> None:
@@ -232,9 +232,9 @@ class EventRecord:
         """Write the parts of a whole task that are not in the event log."""
         await self._ctx.flush()
         context_id = self._ctx.context_id
-        known = {message.message_id for message in self._ctx.history}
+        known_ids = {message.message_id for message in self._ctx.history}
         for message in task.history:
-            if message.role is Role.AGENT and message.message_id not in known:
+            if message.role is Role.AGENT and message.message_id not in known_ids:
                 await self._ctx.say(message)
         have = self._ctx.task.artifacts
         for artifact in task.artifacts:

@@ -229,15 +229,15 @@ def missing_operation(operation: Operation, dialect: DialectName) -> errors.Unsu
 def version_headers(dialect: DialectName, extensions: Iterable[str]) -> Headers:
     """Return the headers that state the version: A2A's own, and the dialect for an Accord server."""
     version = VERSION_NAMES.get(dialect)
-    stated = ", ".join(extensions)
-    found = [(VERSION_HEADER, version)] if version else []
+    names = ", ".join(extensions)
+    headers = [(VERSION_HEADER, version)] if version else []
     if dialect is not DialectName.V1:
-        found.append((DIALECT_HEADER, dialect.value))
-    if stated:
-        found.append(("a2a-extensions", stated))
+        headers.append((DIALECT_HEADER, dialect.value))
+    if names:
+        headers.append(("a2a-extensions", names))
         if dialect is not DialectName.V1:
-            found.append(("x-a2a-extensions", stated))
-    return tuple(found)
+            headers.append(("x-a2a-extensions", names))
+    return tuple(headers)
 
 
 KIND_MEMBER = b'"kind"'
@@ -361,14 +361,14 @@ class RestLink(HttpLink):
 
     def stated_error(self, reply: HttpReply, request: Request) -> AccordError | None:
         """Decode the error in an answer. An unnamed 404 or 409 refers to the requested task."""
-        found = REST_DIALECTS[self.dialect].decode_http_error(reply.body)
-        if not isinstance(found, errors.RemoteError):
-            return found
+        error = REST_DIALECTS[self.dialect].decode_http_error(reply.body)
+        if not isinstance(error, errors.RemoteError):
+            return error
         if reply.status == 404 and _names_task(request):
-            return errors.TaskNotFound(found.message, metadata=found.metadata)
+            return errors.TaskNotFound(error.message, metadata=error.metadata)
         if reply.status == 409 and isinstance(request, CancelRequest):
-            return errors.TaskNotCancelable(found.message, metadata=found.metadata)
-        return found
+            return errors.TaskNotCancelable(error.message, metadata=error.metadata)
+        return error
 
 
 def _names_task(request: Request) -> bool:

@@ -75,10 +75,10 @@ def usable_endpoints(
 
 def parse_binding(binding: str) -> str:
     """Return a binding by any of its names, or raise `NoUsableEndpoint`."""
-    found = _BINDINGS.get(binding.upper())
-    if found is None:
+    parsed = _BINDINGS.get(binding.upper())
+    if parsed is None:
         raise NoUsableEndpoint(f"There is no binding {binding!r}; known are {JSONRPC}, {REST} and {GRPC}")
-    return found
+    return parsed
 
 
 def dialect_of(card: AgentCard, interface: AgentInterface) -> DialectName | None:
@@ -153,15 +153,15 @@ def keep_usable_interfaces(
 ) -> tuple[AgentCard, tuple[CardFinding, ...]]:
     """Return a card with its usable interfaces, and the findings. `served` is the card's address."""
     findings = list(_find_problems(card))
-    kept = []
+    usable = []
     for at, stated in enumerate(card.supported_interfaces):
         where = f"supportedInterfaces[{at}].url"
         interface = _with_usable_url(stated, served, where, findings)
         if (objection := _refusal_of_url(interface.url, served, trust)) is not None:
             findings.append(CardFinding(where=where, what=f"{objection}; it is not used"))
         else:
-            kept.append(interface)
-    return replace(card, supported_interfaces=tuple(kept)), tuple(findings)
+            usable.append(interface)
+    return replace(card, supported_interfaces=tuple(usable)), tuple(findings)
 
 
 def with_home_interface(card: AgentCard, served: str) -> AgentCard:

@@ -18,7 +18,6 @@ from accord.console.server_context import ServerContext
 from accord.console.ui_stream import AnswerInfo, Chunk, UiStreamEncoder
 from accord.errors import TaskNotFound
 from accord.http.sse import KEEP_ALIVE_SECONDS, STREAM_HEADERS
-from accord.model import Event
 from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
 from accord.protocol.sse import KEEP_ALIVE
@@ -50,17 +49,12 @@ class ChatAnswer:
         self.key = key
         self.is_done = False
         self.begins = asyncio.Event()
-        self._chunks: list[Chunk] = []
+        self.chunks: list[Chunk] = []
         self._changed = asyncio.Event()
-
-    @property
-    def chunks(self) -> Sequence[Chunk]:
-        """The chunks so far."""
-        return self._chunks
 
     def add(self, chunks: Sequence[Chunk]) -> None:
         """Append chunks and wake the readers."""
-        self._chunks += chunks
+        self.chunks += chunks
         self._wake()
 
     def end(self) -> None:
@@ -78,8 +72,8 @@ class ChatAnswer:
         read = 0
         while True:
             changed = self._changed
-            if read < len(self._chunks):
-                new, read = self._chunks[read:], len(self._chunks)
+            if read < len(self.chunks):
+                new, read = self.chunks[read:], len(self.chunks)
                 yield b"".join(ui_stream.frame(chunk, version) for chunk in new)
             elif self.is_done:
                 yield ui_stream.DONE
@@ -156,7 +150,7 @@ class ChatAnswers:
         answer.add(encoder.begin())
         try:
             async with hub.follow(tenant, about.task_id, 0) as follower:
-                events = follower.events(_never)
+                events = follower.events(lambda _: False)
                 async with aclosing(events):  # type: ignore[type-var]  # it is an async generator
                     async for event in events:
                         answer.add(encoder.feed(event))
@@ -252,7 +246,3 @@ def attempt_message_id(before: Sequence[ChatMessage], answer: ChatMessage) -> st
     """Return the id of the message sent to the agent: unique per attempt at an answer."""
     question = next((message.id for message in before if message.role != ASSISTANT), "")
     return f"{question}/{answer.id}"
-
-
-def _never(_: Event) -> bool:
-    return False

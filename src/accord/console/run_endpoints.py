@@ -130,7 +130,7 @@ class EventUrls:
             raise unauthenticated()
         return EventUrlHolder(evidence=evidence, tenant=token.tenant, token=token)
 
-    async def take(self, sender: ReportSender, body: bytes) -> None:
+    async def accept(self, sender: ReportSender, body: bytes) -> None:
         """Deliver the body as a signal: as JSON if it is valid JSON, else as text."""
         assert isinstance(sender, EventUrlHolder)  # it was admitted here
         token = sender.token

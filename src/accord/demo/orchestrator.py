@@ -51,7 +51,7 @@ class OrchestratorJob:
             status["message"] = {"kind": "message", "messageId": f"{self.id}-why", "role": "agent", "parts": parts}
         task: dict[str, Any] = {"id": self.id, "contextId": self.context_id, "kind": "task", "status": status}
         if self.state == "completed":
-            data = {"result": "; ".join(one["result"] for one in self.results), "jobs": self.results}
+            data = {"result": "; ".join(result["result"] for result in self.results), "jobs": self.results}
             task["artifacts"] = [{"artifactId": f"{self.id}-result", "parts": [{"kind": "data", "data": data}]}]
         return task
 

@@ -159,7 +159,7 @@ async def _read(ctx: Context, topic: str) -> None:
 
 async def _write(ctx: Context, written: str, text: str) -> None:
     """Append a section to the written text. Chunks of a crashed execution are replaced."""
-    said = next((one.parts for one in ctx.task.artifacts if one.artifact_id == answer_id(ctx)), ())
+    said = next((artifact.parts for artifact in ctx.task.artifacts if artifact.artifact_id == answer_id(ctx)), ())
     if text_of(said) != written:
         await ctx.artifact(Part(text=written, media_type="text/markdown"), id=answer_id(ctx), last_chunk=False)
     async for piece in type_text(text):

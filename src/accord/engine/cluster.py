@@ -228,7 +228,7 @@ class Membership:
         self._kept = self._beats
         if now - self._beaten > lease_seconds:
             self._peers.forget()
-            self._hooks.tell(LeaseLost(tenant="", task_id="", agent="", node=self._node))
+            self._hooks.emit(LeaseLost(tenant="", task_id="", agent="", node=self._node))
         self._beaten = now
         self._peers.observe(beat.peers, now)
         await self.clock.compare()
@@ -245,11 +245,11 @@ class Membership:
 
     async def _reap(self, gone: Mapping[str, int]) -> None:
         reaped = await self._store.do(task_endings.reap_nodes, gone)
-        self._hooks.tell_ended(reaped.ended)
+        self._hooks.emit_ended(reaped.ended)
         for node in reaped.nodes:
             self._peers.drop(node)
             log.warning("node.reaped", extra={"node": node})
-            self._hooks.tell(NodeReaped(tenant="", task_id="", agent="", node=node))
+            self._hooks.emit(NodeReaped(tenant="", task_id="", agent="", node=node))
 
     def call_at_expiry(self, callback: Callable[[], None], *, within: float) -> None:
         """Schedule a callback for the next lease expiry, if it is less than `within` seconds away."""

@@ -171,7 +171,7 @@ class Context:
 
         Without `id`, each call of a turn creates another artifact. With `append` it extends the latest of them.
         """
-        parts = parts_of(content)
+        parts = (Part(text=content),) if type(content) is str else parts_of(content)  # quick for every streamed chunk
         if not parts:
             return
         if not isinstance(whole := content, Artifact):

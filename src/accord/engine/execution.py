@@ -202,7 +202,7 @@ class Execution(LogWriter):
         """Append a status."""
         if self._state is TaskState.UNKNOWN and state is TaskState.WORKING:
             return  # the task was given up: only its end matters
-        await self._append(self._enter(state, message, metadata))
+        await self._write(self._enter(state, message, metadata))
         if state in lifecycle.INTERRUPTED:  # the agent waits for input: notify the waiters
             await self.flush()
             self.result.settle(self.task)
@@ -216,10 +216,14 @@ class Execution(LogWriter):
 
     async def say(self, message: Message) -> None:
         """Append a message of the agent to the history."""
-        await self._append(MessageUpdate(task_id=self.job.key, context_id=self.context_id, message=message))
+        if self._state in lifecycle.TERMINAL and not self.is_closed:
+            raise lifecycle.TaskEnded(f"Task {self.job.key} has ended")
+        await self._write(MessageUpdate(task_id=self.job.key, context_id=self.context_id, message=message))
 
     async def artifact(self, artifact: Artifact, *, append: bool, last_chunk: bool) -> None:
         """Append a chunk. An artifact's first chunk in an execution replaces chunks of earlier executions."""
+        if self._state in lifecycle.TERMINAL and not self.is_closed:
+            raise lifecycle.TaskEnded(f"Task {self.job.key} has ended")
         id = artifact.artifact_id
         update = ArtifactUpdate(
             task_id=self.job.key,
@@ -229,7 +233,7 @@ class Execution(LogWriter):
             last_chunk=last_chunk,
         )
         self._artifact_ids.add(id)
-        await self._append(update)
+        await self._write(update)
 
     async def finish(self, artifact_id: str) -> None:
         """Mark an artifact as complete: on its last chunk if that is uncommitted, otherwise with an empty chunk."""
@@ -240,13 +244,6 @@ class Execution(LogWriter):
         if artifact_id in self._artifact_ids and self._state not in lifecycle.TERMINAL:
             nothing = Artifact(artifact_id=artifact_id, parts=(lifecycle.NOTHING,))
             await self.artifact(nothing, append=True, last_chunk=True)
-
-    async def _append(self, body: EventBody) -> None:
-        if self.is_closed:
-            raise Suspended
-        if self._state in lifecycle.TERMINAL and not isinstance(body, StatusUpdate):
-            raise lifecycle.TaskEnded(f"Task {self.job.key} has ended")
-        await self._write(body)
 
     def _update(self, state: TaskState, message: Message | None, metadata: dict[str, Any] | None) -> StatusUpdate:
         self._status_ms = self.now_ms()
@@ -377,10 +374,10 @@ class Execution(LogWriter):
         assert charged is not None  # only commands with events can be found committed
         self._account = charged.account
         for counted, of in charged.counted:
-            self.hooks.tell(
+            self.hooks.emit(
                 UsageReported(tenant=self.tenant, task_id=self.job.key, agent=self.job.queue, use=counted, model=of)
             )
-        self.hooks.tell_ended(charged.ended)
+        self.hooks.emit_ended(charged.ended)
         if charged.over is not None:
             self.stop()
         return charged.over
@@ -457,7 +454,7 @@ class Execution(LogWriter):
             finally:
                 self.is_settling = False
             self._committed(request, bodies)
-            self.hooks.tell_ended(settle.ended if ended is None else ended)
+            self.hooks.emit_ended(settle.ended if ended is None else ended)
             return
 
     def _fenced(self) -> None:

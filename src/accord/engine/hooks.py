@@ -98,15 +98,15 @@ class Hooks:
         self._hooks = hooks
         self._by_kind = by_kind
 
-    def tell_ended(self, ended: Iterable[EndedTask]) -> None:
+    def emit_ended(self, ended: Iterable[EndedTask]) -> None:
         """Report the tasks that a command has ended."""
         for tenant, task_id, agent, state in ended:
-            self.tell(TaskFinished(tenant=tenant, task_id=task_id, agent=agent, state=state))
+            self.emit(TaskFinished(tenant=tenant, task_id=task_id, agent=agent, state=state))
 
-    def tell(self, detail: Detail) -> None:
+    def emit(self, detail: Detail) -> None:
         """Pass a detail to every hook."""
-        one = self._by_kind.get(type(detail))
-        for hook in self._hooks if one is None else (one, *self._hooks):
+        by_kind = self._by_kind.get(type(detail))
+        for hook in self._hooks if by_kind is None else (by_kind, *self._hooks):
             try:
                 hook(detail)
             except Exception:  # an observer must not break what it observes

@@ -395,7 +395,7 @@ class LogWriter:
         appended = EventsAppended(
             tenant=self.tenant, task_id=self.job.key, agent=self.job.queue, seq=self.log.seq, count=len(bodies)
         )
-        self.hooks.tell(appended)
+        self.hooks.emit(appended)
 
     async def _load_others(self) -> None:
         """Load events that others appended: messages of the caller."""

@@ -258,7 +258,7 @@ class Engine:
         state = TaskState.FAILED if job.kind == DEADLINE else TaskState.UNKNOWN
         at = self.now_ms()
         status = task_endings.server_status(state, job.arg or LATE, stored, at)
-        self.hooks.tell_ended(await self.store.do(task_endings.expire_timer, job, status, at))
+        self.hooks.emit_ended(await self.store.do(task_endings.expire_timer, job, status, at))
 
     async def _with_each(self, found: Sequence[ClaimedJob], do: Callable[[ClaimedJob], Awaitable[None]]) -> None:
         self._claimed = frozenset(job.id for job in found)
@@ -282,10 +282,10 @@ class Engine:
         """Start an execution of a job that was claimed from the store."""
         stored = await self.store.read(tasks.read_task, job.tenant, job.key)
         if stored is None or stored.task_state in lifecycle.TERMINAL:
-            self.hooks.tell_ended(await self.store.do(task_endings.release_ended_job, job))
+            self.hooks.emit_ended(await self.store.do(task_endings.release_ended_job, job))
             return
         if job.attempts > job.max_attempts:
-            self.hooks.tell_ended(await self.store.do(task_endings.give_up_job, job))
+            self.hooks.emit_ended(await self.store.do(task_endings.give_up_job, job))
             return
         task = await self.archive.unpack(job.tenant, stored)
         self.begin(job, stored, task, await self.store.read(steps.load_steps, job.tenant, job.key))
@@ -324,8 +324,8 @@ class Engine:
     async def _supervise(self, key: tuple[str, str], run: Execution, agent: Agent) -> None:
         began = time.monotonic()
         tenant, task_id = key
-        name, attempt, tell = run.job.queue, run.job.attempts, self.hooks.tell
-        tell(ExecutionStarted(tenant=tenant, task_id=task_id, agent=name, attempt=attempt, context_id=run.context_id))
+        name, attempt, emit = run.job.queue, run.job.attempts, self.hooks.emit
+        emit(ExecutionStarted(tenant=tenant, task_id=task_id, agent=name, attempt=attempt, context_id=run.context_id))
         work, tracer = partial(agent.run, Context(run)), tracing.tracer
         try:
             await (run.execute(work) if tracer is None else run.execute_traced(tracer, work))
@@ -342,7 +342,7 @@ class Engine:
             ended = run.result.task if run.result.is_final else None
             seconds = time.monotonic() - began
             state = ended.status.state if ended else None
-            tell(ExecutionEnded(tenant=tenant, task_id=task_id, agent=name, state=state, seconds=seconds))
+            emit(ExecutionEnded(tenant=tenant, task_id=task_id, agent=name, state=state, seconds=seconds))
             if self.slots.has_backlog or self.limits.tenant_runs is not None:
                 self._due.set()
 

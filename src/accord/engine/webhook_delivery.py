@@ -89,8 +89,9 @@ def complete_artifact(event: Event, task: Task) -> Event:
     """Return the last chunk of an artifact as an event with the complete artifact of the task."""
     update = event.body
     assert isinstance(update, ArtifactUpdate)
-    found = (one for one in task.artifacts if one.artifact_id == update.artifact.artifact_id)
-    return replace(event, body=replace(update, artifact=next(found, update.artifact), append=False))
+    id = update.artifact.artifact_id
+    complete = next((artifact for artifact in task.artifacts if artifact.artifact_id == id), update.artifact)
+    return replace(event, body=replace(update, artifact=complete, append=False))
 
 
 def _names(body: EventBody) -> frozenset[str]:
@@ -288,7 +289,7 @@ class WebhookDispatcher:
             await self._store.do(webhooks.release, self._engine.node, list(self._delivering.values()))
             self._is_unsure = False
         while room := CLAIM - len(self._delivering):
-            found = await self._store.do(webhook_deliveries.claim_webhooks, self._engine.node, room, self._busy())
+            found = await self._store.do(webhook_deliveries.claim_webhooks, self._engine.node, room, self._load())
             for due in found:
                 task = asyncio.create_task(self._deliver(due), name=f"push {due.task_id}")
                 self._delivering[task] = due
@@ -296,27 +297,27 @@ class WebhookDispatcher:
             if not found:
                 return
 
-    def _busy(self) -> DeliveryLoad:
+    def _load(self) -> DeliveryLoad:
         now, under_way = time.monotonic(), list(self._delivering.values())
         return DeliveryLoad(
             tenants=Counter(webhooks.tenant_of(due.caller) for due in under_way),
             callers=Counter(due.caller for due in under_way),
             hosts=Counter((due.caller, due.host) for due in under_way),
-            resting={lane: round((until - now) * 1000) for lane, (_, until) in self._hung.items() if until > now},
+            resting={key: round((until - now) * 1000) for key, (_, until) in self._hung.items() if until > now},
             hung=frozenset(self._hung),
         )
 
     def _note_answer(self, due: ClaimedWebhook, begun: float, *, has_answered: bool) -> None:
         """Remember hung hosts. Their webhooks share one backoff."""
-        now, lane = time.monotonic(), (due.caller, due.host)
+        now, host_key = time.monotonic(), (due.caller, due.host)
         if has_answered or now - begun < HANG_SECONDS:
-            self._hung.pop(lane, None)
+            self._hung.pop(host_key, None)
             return
-        times, until = self._hung.get(lane, (0, 0.0))
+        times, until = self._hung.get(host_key, (0, 0.0))
         if until <= now:  # concurrent deliveries count as one hang
-            self._hung[lane] = (times + 1, now + self._retries.delay(times + 1, draw=self._jitter))
+            self._hung[host_key] = (times + 1, now + self._retries.delay(times + 1, draw=self._jitter))
         if len(self._hung) > MAX_HUNG:
-            self._hung = {lane: (times, until) for lane, (times, until) in self._hung.items() if until > now}
+            self._hung = {host_key: (times, until) for host_key, (times, until) in self._hung.items() if until > now}
 
     def _delivered(self, task: asyncio.Task[None]) -> None:
         del self._delivering[task]
@@ -333,8 +334,8 @@ class WebhookDispatcher:
                 for event in events:
                     cursor = event.seq
                     replay.pass_by(event)
-                    if told := await self._told(due, event, stored, replay):
-                        attempt = await self._send(due, *told, stored.trace)
+                    if payload := await self._payload(due, event, stored, replay):
+                        attempt = await self._send(due, *payload, stored.trace)
                         due = await self._store.do(webhooks.advance, due, cursor, keeps=True, attempt=attempt)
             await self._store.do(webhooks.advance, due, cursor, keeps=False)
         except Fenced:
@@ -345,7 +346,7 @@ class WebhookDispatcher:
             log.exception("push.broke_off", extra={"task_id": due.task_id})
             await self._postpone(due, NotDelivered(f"{type(error).__name__} while delivering"))
 
-    async def _told(
+    async def _payload(
         self, due: ClaimedWebhook, event: Event, stored: StoredTask, replay: TaskReplay
     ) -> tuple[Event, Task] | None:
         """Return the event that a webhook gets and the task after it, or None if it gets none.
@@ -353,13 +354,13 @@ class WebhookDispatcher:
         An artifact may lack its last chunk when the task pauses or ends. A webhook that gets complete artifacts then
         gets the whole task instead of its status.
         """
-        in_wholes = wants_complete_artifacts(due.config, self._sender.form(due.dialect))
-        if not (is_subscribed(event, due.config) or (in_wholes and is_last_chunk(event))):
+        wants_complete = wants_complete_artifacts(due.config, self._sender.form(due.dialect))
+        if not (is_subscribed(event, due.config) or (wants_complete and is_last_chunk(event))):
             return None
         task = await replay.task(stored, event)
-        if in_wholes and is_last_chunk(event):
+        if wants_complete and is_last_chunk(event):
             return complete_artifact(event, task), task
-        if in_wholes and await self._engine.archive.leaves_open(due.tenant, due.task_id, event):
+        if wants_complete and await self._engine.archive.leaves_open(due.tenant, due.task_id, event):
             return replace(event, body=task), task
         return event, task
 
@@ -405,7 +406,7 @@ class WebhookDispatcher:
             span.note(status=sent.status)
             raise
         finally:
-            self._tell(due, event, error)
+            self._emit(due, event, error)
         _note_end(due, event)
         span.note(status=sent.status)
         return _attempt(delivery, at, begun, sent)
@@ -414,8 +415,8 @@ class WebhookDispatcher:
         failures = due.attempts + 1
         is_dead = failure.is_final or self._retries.is_exhausted(failures)
         seconds = self._retries.delay(failures, draw=self._jitter)
-        asked = min(MAX_RETRY_AFTER, failure.retry_after or 0)
-        delay = None if is_dead else round(max(seconds, asked) * 1000)
+        requested = min(MAX_RETRY_AFTER, failure.retry_after or 0)
+        delay = None if is_dead else round(max(seconds, requested) * 1000)
         while True:
             try:
                 await self._store.do(webhooks.fail, due, str(failure)[:MAX_ERROR], delay, failure.attempt)
@@ -427,8 +428,8 @@ class WebhookDispatcher:
         if delay is not None:
             asyncio.get_running_loop().call_later(delay / 1000 + 0.002, self._due.set)
 
-    def _tell(self, due: ClaimedWebhook, event: Event, error: str | None) -> None:
-        self._engine.hooks.tell(
+    def _emit(self, due: ClaimedWebhook, event: Event, error: str | None) -> None:
+        self._engine.hooks.emit(
             Delivered(
                 tenant=due.tenant,
                 task_id=due.task_id,

@@ -161,7 +161,7 @@ class ReportSink(Protocol):
     async def admit(self, evidence: ReportCredentials) -> ReportSender:
         """Identify the sender of a report, before its body is read."""
 
-    async def take(self, sender: ReportSender, body: bytes) -> None:
+    async def accept(self, sender: ReportSender, body: bytes) -> None:
         """Process a report."""
 
 
@@ -225,7 +225,7 @@ class WebhookEndpoint:
         with self._place(_KNOWN if sender.is_known else _UNPROVEN), _traced(scope, sender):
             identify = _identify_as_known if sender.is_known else identify_nobody
             _, body = await read_request(scope, receive, identify, self._quotas)
-            await self._reports.take(sender, body)
+            await self._reports.accept(sender, body)
 
     @contextmanager
     def _place(self, kind: str) -> Iterator[None]:

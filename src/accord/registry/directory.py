@@ -51,10 +51,10 @@ class DeveloperKeys:
         if len(await self.held(caller)) >= MAX_KEYS:
             raise RateLimited(f"You have {MAX_KEYS} keys already; delete one", metadata={"limit": "keys"})
         ticket = caller.ticket or Admission(kind="")
-        made = new_key(ticket.key_id or "")
-        kept = NewApiKey(
-            id=made.id,
-            hash=made.hash,
+        new = new_key(ticket.key_id or "")
+        record = NewApiKey(
+            id=new.id,
+            hash=new.hash,
             name=description,
             owner=caller.owner,
             tenant=_tenant(caller),
@@ -62,7 +62,7 @@ class DeveloperKeys:
             lasts_ms=None if days is None else round(days * DAY_MS),
             until=ticket.until,
         )
-        return made.key, await self._store.do(authentication.create_api_key, kept)
+        return new.key, await self._store.do(authentication.create_api_key, record)
 
     async def held(self, caller: Caller) -> list[StoredApiKey]:
         """Return the caller's live API keys."""
@@ -146,28 +146,28 @@ class AgentDirectory:
         Of a card that a trusted key has signed, only the members that the signature covers are published. The
         publisher chooses the name, so it is read from the whole card.
         """
-        found = cards.read(document, name)
+        publishable = cards.read(document, name)
         verdict, counted = self._trust.sift(document)
         if verdict.state is SignedBy.TRUSTED:
-            found = cards.read(counted, found.facts.handle)
+            publishable = cards.read(counted, publishable.facts.handle)
         if self._signed_only and verdict.state is not SignedBy.TRUSTED:
             raise InvalidCard(
                 (CardObjection("signatures", f"Only cards signed by a trusted key are taken: {verdict.detail}"),)
             )
-        return found, verdict
+        return publishable, verdict
 
     async def publish(
         self, caller: Caller, document: bytes, *, name: str | None = None, visibility: Visibility = Visibility.TENANT
     ) -> Listing:
         """Publish a card under `name`, or else under its own name."""
-        found, _ = self.check(document, name)
-        self._entitle(caller, found.facts.handle)
+        publishable, _ = self.check(document, name)
+        self._entitle(caller, publishable.facts.handle)
         if await self._store.read(published_agents.count_of_owner, caller.tenant, caller.owner) >= MAX_LISTINGS:
             raise RateLimited(f"{MAX_LISTINGS} agents are published already", metadata={"limit": "listings"})
-        self._check_public(caller, found.facts.handle, visibility)
-        new = (caller.tenant, new_id(), caller.owner, visibility.value, found.facts)
-        crosses = self._crosses(caller, found.facts.handle)
-        with _named(found.facts.handle):
+        self._check_public(caller, publishable.facts.handle, visibility)
+        new = (caller.tenant, new_id(), caller.owner, visibility.value, publishable.facts)
+        crosses = self._crosses(caller, publishable.facts.handle)
+        with _named(publishable.facts.handle):
             listing = await self._store.do(published_agents.publish, *new, crosses=crosses)
         self.on_news()
         return listing
@@ -188,15 +188,15 @@ class AgentDirectory:
         """
         document = listing.card.encode() if change.card is None else cards.merged(listing.card, change.card)
         renames = change.card is not None and "humanReadableId" in change.card
-        found, _ = self.check(document, change.name or (None if renames else listing.handle))
-        self._entitle(caller, found.facts.handle)
+        publishable, _ = self.check(document, change.name or (None if renames else listing.handle))
+        self._entitle(caller, publishable.facts.handle)
         visibility = listing.visibility if change.visibility is None else change.visibility.value
         is_active = listing.is_active if change.is_active is None else change.is_active
-        seen, handle = (listing.tenant, listing.id, listing.revision), found.facts.handle
+        seen, handle = (listing.tenant, listing.id, listing.revision), publishable.facts.handle
         if (visibility, handle) != (listing.visibility, listing.handle):
             self._check_public(caller, handle, Visibility(visibility))
         looks = handle != listing.handle and not self._crosses(caller, handle)
-        given = (*seen, visibility, is_active, found.facts)
+        given = (*seen, visibility, is_active, publishable.facts)
         with _named(handle):
             return await self._store.do(published_agents.change, *given, namespace_of=listing.owner if looks else None)
 
@@ -237,10 +237,10 @@ class AgentDirectory:
 
     async def search(self, caller: Caller | None, query: AgentQuery) -> tuple[list[FoundListing], int]:
         """Return a page of agents and their total. A caller without a tenant sees only active agents."""
-        seen = self._seen(caller)
-        if seen.tenant is None:
+        visible = self._seen(caller)
+        if visible.tenant is None:
             query = replace(query, is_active=True)
-        return await self._store.read(published_agents.search, seen, query)
+        return await self._store.read(published_agents.search, visible, query)
 
     async def resolve(self, caller: Caller | None, name: str) -> AgentCard:
         """Return the card of an agent by its name, or raise UnknownName."""
@@ -255,9 +255,11 @@ class AgentDirectory:
 
     async def catalog(self, caller: Caller | None) -> dict[str, AgentCard]:
         """Return the cards that a caller sees, by agent id and under their published names."""
-        found = await self._store.read(published_agents.list_cards, self._seen(caller), MAX_CATALOG)
-        known = self._known
-        self._known = {(one.id, one.revision): known.get((one.id, one.revision)) or _readable(one) for one in found}
+        cards_found = await self._store.read(published_agents.list_cards, self._seen(caller), MAX_CATALOG)
+        previous = self._known
+        self._known = {
+            (one.id, one.revision): previous.get((one.id, one.revision)) or _readable(one) for one in cards_found
+        }
         return {id: card for (id, _), card in self._known.items() if card is not None}
 
     async def health(self, listing: Listing) -> LastCheck:

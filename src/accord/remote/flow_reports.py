@@ -99,11 +99,11 @@ class FlowReports:
             raise unauthenticated()
         return sender
 
-    async def take(self, sender: ReportSender, body: bytes) -> None:
+    async def accept(self, sender: ReportSender, body: bytes) -> None:
         """Commit a report. Raises TaskNotFound if the task has ended without its flow."""
         assert sender.link is not None  # otherwise it was not admitted
         tenant, link = sender.tenant, sender.link
-        state = await self._remotes.hear(tenant, link, read_flow_report(body, link))
+        state = await self._remotes.accept_report(tenant, link, read_flow_report(body, link))
         if state in lifecycle.TERMINAL and not await self._remotes.was_reported(tenant, link.task_id):
             how = "was cancelled" if state is TaskState.CANCELED else "has ended without its flow"
             raise TaskNotFound(f"The task {how}: nobody waits for it any more")
@@ -112,24 +112,26 @@ class FlowReports:
 def read_flow_report(body: bytes, link: RemoteLink) -> Report:
     """Return the report on a link's task."""
     try:
-        said = msgspec.json.decode(body, type=FlowReport)
+        report = msgspec.json.decode(body, type=FlowReport)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidParams(f"Not a report: {error}") from None
-    state = STATES[said.status]
-    parts = said.parts
+    state = STATES[report.status]
+    parts = report.parts
     if state is TaskState.COMPLETED:
-        made = (Artifact(artifact_id=f"answer-{max(1, link.sent)}", parts=parts),) if parts else ()
-        return _report(said, link, TaskStatus(state=state), made)
+        artifacts = (Artifact(artifact_id=f"answer-{max(1, link.sent)}", parts=parts),) if parts else ()
+        return _report(report, link, TaskStatus(state=state), artifacts)
     if not parts and state is not TaskState.WORKING:
         parts = (Part(text=FAILED if state is TaskState.FAILED else QUESTION),)
     message = Message(message_id=uuid4().hex, role=Role.AGENT, parts=parts) if parts else None
-    return _report(said, link, TaskStatus(state=state, message=message))
+    return _report(report, link, TaskStatus(state=state, message=message))
 
 
-def _report(said: FlowReport, link: RemoteLink, status: TaskStatus, made: tuple[Artifact, ...] = ()) -> Report:
+def _report(report: FlowReport, link: RemoteLink, status: TaskStatus, artifacts: tuple[Artifact, ...] = ()) -> Report:
     # A flow has no id of its own for the task. Its report is a task because it is complete: the flow cannot be polled.
-    metadata = None if said.usage is None else said.usage.total
-    return Report(body=Task(id=link.task_id, status=status, artifacts=made, metadata=metadata), seq=said.sequence)
+    metadata = None if report.usage is None else report.usage.total
+    return Report(
+        body=Task(id=link.task_id, status=status, artifacts=artifacts, metadata=metadata), seq=report.sequence
+    )
 
 
 def flow_report_url(webhook: str | None) -> str | None:

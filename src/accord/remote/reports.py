@@ -41,7 +41,7 @@ SKEW_MS = 60_000
 S = TaskState
 
 
-class WrongTask(Exception):
+class ForeignReport(Exception):
     """A report concerns another task than its sender may report on."""
 
 
@@ -108,13 +108,13 @@ def leaves_out(body: EventBody) -> bool:
 def report_effect(report: Report, link: RemoteLink, here: LocalTask, now_ms: int) -> ReportEffect:
     """Return the effect of a report."""
     bound = _updated_link(report, link, now_ms)
-    told = link.context_id if link.context_id not in (None, bound.context_id) else None
+    other = link.context_id if link.context_id not in (None, bound.context_id) else None
     if here.state in lifecycle.TERMINAL or _is_stale(report, bound, now_ms):
-        return ReportEffect(link=bound, has_other_context=told is not None)
+        return ReportEffect(link=bound, has_other_context=other is not None)
     bound = replace(bound, seq=bound.seq if report.seq is None else report.seq)
-    found = _ReportReader(report, bound, here, now_ms, told).read()
-    moved = replace(found.link, polls=0) if found.bodies else found.link
-    return replace(found, link=moved, has_other_context=told is not None)
+    effect = _ReportReader(report, bound, here, now_ms, other).read()
+    moved = replace(effect.link, polls=0) if effect.bodies else effect.link
+    return replace(effect, link=moved, has_other_context=other is not None)
 
 
 # --- origin and order of a report -------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def _updated_link(report: Report, link: RemoteLink, now_ms: int) -> RemoteLink:
     task_id, context_id = _names(report.body)
     if task_id is not None and link.remote_id not in (None, task_id):
         if report.sent is None:
-            raise WrongTask(f"The report is about {task_id}, and not about {link.remote_id}")
+            raise ForeignReport(f"The report is about {task_id}, and not about {link.remote_id}")
         link = replace(link, remote_id=task_id, seq=None, stamp=None, mark=None)  # it continues in another remote task
     return replace(
         link,
@@ -264,8 +264,8 @@ class _ReportReader:
 
     def _artifacts(self, artifacts: Iterable[Artifact]) -> Iterable[ArtifactUpdate]:
         """Return updates for the artifacts that are missing here or differ."""
-        known = {one.artifact_id: one for one in self._here.task.artifacts} if self._here.task else {}
-        return [self._whole(one) for one in artifacts if known.get(one.artifact_id) != one]
+        known = {artifact.artifact_id: artifact for artifact in self._here.task.artifacts} if self._here.task else {}
+        return [self._whole(artifact) for artifact in artifacts if known.get(artifact.artifact_id) != artifact]
 
     def _whole(self, artifact: Artifact) -> ArtifactUpdate:
         here = self._here

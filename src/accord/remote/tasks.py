@@ -29,7 +29,7 @@ from accord.model.base import Metadata
 from accord.protocol import http_headers, lifecycle
 from accord.protocol.budgets import Budget, read_usage
 from accord.protocol.dialects import decode_webhook
-from accord.remote.reports import LocalTask, Report, ReportEffect, WrongTask, needs_task, report_effect
+from accord.remote.reports import ForeignReport, LocalTask, Report, ReportEffect, needs_task, report_effect
 from accord.storage.commands import remote_tasks, steps, task_endings
 from accord.storage.commands.remote_tasks import NewRemoteLink, RemoteCancel, RemoteLink
 from accord.storage.commands.steps import RemoteUsage
@@ -40,7 +40,7 @@ from accord.storage.store import BadValue, StoreUnavailable
 TOKEN_BYTES = 32
 """256 random bits: twice as many as are needed against guessing."""
 
-LANES = 64
+LOCKS = 64
 """Number of locks. Reports on one task are processed in order, those on other tasks in parallel. A lock is cheap."""
 
 SNAPSHOT_AT = 128
@@ -50,7 +50,7 @@ RETRY_SECONDS = 5
 """`Retry-After` of a report while the database is unavailable, in seconds."""
 
 
-NOBODY = Hooks()
+NO_HOOKS = Hooks()
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class ReportCredentials(Struct, frozen=True, kw_only=True):
     event_id: str | None = None
 
     def __repr__(self) -> str:
-        return f"Evidence(event_id={self.event_id!r})"  # all other fields are secrets
+        return f"ReportCredentials(event_id={self.event_id!r})"  # all other fields are secrets
 
 
 class ReportSender(Struct, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ class WebhookKeys(Struct, frozen=True, kw_only=True):
     redact: Redact | None = None
 
     def __repr__(self) -> str:
-        return f"Trust(keys={len(self.keys)})"
+        return f"WebhookKeys(keys={len(self.keys)})"
 
 
 @runtime_checkable
@@ -145,7 +145,7 @@ class RemoteTasks:
         *,
         trust: Mapping[str, WebhookKeys] | None = None,
         ttl_seconds: float | None = None,
-        hooks: Hooks = NOBODY,
+        hooks: Hooks = NO_HOOKS,
         now_ms: Callable[[], int] = SYSTEM.now_ms,
     ) -> None:
         """Store links in the archive's store.
@@ -159,7 +159,7 @@ class RemoteTasks:
         self._ttl_ms = None if ttl_seconds is None else round(ttl_seconds * 1000)
         self.now_ms = now_ms
         self._hooks = hooks
-        self._lanes = [asyncio.Lock() for _ in range(LANES)]
+        self._locks = [asyncio.Lock() for _ in range(LOCKS)]
 
     # --- links ----------------------------------------------------------------------------------------------------
 
@@ -167,12 +167,12 @@ class RemoteTasks:
         """Return a task's link."""
         return await self._store.read(remote_tasks.find_link, tenant, task_id)
 
-    async def look(self, tenant: str, task_id: str) -> tuple[RemoteLink, TaskState] | None:
+    async def find_with_state(self, tenant: str, task_id: str) -> tuple[RemoteLink, TaskState] | None:
         """Return a task's link and its local state."""
         found = await self._store.read(remote_tasks.read_link_and_task, tenant, task_id, whole=False)
         return None if found is None else (found[0], found[1].task_state)
 
-    async def expect(self, tenant: str, link: RemoteLink, *, with_token: bool) -> tuple[RemoteLink, str | None]:
+    async def prepare_link(self, tenant: str, link: RemoteLink, *, with_token: bool) -> tuple[RemoteLink, str | None]:
         """Prepare a task for reports before a message is sent. Returns its link and a new token, if requested.
 
         The token is not stored: the store has its hash.
@@ -194,15 +194,15 @@ class RemoteTasks:
         """The id shared by the nodes of this store."""
         return self._archive.server_id
 
-    async def left(self, tenant: str, task_id: str) -> Budget:
+    async def remaining_budget(self, tenant: str, task_id: str) -> Budget:
         """Return a task's remaining budget."""
         return await self._store.read(steps.remaining_budget, tenant, task_id)
 
-    async def context(self, tenant: str, agent: str, owner: str, context_id: str) -> str | None:
+    async def find_context(self, tenant: str, agent: str, owner: str, context_id: str) -> str | None:
         """Return the remote id of a context, if the agent uses another one."""
         return await self._store.read(remote_tasks.find_remote_context, tenant, agent, owner, context_id)
 
-    async def note(self, tenant: str, link: RemoteLink) -> RemoteLink | None:
+    async def update_link(self, tenant: str, link: RemoteLink) -> RemoteLink | None:
         """Store a link with changed counters. Returns None if it was changed since it was read."""
         if not await self._store.do(remote_tasks.update_link, tenant, link):
             return None
@@ -210,9 +210,9 @@ class RemoteTasks:
 
     # --- webhooks -------------------------------------------------------------------------------------------------
 
-    async def receive(self, evidence: ReportCredentials, body: bytes) -> None:
+    async def accept_webhook(self, evidence: ReportCredentials, body: bytes) -> None:
         """Commit an incoming webhook, or raise the error for its sender."""
-        await self.take(await self.admit(evidence), body)
+        await self.accept(await self.admit(evidence), body)
 
     async def admit(self, evidence: ReportCredentials) -> ReportSender:
         """Identify the sender of a webhook by its headers, or refuse it before its body is read.
@@ -234,13 +234,13 @@ class RemoteTasks:
             raise unauthenticated()
         return ReportSender(evidence=evidence, tenant=found[1], link=found[2])
 
-    async def take(self, sender: ReportSender, body: bytes) -> None:
+    async def accept(self, sender: ReportSender, body: bytes) -> None:
         """Commit the body of a webhook, or refuse it."""
         with _report_errors():
-            tenant, link, said = await self._read(sender, body)
-        await self.hear(tenant, link, Report(body=said, seq=_seq(sender.evidence.event_id, said)))
+            tenant, link, event = await self._read(sender, body)
+        await self.accept_report(tenant, link, Report(body=event, seq=_seq(sender.evidence.event_id, event)))
 
-    async def hear(self, tenant: str, link: RemoteLink, report: Report) -> TaskState:
+    async def accept_report(self, tenant: str, link: RemoteLink, report: Report) -> TaskState:
         """Commit an incoming report, or raise the error for its sender."""
         with _report_errors():
             state = await self.report(tenant, link.task_id, report)
@@ -275,11 +275,11 @@ class RemoteTasks:
         if not agents:
             log.warning("report.wrong_signature")
             raise unauthenticated()
-        said = decode_webhook(body)
+        event = decode_webhook(body)
         for agent in agents:
-            found = await self._store.read(remote_tasks.find_link_by_remote_id, agent, _task_id(said) or "")
-            if found is not None:
-                return *found, said
+            match = await self._store.read(remote_tasks.find_link_by_remote_id, agent, _task_id(event) or "")
+            if match is not None:
+                return *match, event
         raise TaskNotFound
 
     def _is_signed(self, signature: str, body: bytes, keys: Sequence[str]) -> bool:
@@ -293,7 +293,7 @@ class RemoteTasks:
 
     async def report(self, tenant: str, task_id: str, report: Report) -> TaskState:
         """Commit a report from any source, and return the local state of the task."""
-        async with self._lanes[hash((tenant, task_id)) % LANES]:
+        async with self._locks[hash((tenant, task_id)) % LOCKS]:
             while True:
                 try:
                     return await self._report(tenant, task_id, report)
@@ -307,17 +307,17 @@ class RemoteTasks:
         link, head = seen
         body, blobs = await self._packed(tenant, link, report.body)
         report, here = replace(report, body=body), _local_task(head)
-        found = report_effect(report, link, here, self.now_ms())
-        if (used := await self._used(tenant, link, body)) is not None:
-            found = report_effect(report, link, replace(here, usage=used), self.now_ms())
-        if found == ReportEffect(link=replace(link, heard_at=found.link.heard_at)):
+        effect = report_effect(report, link, here, self.now_ms())
+        if (used := await self._charge_usage(tenant, link, body)) is not None:
+            effect = report_effect(report, link, replace(here, usage=used), self.now_ms())
+        if effect == ReportEffect(link=replace(link, heard_at=effect.link.heard_at)):
             return head.task_state  # nothing new; a duplicate does not count as contact either
-        relay = await self._relay(tenant, head, found, report, blobs)
-        self._hooks.tell_ended(await self._store.do(remote_tasks.write_report, tenant, relay))
-        self._tell(head, link, found)
-        return relay.last.state or head.task_state
+        request = await self._report_request(tenant, head, effect, report, blobs)
+        self._hooks.emit_ended(await self._store.do(remote_tasks.write_report, tenant, request))
+        self._log_report(head, link, effect)
+        return request.last.state or head.task_state
 
-    async def _used(self, tenant: str, link: RemoteLink, body: EventBody) -> Metadata | None:
+    async def _charge_usage(self, tenant: str, link: RemoteLink, body: EventBody) -> Metadata | None:
         """Record a reported usage, and return the total in the form that tasks show.
 
         Raises Behind if it exceeded the budget, which has ended the task.
@@ -325,15 +325,15 @@ class RemoteTasks:
         total = read_usage(body.metadata) if isinstance(body, Task | StatusUpdate) else None
         if total is None:
             return None
-        told = RemoteUsage(task_id=link.task_id, name=_task_id(body) or "", total=total, at=self.now_ms())
-        spent = await self._store.do(task_endings.charge_remote_usage, tenant, told)
-        for use, model in spent.counted:
-            self._hooks.tell(UsageReported(tenant=tenant, task_id=link.task_id, agent=link.agent, use=use, model=model))
-        self._hooks.tell_ended(spent.ended)
-        if spent.over is not None:
-            log.info("remote.over_budget", extra={"task_id": link.task_id, "reason": spent.over})
+        usage = RemoteUsage(task_id=link.task_id, name=_task_id(body) or "", total=total, at=self.now_ms())
+        charged = await self._store.do(task_endings.charge_remote_usage, tenant, usage)
+        for use, model in charged.counted:
+            self._hooks.emit(UsageReported(tenant=tenant, task_id=link.task_id, agent=link.agent, use=use, model=model))
+        self._hooks.emit_ended(charged.ended)
+        if charged.over is not None:
+            log.info("remote.over_budget", extra={"task_id": link.task_id, "reason": charged.over})
             raise Behind(link.task_id)
-        return spent.account.shown
+        return charged.account.shown
 
     async def _packed(self, tenant: str, link: RemoteLink, body: EventBody) -> tuple[EventBody, tuple[str, ...]]:
         """Return a report in its stored form: redacted, with large parts as blobs."""
@@ -345,27 +345,27 @@ class RemoteTasks:
         packed = await self._archive.pack(tenant, [body], None)
         return packed.bodies[0], packed.blobs
 
-    async def _relay(
-        self, tenant: str, head: TaskHead, found: ReportEffect, report: Report, blobs: tuple[str, ...]
+    async def _report_request(
+        self, tenant: str, head: TaskHead, effect: ReportEffect, report: Report, blobs: tuple[str, ...]
     ) -> remote_tasks.ReportRequest:
-        state = next((body.status.state for body in reversed(found.bodies) if isinstance(body, StatusUpdate)), None)
+        state = next((body.status.state for body in reversed(effect.bodies) if isinstance(body, StatusUpdate)), None)
         last = Append(
             task_id=head.id,
             epoch=head.epoch,
             after=head.last_seq,
-            bodies=found.bodies,
+            bodies=effect.bodies,
             at=self.now_ms(),
             state=state,
-            snapshot=await self._snapshot(tenant, head, found.bodies, state),
-            blobs=blobs if found.bodies else (),
+            snapshot=await self._snapshot(tenant, head, effect.bodies, state),
+            blobs=blobs if effect.bodies else (),
         )
         output = msgspec.json.encode(report.body if isinstance(report.body, StatusUpdate) else None).decode()
         return remote_tasks.ReportRequest(
-            link=found.link,
+            link=effect.link,
             last=last,
-            step=poll_step(found.link.asks) if found.asks else None,
-            output=output if found.asks else "null",
-            keeps_context=found.has_other_context,
+            step=poll_step(effect.link.asks) if effect.asks else None,
+            output=output if effect.asks else "null",
+            keeps_context=effect.has_other_context,
         )
 
     async def _snapshot(
@@ -384,15 +384,15 @@ class RemoteTasks:
             stored = seen[1]
         return lifecycle.extended(stored.task(), bodies)
 
-    def _tell(self, head: TaskHead, before: RemoteLink, found: ReportEffect) -> None:
-        link = found.link
+    def _log_report(self, head: TaskHead, before: RemoteLink, effect: ReportEffect) -> None:
+        link = effect.link
         about = {"task_id": head.id, "agent": link.agent, "remote_task_id": link.remote_id}
         if link.sent > before.sent:
             log.info("remote.acknowledged", extra=about)
-        if found.has_other_context:
-            told = {"told": before.context_id, "answered": link.context_id}
-            log.warning("remote.other_context", extra=about | told)
-        if link.state in lifecycle.TERMINAL and found.bodies:
+        if effect.has_other_context:
+            contexts = {"told": before.context_id, "answered": link.context_id}
+            log.warning("remote.other_context", extra=about | contexts)
+        if link.state in lifecycle.TERMINAL and effect.bodies:
             log.info("remote.ended", extra=about | {"state": link.state.name})
 
     async def give_up(self, tenant: str, link: RemoteLink, reason: str, again_seconds: float) -> bool:
@@ -403,7 +403,7 @@ class RemoteTasks:
         again_ms = round(again_seconds * 1000)
         request = remote_tasks.GiveUpRequest(link=link, reason=reason, at=self.now_ms(), again_ms=again_ms)
         ended = await self._store.do(remote_tasks.give_up_remote_task, tenant, request)
-        self._hooks.tell_ended(ended)
+        self._hooks.emit_ended(ended)
         if ended:
             log.warning("remote.given_up", extra={"task_id": link.task_id, "agent": link.agent, "reason": reason})
         return bool(ended)
@@ -422,11 +422,11 @@ class RemoteTasks:
                 continue
         return False
 
-    async def cancels(self, agent: str, limit: int, again_seconds: float) -> list[RemoteCancel]:
+    async def claim_cancels(self, agent: str, limit: int, again_seconds: float) -> list[RemoteCancel]:
         """Claim the local cancellations that an agent must be sent now."""
         return await self._store.do(remote_tasks.claim_cancels, agent, limit, round(again_seconds * 1000))
 
-    async def told(self, cancel: RemoteCancel) -> None:
+    async def clear_cancel(self, cancel: RemoteCancel) -> None:
         """Record that a cancellation need not be sent any more."""
         await self._store.do(remote_tasks.clear_cancel, cancel.tenant, cancel.link.task_id)
 
@@ -453,8 +453,8 @@ def _local_task(head: TaskHead) -> LocalTask:
 
 def unsent_message(link: RemoteLink, history: Sequence[Message]) -> Message | None:
     """Return the caller's first message that a remote agent has not accepted."""
-    said = [message for message in history if message.role is Role.USER]
-    return said[link.sent] if link.sent < len(said) else None
+    messages = [message for message in history if message.role is Role.USER]
+    return messages[link.sent] if link.sent < len(messages) else None
 
 
 def _task_id(body: EventBody) -> str | None:
@@ -474,7 +474,7 @@ def _report_errors() -> Iterator[None]:
     """Turn a failure to commit a report into the error for its sender."""
     try:
         yield
-    except (WrongTask, NoSuchTask):
+    except (ForeignReport, NoSuchTask):
         log.warning("report.not_its_task")
         raise unauthenticated() from None
     except BadValue as error:

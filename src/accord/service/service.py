@@ -260,7 +260,7 @@ class Service(Handler):
             raise TaskNotCancelable(metadata={"taskId": task_id}) from None
         except task_endings.TaskHasStarted:
             raise UnsupportedOperation("The task has already started; its result cannot be set from outside") from None
-        self._engine.hooks.tell_ended(ended)
+        self._engine.hooks.emit_ended(ended)
         self._engine.stop_run(tenant, task_id)
 
     async def execute(self, task_id: str, caller: Caller) -> Task:

@@ -353,7 +353,7 @@ class TaskSubmission:
                 )
 
     def _tell(self, caller: Caller, task_id: str, *, is_new: bool) -> None:
-        self._engine.hooks.tell(TaskAccepted(tenant=caller.tenant, task_id=task_id, agent=self._agent, is_new=is_new))
+        self._engine.hooks.emit(TaskAccepted(tenant=caller.tenant, task_id=task_id, agent=self._agent, is_new=is_new))
 
 
 def _digest(*said: str | Message) -> str:

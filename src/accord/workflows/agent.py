@@ -159,8 +159,8 @@ class WorkflowAgent:
 
     def _included_workflows(self, env: Mapping[str, str]) -> dict[str, Agent]:
         found: dict[str, Agent] = {}
-        for one in self.document.workflows:
-            for step in members.steps_of(one.steps):
+        for workflow in self.document.workflows:
+            for step in members.steps_of(workflow.steps):
                 name = f"{self.document.name}/{step.file}"
                 if step.kind == "workflow" and step.file is not None and name not in found:
                     path = self._directory / step.file
@@ -333,7 +333,7 @@ def _profile(document: Document, name: str) -> Profile:
         name=name,
         description=described,
         version=document.version if document.version.count(".") else f"{document.version}.0",
-        skills=tuple(_skill(one, document) for one in document.workflows),
+        skills=tuple(_skill(workflow, document) for workflow in document.workflows),
         input_modes=(TEXT, JSON),
         output_modes=(TEXT, JSON),
         crash=Crash.RESUME,

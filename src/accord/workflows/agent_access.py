@@ -106,7 +106,7 @@ ROWS: Mapping[str, CliRow] = {
 def cli_arguments(row: CliRow, *, model: str | None, access: str | None, directories: Sequence[str]) -> tuple[str, ...]:
     """Return the arguments of a command, besides those of its preset."""
     named = (row.model, model) if row.model and model else ()
-    added = [word for one in directories for word in (row.directory, one)] if row.directory else []
+    added = [word for directory in directories for word in (row.directory, directory)] if row.directory else []
     return (*named, *row.access.get(access or "", ()), *(word for word in added if word))
 
 

@@ -41,7 +41,7 @@ def _make(given: Given) -> Any:
     try:
         source, document = _load_target(given.target)
         findings = validate(source or document, directory, env=given.env, vars=options.vars)
-        if wrong := [one for one in findings if one.severity == "error"]:
+        if wrong := [finding for finding in findings if finding.severity == "error"]:
             raise BadDocument(wrong)
         agent = WorkflowAgent(document, name=given.name, directory=directory, env=given.env, vars=options.vars)
         agent.text = None if source is None else source.text

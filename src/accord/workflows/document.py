@@ -15,7 +15,7 @@ from accord.workflows.agent_definition import AgentDef, FilePermissions, Permiss
 from accord.workflows.notation import Argv, Count, DocumentPart, Seconds, Tally, Text
 from accord.workflows.step_types import ADDED, STEP_TYPES, StepType
 
-TypeName = Annotated[str, Meta(extra={"written": "step type"})]
+TypeName = Annotated[str, Meta(extra_json_schema={"notation": "step type"})]
 """A name in `STEP_TYPES`, or of a type that another package adds (`steps`)."""
 
 OnError = Literal["fail", "skip", "retry", "continue"]
@@ -471,7 +471,7 @@ class Document(DocumentPart, frozen=True, kw_only=True):
     def permitted(self) -> tuple[AgentDef, ...]:
         """The agents of the document. An agent without permissions gets the default of the file."""
         default = self.permissions.default
-        return tuple(one if one.permissions else replace(one, permissions=default) for one in self.agents)
+        return tuple(agent if agent.permissions else replace(agent, permissions=default) for agent in self.agents)
 
     def agent(self, name: str) -> AgentDef | None:
         """Return one of its agents, or None."""
@@ -479,4 +479,4 @@ class Document(DocumentPart, frozen=True, kw_only=True):
 
     def workflow(self, name: str | None = None) -> Workflow | None:
         """Return the workflow with this name; without a name, the first."""
-        return next((one for one in self.workflows if name in (None, one.name)), None)
+        return next((workflow for workflow in self.workflows if name in (None, workflow.name)), None)

@@ -281,6 +281,6 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 def closest(word: str, known: Iterable[str]) -> str | None:
     """Return the most similar known word, or None."""
-    lower = {one.lower(): one for one in reversed(list(known))}
+    lower = {name.lower(): name for name in reversed(list(known))}
     close = difflib.get_close_matches(word.lower(), lower, 1)
     return lower[close[0]] if close else None

@@ -342,7 +342,9 @@ def child_result(member: Member, task: Task) -> Result:
 
 def workflow_output(run: Task) -> str:
     """Return the output of a workflow run. Its other artifacts, such as the trajectory, are not part of it."""
-    return text_of(replace(run, artifacts=tuple(one for one in run.artifacts if one.artifact_id == RESULT)))
+    return text_of(
+        replace(run, artifacts=tuple(artifact for artifact in run.artifacts if artifact.artifact_id == RESULT))
+    )
 
 
 def workflow_failure(run: Task) -> str:
@@ -362,7 +364,10 @@ def require_output(step: Step, result: Result, task: Task) -> Result:
 def _has_files(task: Task) -> bool:
     """Whether a task has a file in an artifact, in its status or in the last message of its agent."""
     messages = [task.status.message, *(one for one in task.history[-1:] if one.role is Role.AGENT)]
-    parts = [*(one.parts for one in task.artifacts), *(one.parts for one in messages if one is not None)]
+    parts = [
+        *(artifact.parts for artifact in task.artifacts),
+        *(message.parts for message in messages if message is not None),
+    ]
     return any(part.text is None for one in parts for part in one)
 
 

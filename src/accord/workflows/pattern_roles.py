@@ -58,8 +58,8 @@ class Cast:
 
     def waits_for(self, name: str) -> set[str]:
         """Return all direct and indirect dependencies of a step, from the `dependsOn` and barriers of its author."""
-        before = {one.name: one.depends_on or () for one in self.steps}
-        return reachable(before | {one.name: one.wait_for for one in self.coordination.barriers}, name)
+        before = {step.name: step.depends_on or () for step in self.steps}
+        return reachable(before | {barrier.name: barrier.wait_for for barrier in self.coordination.barriers}, name)
 
     def agent_of(self, *roles: str) -> AgentDef | None:
         """Return the first agent with one of these roles, with or without a step."""

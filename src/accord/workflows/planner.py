@@ -387,7 +387,7 @@ def _with_rounds(steps: list[Step]) -> list[Step]:
 def _barriers(document: Document, steps: list[Step]) -> tuple[Barrier, ...]:
     """Return the barriers of a workflow. The document's coordination may contain barriers of other workflows."""
     names = {step.name for step in steps}
-    return tuple(one for one in document.coordination.barriers if names & set(one.wait_for))
+    return tuple(barrier for barrier in document.coordination.barriers if names & set(barrier.wait_for))
 
 
 def _repairs(document: Document) -> int:

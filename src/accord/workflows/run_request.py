@@ -98,7 +98,7 @@ def read_run_request(ctx: Context, document: Document) -> RunRequest:
         ctx.task.metadata or {}
     )  # a task has the metadata of the request that started it
     if skill is not None and document.workflow(skill) is None:
-        names = ", ".join(one.name for one in document.workflows) or "none"
+        names = ", ".join(workflow.name for workflow in document.workflows) or "none"
         raise Rejected(f"There is no workflow {skill!r}: there are {names}")
     if not isinstance(data, dict):
         return RunRequest(input=ctx.text, workflow=skill)

@@ -106,7 +106,7 @@ class Runner:
             begins = [
                 await self._evaluate(start_attempt, self._attempt(name, number, now)) for name, number in decision.begin
             ]
-            ends += [self._ended(one.ended) for one in begins if one.ended is not None]
+            ends += [self._ended(begin.ended) for begin in begins if begin.ended is not None]
             self._post_output()
             if not ends and not begins and not self._posts:
                 return decision
@@ -121,7 +121,7 @@ class Runner:
 
         The last write belongs to the transaction that ends the run.
         """
-        begun = [one.begun for one in begins if one.begun is not None]
+        begun = [begin.begun for begin in begins if begin.begun is not None]
         records: list[Record] = [*ends, *begun]
         entries = {PREFIX + record.key: msgspec.json.encode(record).decode() for record in records}
         for one in begun:
@@ -152,7 +152,7 @@ class Runner:
             if node.step is not None:
                 began = node.begun
                 posts.append(channel.end_post(node.step, end, None if began is None else (end.at - began.at) / 1000))
-        started = [one.step for one in begun]
+        started = [record.step for record in begun]
         if started:
             text, about = (posts[-1].text, posts[-1].about) if posts else ("", {})
             posts[-1:] = [Post(text, {**about, "started": started})]

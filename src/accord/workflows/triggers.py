@@ -404,7 +404,7 @@ def webhook_message(
         request["inputs"] = {name: said[name] for name in document.inputs if name in said}
     _, problems = inputs_of(document, {**fixed, **request.get("inputs", {})}, request["input"])
     if problems:
-        raise InvalidParams("; ".join(f"{one.message} ({one.fix})" for one in problems))
+        raise InvalidParams("; ".join(f"{problem.message} ({problem.fix})" for problem in problems))
     if delivery is not None and len(delivery) > MAX_DELIVERY:
         raise InvalidParams(f"The name of a delivery has up to {MAX_DELIVERY} characters")
     return Message(

@@ -255,7 +255,7 @@ class Values(Struct, frozen=True, kw_only=True):
 def check_command(command: str, *, options: bool = False) -> None:
     """Raise UnsafeCommand or BadExpression if a shell command cannot run, regardless of its values."""
     text, templates = _with_holes(command)
-    holes = [Hole(variable_of(one.node), one.source, _constant(one)) for one in templates]
+    holes = [Hole(variable_of(template.node), template.source, _constant(template)) for template in templates]
     _read_shell(text, holes, options=options)
 
 

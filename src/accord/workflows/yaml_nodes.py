@@ -308,7 +308,7 @@ class _Composer:
 
     def _mergeable(self, node: YamlNode) -> list[YamlNode]:
         sources = [node] if isinstance(node.tree, dict) else list(node.parts.values())
-        if not sources or any(not isinstance(one.tree, dict) for one in sources):
+        if not sources or any(not isinstance(source.tree, dict) for source in sources):
             _fail("BAD_YAML", "`<<` takes mappings", "write `<<: *name`, or `<<: [*one, *other]`", node.place)
         return sources
 
@@ -373,7 +373,7 @@ def _represent_text(dumper: Any, text: str) -> Any:
 
 def _represent_list(dumper: Any, items: list[Any]) -> Any:
     """Write a few words in one line, other items below each other."""
-    is_short = all(isinstance(one, str) for one in items) and sum(map(len, items)) < 60 and "\n" not in "".join(items)
+    is_short = all(isinstance(item, str) for item in items) and sum(map(len, items)) < 60 and "\n" not in "".join(items)
     return dumper.represent_sequence(_TAG + "seq", items, flow_style=is_short)
 
 

@@ -209,7 +209,7 @@ async def test_settings_say_which_keys_are_used() -> None:
     assert text(task) == "why ['image/png']"
     with pytest.raises(ValueError, match="takes no 'nothing', but question, answer, papers"):
         graph_agent(graph, input_key="nothing")
-    with pytest.raises(ValueError, match=r"input_mapper: .* is no function"):
+    with pytest.raises(ValueError, match=r"input_mapper: .* must be a function"):
         graph_agent(graph, input_mapper=f"{__name__}:PIXEL")
 
 

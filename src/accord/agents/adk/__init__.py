@@ -38,7 +38,7 @@ def runner_ids(ctx: Context) -> tuple[str, str]:
 
     A user is `tenant/owner`, or the owner alone without a tenant.
     """
-    user = "/".join(quote(one, safe="@:") for one in (ctx.tenant, ctx.caller.owner or ANONYMOUS_USER) if one)
+    user = "/".join(quote(name, safe="@:") for name in (ctx.tenant, ctx.caller.owner or ANONYMOUS_USER) if name)
     return user, external_context(ctx)
 
 
@@ -58,7 +58,7 @@ def make(given: Given) -> "AdkAgent":
         from accord.agents.adk.agent import AdkAgent
     thing = given.target
     root = thing.agent if is_runner(thing) else thing.root_agent if is_app(thing) else thing
-    who = profile(
+    own = profile(
         given,
         name=root.name,
         description=getattr(root, "description", None),
@@ -67,7 +67,7 @@ def make(given: Given) -> "AdkAgent":
     )
     if is_runner(thing):
         thing.auto_create_session = True  # create the session of a new conversation
-    return AdkAgent(thing, who, given.options)
+    return AdkAgent(thing, own, given.options)
 
 
 KIND = Kind(

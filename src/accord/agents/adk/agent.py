@@ -89,9 +89,9 @@ def function_responses(answers: Iterable[tuple[PendingCall, dict[str, Any]]]) ->
     return types.Content(role="user", parts=[types.Part(function_response=one) for one in made])
 
 
-def pending_call(made: types.FunctionCall) -> PendingCall:
+def pending_call(call: types.FunctionCall) -> PendingCall:
     """Return a call in its stored form."""
-    return PendingCall(id=made.id or "", name=made.name or "", args=msgspec.to_builtins(made.args or {}))
+    return PendingCall(id=call.id or "", name=call.name or "", args=msgspec.to_builtins(call.args or {}))
 
 
 def file_part(part: types.Part) -> Part | None:
@@ -152,8 +152,8 @@ class AdkEventHandler:
             await self._ctx.artifact(event.output, id=self._id)
         for name, version in (event.actions.artifact_delta or {}).items():
             saved = await self._load(name, version)
-            if saved is not None and (made := file_part(saved) or saved.text) is not None:
-                await self._ctx.artifact(made, id=name, name=name)
+            if saved is not None and (content_part := file_part(saved) or saved.text) is not None:
+                await self._ctx.artifact(content_part, id=name, name=name)
 
     async def end(self) -> None:
         """Finish the turn; raises Failed if it ended with an error of the model."""
@@ -169,13 +169,13 @@ class AdkEventHandler:
         if part.text:
             await self._text(part.text, is_partial=bool(event.partial))
         elif part.function_call is not None and not event.partial:
-            made = pending_call(part.function_call)
-            if made.id in (event.long_running_tool_ids or ()):
-                self.calls.append(made)
+            call = pending_call(part.function_call)
+            if call.id in (event.long_running_tool_ids or ()):
+                self.calls.append(call)
             else:
-                await self._ctx.status(f"{event.author} calls {made.name}")
-        elif (given := file_part(part)) is not None:
-            await self._append(given)
+                await self._ctx.status(f"{event.author} calls {call.name}")
+        elif (file := file_part(part)) is not None:
+            await self._append(file)
 
     async def _text(self, text: str, *, is_partial: bool) -> None:
         """Write a text once. The framework sends it again as a whole after its pieces."""
@@ -256,18 +256,18 @@ class AdkSessions(BaseSessionService):  # type: ignore[misc]  # it is Any where 
         if (own := self._session) is not None:
             await self._ctx.remember_context(KEY, lambda found: self._joined(found, own, EndedTurn(turn, calls)))
 
-    def _joined(self, found: str | None, own: Session, done: EndedTurn) -> str:
+    def _joined(self, stored: str | None, own: Session, done: EndedTurn) -> str:
         """Return the session with this turn merged in. Another task may have stored a session meanwhile."""
-        record = None if found is None else msgspec.json.decode(found, type=SessionRecord)
+        record = None if stored is None else msgspec.json.decode(stored, type=SessionRecord)
         before = {} if record is None else {task: one for task, one in record.done.items() if task != self._ctx.task_id}
         others = dict(list(before.items())[1 - MAX_ENDED_TURNS :])
-        whole = own if record is None or found == self._found else self._added(bytes(record.session), own)
+        whole = own if record is None or stored == self._found else self._added(bytes(record.session), own)
         session = msgspec.Raw(whole.model_dump_json(by_alias=True, exclude_none=True).encode())
         return msgspec.json.encode(SessionRecord(session=session, done={**others, self._ctx.task_id: done})).decode()
 
-    def _added(self, found: bytes, own: Session) -> Session:
+    def _added(self, stored: bytes, own: Session) -> Session:
         """Return a stored session with the events of this turn added."""
-        session = Session.model_validate_json(found)
+        session = Session.model_validate_json(stored)
         there = self._known | {event.id for event in session.events}
         for event in own.events:
             if event.id not in there:
@@ -287,8 +287,8 @@ class AdkSessions(BaseSessionService):  # type: ignore[misc]  # it is Any where 
 
     async def get_session(self, *, app_name: str, user_id: str, session_id: str, config: Any = None) -> Session | None:
         """Return the session with all its events; `config` is ignored."""
-        found = self._session
-        return found if found is not None and found.id == session_id else None
+        session = self._session
+        return session if session is not None and session.id == session_id else None
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """Return the one session."""
@@ -359,11 +359,11 @@ class AdkAgent:
 
 def _runner(thing: Any, sessions: Any) -> Any:
     """Return a runner for one turn, which contains only its services."""
-    what = {"app": thing} if is_app(thing) else {"agent": thing, "app_name": thing.name}
+    target = {"app": thing} if is_app(thing) else {"agent": thing, "app_name": thing.name}
     return Runner(
         session_service=sessions,
         artifact_service=InMemoryArtifactService(),
         memory_service=InMemoryMemoryService(),
         auto_create_session=True,
-        **what,
+        **target,
     )

@@ -59,10 +59,10 @@ class FeedbackProvider:
 
     def setup_messages(self, context: Any) -> bool:
         """Give the model the messages and feedback of the crew task that was reviewed."""
-        given = self._feedback
-        if given is None or given.wish is None or self._index(context.task) != given.asked.task:
+        feedback = self._feedback
+        if feedback is None or feedback.wish is None or self._index(context.task) != feedback.asked.task:
             return False
-        context.messages = [*given.asked.messages, context._format_feedback_message(given.wish)]
+        context.messages = [*feedback.asked.messages, context._format_feedback_message(feedback.wish)]
         return True
 
     def post_setup_messages(self, context: Any) -> None:
@@ -150,11 +150,11 @@ class Kickoff:
 
     async def done(self, inputs: dict[str, Any], files: dict[str, Any]) -> None:
         """Run the crew, and write its output to the task."""
-        output, written, left = await self._bridge.run(lambda: self._kickoff(inputs, files))
+        output, written, skipped = await self._bridge.run(lambda: self._kickoff(inputs, files))
         for name, part in written.items():
             await self._ctx.artifact(part, id=f"file/{name}", name=name)
-        if left:
-            await self._ctx.status(f"These files are too large and stay behind: {', '.join(left)}")
+        if skipped:
+            await self._ctx.status(f"These files are too large and stay behind: {', '.join(skipped)}")
         await self._answer(output)
 
     # --- in the thread ---
@@ -178,13 +178,13 @@ class Kickoff:
         if crew.tracing is None:
             crew.tracing = False  # or CrewAI would ask at the server's terminal
         for at, task in enumerate(crew.tasks):
-            if (found := self._ctx.kept(f"crewai/task/{at}")) is not None:
-                self._skip(task, restore_output(task, msgspec.json.decode(found, type=StoredOutput)))
+            if (stored := self._ctx.kept(f"crewai/task/{at}")) is not None:
+                self._skip(task, restore_output(task, msgspec.json.decode(stored, type=StoredOutput)))
             task.callback = self._callback_of(at, task.callback)
-        if (given := self._feedback) is not None and given.wish is None:
-            task = crew.tasks[given.asked.task]
-            self._skip(task, accept_answer(task, given.asked.answer))
-            self._done(given.asked.task, task.output)
+        if (feedback := self._feedback) is not None and feedback.wish is None:
+            task = crew.tasks[feedback.asked.task]
+            self._skip(task, accept_answer(task, feedback.asked.answer))
+            self._done(feedback.asked.task, task.output)
         for agent in (*crew.agents, *([crew.manager_agent] if crew.manager_agent else ())):
             usage = getattr(agent.llm, "_token_usage", None)
             if usage is not None:
@@ -353,8 +353,8 @@ def _flow(given: Given) -> FlowAgent:
         reason = f"each task has a flow of its own, and {kind.__name__} cannot be made again: {error}"
         raise ValueError(reason) from error
     name = (None if thing is kind else thing.name) or kind.__name__
-    who = _profile(given, name, None if kind.__doc__ is None else inspect.getdoc(kind))
-    return FlowAgent(thing, who, inputs_key=options.inputs_key, keep_state=options.keep_state)
+    own = _profile(given, name, None if kind.__doc__ is None else inspect.getdoc(kind))
+    return FlowAgent(thing, own, inputs_key=options.inputs_key, keep_state=options.keep_state)
 
 
 def _profile(given: Given, name: str, description: str | None) -> Profile:

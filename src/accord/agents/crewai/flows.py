@@ -84,8 +84,8 @@ class FlowMethods:
         return place
 
     def _known(self, place: str) -> FinishedMethod | None:
-        kept = self._ctx.kept(f"crewai/method/{place}")
-        return None if kept is None else msgspec.json.decode(kept, type=FinishedMethod)
+        stored = self._ctx.kept(f"crewai/method/{place}")
+        return None if stored is None else msgspec.json.decode(stored, type=FinishedMethod)
 
     async def _finish(self, name: str, place: str, result: Any) -> None:
         """Report that a method has finished, and store its result."""
@@ -183,8 +183,8 @@ class FlowAgent:
         """Restore the state of the conversation, the same in every execution of the task."""
         if not self._keep_state or flow.persistence is not None:
             return  # a flow with persistence restores its own state, by the id
-        found = await ctx.keep(STATE, await ctx.recall_context(STATE) or "null")
-        if (state := msgspec.json.decode(found)) is not None:
+        stored = await ctx.keep(STATE, await ctx.recall_context(STATE) or "null")
+        if (state := msgspec.json.decode(stored)) is not None:
             flow._restore_state(state)
 
     async def _remember(self, ctx: Context, flow: Any) -> None:

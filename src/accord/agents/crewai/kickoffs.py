@@ -53,14 +53,14 @@ async def ask_questions(
     number = 0
     while True:
         key = f"crewai/asked/{number}"
-        kept = ctx.kept(key)
-        if kept is None:
+        stored = ctx.kept(key)
+        if stored is None:
             try:
                 await kickoff()
                 return
             except InputNeeded as needed:
-                kept = await ctx.keep(key, msgspec.json.encode(needed.question).decode())
-        question = msgspec.json.decode(kept, type=form)
+                stored = await ctx.keep(key, msgspec.json.encode(needed.question).decode())
+        question = msgspec.json.decode(stored, type=form)
         yield question, await ctx.ask(text(question), key=key)
         number += 1
 

@@ -235,8 +235,8 @@ class CallbackExecution:
             link, state = await self._read_link()
             if state in lifecycle.TERMINAL:
                 await self._ctx.pause()
-            elif (said := unsent_message(link, self._ctx.history)) is not None:
-                await self._post(link, said)
+            elif (message := unsent_message(link, self._ctx.history)) is not None:
+                await self._post(link, message)
             elif link.asks > link.looked:
                 await self._handle_request(link)
             elif state in lifecycle.INTERRUPTED or state is TaskState.UNKNOWN:
@@ -248,26 +248,26 @@ class CallbackExecution:
 
     async def _read_link(self) -> tuple[RemoteLink, TaskState]:
         ctx = self._ctx
-        linked = await patiently(lambda: self._remotes.look(ctx.tenant, ctx.task_id))
+        linked = await patiently(lambda: self._remotes.find_with_state(ctx.tenant, ctx.task_id))
         if linked is not None:
             return linked
         new_link = RemoteLink(task_id=ctx.task_id, agent=self._agent.profile.name, context_id=ctx.context_id)
         return new_link, ctx.task.status.state
 
-    async def _post(self, link: RemoteLink, said: Message) -> None:
+    async def _post(self, link: RemoteLink, message: Message) -> None:
         """Post a message. If an earlier execution may have posted it, wait for the flow's report instead."""
         ctx, number = self._ctx, link.sent + 1
         attempt = f"posted:{number}:{link.tries}"
         is_new = ctx.kept(attempt) is None
         expected = link
-        link, token = await patiently(lambda: self._remotes.expect(ctx.tenant, expected, with_token=True))
+        link, token = await patiently(lambda: self._remotes.prepare_link(ctx.tenant, expected, with_token=True))
         if is_new or self._agent.repeats:
             await ctx.keep(attempt, "yes")
             try:
-                await self._agent.submit(ctx, said, number, token or "")
+                await self._agent.submit(ctx, message, number, token or "")
             except DeliveryUnknown as error:
-                about = {"task_id": ctx.task_id, "agent": link.agent, "reason": str(error)}
-                log.warning("http.maybe_not_told", extra=about)
+                log_extra = {"task_id": ctx.task_id, "agent": link.agent, "reason": str(error)}
+                log.warning("http.maybe_not_told", extra=log_extra)
         else:
             log.warning("http.not_told_twice", extra={"task_id": ctx.task_id, "agent": link.agent})
         await self._record_sent(number)
@@ -278,8 +278,8 @@ class CallbackExecution:
         The same question may then be asked again.
         """
         while (link := (await self._read_link())[0]).sent < number:
-            said = replace(link, sent=number, mark=None, heard_at=self._remotes.now_ms())
-            await self._write_link(said)
+            updated = replace(link, sent=number, mark=None, heard_at=self._remotes.now_ms())
+            await self._write_link(updated)
 
     async def _handle_request(self, link: RemoteLink) -> None:
         """Post the last message again if a person asks for it; a flow has no other query."""
@@ -292,7 +292,7 @@ class CallbackExecution:
 
     async def _write_link(self, link: RemoteLink) -> None:
         """Write a link. If it changed meanwhile, the next look shows the present state."""
-        await patiently(lambda: self._remotes.note(self._ctx.tenant, link))
+        await patiently(lambda: self._remotes.update_link(self._ctx.tenant, link))
 
     async def _suspend(self, link: RemoteLink, seconds: float | None = None) -> None:
         await self._ctx.pause(seconds, key=poll_signal(link.asks + 1))

@@ -244,7 +244,7 @@ def _fill(template: Any, values: Mapping[str, Any]) -> Any:
         whole = PLACEHOLDER.fullmatch(template)
         if whole is not None:
             return values[whole[1]]  # as a JSON value, not as text
-        return PLACEHOLDER.sub(lambda found: _as_text(values[found[1]]), template)
+        return PLACEHOLDER.sub(lambda match: _as_text(values[match[1]]), template)
     if isinstance(template, Mapping):
         return {name: _fill(value, values) for name, value in template.items()}
     if isinstance(template, list | tuple):

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Struct
 
-from accord.agents.messages import OCTETS
+from accord.agents.messages import OCTETS, LineBuffer
 from accord.model import Part
 from accord.protocol.sse import Decoder, Frame
 
@@ -169,7 +169,7 @@ def _find_text(value: Mapping[str, Any], depth: int = 0) -> tuple[str | None, st
 
 
 def _first_text(value: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
-    return next((found for name in names if isinstance(found := value.get(name), str)), None)
+    return next((text for name in names if isinstance(text := value.get(name), str)), None)
 
 
 def _value_parts(value: Any) -> tuple[Part, ...]:
@@ -247,19 +247,14 @@ class _JsonLinesReader:
     """A JSON value in each line."""
 
     def __init__(self) -> None:
-        self._held = bytearray()
+        self._lines = LineBuffer()
 
     def feed(self, piece: bytes) -> Iterable[FlowResponse]:
-        self._held += piece
-        if b"\n" not in piece:
-            return
-        *lines, rest = bytes(self._held).split(b"\n")
-        self._held = bytearray(rest)
-        for line in lines:
+        for line in self._lines.feed(piece):
             yield from self._line(line)
 
     def end(self) -> Iterable[FlowResponse]:
-        yield from self._line(bytes(self._held))
+        yield from self._line(bytes(self._lines.rest))
 
     def _line(self, line: bytes) -> Iterable[FlowResponse]:
         if not line.strip():
@@ -328,8 +323,8 @@ ResponseReader = _JsonReader | _JsonLinesReader | _EventReader | _TextReader | _
 
 
 def _file(content: bytes, media_type: str, disposition: str = "") -> Iterable[FlowResponse]:
-    found = _FILENAME.search(disposition)
-    name = unquote(found[1]).rpartition("/")[2].strip() if found else None
+    match = _FILENAME.search(disposition)
+    name = unquote(match[1]).rpartition("/")[2].strip() if match else None
     if content:
         yield FlowResponse(parts=(Part(raw=content, filename=name, media_type=media_type),))
 

@@ -216,7 +216,7 @@ class RunnableAgent:
         await self._end(ctx, None if whole is NOTHING else whole, is_said=is_said)
 
     def _config(self, ctx: Context, usage: UsageCollector) -> dict[str, Any]:
-        session = "/".join(quote(one, safe="") for one in (ctx.tenant, ctx.caller.owner, ctx.context_id))
+        session = "/".join(quote(name, safe="") for name in (ctx.tenant, ctx.caller.owner, ctx.context_id))
         return {
             "callbacks": [usage],
             "configurable": {"session_id": session, **self._options.configurable},

@@ -40,10 +40,10 @@ class PendingSpeech:
 class GraphAnswer:
     """The answer so far, and the messages that models are streaming."""
 
-    def __init__(self, ctx: Context, kept: str = "") -> None:
+    def __init__(self, ctx: Context, text_before: str = "") -> None:
         self._ctx = ctx
         self._id = answer_id(ctx)
-        self._text = kept
+        self._text = text_before
         self._other_parts: list[Part] = []
         self._is_begun = False
         self._last_message: str | None = None
@@ -138,8 +138,10 @@ class GraphTurn:
         state = await self._state()
         if (state.metadata or {}).get(TURN) == self._turn:
             self._answer = GraphAnswer(self._ctx, self._mapping.text_so_far(state.values, self._message_id))
-            asked = self._count_questions()
-            is_asking = asked > 0 and self._ctx.kept(self._question_key(asked - 1)) == await self._waiting_mark(state)
+            questions = self._count_questions()
+            is_asking = questions > 0 and self._ctx.kept(self._question_key(questions - 1)) == await self._waiting_mark(
+                state
+            )
             if state.next and not is_asking and not self._is_gated(state):
                 state = await self._advance(None)
         elif self._count_questions():
@@ -184,14 +186,14 @@ class GraphTurn:
         await self._usage.count()
         return await self._state()
 
-    async def _handle_message(self, message: BaseMessage, about: dict[str, Any]) -> None:
+    async def _handle_message(self, message: BaseMessage, metadata: dict[str, Any]) -> None:
         """Handle a model's output: a chunk of a message, or a whole one."""
         if not isinstance(message, AIMessage):
             return
         is_whole = not isinstance(message, AIMessageChunk)
         if is_whole:
             self._usage.add(message)
-        node = about.get("langgraph_node", "")
+        node = metadata.get("langgraph_node", "")
         if self._options.stream_nodes and node not in self._options.stream_nodes:
             return
         is_last = is_whole or getattr(message, "chunk_position", None) == "last"
@@ -269,8 +271,8 @@ class GraphTurn:
         return bool(after) or before == "*" or not set(state.next).isdisjoint(before)
 
     async def _state(self) -> StateSnapshot:
-        found: StateSnapshot = await self._graph.aget_state(self._config, subgraphs=True)
-        return found
+        snapshot: StateSnapshot = await self._graph.aget_state(self._config, subgraphs=True)
+        return snapshot
 
 
 def _configs(state: StateSnapshot) -> Iterator[Any]:

@@ -144,9 +144,9 @@ class PendingWrites:
     def drop(self) -> None:
         """Discard pending writes and stop the commit under way."""
         self._pending.clear()
-        for one in (self._soon, self._writing):
-            if one is not None:
-                one.cancel()
+        for handle in (self._soon, self._writing):
+            if handle is not None:
+                handle.cancel()
 
     def _begin(self) -> None:
         if self._soon is not None:
@@ -235,11 +235,11 @@ class Saver(BaseCheckpointSaver[str]):
         """Return the checkpoint of a config, or the latest."""
         place, only = _place(config), get_checkpoint_id(config)
         if self._latest.knows(place, only):
-            found = self._latest.at(place)
+            loaded = self._latest.at(place)
             await self.flush()  # a read must follow all earlier writes
         else:
-            found = await self._read_latest(place, only)
-        return None if found is None else self._tuple(place, found)
+            loaded = await self._read_latest(place, only)
+        return None if loaded is None else self._tuple(place, loaded)
 
     async def alist(
         self,
@@ -353,12 +353,12 @@ class Saver(BaseCheckpointSaver[str]):
         """Retry until the store is available; every operation here may be repeated."""
         return await retry_until_available(do, log, task_id=self._fence.task_id)
 
-    def _add(self, one: NewCheckpoint | CheckpointWrites) -> None:
-        self._unwritten.add(one)
-        self._latest.add(one)
+    def _add(self, write: NewCheckpoint | CheckpointWrites) -> None:
+        self._unwritten.add(write)
+        self._latest.add(write)
 
-    async def _commit(self, kept: Sequence[NewCheckpoint | CheckpointWrites]) -> None:
-        await self._retried(lambda: storage.put_checkpoints(self._store, self._tenant, self._fence, kept))
+    async def _commit(self, batch: Sequence[NewCheckpoint | CheckpointWrites]) -> None:
+        await self._retried(lambda: storage.put_checkpoints(self._store, self._tenant, self._fence, batch))
 
     async def _read_latest(self, place: CheckpointPlace, checkpoint_id: str | None) -> LoadedCheckpoint | None:
         """Read one step, and cache it if it is the latest."""

@@ -95,7 +95,7 @@ class GraphMap:
 
     def text_so_far(self, values: Any, message_id: str) -> str:
         """Return the text of a graph's answers to a message so far."""
-        return BREAK.join(text for one in self._answers(values, message_id) if (text := str(one.text)))
+        return BREAK.join(text for answer in self._answers(values, message_id) if (text := str(answer.text)))
 
     def output(self, values: Any, message_id: str) -> GraphOutput:
         """Return a graph's answer to a message from its final state."""
@@ -189,7 +189,10 @@ def question_parts(interrupts: Sequence[Interrupt]) -> list[Part]:
         if isinstance(value, str):
             return [Part(text=str(value))]
         return [Part(text=_question_text(value) or DEFAULT_QUESTION), Part(data=json_value(value), media_type=JSON)]
-    lines = [f"{number}. {_question_text(one.value) or DEFAULT_QUESTION}" for number, one in enumerate(interrupts, 1)]
+    lines = [
+        f"{number}. {_question_text(interrupt.value) or DEFAULT_QUESTION}"
+        for number, interrupt in enumerate(interrupts, 1)
+    ]
     return [Part(text="\n".join(lines)), Part(data={"interrupts": list_interrupts(interrupts)}, media_type=JSON)]
 
 

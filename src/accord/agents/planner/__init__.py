@@ -167,10 +167,10 @@ class PlannerAgent:
 
     async def _updated(self, tools: PlannerTools, planned: PlannedTask, status: str, result: Any = None) -> str:
         try:
-            now = await tools.update_task(planned.task_id, status, result)
+            new_status = await tools.update_task(planned.task_id, status, result)
         except AccordError as error:
             return f"{planned.number}. {planned.title}: {error.message}"
-        return f"{planned.number}. {planned.title} ({planned.agent}): {now}"
+        return f"{planned.number}. {planned.title} ({planned.agent}): {new_status}"
 
     async def _status(self, ctx: Context, tools: PlannerTools) -> None:
         lines = []

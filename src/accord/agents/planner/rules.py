@@ -150,9 +150,9 @@ class PlanCommand(NamedTuple):
 
 def parse_command(text: str) -> PlanCommand | None:
     """Return the command in a text, or None if the text contains anything else."""
-    head, *rest = re.split("[:-]", text.strip().rstrip(".!?"), maxsplit=1)
+    head, *result = re.split("[:-]", text.strip().rstrip(".!?"), maxsplit=1)
     command = " ".join(head.split())
-    if len(command) > MAX_COMMAND or rest == [""]:
+    if len(command) > MAX_COMMAND or result == [""]:
         return None
     for verb, words in _VERBS:
         match = re.fullmatch(
@@ -164,5 +164,5 @@ def parse_command(text: str) -> PlanCommand | None:
             numbers = tuple(dict.fromkeys(int(number) for number in re.findall(r"\d+", match["numbers"] or "")))
             if verb == "done" and not numbers:
                 return None
-            return PlanCommand(verb, numbers, "".join(rest).strip())
+            return PlanCommand(verb, numbers, "".join(result).strip())
     return None

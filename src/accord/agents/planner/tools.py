@@ -61,7 +61,7 @@ class PlannerTools:
 
     def __init__(self, ctx: Context, plan: Sequence[PlannedTask]) -> None:
         """Continue an existing plan."""
-        self.plan = [one for one in plan if one.turn != ctx.task_id]
+        self.plan = [task for task in plan if task.turn != ctx.task_id]
         self._ctx = ctx
         self._calls = 0
 
@@ -106,10 +106,10 @@ class PlannerTools:
 
     async def statuses(self) -> list[tuple[PlannedTask, str, str]]:
         """Report and return the status and result of every planned task."""
-        found = [(task, *await self._state(task)) for task in self.plan]
-        rows = [{**self._row(task, state), "number": task.number} for task, state, _ in found]
+        listed = [(task, *await self._state(task)) for task in self.plan]
+        rows = [{**self._row(task, state), "number": task.number} for task, state, _ in listed]
         await self._report(PLAN, {}, {"tasks": rows})
-        return found
+        return listed
 
     async def _change_task(self, task_id: str, status: str, result: Any) -> Task:
         spawning = self._ctx.spawning
@@ -125,7 +125,9 @@ class PlannerTools:
         except TaskNotFound:
             return GONE, ""
         message_text = text_of(task.status.message.parts) if task.status.message else ""
-        return LOWER[task.status.state], text_of(part for one in task.artifacts for part in one.parts) or message_text
+        return LOWER[task.status.state], text_of(
+            part for artifact in task.artifacts for part in artifact.parts
+        ) or message_text
 
     def _merged_plan(self, stored: str | None) -> str:
         """Return the plan to store, merged with tasks that another turn may have added meanwhile."""
@@ -138,21 +140,21 @@ class PlannerTools:
 
     # --- reporting ----------------------------------------------------------------------------------------------------
 
-    async def _report(self, tool: str, given: dict[str, Any], output: dict[str, Any]) -> None:
-        await self._end(tool, await self._begin(tool, given), given, output)
+    async def _report(self, tool: str, arguments: dict[str, Any], output: dict[str, Any]) -> None:
+        await self._end(tool, await self._begin(tool, arguments), arguments, output)
 
-    async def _begin(self, tool: str, given: dict[str, Any]) -> str:
+    async def _begin(self, tool: str, arguments: dict[str, Any]) -> str:
         self._calls += 1
         call = f"{tool}-{self._ctx.place}-{self._calls}"
-        await self._ctx.status(metadata=_activity(tool, call, given))
+        await self._ctx.status(metadata=_activity(tool, call, arguments))
         return call
 
-    async def _end(self, tool: str, call: str, given: dict[str, Any], output: dict[str, Any]) -> None:
-        await self._ctx.status(metadata=_activity(tool, call, given, output=output))
+    async def _end(self, tool: str, call: str, arguments: dict[str, Any], output: dict[str, Any]) -> None:
+        await self._ctx.status(metadata=_activity(tool, call, arguments, output=output))
 
 
-def _activity(tool: str, call: str, given: dict[str, Any], **outcome: Any) -> dict[str, Any]:
-    return {"tool": {"name": tool, "callId": call, "input": given, **outcome}}
+def _activity(tool: str, call: str, arguments: dict[str, Any], **outcome: Any) -> dict[str, Any]:
+    return {"tool": {"name": tool, "callId": call, "input": arguments, **outcome}}
 
 
 _TEXT = {"type": "string"}
@@ -213,28 +215,28 @@ def parse_calls(calls: Iterable[ToolCall]) -> list[ToolRequest]:
 
 def _parse_call(name: str, arguments: str) -> ToolRequest | None:
     try:
-        given = msgspec.json.decode(arguments or "{}")
+        decoded = msgspec.json.decode(arguments or "{}")
     except msgspec.DecodeError:
         return None
-    if not isinstance(given, dict):
+    if not isinstance(decoded, dict):
         return None
     if name == UPDATE:
-        task_id, status, result = given.get("taskId"), given.get("status"), given.get("result")
+        task_id, status, result = decoded.get("taskId"), decoded.get("status"), decoded.get("result")
         if not isinstance(task_id, str) or not isinstance(status, str) or status not in (EXECUTED, CANCELED, *ENDED):
             return None
         return ToolRequest(task_id=task_id, status=status, result=_as_text(result))
-    listed = given.get("tasks") if name == PLAN else [given] if name == CREATE else None
+    listed = decoded.get("tasks") if name == PLAN else [decoded] if name == CREATE else None
     drafts = [_task_draft(item) for item in listed] if isinstance(listed, list) else []
     valid = tuple(draft for draft in drafts if draft is not None)
     return ToolRequest(wishes=valid) if valid else None
 
 
-def _task_draft(given: Any) -> TaskDraft | None:
-    if isinstance(given, str):
-        given = {"title": given}
-    if not isinstance(given, dict) or not (title := _as_text(given.get("title"))):
+def _task_draft(draft: Any) -> TaskDraft | None:
+    if isinstance(draft, str):
+        draft = {"title": draft}
+    if not isinstance(draft, dict) or not (title := _as_text(draft.get("title"))):
         return None
-    return TaskDraft(title=title, agent=_as_text(given.get("agent")) or "", text=_as_text(given.get("prompt")) or "")
+    return TaskDraft(title=title, agent=_as_text(draft.get("agent")) or "", text=_as_text(draft.get("prompt")) or "")
 
 
 def _as_text(value: Any) -> str | None:

@@ -122,33 +122,33 @@ def value_at(event: Any, *path: str) -> Any:
 
 def text_at(event: Any, *path: str) -> str:
     """Return the text at a path, or "", without NUL, which no store accepts."""
-    found = value_at(event, *path)
-    return found.replace("\0", "") if isinstance(found, str) else ""
+    value = value_at(event, *path)
+    return value.replace("\0", "") if isinstance(value, str) else ""
 
 
 def count_at(event: Any, *path: str) -> int:
     """Return the number at a path, or 0."""
-    found = value_at(event, *path)
-    return max(0, int(found)) if isinstance(found, int | float) else 0
+    value = value_at(event, *path)
+    return max(0, int(value)) if isinstance(value, int | float) else 0
 
 
 def amount_at(event: Any, *path: str) -> float:
     """Return the amount of money at a path, or 0."""
-    found = value_at(event, *path)
-    return max(0.0, float(found)) if isinstance(found, int | float) else 0.0
+    value = value_at(event, *path)
+    return max(0.0, float(value)) if isinstance(value, int | float) else 0.0
 
 
 def items_at(event: Any, *path: str) -> list[Any]:
     """Return the list at a path, or an empty one."""
-    found = value_at(event, *path)
-    return found if isinstance(found, list) else []
+    value = value_at(event, *path)
+    return value if isinstance(value, list) else []
 
 
 def summarize(value: Any) -> str:
     """Return a tool's arguments in one line: the most important one, or all as JSON."""
     if isinstance(value, dict):
         named = (value.get(name) for name in ("command", "file_path", "path", "pattern", "url", "query", "description"))
-        value = next((one for one in named if isinstance(one, str)), value)
+        value = next((text for text in named if isinstance(text, str)), value)
     shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     shown = " ".join(shown.replace("\0", "").split())
     return shown if len(shown) <= BRIEF else shown[:BRIEF] + "…"
@@ -156,8 +156,8 @@ def summarize(value: Any) -> str:
 
 def tool_activity(name: str, arguments: Any) -> Iterator[Observation]:
     """Yield the activity of a tool call."""
-    shown = summarize(arguments) if arguments else ""
-    yield CommandActivity(f"{name}: {shown}" if shown else name)
+    summary = summarize(arguments) if arguments else ""
+    yield CommandActivity(f"{name}: {summary}" if summary else name)
 
 
 _TOOL = re.compile(r"[A-Za-z_][\w.:-]*")
@@ -165,8 +165,8 @@ _TOOL = re.compile(r"[A-Za-z_][\w.:-]*")
 
 
 def _session(event: Event, _: FormatState | None = None) -> Iterator[Observation]:
-    if found := text_at(event, "session_id") or text_at(event, "sessionID") or text_at(event, "thread_id"):
-        yield SessionName(found)
+    if name := text_at(event, "session_id") or text_at(event, "sessionID") or text_at(event, "thread_id"):
+        yield SessionName(name)
 
 
 def _error(event: Event, _: FormatState) -> Iterator[Observation]:
@@ -217,12 +217,12 @@ def _claude_assistant(event: Event, memory: FormatState) -> Iterator[Observation
 def _claude_used(usage: Any, memory: FormatState, *, key: str | None = None, cost: float = 0.0) -> UsageReport:
     """Return usage. The final sum adds only usage that was not reported with single messages."""
     read = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    taken, given = sum(count_at(usage, name) for name in read), count_at(usage, "output_tokens")
+    tokens, answered = sum(count_at(usage, name) for name in read), count_at(usage, "output_tokens")
     if key is None:
-        taken, given = max(0, taken - memory.input_tokens), max(0, given - memory.output_tokens)
-    memory.input_tokens += taken
-    memory.output_tokens += given
-    return UsageReport(input_tokens=taken, output_tokens=given, cost=cost, model=memory.model, key=key)
+        tokens, answered = max(0, tokens - memory.input_tokens), max(0, answered - memory.output_tokens)
+    memory.input_tokens += tokens
+    memory.output_tokens += answered
+    return UsageReport(input_tokens=tokens, output_tokens=answered, cost=cost, model=memory.model, key=key)
 
 
 def _claude_result(event: Event, memory: FormatState) -> Iterator[Observation]:
@@ -236,16 +236,18 @@ def _claude_result(event: Event, memory: FormatState) -> Iterator[Observation]:
         yield from memory.whole(text_at(event, "result"))
     if event.get("structured_output") is not None:
         yield ResultValue(event["structured_output"])
-    if denials := [one for one in items_at(event, "permission_denials") if _TOOL.fullmatch(text_at(one, "tool_name"))]:
+    if denials := [
+        denial for denial in items_at(event, "permission_denials") if _TOOL.fullmatch(text_at(denial, "tool_name"))
+    ]:
         yield _denied(denials)
 
 
 def _denied(denials: list[Any]) -> ObservedQuestion:
-    grants = tuple(dict.fromkeys(_grant(one) for one in denials))
-    wanted = "\n".join(
-        f"- {text_at(one, 'tool_name')}: {summarize(value_at(one, 'tool_input') or {})}" for one in denials
+    grants = tuple(dict.fromkeys(_grant(denial) for denial in denials))
+    actions = "\n".join(
+        f"- {text_at(denial, 'tool_name')}: {summarize(value_at(denial, 'tool_input') or {})}" for denial in denials
     )
-    return ObservedQuestion(f"It was not allowed to do this:\n{wanted}\nAllow {', '.join(grants)}?", grants)
+    return ObservedQuestion(f"It was not allowed to do this:\n{actions}\nAllow {', '.join(grants)}?", grants)
 
 
 def _grant(denial: Any) -> str:
@@ -366,8 +368,8 @@ def _goose_message(event: Event, memory: FormatState) -> Iterator[Observation]:
 
 
 def _goose_complete(event: Event, _: FormatState) -> Iterator[Observation]:
-    used, given = count_at(event, "input_tokens"), count_at(event, "output_tokens")
-    yield UsageReport(input_tokens=used or max(0, count_at(event, "total_tokens") - given), output_tokens=given)
+    tokens, answered = count_at(event, "input_tokens"), count_at(event, "output_tokens")
+    yield UsageReport(input_tokens=tokens or max(0, count_at(event, "total_tokens") - answered), output_tokens=answered)
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

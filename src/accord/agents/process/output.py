@@ -8,6 +8,7 @@ import codecs
 import re
 from collections.abc import Iterable
 
+from accord.agents.messages import LineBuffer
 from accord.agents.process.formats import Format, FormatState, Observation, TextOutput, read_line
 from accord.agents.safe_regexes import Regex
 
@@ -75,9 +76,9 @@ class TerminalText:
             if text[at] not in "\x1b\x9b":
                 pieces.append(text[at])
                 at += 1
-            elif found := _SEQUENCE.match(text, at):
-                pieces.append(found[0])
-                at = found.end()
+            elif match := _SEQUENCE.match(text, at):
+                pieces.append(match[0])
+                at = match.end()
             elif len(text) - at > MAX_SEQUENCE:
                 at += 1  # it only looked like one
             else:
@@ -141,8 +142,8 @@ class TerminalText:
 
 def terminal_text(text: str) -> str:
     """Return a whole text as a terminal would show it."""
-    shown = TerminalText()
-    return shown.feed(text.encode(errors="replace")) + shown.settle()
+    terminal = TerminalText()
+    return terminal.feed(text.encode(errors="replace")) + terminal.settle()
 
 
 def text_tail(text: str, characters: int) -> str:
@@ -228,7 +229,7 @@ class EventReader:
     def __init__(self, form: Format) -> None:
         self._form = form
         self._memory = FormatState()
-        self._rest = bytearray()
+        self._lines = LineBuffer()
         self._noise = b""
 
     @property
@@ -238,12 +239,7 @@ class EventReader:
 
     def feed(self, data: bytes) -> list[Observation]:
         """Parse a chunk of output."""
-        self._rest += data
-        if b"\n" not in data:
-            return []
-        lines = self._rest.split(b"\n")
-        self._rest = lines.pop()
-        return [seen for line in lines for seen in self._read(bytes(line))]
+        return [observation for line in self._lines.feed(data) for observation in self._read(line)]
 
     def settle(self) -> list[Observation]:
         """Return nothing, because an incomplete line is not an event."""
@@ -251,16 +247,16 @@ class EventReader:
 
     def end(self) -> list[Observation]:
         """Return the remaining output at the end."""
-        last, self._rest = bytes(self._rest), bytearray()
+        last, self._lines = bytes(self._lines.rest), LineBuffer()
         return self._read(last)
 
     def _read(self, line: bytes) -> list[Observation]:
         if not line.strip():
             return []
-        seen = read_line(line, self._form, self._memory)
-        if seen is None:
+        observations = read_line(line, self._form, self._memory)
+        if observations is None:
             self._noise = (self._noise + line + b"\n")[-NOISE_BYTES:]
-        return seen or []
+        return observations or []
 
 
 OutputReader = TextReader | EventReader

@@ -118,31 +118,31 @@ class RunningCommand:
                 async with asyncio.timeout_at(self._due()):
                     data = await self.process.read()
             except TimeoutError:
-                for seen in await self._handle_silence():
-                    yield seen
-                    if isinstance(seen, ObservedQuestion | CommandFailure):
+                for observation in await self._handle_silence():
+                    yield observation
+                    if isinstance(observation, ObservedQuestion | CommandFailure):
                         return
                 continue
             if not data:
                 break
-            for seen in self._receive(data):
-                yield seen
+            for observation in self._receive(data):
+                yield observation
             if isinstance(self._output, TextReader) and self.process.terminal is not None:
                 await self.process.type(self._output.replies())
             if self._bytes > self._options.output_limit:
                 yield CommandFailure(f"It printed more than {self._options.output_limit} bytes")
                 return
-        for seen in self._output.end():
-            yield seen
+        for observation in self._output.end():
+            yield observation
 
     def _receive(self, data: bytes) -> list[Observation]:
         self._last_output_at = asyncio.get_running_loop().time()
         self._bytes += len(data)
         self._has_output, self._is_settled = True, False
-        seen = self._output.feed(data)
+        observation = self._output.feed(data)
         if self._done is not None and isinstance(self._output, TextReader) and self._done.search(self._output.screen):
             self.is_done = True
-        return seen
+        return observation
 
     def _due(self) -> float | None:
         """Return the time of the next action after a silence, or None."""
@@ -187,11 +187,11 @@ class RunningCommand:
 
     def _settle(self) -> list[Observation]:
         self._is_settled = True
-        seen = self._output.settle()
+        observation = self._output.settle()
         output, has_terminal = self._output, self.process.terminal is not None
         if has_terminal and isinstance(output, TextReader) and output.is_question(self._questions):
-            return [*seen, ObservedQuestion(output.question())]
-        return seen
+            return [*observation, ObservedQuestion(output.question())]
+        return observation
 
     async def _nudge(self) -> list[Observation]:
         """Type a reminder, or end the command after the last one."""

@@ -193,8 +193,8 @@ class CommandTurn:
     # --- processes ------------------------------------------------------------------------------------------------
 
     async def _resume(self) -> RunningCommand:
-        if self._replies and (held := self._take_parked()) is not None:
-            return await self._type(held, self._replies[-1])
+        if self._replies and (parked_command := self._take_parked()) is not None:
+            return await self._type(parked_command, self._replies[-1])
         session = await self._session()
         if session is not None and self._ctx.kept(self._begun) is not None:
             return await self._start(CONTINUE, session)
@@ -307,8 +307,8 @@ class CommandTurn:
         """Handle observations until the command ends or asks. A command that lost its session is started without it."""
         self._asked = self._failure = None
         async with aclosing(live.observations()) as listening:
-            async for seen in listening:
-                await self._handle(seen)
+            async for observation in listening:
+                await self._handle(observation)
         waits = self._asked is not None and live.process.terminal is not None
         if not waits and not live.is_done and not await self._has_succeeded(live):
             return await self._observe(await self._start_over())
@@ -329,11 +329,11 @@ class CommandTurn:
         is_lost = resources.preset.lost is not None and compile_regex(resources.preset.lost).search(output)
         if live.is_resumed and is_lost and (live.is_brief or not self._has_begun):
             return False
-        what = f"{resources.name} {_exit_text(status)}" if self._failure is None else f"{resources.name} failed"
+        outcome = f"{resources.name} {_exit_text(status)}" if self._failure is None else f"{resources.name} failed"
         reason = text_tail(self._failure or live.noise, TAIL)
         for secret in resources.secrets:
             reason = reason.replace(secret, "***")
-        raise Failed(f"{what}: {reason}" if reason else what)
+        raise Failed(f"{outcome}: {reason}" if reason else outcome)
 
     @property
     def _artifact(self) -> str:
@@ -354,26 +354,26 @@ class CommandTurn:
             if self._resources.mode.resume:
                 await self._ctx.keep(self._begun, "yes")
 
-    async def _handle(self, seen: Observation) -> None:
+    async def _handle(self, observation: Observation) -> None:
         ctx = self._ctx
-        match seen:
+        match observation:
             case TextOutput():
                 await self._note_begun()
-                await ctx.artifact(seen.text, id=self._artifact, append=True, last_chunk=False)
+                await ctx.artifact(observation.text, id=self._artifact, append=True, last_chunk=False)
             case CommandActivity():
                 await self._note_begun()
-                if seen.text.strip():
-                    await ctx.status(seen.text)
-            case SessionName() if is_session(seen.id) and self._resources.mode.resume:
-                await self._keep_session(seen.id)
+                if observation.text.strip():
+                    await ctx.status(observation.text)
+            case SessionName() if is_session(observation.id) and self._resources.mode.resume:
+                await self._keep_session(observation.id)
             case UsageReport():
-                await ctx.usage(**structs.asdict(seen))
+                await ctx.usage(**structs.asdict(observation))
             case ObservedQuestion():
-                self._asked = seen
+                self._asked = observation
             case ResultValue():
-                await ctx.artifact(seen.data, id=f"{self._artifact}-data")
+                await ctx.artifact(observation.data, id=f"{self._artifact}-data")
             case CommandFailure():
-                self._failure = seen.text
+                self._failure = observation.text
 
 
 def _exit_text(status: int) -> str:

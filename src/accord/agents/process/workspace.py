@@ -136,12 +136,12 @@ def find_folders(directory: Path) -> Iterator[tuple[FolderOwner, TaskFolders]]:
     """Yield the folders of tasks in a directory."""
     for mark in sorted(directory.glob(f"{FOLDER}/*/{BEGAN}")):
         try:
-            whose = msgspec.json.decode(_content(mark, MAX_MARK) or b"", type=FolderOwner)
+            owner = msgspec.json.decode(_content(mark, MAX_MARK) or b"", type=FolderOwner)
             began = mark.lstat().st_mtime_ns
         except (OSError, msgspec.MsgspecError):
             continue  # gone, or not ours
         inbox, outbox = mark.parent / "inbox", mark.parent / "outbox"
-        yield whose, TaskFolders(directory=directory, folder=mark.parent, inbox=inbox, outbox=outbox, began=began)
+        yield owner, TaskFolders(directory=directory, folder=mark.parent, inbox=inbox, outbox=outbox, began=began)
 
 
 def write_inbox(boxes: TaskFolders, files: Sequence[Part], max_files: int, max_bytes: int) -> list[Path]:
@@ -243,8 +243,8 @@ def _open_inner(outer: int, name: str) -> int:
 
 def _create(folder: int, name: str, content: bytes) -> None:
     """Write a new file into an open folder; an existing file or link is an error."""
-    made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
-    with open(made, "wb") as file:
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
+    with open(descriptor, "wb") as file:
         file.write(content)
 
 
@@ -303,8 +303,8 @@ class Workspaces:
         try:
             tree = await self._task_worktree(ctx.task_id)
             directory = tree.path if tree is not None else placed.directory if placed else self._directory(ctx)
-            whose = FolderOwner(ctx.tenant, ctx.task_id)
-            boxes = await asyncio.to_thread(_prepare_folders, directory, whose, self._options.outbox)
+            owner = FolderOwner(ctx.tenant, ctx.task_id)
+            boxes = await asyncio.to_thread(_prepare_folders, directory, owner, self._options.outbox)
         except (OSError, GitFailed) as error:
             log.exception("process.no_place", extra={"task_id": ctx.task_id})
             raise Failed("The working directory of this task could not be prepared") from error
@@ -331,10 +331,10 @@ class Workspaces:
         for needed in (self._fixed_directory, self._repository):
             if needed is not None and not await asyncio.to_thread(needed.is_dir):
                 raise ValueError(f"{needed} is no directory")
-        for directory, whose, boxes in await asyncio.to_thread(lambda: list(self._remaining_folders())):
-            if await is_over(whose.tenant, whose.task_id):
+        for directory, owner, boxes in await asyncio.to_thread(lambda: list(self._remaining_folders())):
+            if await is_over(owner.tenant, owner.task_id):
                 await self.close(
-                    Workspace(directory=directory, boxes=boxes, tree=await self._worktree_in(directory, whose))
+                    Workspace(directory=directory, boxes=boxes, tree=await self._worktree_in(directory, owner))
                 )
         if self._options.keep_days is not None:
             before = time.time() - self._options.keep_days * DAY_SECONDS
@@ -343,20 +343,20 @@ class Workspaces:
     def _directory(self, ctx: Context) -> Path:
         if self._fixed_directory is not None:
             return self._fixed_directory
-        whose = "\0".join((ctx.tenant, ctx.caller.owner, ctx.context_id))
-        return self._root / CONVERSATIONS / hashlib.sha256(whose.encode()).hexdigest()[:32]
+        owner = "\0".join((ctx.tenant, ctx.caller.owner, ctx.context_id))
+        return self._root / CONVERSATIONS / hashlib.sha256(owner.encode()).hexdigest()[:32]
 
     def _remaining_folders(self) -> Iterator[tuple[Path, FolderOwner, TaskFolders]]:
-        given = [] if self._fixed_directory is None else [self._fixed_directory]
-        for directory in (*given, *self._root.glob(f"{CONVERSATIONS}/*"), *self._root.glob(f"{WORKTREES}/*")):
-            for whose, boxes in find_folders(directory):
-                yield directory, whose, boxes
+        fixed = [] if self._fixed_directory is None else [self._fixed_directory]
+        for directory in (*fixed, *self._root.glob(f"{CONVERSATIONS}/*"), *self._root.glob(f"{WORKTREES}/*")):
+            for owner, boxes in find_folders(directory):
+                yield directory, owner, boxes
 
-    async def _worktree_in(self, directory: Path, whose: FolderOwner) -> Worktree | None:
+    async def _worktree_in(self, directory: Path, owner: FolderOwner) -> Worktree | None:
         if directory.parent != self._root / WORKTREES:
             return None
         try:
-            return await self._task_worktree(whose.task_id)
+            return await self._task_worktree(owner.task_id)
         except (OSError, GitFailed) as error:
             log.warning("process.worktree_stays", extra={"path": str(directory), "reason": str(error)})
             return None
@@ -379,15 +379,15 @@ def worktree_facts(tree: Worktree) -> dict[str, object]:
     return {"branch": tree.branch, "path": str(tree.path), "base": tree.base}
 
 
-def _absolute_path(given: str | None) -> Path | None:
-    return None if given is None else Path(given).expanduser().absolute()
+def _absolute_path(path: str | None) -> Path | None:
+    return None if path is None else Path(path).expanduser().absolute()
 
 
-def _prepare_folders(directory: Path, whose: FolderOwner, outbox: str | None) -> TaskFolders:
+def _prepare_folders(directory: Path, owner: FolderOwner, outbox: str | None) -> TaskFolders:
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     if directory.parent.name == CONVERSATIONS:
         os.utime(directory)  # or an active conversation would look old
-    return open_folders(directory, whose, outbox)
+    return open_folders(directory, owner, outbox)
 
 
 def _sweep(folder: Path, before: float) -> None:

@@ -183,9 +183,9 @@ class RelayA2AAdapter:
             search.feed(await self._read_channel())
             if search.is_posted() or ctx.kept("relay:posted") is not None:
                 return before
-        asked = await self.ask(before)
-        await ctx.keep("relay:posted", asked.id or "yes")
-        return asked
+        posted = await self.ask(before)
+        await ctx.keep("relay:posted", posted.id or "yes")
+        return posted
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -202,19 +202,19 @@ class RelayA2AAdapter:
             tag=tag, text=format_request(text, tag, context), at=time.time(), before=tuple(await self._read_channel())
         )
 
-    async def ask(self, asked: RelayRequest) -> RelayRequest:
+    async def ask(self, request: RelayRequest) -> RelayRequest:
         """Post a request. A request that may have arrived is not posted again; the channel shows whether it did."""
         try:
-            return replace(asked, id=await self._retried(lambda: self.relay.post(asked.text)))
+            return replace(request, id=await self._retried(lambda: self.relay.post(request.text)))
         except RelayUnavailable as error:
             if error.was_posted:
-                return asked
+                return request
             raise
 
-    async def answer(self, asked: RelayRequest, hear: OnMessage | None = None) -> str:
+    async def answer(self, request: RelayRequest, hear: OnMessage | None = None) -> str:
         """Wait for the answer to a request; `hear` receives other messages about it."""
-        search = AnswerSearch(asked, self.target_agent)
-        until = asked.at + self.timeout
+        search = AnswerSearch(request, self.target_agent)
+        until = request.at + self.timeout
         while True:
             for entry in search.feed(await self._read_page()):
                 if hear is not None and search.is_about(entry):

@@ -422,9 +422,9 @@ def make(given: Given) -> Agent:
     options: RelayOptions = given.options
     agent = _agent(options, given.env or os.environ)
     own = agent.profile
-    stated = agent_types.profile(given, crash=own.crash, name=own.name, description=own.description)
+    configured = agent_types.profile(given, crash=own.crash, name=own.name, description=own.description)
     agent.profile = replace(
-        stated, timeout=None, attempts=max(own.attempts, stated.attempts), output_modes=own.output_modes
+        configured, timeout=None, attempts=max(own.attempts, configured.attempts), output_modes=own.output_modes
     )
     return agent
 

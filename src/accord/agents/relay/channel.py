@@ -132,18 +132,18 @@ class AnswerSearch:
 
     def __init__(self, asked: RelayRequest, target: str | None = None) -> None:
         """Search for an answer by `target`, or by any sender."""
-        self._asked = asked
+        self._request = asked
         self._target = target
         self._known = Counter(entry.key for entry in asked.before)
         self._messages: list[ChannelMessage] = []
 
     def feed(self, page: Sequence[ChannelMessage]) -> list[ChannelMessage]:
         """Add a page, and return its new messages, oldest first."""
-        left = Counter(self._known)
+        unread = Counter(self._known)
         is_new = []
         for entry in page:
-            is_new.append(left[entry.key] <= 0)
-            left[entry.key] -= 1
+            is_new.append(unread[entry.key] <= 0)
+            unread[entry.key] -= 1
         new = [entry for entry, fresh in zip(page, is_new, strict=True) if fresh]
         for key, count in Counter(entry.key for entry in page).items():
             self._known[key] = max(self._known[key], count)
@@ -174,17 +174,17 @@ class AnswerSearch:
         return self._target is not None and self._is_alone_at(entry)
 
     def _is_own(self, entry: ChannelMessage) -> bool:
-        if self._asked.id is not None and entry.id is not None:
-            return entry.id == self._asked.id
-        return entry.text == self._asked.text
+        if self._request.id is not None and entry.id is not None:
+            return entry.id == self._request.id
+        return entry.text == self._request.text
 
     def _can_answer(self, entry: ChannelMessage) -> bool:
         return not self._is_own(entry) and (self._target is None or entry.sender == self._target)
 
     def _is_addressed(self, entry: ChannelMessage) -> bool:
         if entry.tag is not None:
-            return entry.tag == self._asked.tag
-        return entry.thread is not None and entry.thread == self._asked.id
+            return entry.tag == self._request.tag
+        return entry.thread is not None and entry.thread == self._request.id
 
     def _untagged(self) -> ChannelMessage | None:
         """Return an untagged answer, if it can be about only one request.
@@ -194,9 +194,9 @@ class AnswerSearch:
         """
         is_visible = self.is_posted()
         is_ours, speakers = not is_visible, set[str | None]()
-        waiting = {self._asked.tag} if not is_visible else set[str]()
-        for at, entry in enumerate((*self._asked.before, *self._messages)):
-            is_late = at >= len(self._asked.before)
+        waiting = {self._request.tag} if not is_visible else set[str]()
+        for at, entry in enumerate((*self._request.before, *self._messages)):
+            is_late = at >= len(self._request.before)
             if self._is_own(entry):
                 is_ours = True
             elif is_ours and is_late and not entry.word and entry.tag is None:
@@ -208,27 +208,27 @@ class AnswerSearch:
     def _is_alone_at(self, entry: ChannelMessage) -> bool:
         """Whether only this request is open at a message, and only the target has written since the request."""
         is_ours = not self.is_posted()
-        waiting, others = {self._asked.tag} if is_ours else set[str](), set[str | None]()
-        for earlier in (*self._asked.before, *self._messages):
+        waiting, others = {self._request.tag} if is_ours else set[str](), set[str | None]()
+        for earlier in (*self._request.before, *self._messages):
             if earlier is entry:
                 break
             if is_ours and earlier.sender != self._target:
                 others.add(earlier.sender)
             is_ours = is_ours or self._is_own(earlier)
             self._closes(earlier, waiting, is_ours=False, speakers=set())
-        return waiting == {self._asked.tag} and not others
+        return waiting == {self._request.tag} and not others
 
     def _closes(self, entry: ChannelMessage, waiting: set[str], *, is_ours: bool, speakers: set[str | None]) -> bool:
         """Update the set of open requests; return whether this message answers this request."""
         if entry.is_request or self._is_own(entry):
-            waiting.add(self._asked.tag if self._is_own(entry) else entry.tag or "")
+            waiting.add(self._request.tag if self._is_own(entry) else entry.tag or "")
             return False
         if entry.tag is not None:
             waiting.discard(entry.tag)
             return False
         if entry.word != DONE or entry.thread is not None or not self._can_answer(entry) or len(waiting) != 1:
             return False
-        if is_ours and waiting == {self._asked.tag}:
+        if is_ours and waiting == {self._request.tag}:
             return self._target is not None or speakers <= {entry.sender}
         waiting.clear()
         return False

@@ -54,7 +54,7 @@ class RemoteCancels:
         self._remotes = remotes
         self._peer = peer
         self._loop = CancelLoop(
-            agent, lambda: remotes.cancels(agent, BATCH_SIZE, AGAIN_SECONDS), self._pass_on, POLL_SECONDS
+            agent, lambda: remotes.claim_cancels(agent, BATCH_SIZE, AGAIN_SECONDS), self._pass_on, POLL_SECONDS
         )
         self._running: asyncio.Task[None] | None = None
 
@@ -87,7 +87,7 @@ class RemoteCancels:
         else:
             if link.remote_id is None and cancel.cancels + 1 < MAX_TRIES:
                 return
-        await self._remotes.told(cancel)
+        await self._remotes.clear_cancel(cancel)
 
 
 PREPARE_SECONDS = 5.0

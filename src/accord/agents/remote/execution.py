@@ -233,7 +233,7 @@ class RemoteExecution(TaskUpdates):
         key = f"limits:{number}"
         stored = ctx.kept(key)
         if stored is None:
-            budget = await patiently(lambda: remotes.left(ctx.tenant, ctx.task_id))
+            budget = await patiently(lambda: remotes.remaining_budget(ctx.tenant, ctx.task_id))
             limits = (budget_metadata(budget) or {}).get(BUDGET, {})
             if ctx.deadline is not None:
                 limits["deadline"] = max(LEAST_SECONDS, round(ctx.deadline - remotes.now_ms() / 1000, 3))
@@ -247,7 +247,7 @@ class RemoteExecution(TaskUpdates):
         expected = replace(link, mode=None if mode is None else mode.value)
         with_token = mode is ReportMode.PUSH
         tenant = self._ctx.tenant
-        link, token = await patiently(lambda: self._remotes.expect(tenant, expected, with_token=with_token))
+        link, token = await patiently(lambda: self._remotes.prepare_link(tenant, expected, with_token=with_token))
         return link, PushConfig(url=self._terms.webhook or "", token=token) if with_token else None
 
     async def _send(self, peer: RemotePeer, link: RemoteLink, request: SendRequest) -> None:

@@ -50,7 +50,7 @@ class TaskUpdates:
 
     async def _read_link(self) -> tuple[RemoteLink, TaskState]:
         ctx = self._ctx
-        linked = await patiently(lambda: self._remotes.look(ctx.tenant, ctx.task_id))
+        linked = await patiently(lambda: self._remotes.find_with_state(ctx.tenant, ctx.task_id))
         if linked is not None:
             return linked
         new_link = RemoteLink(
@@ -61,7 +61,7 @@ class TaskUpdates:
     async def _remote_context(self) -> str:
         """Return the agent's context id if it has sent one, else ours."""
         ctx, name = self._ctx, self._resources.name
-        remote_id = await self._remotes.context(ctx.tenant, name, ctx.caller.owner, ctx.context_id)
+        remote_id = await self._remotes.find_context(ctx.tenant, name, ctx.caller.owner, ctx.context_id)
         return remote_id if remote_id is not None else external_context(ctx, name)
 
     # --- reading --------------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ class TaskUpdates:
 
     async def _write_link(self, link: RemoteLink) -> RemoteLink:
         """Write a link. If it changed meanwhile, the next look shows the present state."""
-        return await patiently(lambda: self._remotes.note(self._ctx.tenant, link)) or link
+        return await patiently(lambda: self._remotes.update_link(self._ctx.tenant, link)) or link
 
     async def _suspend_if_ended(self, state: TaskState) -> None:
         """End the execution with its task; the report that ended the task also released the claim."""

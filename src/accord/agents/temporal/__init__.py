@@ -194,9 +194,9 @@ async def report_result(ctx: Context, handle: "WorkflowHandle[Any, Any]") -> Non
     await complete_answer(ctx, parts_of(result))
 
 
-def _parts(given: list[Any]) -> tuple[Part, ...]:
+def _parts(values: list[Any]) -> tuple[Part, ...]:
     try:
-        return msgspec.convert(given, tuple[Part, ...])
+        return msgspec.convert(values, tuple[Part, ...])
     except msgspec.ValidationError as error:
         raise Failed(f"The workflow answered with parts that are none: {error}") from error
 

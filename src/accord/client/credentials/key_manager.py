@@ -234,15 +234,15 @@ class KeyManager:
 
     def find(self, id: str) -> Credential | None:
         """Return all parts stored under an id, each from the first source that has it."""
-        found = Credential()
+        merged = Credential()
         for name in Credential.__struct_fields__:
-            found = replace(found, **{name: getattr(self._part(id, name)[0], name)})
-        return found if kinds_of(found) else None
+            merged = replace(merged, **{name: getattr(self._part(id, name)[0], name)})
+        return merged if kinds_of(merged) else None
 
     def sources(self, id: str) -> dict[str, str]:
         """Return the source of each part stored under an id."""
-        found = {name: self._part(id, name)[1] for name in Credential.__struct_fields__}
-        return {name: source for name, source in found.items() if source is not None}
+        source_by_part = {name: self._part(id, name)[1] for name in Credential.__struct_fields__}
+        return {name: source for name, source in source_by_part.items() if source is not None}
 
     def ids(self) -> list[str]:
         """Return the ids in the file and the variables. A keyring cannot be listed."""

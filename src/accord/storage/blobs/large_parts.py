@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from accord.model import Part
+from accord.model import ArtifactUpdate, Part
 from accord.model.task import Holder, parts_of, with_parts
 from accord.storage.blobs.blob_store import BlobMissing, Blobs, hexdigest
 from accord.storage.commands.blobs import reference_secret
@@ -52,7 +52,8 @@ class LargeParts:
 
     def has_large(self, body: Holder) -> bool:
         """Whether `detach` would move any part."""
-        for part in parts_of(body):  # noqa: SIM110  # every event passes here, and `any` takes twice as long
+        parts = body.artifact.parts if isinstance(body, ArtifactUpdate) else parts_of(body)
+        for part in parts:  # noqa: SIM110  # every event passes here, and `any` takes twice as long
             if part.raw is not None and self._is_large(part):
                 return True
         return False

@@ -1,6 +1,7 @@
 """A SQLite transaction for commands, and the mapping of SQLite's errors to the store's own."""
 
 from collections.abc import Coroutine, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,8 +48,7 @@ class SqliteTx:
         """Run a statement once per row of values."""
         text, placed = compile(sql, SqlEngine.SQLITE)
         given = [placed(row) for row in rows]
-        for values in given:
-            refuse_nul(values)
+        refuse_nul(chain.from_iterable(given))
         try:
             self._cursor.executemany(text, given)
         except (UnicodeEncodeError, OverflowError) as error:

@@ -87,7 +87,7 @@ def validate(
     else:
         document, file, base = given, f"<{given.name}>", Path.cwd() if base is None else base
         findings = check(document, base, env=env)
-    if any(one.severity == "error" for one in findings):
+    if any(finding.severity == "error" for finding in findings):
         return findings
     try:
         WorkflowAgent(document, directory=base, env=os.environ if env is None else env, vars=vars, keys=keys)

@@ -245,7 +245,7 @@ def check_params(subject: Subject) -> Iterator[CheckProblem]:
         custom = subject.custom.get(step.use or "")
         if custom is None:
             continue
-        params = {one.name: one for one in custom.params}
+        params = {param.name: param for param in custom.params}
         for name in step.with_.keys() - params.keys():
             fix = unknown_name_fix(name, params, "it takes " + (", ".join(params) or "nothing"))
             yield CheckProblem("BAD_PARAMS", (*where, "with", name), f"{step.use} does not take `{name}`", fix)

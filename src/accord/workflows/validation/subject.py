@@ -262,7 +262,7 @@ def check_one_path(subject: Subject) -> Iterator[CheckProblem]:
 
 def check_named_paths(subject: Subject) -> Iterator[CheckProblem]:
     """Check that each `workdir` is among `paths`."""
-    names = [one.name for one in subject.document.paths]
+    names = [path.name for path in subject.document.paths]
     for where, _, workdir in _stated(subject):
         if workdir is not None and workdir not in names:
             fix = unknown_name_fix(workdir, names, "add it to `paths`, or write `cwd`")
