@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(?:text)?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
-STANDS_FOR = {"protocol/dialects/x", "agents/<kind>", "web/"}
+STANDS_FOR = {"protocol/dialects/x", "agents/<type>", "web/"}
 """What the page says for many, or for what is not Python."""
 
 

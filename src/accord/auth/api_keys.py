@@ -114,18 +114,18 @@ class ApiKeyAccess:
         return key is not None and key.is_live
 
     async def _find(self, id: str) -> StoredApiKey | None:
-        found = self._known.get(id)
-        if found is not None or self._unknown.get(id):
-            return found
+        stored_key = self._known.get(id)
+        if stored_key is not None or self._unknown.get(id):
+            return stored_key
         try:
-            found = await self._store.read(authentication.find_api_key, id)
+            stored_key = await self._store.read(authentication.find_api_key, id)
         except StoreUnavailable as error:
             raise AgentUnavailable("Keys cannot be checked at the moment", retry_after=RETRY_SECONDS) from error
-        if found is None:
+        if stored_key is None:
             self._unknown.put(id, True)
         else:
-            self._known.put(id, found)
-        return found
+            self._known.put(id, stored_key)
+        return stored_key
 
     async def _note(self, id: str) -> None:
         """Record the use of a key from time to time. A failure to record does not refuse the key."""

@@ -50,14 +50,14 @@ class Presented(Struct, frozen=True, kw_only=True):
 
     def header(self, name: str) -> str | None:
         """Return the value of a header, or None if it is missing or repeated."""
-        wanted = name.lower().encode("latin-1")
-        found = [value for key, value in self.headers if key == wanted]
-        return found[0].decode("latin-1") if len(found) == 1 else None
+        lowered = name.lower().encode("latin-1")
+        values = [value for key, value in self.headers if key == lowered]
+        return values[0].decode("latin-1") if len(values) == 1 else None
 
     def credentials(self, scheme: str) -> str | None:
         """Return the credentials in `Authorization` for an HTTP scheme, whose name is case-insensitive, or None."""
-        stated, _, credentials = (self.header("authorization") or "").partition(" ")
-        return credentials.strip() if stated.lower() == scheme.lower() else None
+        given_scheme, _, credentials = (self.header("authorization") or "").partition(" ")
+        return credentials.strip() if given_scheme.lower() == scheme.lower() else None
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -164,8 +164,8 @@ class Access:
 
 def challenge(scheme: str, **parameters: str) -> str:
     """Return a challenge of an authentication scheme in this server's realm (RFC 9110, 11.6.1)."""
-    stated = {"realm": REALM, **parameters}
-    return f"{scheme} " + ", ".join(f"{name}={_quoted(value)}" for name, value in stated.items())
+    all_parameters = {"realm": REALM, **parameters}
+    return f"{scheme} " + ", ".join(f"{name}={_quoted(value)}" for name, value in all_parameters.items())
 
 
 def _quoted(text: str) -> str:
@@ -259,9 +259,9 @@ class OpenStreams:
             self._task = asyncio.create_task(self._run(), name="standing")
         try:
             while True:
-                held = [await anext(items)]
+                next_item = [await anext(items)]
                 stream.is_waiting = False
-                yield held.pop()  # release the item, which may be large, while the reader handles it
+                yield next_item.pop()  # release the item, which may be large, while the reader handles it
                 if stream.is_over:
                     raise AuthenticationFailed(MESSAGE)
                 stream.is_waiting = True
@@ -314,14 +314,14 @@ class ExpiringCache(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """Return a value, or None if it is missing or expired."""
-        found = self._kept.get(key)
-        if found is None:
+        entry = self._kept.get(key)
+        if entry is None:
             return None
-        if found[0] <= self._clock():
+        if entry[0] <= self._clock():
             del self._kept[key]
             return None
         self._kept.move_to_end(key)
-        return found[1]
+        return entry[1]
 
     def put(self, key: K, value: V, until: float | None = None) -> None:
         """Store a value, until `until` if that is earlier than its usual expiry."""

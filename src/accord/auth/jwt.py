@@ -77,21 +77,21 @@ class Jwks:
         """Return the key for a signature, or None. Raises AgentUnavailable if no keys are available."""
         age = self._clock() - self._loaded_at
         if age >= STALE_SECONDS:
-            await self._ask()
+            await self._load_now()
         elif age >= FRESH_SECONDS:
             self._begin()
-        found = jose.find_key(self._usable(), alg, kid)
-        if found is None:  # the issuer may have a new key
-            await self._ask()
-            found = jose.find_key(self._usable(), alg, kid)
-        return found
+        key = jose.find_key(self._usable(), alg, kid)
+        if key is None:  # the issuer may have a new key
+            await self._load_now()
+            key = jose.find_key(self._usable(), alg, kid)
+        return key
 
     def _usable(self) -> tuple[Key, ...]:
         if self._clock() - self._loaded_at >= STALE_SECONDS:
             raise AgentUnavailable("Tokens cannot be verified at the moment", retry_after=int(AGAIN_SECONDS))
         return self._keys
 
-    async def _ask(self) -> None:
+    async def _load_now(self) -> None:
         """Wait for a pending request, or for a new one if its interval has passed."""
         asking = self._begin()
         if asking is not None:
@@ -122,14 +122,14 @@ class Jwks:
 
     async def _discover(self) -> str:
         try:
-            found = _discovered.decode(await self._read(discovery_url(self._issuer)))
+            document = _discovered.decode(await self._read(discovery_url(self._issuer)))
         except (MsgspecError, UnicodeDecodeError, RecursionError):
             raise FetchError("The issuer's discovery document is not readable") from None
-        if found.issuer != self._issuer:
+        if document.issuer != self._issuer:
             raise FetchError("The discovery document names another issuer")
-        if urlsplit(found.jwks_uri).scheme not in ("https", urlsplit(self._issuer).scheme):
+        if urlsplit(document.jwks_uri).scheme not in ("https", urlsplit(self._issuer).scheme):
             raise FetchError("The URL of the issuer's keys is not https")
-        return found.jwks_uri
+        return document.jwks_uri
 
     async def _read(self, url: str) -> bytes:
         data = await self._fetch(url)
@@ -190,19 +190,19 @@ class JwtAccess:
         Otherwise a bearer token.
         """
         settings = self._settings
-        found: dict[str, SecurityScheme] = {}
+        schemes: dict[str, SecurityScheme] = {}
         discovers = settings.secret is None and settings.jwks_url is None
         if discovers:
             url = discovery_url(settings.issuer)
-            found["openIdConnect"] = SecurityScheme(
+            schemes["openIdConnect"] = SecurityScheme(
                 open_id_connect_security_scheme=OpenIdConnectScheme(open_id_connect_url=url)
             )
         if settings.token_url:
             flow = ClientCredentialsFlow(token_url=settings.token_url, scopes=dict(settings.scopes))
             oauth = OAuth2Scheme(flows=OAuthFlows(client_credentials=flow))
-            found["oauth2"] = SecurityScheme(oauth2_security_scheme=oauth)
+            schemes["oauth2"] = SecurityScheme(oauth2_security_scheme=oauth)
         bearer = SecurityScheme(http_auth_security_scheme=HttpAuthScheme(scheme="Bearer", bearer_format="JWT"))
-        return found or {"bearer": bearer}
+        return schemes or {"bearer": bearer}
 
     @property
     def challenge(self) -> str:
@@ -217,9 +217,9 @@ class JwtAccess:
         if len(token) > MAX_TOKEN:
             raise self._refusal("too large")
         digest = hashlib.sha256(token.encode("latin-1")).digest()
-        known = self._recent.get(digest)
-        if known is not None:
-            return known
+        cached = self._recent.get(digest)
+        if cached is not None:
+            return cached
         try:
             if not self._is_ours(token):
                 return None
@@ -272,10 +272,10 @@ class JwtAccess:
             raise ValueError("no owner")
         tenant: str | None = None if settings.tenant == ANY_TENANT else settings.tenant
         if settings.tenant_claim is not None:
-            stated = _claim(claims, settings.tenant_claim)
-            if not isinstance(stated, str) or not stated:
+            named_tenant = _claim(claims, settings.tenant_claim)
+            if not isinstance(named_tenant, str) or not named_tenant:
                 raise ValueError("no tenant")
-            tenant = stated
+            tenant = named_tenant
         roles = frozenset(role for name in settings.role_claims for role in _listed(_claim(claims, name)))
         until = min(claims["exp"] + settings.leeway_seconds, LAST_SECOND)
         ticket = Admission(kind=self.name, until=int(until * 1000))
@@ -313,10 +313,10 @@ def _claim(claims: dict[str, Any], name: str) -> Any:
     """Return a claim by name. A name with dots also finds a nested claim."""
     if name in claims:
         return claims[name]
-    found: Any = claims
+    value: Any = claims
     for step in name.split("."):
-        found = found.get(step) if isinstance(found, dict) else None
-    return found
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
 
 
 def _listed(value: Any) -> list[str]:

@@ -79,18 +79,18 @@ class MtlsAccess:
 def _name(certificate: x509.Certificate, kind: NameOf) -> str:
     """Return the first name of a type in a certificate, or ""."""
     if kind == "common-name":
-        found = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
-        return str(found[0].value) if found else ""
+        attributes = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+        return str(attributes[0].value) if attributes else ""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return ""
-    stated = {
+    values = {
         "uri": names.get_values_for_type(x509.UniformResourceIdentifier),
         "dns": names.get_values_for_type(x509.DNSName),
         "email": names.get_values_for_type(x509.RFC822Name),
     }[kind]
-    return str(stated[0]) if stated else ""
+    return str(values[0]) if values else ""
 
 
 def _read(stated: str) -> x509.Certificate:
@@ -108,18 +108,18 @@ def _read(stated: str) -> x509.Certificate:
 
 def _envoy(stated: str) -> str:
     """Return the certificate in `By=...;Hash=...;Cert="..."`. Quoted text may contain separators."""
-    found: list[str] = []
+    certificates: list[str] = []
     position = 0
     while position < len(stated):
         pair = _PAIR.match(stated, position)
         if pair is None:
             raise ValueError("not a list of names and values")
         if pair["name"].lower() == "cert":
-            found.append(pair["value"].strip('"'))
+            certificates.append(pair["value"].strip('"'))
         position = pair.end()
-    if len(found) != 1:
+    if len(certificates) != 1:
         raise ValueError("no certificate in it, or more than one")
-    return found[0]
+    return certificates[0]
 
 
 SCHEME = SchemeKind(settings=Mtls, build=lambda settings, ports: MtlsAccess(settings, ports.now))

@@ -95,12 +95,12 @@ class Roles:
         only has no rights, so that a misspelled role does not grant the default one.
         """
         key = self._meant(names), agent
-        found = self._known.get(key)
-        if found is None:
+        rights = self._known.get(key)
+        if rights is None:
             if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
-            found = self._known[key] = self._joined(*key)
-        return found
+            rights = self._known[key] = self._joined(*key)
+        return rights
 
     def names_namespace(self, names: frozenset[str], handle: str) -> bool:
         """Whether a role of the caller names the namespace of a published agent, not just all agents."""

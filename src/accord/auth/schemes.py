@@ -95,17 +95,17 @@ def security_of(access: Access) -> CardSecurity:
 
 def card_security(schemes: Iterable[Scheme]) -> CardSecurity:
     """Return a card's `security_schemes` and `security_requirements`, of which one is enough."""
-    found: dict[str, SecurityScheme] = {}
+    described: dict[str, SecurityScheme] = {}
     for scheme in schemes:
         for name, security in (scheme.security or _undescribed(scheme)).items():
-            found[_free(name, found)] = security
-    return found, tuple(SecurityRequirement(schemes={name: Scopes()}) for name in found)
+            described[_free(name, described)] = security
+    return described, tuple(SecurityRequirement(schemes={name: Scopes()}) for name in described)
 
 
 def _undescribed(scheme: Scheme) -> dict[str, SecurityScheme]:
     """Return the HTTP authentication scheme of a challenge, for schemes without a description."""
-    asked = scheme.challenge.partition(" ")[0] or scheme.name
-    return {scheme.name: SecurityScheme(http_auth_security_scheme=HttpAuthScheme(scheme=asked))}
+    http_scheme = scheme.challenge.partition(" ")[0] or scheme.name
+    return {scheme.name: SecurityScheme(http_auth_security_scheme=HttpAuthScheme(scheme=http_scheme))}
 
 
 def _free(name: str, taken: dict[str, SecurityScheme]) -> str:

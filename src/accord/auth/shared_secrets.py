@@ -60,10 +60,10 @@ class HeaderAccess:
             return None
         given = _digest(stated)
         # Compare with every secret, as digests of one length, so that the time reveals nothing about them.
-        found = [identity for digest, identity in self._secrets if hmac.compare_digest(digest, given)]
-        if not found:
+        identities = [identity for digest, identity in self._secrets if hmac.compare_digest(digest, given)]
+        if not identities:
             raise refusal(self.name, "no such secret")
-        return found[0]
+        return identities[0]
 
 
 def _digest(secret: str) -> bytes:

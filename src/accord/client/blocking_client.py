@@ -93,7 +93,7 @@ class _Blocking(Generic[W, P, T]):
 
 
 class _Iterating(Generic[W, P, T]):
-    """A method that iterates over what a method of the wrapped object yields, with the same arguments."""
+    """A method that yields the items of a method of the wrapped object, with the same arguments."""
 
     def __init__(self, method: Callable[Concatenate[W, P], AsyncIterable[T]]) -> None:
         self._method = method

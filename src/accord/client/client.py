@@ -128,8 +128,8 @@ class Client:
 
         async def make() -> Client:
             async with AsyncExitStack() as stack:
-                peer, found = await connection.connect(target, options, stack)
-                client = cls(peer, found, timeout=timeout)
+                peer, discovered = await connection.connect(target, options, stack)
+                client = cls(peer, discovered, timeout=timeout)
                 client._opened = stack.pop_all()
             return client
 

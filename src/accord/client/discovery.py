@@ -58,8 +58,8 @@ class CachedCard(Struct, frozen=True, kw_only=True):
     @property
     def conditions(self) -> tuple[tuple[str, str], ...]:
         """The headers of a conditional request."""
-        stated = (("If-None-Match", self.etag), ("If-Modified-Since", None if self.etag else self.modified))
-        return tuple((name, value) for name, value in stated if value)
+        validators = (("If-None-Match", self.etag), ("If-Modified-Since", None if self.etag else self.modified))
+        return tuple((name, value) for name, value in validators if value)
 
 
 class CardCache:
@@ -70,10 +70,10 @@ class CardCache:
 
     def get(self, url: str) -> CachedCard | None:
         """Return the cached document of an address, fresh or not."""
-        found = self._documents.get(url)
-        if found is not None:
+        cached = self._documents.get(url)
+        if cached is not None:
             self._documents.move_to_end(url)
-        return found
+        return cached
 
     def clear(self) -> None:
         """Remove all documents."""
@@ -95,10 +95,10 @@ class CardCache:
 
 def _fresh_seconds(directives: str) -> float:
     """Return how long a document is fresh, in seconds. Without a `max-age` it is revalidated each time."""
-    found = _MAX_AGE.search(directives)
-    if found is None or "no-cache" in directives:
+    max_age = _MAX_AGE.search(directives)
+    if max_age is None or "no-cache" in directives:
         return 0.0
-    return min(float(found[1]), MAX_AGE_SECONDS)
+    return min(float(max_age[1]), MAX_AGE_SECONDS)
 
 
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
@@ -184,8 +184,8 @@ class Discovery:
         base, origin = target.partition("?")[0].rstrip("/"), f"{parts.scheme}://{parts.netloc}"
         for place in dict.fromkeys((base, origin)):
             for path in WELL_KNOWN:
-                if (found := await self._fetch_json(place + path, tried)) is not None:
-                    discovered = self._read(*found)
+                if (fetched := await self._fetch_json(place + path, tried)) is not None:
+                    discovered = self._read(*fetched)
                     if place == base or _names(discovered.card, base):
                         return discovered
                     tried[place + path] = "a card of another agent"
@@ -211,12 +211,12 @@ class Discovery:
 
     async def _catalog(self, origin: str, tried: dict[str, str]) -> list[tuple[str, str]] | None:
         """Return the names and addresses of a catalog's cards, or record the failure."""
-        found = await self._fetch_json(origin + CATALOG, tried)
-        if found is None:
+        fetched = await self._fetch_json(origin + CATALOG, tried)
+        if fetched is None:
             return None
         try:
-            entries = [entry for entry in _catalog.decode(found[2]).entries if entry.type == CARD_TYPE and entry.url]
-            return [(entry.display_name, urljoin(found[1], entry.url or "")) for entry in entries]
+            entries = [entry for entry in _catalog.decode(fetched[2]).entries if entry.type == CARD_TYPE and entry.url]
+            return [(entry.display_name, urljoin(fetched[1], entry.url or "")) for entry in entries]
         except (msgspec.MsgspecError, ValueError):  # not a catalog, or an invalid address in it
             tried[origin + CATALOG] = "no catalog"
             return None
@@ -288,10 +288,10 @@ class Discovery:
         if self._keys is not None:
             verified = _verified(url, document, self._keys)
             signed_by, document = verified.key, verified.document
-        stated = _decoded(url, document)
-        if not stated.supported_interfaces and b'"supportedInterfaces"' not in document:
-            stated = with_home_interface(stated, served)
-        card, findings = keep_usable_interfaces(stated, served, replace(self._trust, is_signed=signed_by is not None))
+        decoded = _decoded(url, document)
+        if not decoded.supported_interfaces and b'"supportedInterfaces"' not in document:
+            decoded = with_home_interface(decoded, served)
+        card, findings = keep_usable_interfaces(decoded, served, replace(self._trust, is_signed=signed_by is not None))
         if not card.supported_interfaces:
             no_address = CardFinding(where="supportedInterfaces", what="There is no address that may be used")
             raise BadCard(url, (*findings, no_address))
@@ -375,9 +375,9 @@ def _redirected(asked: str, at: str, location: str) -> str:
 
 def _confirmed(headers: Mapping[str, str], etag: str | None, modified: str | None) -> dict[str, str]:
     """Return the cache headers of a 304, with the document's own validators where they are missing."""
-    stated = {"ETag": etag, "Last-Modified": modified, "Cache-Control": None}
-    found = {name: headers.get(name) or before for name, before in stated.items()}
-    return {name: value for name, value in found.items() if value}
+    validators = {"ETag": etag, "Last-Modified": modified, "Cache-Control": None}
+    merged = {name: headers.get(name) or before for name, before in validators.items()}
+    return {name: value for name, value in merged.items() if value}
 
 
 def _transient_error(reply: HttpReply) -> AccordError:

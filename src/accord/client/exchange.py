@@ -52,8 +52,8 @@ def with_query(request: HttpRequest, name: str, value: str) -> HttpRequest:
 
 def with_cookie(request: HttpRequest, name: str, value: str) -> HttpRequest:
     """Return the request with a cookie, replacing a cookie of that name."""
-    stated = (header_of(request, "Cookie") or "").split(";")
-    others = [pair for part in stated if (pair := part.strip()) and pair.partition("=")[0] != name]
+    cookies = (header_of(request, "Cookie") or "").split(";")
+    others = [pair for part in cookies if (pair := part.strip()) and pair.partition("=")[0] != name]
     return with_header(request, "Cookie", "; ".join([*others, f"{name}={value}"]))
 
 
@@ -91,17 +91,17 @@ class AuthDriver:
             if flow is None:
                 return None
             try:
-                asked = next(flow)
+                request = next(flow)
             except StopIteration as done:
                 return cast("HttpRequest", done.value)
             if self._asking is None:
-                return await self._ask(flow, asked)
+                return await self._fetch_credentials(flow, request)
             flow.close()  # another request is fetching credentials, which may satisfy this one too
             failure = await asyncio.shield(self._asking)  # a canceled waiter must not cancel it for the others
             if failure is not None:
                 raise failure
 
-    async def _ask(self, flow: AuthFlow, asked: HttpRequest) -> HttpRequest:
+    async def _fetch_credentials(self, flow: AuthFlow, asked: HttpRequest) -> HttpRequest:
         """Run a flow that sends requests. Concurrent flows wait for its outcome."""
         self._asking = asking = asyncio.get_running_loop().create_future()
         failure: Exception | None = None
@@ -188,11 +188,11 @@ def _redirected(request: HttpRequest, opened: OpenReply) -> str | None:
 
     Only 307 and 308 keep the method of a POST.
     """
-    stated = opened.headers.get("location")
-    if not stated or (opened.status not in _KEEPS_METHOD and request.method not in ("GET", "HEAD")):
+    location = opened.headers.get("location")
+    if not location or (opened.status not in _KEEPS_METHOD and request.method not in ("GET", "HEAD")):
         return None
     try:
-        target = urljoin(request.url, stated).partition("#")[0]
+        target = urljoin(request.url, location).partition("#")[0]
         return target if _origin(target) in _same_or_safer(_origin(request.url)) else None
     except ValueError:  # an invalid host or port
         return None

@@ -55,8 +55,8 @@ def parse_target(url: str) -> tuple[str, bool]:
 
     Cards contain `host:port` without a scheme: then only this machine is called without TLS.
     """
-    scheme, separator, rest = url.partition("://")
-    parts = urlsplit(f"//{rest if separator else url}")
+    scheme, separator, remainder = url.partition("://")
+    parts = urlsplit(f"//{remainder if separator else url}")
     is_secure = scheme.lower() in ("https", "grpcs") if separator else not urls.is_loopback(parts.hostname or "")
     port = "" if parts.port else ":443" if is_secure else ":80"
     return parts.netloc.rpartition("@")[2] + port, is_secure
@@ -68,17 +68,17 @@ async def check_target(policy: Policy, target: str, *, is_secure: bool) -> tuple
     Raises TargetRefused for a target that the policy does not allow. A second lookup could return other
     addresses, so none is made.
     """
-    found = policy.target(f"{'https' if is_secure else 'http'}://{target}/")
-    host, port = found.url.raw_host or "", found.url.port or 0
+    allowed = policy.target(f"{'https' if is_secure else 'http'}://{target}/")
+    host, port = allowed.url.raw_host or "", allowed.url.port or 0
     names = SystemResolver()
     try:
-        addresses = await CheckedResolver(names, is_trusted=found.is_trusted).resolve(host, port)
+        addresses = await CheckedResolver(names, is_trusted=allowed.is_trusted).resolve(host, port)
     finally:
         names.close()
-    named = [one["host"] for one in addresses]
-    family = "ipv6" if ":" in named[0] else "ipv4"
+    hosts = [one["host"] for one in addresses]
+    family = "ipv6" if ":" in hosts[0] else "ipv4"
     places = [
-        f"[{one}]:{port}" if ":" in one else f"{one}:{port}" for one in named if (":" in one) == (":" in named[0])
+        f"[{one}]:{port}" if ":" in one else f"{one}:{port}" for one in hosts if (":" in one) == (":" in hosts[0])
     ]
     settings: ChannelOptions = (("grpc.default_authority", target), ("grpc.ssl_target_name_override", host))
     return f"{family}:{','.join(places)}", settings if is_secure else settings[:1]
@@ -134,42 +134,44 @@ def error_of_call(error: grpc.aio.AioRpcError, *, is_open: bool, limit: int) -> 
         return broken
     if code is Code.RESOURCE_EXHAUSTED and not details and "larger than max" in sentence:
         return too_large(limit)
-    found = _agent_error(code, sentence, details)
+    agent_error = _agent_error(code, sentence, details)
     texts = {key: value for key, value in metadata.items() if isinstance(value, str)}
-    if found.retry_after is None:
-        found.retry_after = read_retry_after(texts)
-    if isinstance(found, errors.AuthenticationFailed) and "www-authenticate" in texts:
-        found.challenges = (texts["www-authenticate"],)
-    return found
+    if agent_error.retry_after is None:
+        agent_error.retry_after = read_retry_after(texts)
+    if isinstance(agent_error, errors.AuthenticationFailed) and "www-authenticate" in texts:
+        agent_error.challenges = (texts["www-authenticate"],)
+    return agent_error
 
 
 def _agent_error(code: Code, sentence: str, details: list[Any]) -> AccordError:
     named, sentence = named_error(sentence)
-    found = read_error(0, sentence, details)
+    decoded = read_error(0, sentence, details)
     kind = (
-        type(found) if not isinstance(found, errors.RemoteError) else named or GRPC_ERRORS.get(code, errors.RemoteError)
+        type(decoded)
+        if not isinstance(decoded, errors.RemoteError)
+        else named or GRPC_ERRORS.get(code, errors.RemoteError)
     )
-    facts = {name: value for name, value in found.metadata.items() if name != "code"}
+    facts = {name: value for name, value in decoded.metadata.items() if name != "code"}
     return kind(
         sentence or f"The agent answered with gRPC status {code.name}",
-        violations=found.violations,
-        retry_after=found.retry_after,
+        violations=decoded.violations,
+        retry_after=decoded.retry_after,
         metadata=facts | {GRPC_STATUS_KEY: code.name},
     )
 
 
 def _connection_error(code: Code, sentence: str, *, is_open: bool) -> Unreachable | None:
     """Return the connection's failure, or None if the agent itself reported the error."""
-    said, reason = sentence.lower(), sentence[:MAX_REASON]
+    text, reason = sentence.lower(), sentence[:MAX_REASON]
     if code is Code.DEADLINE_EXCEEDED:
         return TimedOut("No answer in time", was_sent=True)
     if code not in (Code.UNAVAILABLE, Code.CANCELLED) and not (
-        code in (Code.INTERNAL, Code.UNKNOWN) and any(sign in said for sign in CUT_SIGNS)
+        code in (Code.INTERNAL, Code.UNKNOWN) and any(sign in text for sign in CUT_SIGNS)
     ):
         return None
     if is_open:
         return StreamBroken(f"The stream was cut: {reason}")
-    if code is Code.UNAVAILABLE and any(sign in said for sign in NEVER_SENT_SIGNS):
+    if code is Code.UNAVAILABLE and any(sign in text for sign in NEVER_SENT_SIGNS):
         return Unreachable(f"There is no connection: {reason}", was_sent=False)
     return Unreachable(f"The call broke off: {reason}", was_sent=True)
 
@@ -359,10 +361,12 @@ class GrpcLink:
 
 def _credentials(tls: ssl.SSLContext | None, auth: ClientAuth | None) -> grpc.ChannelCredentials:
     """Return the credentials of a channel. gRPC uses only the authorities of a TLS context."""
-    found = b"" if tls is None else "".join(map(ssl.DER_cert_to_PEM_cert, tls.get_ca_certs(binary_form=True))).encode()
+    authorities = (
+        b"" if tls is None else "".join(map(ssl.DER_cert_to_PEM_cert, tls.get_ca_certs(binary_form=True))).encode()
+    )
     own = certificates_of(auth) if auth is not None else []
     key, chain = own[0].pem() if own else (None, None)
-    return grpc.ssl_channel_credentials(found or None, key, chain)
+    return grpc.ssl_channel_credentials(authorities or None, key, chain)
 
 
 def _metadata(sent: HttpRequest) -> Headers:

@@ -60,7 +60,7 @@ def usable_endpoints(
     it is used with the card's JSON-RPC endpoints, because not every dialect has a version to state.
     """
     wanted = None if binding is None else parse_binding(binding)
-    endpoints = list(dict.fromkeys(_known_endpoints(card)))
+    endpoints = list(dict.fromkeys(_parse_endpoints(card)))
     usable = [one for one in endpoints if wanted in (None, one.binding) and dialect in (None, one.dialect)]
     if not usable and dialect is not None and wanted in (None, JSONRPC):
         addresses = dict.fromkeys(endpoint.url for endpoint in endpoints if endpoint.binding == JSONRPC)
@@ -75,10 +75,10 @@ def usable_endpoints(
 
 def parse_binding(binding: str) -> str:
     """Return a binding by any of its names, or raise `NoUsableEndpoint`."""
-    found = _BINDINGS.get(binding.upper())
-    if found is None:
+    parsed = _BINDINGS.get(binding.upper())
+    if parsed is None:
         raise NoUsableEndpoint(f"There is no binding {binding!r}; known are {JSONRPC}, {REST} and {GRPC}")
-    return found
+    return parsed
 
 
 def dialect_of(card: AgentCard, interface: AgentInterface) -> DialectName | None:
@@ -91,7 +91,7 @@ def dialect_of(card: AgentCard, interface: AgentInterface) -> DialectName | None
     return {"1": DialectName.V1, "0": DialectName.V03}.get(major)
 
 
-def _known_endpoints(card: AgentCard) -> Iterator[AgentEndpoint]:
+def _parse_endpoints(card: AgentCard) -> Iterator[AgentEndpoint]:
     for interface in card.supported_interfaces:
         binding = _BINDINGS.get(interface.protocol_binding.upper())
         dialect = dialect_of(card, interface)
@@ -153,15 +153,15 @@ def keep_usable_interfaces(
 ) -> tuple[AgentCard, tuple[CardFinding, ...]]:
     """Return a card with its usable interfaces, and the findings. `served` is the card's address."""
     findings = list(_find_problems(card))
-    kept = []
+    usable = []
     for at, stated in enumerate(card.supported_interfaces):
         where = f"supportedInterfaces[{at}].url"
         interface = _with_usable_url(stated, served, where, findings)
         if (objection := _refusal_of_url(interface.url, served, trust)) is not None:
             findings.append(CardFinding(where=where, what=f"{objection}; it is not used"))
         else:
-            kept.append(interface)
-    return replace(card, supported_interfaces=tuple(kept)), tuple(findings)
+            usable.append(interface)
+    return replace(card, supported_interfaces=tuple(usable)), tuple(findings)
 
 
 def with_home_interface(card: AgentCard, served: str) -> AgentCard:

@@ -113,10 +113,10 @@ class AgentPeer:
     @property
     def link(self) -> AgentLink:
         """The link of the current endpoint."""
-        found = self._links.get(self._at)
-        if found is None:
-            found = self._links[self._at] = self._open_link(self._endpoints[self._at])
-        return found
+        link = self._links.get(self._at)
+        if link is None:
+            link = self._links[self._at] = self._open_link(self._endpoints[self._at])
+        return link
 
     @property
     def endpoint(self) -> AgentEndpoint:
@@ -319,8 +319,10 @@ async def _find_task(peer: AgentPeer, request: SendRequest) -> Task | None:
         return task if _contains(task, request.message) else None
     if peer.endpoint.dialect is not DialectName.V1:  # the only dialect that specifies listing tasks
         return None
-    wanted = TaskFilter(context_id=request.message.context_id, page_size=MAX_PAGE_SIZE, history_length=SEARCH_HISTORY)
-    page: TaskPage = await peer.ask(Operation.LIST, wanted)
+    task_filter = TaskFilter(
+        context_id=request.message.context_id, page_size=MAX_PAGE_SIZE, history_length=SEARCH_HISTORY
+    )
+    page: TaskPage = await peer.ask(Operation.LIST, task_filter)
     listed_task = next((one for one in page.tasks if _contains(one, request.message)), None)
     if listed_task is None:
         return None

@@ -72,21 +72,21 @@ def _with_kind(kind: type[AccordError], reply: HttpReply, stated: AccordError | 
             retry_after=stated.retry_after,
             metadata=stated.metadata,
         )
-    said = _sentence(reply.body)
-    return kind(f"The agent answered with HTTP {reply.status}{': ' + said if said else ''}")
+    sentence = _sentence(reply.body)
+    return kind(f"The agent answered with HTTP {reply.status}{': ' + sentence if sentence else ''}")
 
 
 def _sentence(body: bytes) -> str:
     """Return the message in a body of unknown form, if one of the usual members has it."""
     try:
-        found: Any = msgspec.json.decode(body)
+        value: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
     for _ in range(2):
-        if isinstance(found, dict):
-            members = found
-            found = next((members[name] for name in ("message", "detail", "error", "title") if name in members), "")
-    return found[:MAX_SENTENCE] if isinstance(found, str) else ""
+        if isinstance(value, dict):
+            members = value
+            value = next((members[name] for name in ("message", "detail", "error", "title") if name in members), "")
+    return value[:MAX_SENTENCE] if isinstance(value, str) else ""
 
 
 IDEMPOTENT_OPERATIONS: Final = frozenset(

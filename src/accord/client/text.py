@@ -70,11 +70,11 @@ def text_of(answer: Task | Message) -> str:
     """Return the text of an answer: its artifacts and its status message, else its last message."""
     if isinstance(answer, Message):
         return _text(answer.parts)
-    made = [text for artifact in answer.artifacts if (text := _text(artifact.parts))]
-    spoken = _status_text(answer.status, is_alone=not made)
-    if not made and not spoken and answer.history and answer.history[-1].role is Role.AGENT:
+    texts = [text for artifact in answer.artifacts if (text := _text(artifact.parts))]
+    spoken = _status_text(answer.status, is_alone=not texts)
+    if not texts and not spoken and answer.history and answer.history[-1].role is Role.AGENT:
         spoken = _text(answer.history[-1].parts)  # some servers store the answer only there
-    return "\n".join([*made, spoken] if spoken else made)
+    return "\n".join([*texts, spoken] if spoken else texts)
 
 
 def _status_text(status: TaskStatus, *, is_alone: bool) -> str:
@@ -84,8 +84,8 @@ def _status_text(status: TaskStatus, *, is_alone: bool) -> str:
 
 
 def _text(parts: Iterable[Part]) -> str:
-    found = _ArtifactText()
-    return "".join(found.add(part) for part in parts)
+    artifact = _ArtifactText()
+    return "".join(artifact.add(part) for part in parts)
 
 
 class _ArtifactText:
@@ -160,18 +160,18 @@ class StreamedText:
             yield from self._alone(text_of(task))
 
     def _more(self, artifact: Artifact) -> Iterator[str]:
-        known = self._artifacts.setdefault(artifact.artifact_id, _ArtifactText())
+        text = self._artifacts.setdefault(artifact.artifact_id, _ArtifactText())
         for part in artifact.parts:
-            piece = known.add(part)
-            if known.ahead is not None:
-                piece = self._beyond(known)
+            piece = text.add(part)
+            if text.ahead is not None:
+                piece = self._beyond(text)
             if piece:
                 yield self._placed(artifact.artifact_id, piece)
 
     def _whole(self, artifact: Artifact) -> Iterator[str]:
         before = self._artifacts.get(artifact.artifact_id)
-        told = "" if before is None else before.text if before.ahead is None else before.ahead
-        now = self._artifacts[artifact.artifact_id] = _ArtifactText(ahead=told)
+        reported = "" if before is None else before.text if before.ahead is None else before.ahead
+        now = self._artifacts[artifact.artifact_id] = _ArtifactText(ahead=reported)
         for part in artifact.parts:
             now.add(part)
         if piece := self._beyond(now):
@@ -179,12 +179,12 @@ class StreamedText:
 
     def _beyond(self, lines: _ArtifactText) -> str:
         """Return the part of an artifact's text that was not reported yet."""
-        told, text = lines.ahead or "", lines.text
-        if told.startswith(text) and told != text:
+        reported, text = lines.ahead or "", lines.text
+        if reported.startswith(text) and reported != text:
             return ""
         lines.ahead = None
-        if text.startswith(told):
-            return text[len(told) :]
+        if text.startswith(reported):
+            return text[len(reported) :]
         self._last = ""  # different text, so on a separate line
         return text
 

@@ -32,14 +32,14 @@ def components(types: Iterable[Any], reference: str) -> tuple[list[Schema], dict
     """
     types = list(types)
     structs = list(dict.fromkeys(struct for kind in types for struct in _structs(inspect.type_info(kind), set())))
-    schemas, named = schema_components([*types, *structs], ref_template=reference)
-    schema_of = {reference.format(name=name): schema for name, schema in named.items()}
+    schemas, definitions = schema_components([*types, *structs], ref_template=reference)
+    schema_of = {reference.format(name=name): schema for name, schema in definitions.items()}
     for struct, referring in zip(structs, schemas[len(types) :], strict=True):
         members = schema_of[referring["$ref"]]["properties"]
         for field, text in field_descriptions(struct).items():
             name = struct.__struct_encode_fields__[struct.__struct_fields__.index(field)]
             members[name] = {"description": text} | members[name]
-    return list(schemas[: len(types)]), named
+    return list(schemas[: len(types)]), definitions
 
 
 def _structs(kind: inspect.Type, seen: set[type]) -> Iterator[type[Struct]]:

@@ -64,10 +64,10 @@ class Task(A2AModel):
         Ids of this server are UUIDv7, whose first 48 bits are the creation time in milliseconds, so no dialect needs a
         field that A2A 1.0 does not have.
         """
-        stated = (self.metadata or {}).get(metadata_keys.CREATED_AT)
-        if isinstance(stated, str):
+        created = (self.metadata or {}).get(metadata_keys.CREATED_AT)
+        if isinstance(created, str):
             try:
-                return timestamp(stated)
+                return timestamp(created)
             except ValueError:
                 pass
         return _uuid7_time(self.id) or self.status.timestamp

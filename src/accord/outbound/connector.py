@@ -132,26 +132,24 @@ class SessionReply:
         body = await self._response.content.readany()
         if len(body) <= self._max_bytes and self._response.content.at_eof():
             return body  # most answers arrive in one chunk
-        found = bytearray(body)
-        while len(found) <= self._max_bytes and (piece := await self._response.content.readany()):
-            found += piece
-        if len(found) > self._max_bytes:
+        data = bytearray(body)
+        while len(data) <= self._max_bytes and (piece := await self._response.content.readany()):
+            data += piece
+        if len(data) > self._max_bytes:
             raise too_large(self._max_bytes)
-        return bytes(found)
+        return bytes(data)
 
     async def read_part(self, max_bytes: int, seconds: float | None = None) -> tuple[bytes, bool]:
         """Return the first bytes of the body, and whether it is complete.
 
         With `seconds`, a body that does not arrive in time or breaks off counts as empty.
         """
-        content, found = self._response.content, bytearray()
+        content, data = self._response.content, bytearray()
         try:
             async with asyncio.timeout(seconds):
-                while (
-                    max_bytes and len(found) <= max_bytes and (piece := await content.read(max_bytes + 1 - len(found)))
-                ):
-                    found += piece
-            return bytes(found[:max_bytes]), len(found) <= max_bytes and content.at_eof()
+                while max_bytes and len(data) <= max_bytes and (piece := await content.read(max_bytes + 1 - len(data))):
+                    data += piece
+            return bytes(data[:max_bytes]), len(data) <= max_bytes and content.at_eof()
         except (aiohttp.ClientError, OSError) as error:
             if seconds is None:
                 raise failure_of(error, is_strict=True) from error

@@ -69,7 +69,7 @@ class Httpx2Transport:
         connect = self._connect_seconds if request.seconds is None else min(self._connect_seconds, request.seconds / 2)
         read = self._silent_seconds if request.streams else None
         try:
-            made = self._client.build_request(
+            built = self._client.build_request(
                 request.method,
                 request.url,
                 headers=[*request.headers, UNCOMPRESSED] if request.streams else list(request.headers),
@@ -77,7 +77,7 @@ class Httpx2Transport:
                 timeout=httpx2.Timeout(None, connect=connect, pool=connect, read=read),
             )
             async with asyncio.timeout_at(deadline):
-                response = await self._client.send(made, stream=True, follow_redirects=False)
+                response = await self._client.send(built, stream=True, follow_redirects=False)
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
             raise _translated(error) from error
         return Httpx2Reply(response, self._max_bytes, deadline)
@@ -100,18 +100,18 @@ class Httpx2Reply:
 
     async def read(self) -> bytes:
         """Read the whole body and release the connection."""
-        found = bytearray()
+        data = bytearray()
         try:
             async with asyncio.timeout_at(self._deadline):
                 async for piece in self._response.aiter_bytes():
-                    found += piece
-                    if len(found) > self._max_bytes:
+                    data += piece
+                    if len(data) > self._max_bytes:
                         raise too_large(self._max_bytes)
         except (httpx2.HTTPError, OSError) as error:
             raise _broken(error) from error
         finally:
             await self._response.aclose()
-        return bytes(found)
+        return bytes(data)
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Read the body as it arrives."""

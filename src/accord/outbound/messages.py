@@ -184,7 +184,7 @@ def read_retry_after(headers: Mapping[str, str], now: float | None = None) -> in
 
 def _date(text: str) -> datetime | None:
     try:
-        found = parsedate_to_datetime(text)
+        parsed = parsedate_to_datetime(text)
     except (ValueError, OverflowError, TypeError):
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)

@@ -98,10 +98,10 @@ def find_special_range(address: Address) -> Range | None:
 def check_address(address: str, *, is_trusted: bool = False) -> str | None:
     """Return the reason not to connect to an address, or None. A trusted host may be on a private network."""
     try:
-        found = find_special_range(ip_address(address))
+        special_range = find_special_range(ip_address(address))
     except ValueError:
         return "no address"
-    return None if found is None or (is_trusted and found.is_private) else found.what
+    return None if special_range is None or (is_trusted and special_range.is_private) else special_range.what
 
 
 MAX_LENGTH = 2048
@@ -164,12 +164,12 @@ def _parse_url(text: str) -> "URL":
         raise TargetRefused(f"The address has more than {MAX_LENGTH} characters")
     if _ODD.search(text):
         raise TargetRefused("The address has a space, a control character or a backslash in it")
-    scheme, _, rest = text.partition("://")
+    scheme, _, remainder = text.partition("://")
     if scheme.lower() not in ("http", "https"):
         raise TargetRefused("The address begins neither with https:// nor with http://")
-    if "#" in rest:
+    if "#" in remainder:
         raise TargetRefused("The address has a fragment")
-    authority = re.split("[/?]", rest, maxsplit=1)[0]
+    authority = re.split("[/?]", remainder, maxsplit=1)[0]
     if "@" in authority:
         raise TargetRefused("The address contains a user name; credentials are sent separately")
     try:

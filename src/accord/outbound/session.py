@@ -71,8 +71,8 @@ class SystemResolver:
     async def __call__(self, name: str) -> list[str]:
         """Return the addresses of a name."""
         look_up = partial(socket.getaddrinfo, name, None, type=socket.SOCK_STREAM)
-        found = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
-        return list(dict.fromkeys(str(address[0]) for *_, address in found))
+        addresses = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
+        return list(dict.fromkeys(str(address[0]) for *_, address in addresses))
 
     def close(self) -> None:
         """Stop without waiting for pending lookups."""
@@ -225,10 +225,10 @@ class HttpSession:
             target = self._policy.target(text)
             url = target.url if self._is_strict else url.with_host(target.url.raw_host or "")
             is_trusted = target.is_trusted
-        found = self._sessions.get(is_trusted)
-        if found is None:  # created here because it belongs to the running loop
-            found = self._sessions[is_trusted] = self._open(is_trusted=is_trusted)
-        return found, url
+        session = self._sessions.get(is_trusted)
+        if session is None:  # created here because it belongs to the running loop
+            session = self._sessions[is_trusted] = self._open(is_trusted=is_trusted)
+        return session, url
 
     def _open(self, *, is_trusted: bool) -> "aiohttp.ClientSession":
         import aiohttp

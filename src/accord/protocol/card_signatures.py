@@ -192,16 +192,16 @@ def verify_card(document: bytes, keys: Iterable[Key], now: float) -> VerifiedCar
     """
     trusted = [key for key in keys if _is_valid(key, now)]
     try:
-        stated = codec.decode(document, _document).get("signatures")
+        signatures = codec.decode(document, _document).get("signatures")
         readings = _readings(document)
         payloads = [encode_canonical(reading) for reading in readings]
     except (AccordError, NotCanonical) as error:
         raise UntrustedCard(f"The card cannot be verified: {error}") from None
-    looked_at = stated[:MAX_SIGNATURES] if isinstance(stated, list) else []
+    checked = signatures[:MAX_SIGNATURES] if isinstance(signatures, list) else []
     specified = 1 if len(readings) > 1 else 0
-    problem = "The card has no signature by a trusted key" if stated else "The card is not signed"
+    problem = "The card has no signature by a trusted key" if signatures else "The card is not signed"
     for at, payload in enumerate(payloads):
-        for member in looked_at:
+        for member in checked:
             header = _signer(member, payload, trusted)
             if header is None:
                 continue
@@ -211,7 +211,7 @@ def verify_card(document: bytes, keys: Iterable[Key], now: float) -> VerifiedCar
             else:
                 is_covered, covers = _states_requirements(readings[specified]), at
             if is_covered:
-                document = codec.encode(readings[covers] | {"signatures": stated})
+                document = codec.encode(readings[covers] | {"signatures": signatures})
                 return VerifiedCard(key=header.kid or "", document=document, is_whole=payloads[covers] == payloads[0])
             problem = "The card is not as it was signed: members may have been removed, such as securityRequirements"
     raise UntrustedCard(problem)
@@ -283,8 +283,8 @@ def _readings(document: bytes) -> tuple[dict[str, Any], ...]:
     whole.pop("signatures", None)
     if "supportedInterfaces" not in whole:
         return (whole,)
-    stated = _a2a_members(document)
-    return whole, stated, _without_empty(stated) or {}
+    members = _a2a_members(document)
+    return whole, members, _without_empty(members) or {}
 
 
 def _a2a_members(document: bytes) -> dict[str, Any]:

@@ -138,8 +138,8 @@ def encode_catalog(cards: Mapping[str, AgentCard]) -> bytes:
 
 
 def _entry(url: str, host: str, card: AgentCard) -> dict[str, Any]:
-    stated = card.profile.tags if card.profile else ()
-    tags = list(dict.fromkeys((*stated, *(tag for skill in card.skills for tag in skill.tags))))
+    profile_tags = card.profile.tags if card.profile else ()
+    tags = list(dict.fromkeys((*profile_tags, *(tag for skill in card.skills for tag in skill.tags))))
     entry: dict[str, Any] = {
         "identifier": f"urn:air:{quote(host, safe='')}:a2a:{quote(_name(card), safe='')}",
         "displayName": card.name,

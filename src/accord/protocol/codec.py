@@ -133,9 +133,9 @@ def invalid(error: msgspec.ValidationError) -> InvalidParams:
     match = _AT.match(str(error))
     reason, path = (match["reason"], match["path"]) if match else (str(error), None)
     field = (path or "$").removeprefix("$").removeprefix(".")
-    if named := _MISSING.fullmatch(reason) or _NAMED.fullmatch(reason):
-        field = f"{field}.{named['name']}" if field else named["name"]
-        reason = named.groupdict().get("reason") or "Required field is missing"
+    if match_of_name := _MISSING.fullmatch(reason) or _NAMED.fullmatch(reason):
+        field = f"{field}.{match_of_name['name']}" if field else match_of_name["name"]
+        reason = match_of_name.groupdict().get("reason") or "Required field is missing"
     return invalid_field(field, reason)
 
 

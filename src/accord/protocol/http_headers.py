@@ -150,13 +150,13 @@ def parse_signature(value: str) -> HmacSignature | None:
 def find_digest(
     signature: HmacSignature, body: bytes, secrets: Iterable[bytes], *, request: SignedRequest | None = None
 ) -> str | None:
-    """Return the digest that one of the secrets produces, if the signature has it, in constant time for each."""
+    """Return the digest that a secret produces, if the signature has it, in constant time for each secret."""
     signed = _signed(body, signature.timestamp, request)
     found = None
     for secret in secrets:
-        wanted = _digest(secret, signed)
-        if any([hmac.compare_digest(wanted, given) for given in signature.digests]):
-            found = wanted
+        expected = _digest(secret, signed)
+        if any([hmac.compare_digest(expected, given) for given in signature.digests]):
+            found = expected
     return found
 
 
@@ -222,9 +222,9 @@ def push_headers(config: PushConfig, task_id: str, seq: int) -> dict[str, str]:
 
 def _authorization(config: PushConfig) -> str | None:
     """Return `{scheme} {credentials}` (1.0.1, 4.3.3); `Bearer` and the token are the defaults."""
-    stated = config.authentication
-    scheme = stated.scheme if stated else "Bearer"
-    credentials = (stated.credentials if stated else None) or config.token
+    authentication = config.authentication
+    scheme = authentication.scheme if authentication else "Bearer"
+    credentials = (authentication.credentials if authentication else None) or config.token
     return f"{scheme} {credentials}" if credentials else None
 
 

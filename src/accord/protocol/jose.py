@@ -130,8 +130,8 @@ def read_keys(data: bytes) -> tuple[Key, ...]:
 
 def _read_key(member: dict[str, Any]) -> Key | None:
     try:
-        stated = convert(member, _Member)
-        return JWKRegistry.import_key(member) if stated.is_usable() else None
+        key_members = convert(member, _Member)
+        return JWKRegistry.import_key(member) if key_members.is_usable() else None
     except Exception:  # joserfc raises various errors for an invalid key; the other keys of the set are still valid
         return None
 

@@ -122,8 +122,8 @@ class _Schema:
     def _targets(self, node: dict[str, Any]) -> list[Any]:
         if isinstance(node.get("$id"), str) and node is not self._root:
             raise ValueError("only the whole schema may have an `$id`")
-        named = node.get("patternProperties")
-        self._patterns += isinstance(node.get("pattern"), str) + (len(named) if isinstance(named, dict) else 0)
+        patterns = node.get("patternProperties")
+        self._patterns += isinstance(node.get("pattern"), str) + (len(patterns) if isinstance(patterns, dict) else 0)
         return [self._resolve(node[name]) for name in _REFERENCES if isinstance(node.get(name), str)]
 
     def _resolve(self, reference: str) -> Any:

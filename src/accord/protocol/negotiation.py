@@ -116,8 +116,8 @@ def negotiate(inquiry: Inquiry) -> DialectRoute | Rejection:
         version = parse_version(inquiry.version, inquiry.enabled)
         dialect, ask_task, by_member = _choose(inquiry, version)
     except AccordError as error:
-        stated = "1.0" if inquiry.method[:1].isupper() else None
-        return Rejection(error, answer_dialect(inquiry.path, inquiry.dialect, stated))
+        version_of_method = "1.0" if inquiry.method[:1].isupper() else None
+        return Rejection(error, answer_dialect(inquiry.path, inquiry.dialect, version_of_method))
     if dialect not in inquiry.enabled:
         return Rejection(not_enabled(dialect, inquiry.enabled), dialect)
     operation = operation_for(inquiry.method, dialect)
@@ -151,10 +151,10 @@ def parse_version(text: str | None, dialects: frozenset[DialectName] = ALL_DIALE
     if text is None or not text.strip():
         return None
     major, _, rest = text.strip().partition(".")
-    stated = f"{major}.{rest.partition('.')[0]}"
+    short = f"{major}.{rest.partition('.')[0]}"
     supported = frozenset[ProtocolVersion]().union(*(DIALECT_VERSIONS.get(dialect, ()) for dialect in dialects))
     for version in supported:
-        if version.value == stated:
+        if version.value == short:
             return version
     names = ", ".join(version.value for version in ProtocolVersion if version in supported) or "none"
     raise VersionNotSupported(
@@ -202,14 +202,14 @@ def parse_dialect(name: str) -> DialectName:
     try:
         return DialectName(name.strip().lower())
     except ValueError:
-        known = ", ".join(dialect.value for dialect in DialectName)
-        raise InvalidRequest(f"Unknown dialect {name.strip()[:20]!r}; known are {known}") from None
+        names = ", ".join(dialect.value for dialect in DialectName)
+        raise InvalidRequest(f"Unknown dialect {name.strip()[:20]!r}; known are {names}") from None
 
 
 def not_enabled(dialect: DialectName, enabled: frozenset[DialectName]) -> VersionNotSupported:
     """Return the error for a dialect that is not enabled."""
-    known = ", ".join(other.value for other in DialectName if other in enabled)
-    return VersionNotSupported(f"Dialect {dialect.value} is not enabled here; enabled: {known}")
+    names = ", ".join(other.value for other in DialectName if other in enabled)
+    return VersionNotSupported(f"Dialect {dialect.value} is not enabled here; enabled: {names}")
 
 
 def _no_method(method: str, dialect: DialectName) -> MethodNotFound:

@@ -66,7 +66,7 @@ class RestRoute(NamedTuple):
 class OperationRow(Struct, frozen=True, kw_only=True):
     """One operation.
 
-    `names` are its names in each dialect: the one that our client sends first, then aliases. `rest` are A2A 1.0's
+    `names` are its names in each dialect: first the name that our client sends, then aliases. `rest` are A2A 1.0's
     routes without the tenant prefix, `rest_v03` those of 0.3 without `/v1`, `rest_v02` those of 0.2 besides JSON-RPC.
     """
 

@@ -236,12 +236,12 @@ def unpack_metadata(metadata: Metadata | None, native: Sequence[str] = ()) -> tu
     return own if own or not metadata else None, extras or _NO_EXTRAS
 
 
-def _extras(stated: Any) -> Extras | None:
+def _extras(value: Any) -> Extras | None:
     """Read extras; a value of another form is the user's own."""
-    if not isinstance(stated, dict) or not stated:
+    if not isinstance(value, dict) or not value:
         return None
     try:
-        return msgspec.convert(stated, Extras)
+        return msgspec.convert(value, Extras)
     except (msgspec.ValidationError, RecursionError):
         return None
 
@@ -271,8 +271,8 @@ def restore_parts(
     if not extras.parts:
         return parts
     return tuple(
-        restore(part, stated, extras.parts[str(at)]) if str(at) in extras.parts else part
-        for at, (part, stated) in enumerate(zip(parts, wire, strict=True))
+        restore(part, wire_part, extras.parts[str(at)]) if str(at) in extras.parts else part
+        for at, (part, wire_part) in enumerate(zip(parts, wire, strict=True))
     )
 
 
@@ -313,8 +313,8 @@ def take_created(task: Task, updated: str | None) -> tuple[str | None, Metadata 
     `updated` is the time of the status as a reader will see it.
     """
     created, metadata = task.created_at, task.metadata
-    stated = (metadata or {}).get(metadata_keys.CREATED_AT)
-    if stated != created or created == UNKNOWN_TIME or created == _derived(task, updated):
+    stated_time = (metadata or {}).get(metadata_keys.CREATED_AT)
+    if stated_time != created or created == UNKNOWN_TIME or created == _derived(task, updated):
         return created, metadata
     return created, without_key(metadata, metadata_keys.CREATED_AT)
 

@@ -55,7 +55,7 @@ def address_of(host: str) -> Address | None:
 
 
 def network_of(peer: str) -> str:
-    """Return the network that counts as one client: an IPv4 address, or the 64 bits of IPv6 that one host owns."""
+    """Return the network that counts as one client: an IPv4 address, or the 64 bits of IPv6 that a host owns."""
     address = address_of(peer)
     if address is None:
         return peer

@@ -88,8 +88,8 @@ async def check_agent(card: AgentCard, ask: AskPort) -> CheckResult:
     try:
         async with asyncio.timeout(LOOK_SECONDS):
             for url in _card_urls(place):
-                if (found := _as_card(await ask("GET", url))) is not None:
-                    other = "" if found.name == card.name else f", which calls itself {found.name[:80]!r}"
+                if (served_card := _as_card(await ask("GET", url))) is not None:
+                    other = "" if served_card.name == card.name else f", which calls itself {served_card.name[:80]!r}"
                     return CheckResult(Availability.UP, f"Its card is there{other}")
             answer = await ask("GET", place)
     except TimeoutError:
@@ -186,11 +186,11 @@ class AvailabilityChecks:
 
     async def _settle(self, due: DueCheck) -> LastCheck:
         try:
-            found = await check_agent(decode_card(due.card.encode()), self._ask)
+            result = await check_agent(decode_card(due.card.encode()), self._ask)
         except AccordError as error:  # it was readable by the version that published it
-            found = CheckResult(Availability.UNCHECKED, f"Its card cannot be read: {error.message}")
-        is_up = found.state is Availability.UP
+            result = CheckResult(Availability.UNCHECKED, f"Its card cannot be read: {error.message}")
+        is_up = result.state is Availability.UP
         policy, failures = (self._interval, 1) if is_up else (RETRIES, due.failures + 1)
         again_ms = round(policy.delay(failures, draw=self._chance) * 1000)
-        args = (due, found.state.value, found.detail[:500])
+        args = (due, result.state.value, result.detail[:500])
         return await self._store.do(published_agents.settle_check, *args, is_up=is_up, again_ms=again_ms)

@@ -98,8 +98,8 @@ def _decoded(document: bytes) -> tuple[AgentCard, dict[str, Any]]:
         codec.check_utf8(document)
         return decode_card(document), codec.decode(document, _document)
     except AccordError as error:
-        found = tuple(CardObjection(field, reason) for field, reason in error.violations)
-        raise InvalidCard(found or (CardObjection("", error.message),)) from None
+        objections = tuple(CardObjection(field, reason) for field, reason in error.violations)
+        raise InvalidCard(objections or (CardObjection("", error.message),)) from None
 
 
 def _name_of(card: AgentCard, stated: dict[str, Any]) -> str:
@@ -124,10 +124,10 @@ def _tee(stated: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _words(card: AgentCard, name: str, tags: tuple[str, ...]) -> str:
-    said = [name, card.name, card.description, *tags, card.provider.organization if card.provider else ""]
+    words = [name, card.name, card.description, *tags, card.provider.organization if card.provider else ""]
     for skill in card.skills:
-        said += [skill.id, skill.name, skill.description]
-    return "\n".join(said).lower()[:MAX_WORDS].replace("\0", " ")
+        words += [skill.id, skill.name, skill.description]
+    return "\n".join(words).lower()[:MAX_WORDS].replace("\0", " ")
 
 
 # --- findings ---------------------------------------------------------------------------------------------------------

@@ -51,10 +51,10 @@ class DeveloperKeys:
         if len(await self.held(caller)) >= MAX_KEYS:
             raise RateLimited(f"You have {MAX_KEYS} keys already; delete one", metadata={"limit": "keys"})
         ticket = caller.ticket or Admission(kind="")
-        made = new_key(ticket.key_id or "")
-        kept = NewApiKey(
-            id=made.id,
-            hash=made.hash,
+        new = new_key(ticket.key_id or "")
+        record = NewApiKey(
+            id=new.id,
+            hash=new.hash,
             name=description,
             owner=caller.owner,
             tenant=_tenant(caller),
@@ -62,7 +62,7 @@ class DeveloperKeys:
             lasts_ms=None if days is None else round(days * DAY_MS),
             until=ticket.until,
         )
-        return made.key, await self._store.do(authentication.create_api_key, kept)
+        return new.key, await self._store.do(authentication.create_api_key, record)
 
     async def held(self, caller: Caller) -> list[StoredApiKey]:
         """Return the caller's live API keys."""
@@ -146,28 +146,28 @@ class AgentDirectory:
         Of a card that a trusted key has signed, only the members that the signature covers are published. The
         publisher chooses the name, so it is read from the whole card.
         """
-        found = cards.read(document, name)
+        publishable = cards.read(document, name)
         verdict, counted = self._trust.sift(document)
         if verdict.state is SignedBy.TRUSTED:
-            found = cards.read(counted, found.facts.handle)
+            publishable = cards.read(counted, publishable.facts.handle)
         if self._signed_only and verdict.state is not SignedBy.TRUSTED:
             raise InvalidCard(
                 (CardObjection("signatures", f"Only cards signed by a trusted key are taken: {verdict.detail}"),)
             )
-        return found, verdict
+        return publishable, verdict
 
     async def publish(
         self, caller: Caller, document: bytes, *, name: str | None = None, visibility: Visibility = Visibility.TENANT
     ) -> Listing:
         """Publish a card under `name`, or else under its own name."""
-        found, _ = self.check(document, name)
-        self._entitle(caller, found.facts.handle)
+        publishable, _ = self.check(document, name)
+        self._entitle(caller, publishable.facts.handle)
         if await self._store.read(published_agents.count_of_owner, caller.tenant, caller.owner) >= MAX_LISTINGS:
             raise RateLimited(f"{MAX_LISTINGS} agents are published already", metadata={"limit": "listings"})
-        self._check_public(caller, found.facts.handle, visibility)
-        new = (caller.tenant, new_id(), caller.owner, visibility.value, found.facts)
-        crosses = self._crosses(caller, found.facts.handle)
-        with _named(found.facts.handle):
+        self._check_public(caller, publishable.facts.handle, visibility)
+        new = (caller.tenant, new_id(), caller.owner, visibility.value, publishable.facts)
+        crosses = self._crosses(caller, publishable.facts.handle)
+        with _translated_conflicts(publishable.facts.handle):
             listing = await self._store.do(published_agents.publish, *new, crosses=crosses)
         self.on_news()
         return listing
@@ -188,16 +188,16 @@ class AgentDirectory:
         """
         document = listing.card.encode() if change.card is None else cards.merged(listing.card, change.card)
         renames = change.card is not None and "humanReadableId" in change.card
-        found, _ = self.check(document, change.name or (None if renames else listing.handle))
-        self._entitle(caller, found.facts.handle)
+        publishable, _ = self.check(document, change.name or (None if renames else listing.handle))
+        self._entitle(caller, publishable.facts.handle)
         visibility = listing.visibility if change.visibility is None else change.visibility.value
         is_active = listing.is_active if change.is_active is None else change.is_active
-        seen, handle = (listing.tenant, listing.id, listing.revision), found.facts.handle
+        seen, handle = (listing.tenant, listing.id, listing.revision), publishable.facts.handle
         if (visibility, handle) != (listing.visibility, listing.handle):
             self._check_public(caller, handle, Visibility(visibility))
         looks = handle != listing.handle and not self._crosses(caller, handle)
-        given = (*seen, visibility, is_active, found.facts)
-        with _named(handle):
+        given = (*seen, visibility, is_active, publishable.facts)
+        with _translated_conflicts(handle):
             return await self._store.do(published_agents.change, *given, namespace_of=listing.owner if looks else None)
 
     async def remove(self, caller: Caller, id: str) -> None:
@@ -209,7 +209,7 @@ class AgentDirectory:
         """Return an agent that the caller may change, or raise PermissionDenied."""
         listing = await self.find(caller, id)
         is_own = (listing.tenant, listing.owner) == (caller.tenant, caller.owner)
-        if not is_own and not (listing.tenant == caller.tenant and self._seen(caller).sees_all):
+        if not is_own and not (listing.tenant == caller.tenant and self._visible_to(caller).sees_all):
             raise PermissionDenied("This agent was published by another owner")
         self._entitle(caller, listing.handle)
         return listing
@@ -218,7 +218,7 @@ class AgentDirectory:
 
     async def find(self, caller: Caller | None, id: str) -> Listing:
         """Return an agent by its id. An inactive agent is visible only in its own tenant."""
-        listing = await self._store.read(published_agents.find, self._seen(caller), id)
+        listing = await self._store.read(published_agents.find, self._visible_to(caller), id)
         if listing is None or not (listing.is_active or (caller is not None and caller.tenant == listing.tenant)):
             raise NotListed("There is no such agent")
         return listing
@@ -227,7 +227,7 @@ class AgentDirectory:
         """Return an active agent by its name."""
         is_name = names.is_name(names.handle(name))
         listing = (
-            await self._store.read(published_agents.find_by_name, self._seen(caller), names.handle(name))
+            await self._store.read(published_agents.find_by_name, self._visible_to(caller), names.handle(name))
             if is_name
             else None
         )
@@ -237,10 +237,10 @@ class AgentDirectory:
 
     async def search(self, caller: Caller | None, query: AgentQuery) -> tuple[list[FoundListing], int]:
         """Return a page of agents and their total. A caller without a tenant sees only active agents."""
-        seen = self._seen(caller)
-        if seen.tenant is None:
+        visible = self._visible_to(caller)
+        if visible.tenant is None:
             query = replace(query, is_active=True)
-        return await self._store.read(published_agents.search, seen, query)
+        return await self._store.read(published_agents.search, visible, query)
 
     async def resolve(self, caller: Caller | None, name: str) -> AgentCard:
         """Return the card of an agent by its name, or raise UnknownName."""
@@ -255,9 +255,11 @@ class AgentDirectory:
 
     async def catalog(self, caller: Caller | None) -> dict[str, AgentCard]:
         """Return the cards that a caller sees, by agent id and under their published names."""
-        found = await self._store.read(published_agents.list_cards, self._seen(caller), MAX_CATALOG)
-        known = self._known
-        self._known = {(one.id, one.revision): known.get((one.id, one.revision)) or _readable(one) for one in found}
+        cards_found = await self._store.read(published_agents.list_cards, self._visible_to(caller), MAX_CATALOG)
+        previous = self._known
+        self._known = {
+            (one.id, one.revision): previous.get((one.id, one.revision)) or _readable(one) for one in cards_found
+        }
         return {id: card for (id, _), card in self._known.items() if card is not None}
 
     async def health(self, listing: Listing) -> LastCheck:
@@ -270,7 +272,7 @@ class AgentDirectory:
 
     # --- authorization --------------------------------------------------------------------------------------------
 
-    def _seen(self, caller: Caller | None) -> VisibleAgents:
+    def _visible_to(self, caller: Caller | None) -> VisibleAgents:
         """Return the agents visible to a caller. A caller whose roles grant nothing counts as anonymous."""
         if caller is None or (caller.roles is not None and not self._roles.has_any(caller.roles)):
             return VisibleAgents(tenant=None)
@@ -305,7 +307,7 @@ class AgentDirectory:
 
 
 @contextmanager
-def _named(handle: str) -> Iterator[None]:
+def _translated_conflicts(handle: str) -> Iterator[None]:
     """Turn the store's name conflicts into NameTaken and PermissionDenied."""
     try:
         yield

@@ -48,11 +48,11 @@ class RemoteRegistry:
     async def resolve(self, name: str) -> AgentCard:
         """Return the card of the agent with a name, or raise UnknownName."""
         try:
-            found = await self.named(name)
+            entry = await self.named(name)
         except (RegistryRefused, UnreachableServer) as error:
             kind = NotAsked if isinstance(error, UnreachableServer) or error.may_pass else UnknownName
             raise kind(f"{name}: {self.url}: {error}") from None
-        verdict, counted = self._trust.sift(codec.encode(found.get("card_data")))
+        verdict, counted = self._trust.sift(codec.encode(entry.get("card_data")))
         try:
             card = cards.read(counted, name).card
         except InvalidCard as error:
@@ -66,10 +66,10 @@ class RemoteRegistry:
 
     async def named(self, name: str) -> dict[str, Any]:
         """Return the registry's entry of an active agent."""
-        found = await self._json("GET", f"/agent-cards/id/{quote(names.handle(name), safe='/')}")
-        if found.get("is_active") is False:
+        entry = await self._json("GET", f"/agent-cards/id/{quote(names.handle(name), safe='/')}")
+        if entry.get("is_active") is False:
             raise RegistryRefused(404, "The agent was removed")
-        return found
+        return entry
 
     async def search(self, query: list[tuple[str, str]]) -> dict[str, Any]:
         """Return a page of agents, by the parameters of the API."""
@@ -82,23 +82,23 @@ class RemoteRegistry:
         except RegistryRefused as error:
             if error.status != 409 or error.name is None:
                 raise
-            known = await self.named(error.name)
-        return await self._json("PUT", f"/agent-cards/{quote(known['id'], safe='')}", body)
+            entry = await self.named(error.name)
+        return await self._json("PUT", f"/agent-cards/{quote(entry['id'], safe='')}", body)
 
     async def check(self, name: str) -> dict[str, Any]:
         """Have the registry check an agent immediately."""
-        known = await self.named(name)
-        return await self._json("POST", f"/agent-cards/{quote(known['id'], safe='')}/check")
+        entry = await self.named(name)
+        return await self._json("POST", f"/agent-cards/{quote(entry['id'], safe='')}/check")
 
     async def _json(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         answer = await self._ask(method, f"{self.url}{API}{path}", None if body is None else codec.encode(body))
         try:
-            found = _object.decode(answer.body)
+            document = _object.decode(answer.body)
         except (MsgspecError, UnicodeDecodeError, RecursionError):
             raise RegistryRefused(answer.status, f"It answers {answer.status}, and not as a registry does") from None
         if answer.status >= 300:
-            raise _refusal(answer, found)
-        return found
+            raise _refusal(answer, document)
+        return document
 
 
 def _refusal(answer: ServerAnswer, found: dict[str, Any]) -> RegistryRefused:

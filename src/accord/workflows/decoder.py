@@ -127,7 +127,7 @@ def without_none(kind: inspect.Type) -> inspect.Type:
 
 def written_as(kind: inspect.Type) -> str | None:
     """Return the notation of a type in files, `duration` or `scalar`; None for its own."""
-    return (kind.extra or {}).get("written") if isinstance(kind, inspect.Metadata) else None
+    return (kind.extra_json_schema or {}).get("notation") if isinstance(kind, inspect.Metadata) else None
 
 
 @cache

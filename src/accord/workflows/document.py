@@ -15,7 +15,7 @@ from accord.workflows.agent_definition import AgentDef, FilePermissions, Permiss
 from accord.workflows.notation import Argv, Count, DocumentPart, Seconds, Tally, Text
 from accord.workflows.step_types import ADDED, STEP_TYPES, StepType
 
-TypeName = Annotated[str, Meta(extra={"written": "step type"})]
+TypeName = Annotated[str, Meta(extra_json_schema={"notation": "step type"})]
 """A name in `STEP_TYPES`, or of a type that another package adds (`steps`)."""
 
 OnError = Literal["fail", "skip", "retry", "continue"]

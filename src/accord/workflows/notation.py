@@ -35,10 +35,10 @@ def format_duration(time: float) -> str:
     return "".join(words) or "0s"
 
 
-Seconds = Annotated[float, Meta(ge=0, le=MAX_SECONDS, extra={"written": "duration"})]
+Seconds = Annotated[float, Meta(ge=0, le=MAX_SECONDS, extra_json_schema={"notation": "duration"})]
 """A duration of at most ten years. Files write `10m`, or `timeoutMs` for `timeout`."""
 
-Text = Annotated[str, Meta(extra={"written": "scalar"})]
+Text = Annotated[str, Meta(extra_json_schema={"notation": "scalar"})]
 """A scalar that is always a string, also if it is written as a number or boolean without quotes."""
 
 Argv = Annotated[tuple[Text, ...], Meta(min_length=1)]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from msgspec import Struct, inspect, to_builtins
+from msgspec import Struct, to_builtins
 
-from accord.model.schemas import field_descriptions
+from accord.model import schemas
 from accord.workflows import agent_definition, decoder
 from accord.workflows import document as d
 from accord.workflows.agent_definition import FilePermissions, Permissions
@@ -48,12 +48,9 @@ STRUCTS: tuple[type[Struct], ...] = (
 
 def meanings(struct: type[Struct]) -> dict[str, str]:
     """Return the description of each key of a struct."""
-    texts = field_descriptions(struct)
+    texts = schemas.field_descriptions(struct)
     return {field.encode_name: texts[field.name] for field in decoder.fields_of(struct)}
 
-
-DIALECT = "http://json-schema.org/draft-07/schema#"
-"""The dialect that YAML editors support best."""
 
 SECRETIVE = {"doNotSuggest": True}
 """Marks other spellings, which are valid but not suggested."""
@@ -64,7 +61,7 @@ def schema() -> dict[str, Any]:
     """Return the JSON Schema of workflow files."""
     definitions = {struct.__name__: _SPECIAL.get(struct, _struct)(struct) for struct in STRUCTS}
     return {
-        "$schema": DIALECT,
+        "$schema": schemas.DRAFT_07,
         "title": "Accord workflow",
         "description": "A workflow of accord: agents, and the steps that they do together.",
         "allOf": [_ref(Document)],  # in this dialect, keywords next to a $ref are ignored
@@ -73,7 +70,26 @@ def schema() -> dict[str, Any]:
 
 
 def _ref(struct: type[Any]) -> dict[str, str]:
-    return {"$ref": f"#/definitions/{struct.__name__}"}
+    return {"$ref": schemas.DEFINITIONS.format(name=struct.__name__)}
+
+
+@cache
+def _plain_definitions() -> dict[str, schemas.Schema]:
+    """Return the schemas of all structs, as their types have them."""
+    return schemas.definitions(STRUCTS, _in_notation)
+
+
+def _in_notation(scalar: schemas.Schema) -> schemas.Schema:
+    """Return the schema of a value as files write it."""
+    match scalar.get("notation"):
+        case "duration":
+            text = {"type": "string", "pattern": DURATION_PATTERN}
+            return {"anyOf": [{"type": "number", "minimum": 0}, text]}
+        case "scalar":
+            return {"type": ["string", "number", "boolean"]}
+        case "step type":
+            return {"enum": list(step_types())}
+    return scalar
 
 
 def _struct(struct: type[Struct]) -> dict[str, Any]:
@@ -94,17 +110,18 @@ _MORE: Mapping[str, dict[str, Any]] = {
 
 
 def _properties(struct: type[Struct]) -> dict[str, Any]:
-    found, texts = {}, meanings(struct)
+    found: dict[str, Any] = {}
+    plain = _plain_definitions()[struct.__name__]["properties"]
     for name, member in decoder.members_of(struct).items():
+        keywords = {key: value for key, value in plain[member.name].items() if key != "default"}
         if name == member.name:
-            found[name] = {"description": texts[name], **_of(member.kind), **_default(member)}
-            found[name] |= _MORE.get(name, {})
+            found[name] = keywords | _default(member) | _MORE.get(name, {})
+        elif decoder.has_time_unit(name):
+            found[name] = {"type": "number", "minimum": 0}
         else:
-            alias = {"description": f"The same as `{member.name}`.", **SECRETIVE}
-            found[name] = {
-                **alias,
-                **({"type": "number", "minimum": 0} if decoder.has_time_unit(name) else _of(member.kind)),
-            }
+            found[name] = keywords
+        if name != member.name:
+            found[name] |= {"description": f"The same as `{member.name}`.", **SECRETIVE}
     for (owner, name, also), _ in decoder.SAME_VALUES.items():
         if owner is struct:
             found[name]["enum"] = [*found[name]["enum"], also]
@@ -165,39 +182,4 @@ _SPECIAL: Mapping[type[Struct], Callable[[type[Struct]], dict[str, Any]]] = {
     FilePermissions: _short("string"),
     Permissions: _short("string"),
     Trajectories: _short("boolean"),
-}
-
-
-def _of(kind: inspect.Type) -> dict[str, Any]:
-    """Return the schema of a type."""
-    match kind:
-        case inspect.Metadata():
-            written = decoder.written_as(kind) or ""
-            return {"enum": list(step_types())} if written == "step type" else _WRITTEN[written]
-        case inspect.StructType(cls=cls):
-            return {"allOf": [_ref(cls)]}
-        case inspect.UnionType(types=kinds):
-            return {"anyOf": [_of(one) for one in kinds if not isinstance(one, inspect.NoneType)]}
-        case inspect.VarTupleType(item_type=item, min_length=least):
-            return {"type": "array", "items": _of(item)} | ({"minItems": least} if least else {})
-        case inspect.DictType(value_type=value):
-            return {"type": "object", "additionalProperties": _of(value)}
-        case inspect.LiteralType(values=words):
-            return {"enum": list(words)}
-        case inspect.IntType() | inspect.FloatType():
-            bounds = {"minimum": kind.ge, "exclusiveMinimum": kind.gt, "maximum": kind.le}
-            stated = {name: bound for name, bound in bounds.items() if bound is not None}
-            return {"type": "integer" if isinstance(kind, inspect.IntType) else "number", **stated}
-        case _:
-            return _PLAIN[type(kind)]
-
-
-_PLAIN: Mapping[type[inspect.Type], dict[str, Any]] = {
-    inspect.StrType: {"type": "string"},
-    inspect.BoolType: {"type": "boolean"},
-    inspect.AnyType: {},
-}
-_WRITTEN: Mapping[str, dict[str, Any]] = {
-    "duration": {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": DURATION_PATTERN}]},
-    "scalar": {"type": ["string", "number", "boolean"]},
 }

@@ -29,7 +29,7 @@ def test_every_variable_and_every_kind_is_named() -> None:
     rows = [line for line in TEXT.splitlines() if line.startswith("|")]
     variables = set(re.findall(r"`(ACCORD_[A-Z]+_)<ID>", "\n".join(rows)))
     assert variables == {*OWN_NAMES, OWN_OAUTH}
-    assert {row.split("|")[2].strip(" `") for row in rows if row.count("|") == 4} - {"kind", "---"} == set(KINDS)
+    assert {row.split("|")[2].strip(" `") for row in rows if row.count("|") == 4} - {"type", "---"} == set(KINDS)
 
 
 def test_the_settings_are_settings(tmp_path: Path) -> None:

@@ -183,10 +183,10 @@ def choose_auth_with_ids(
     choice = _AuthChoice(card, keys or _NoKeys(), service, origin)
     missing: list[str] = []
     for requirement in choice.alternatives():
-        found = choice.satisfy(requirement)
-        if isinstance(found, ChosenAuth):
-            return found
-        missing.append(found)
+        chosen = choice.satisfy(requirement)
+        if isinstance(chosen, ChosenAuth):
+            return chosen
+        missing.append(chosen)
     undeclared = choice.undeclared()
     if undeclared is not None:
         return undeclared
@@ -233,11 +233,11 @@ class _AuthChoice:
 
     def satisfy(self, requirement: SecurityRequirement) -> ChosenAuth | str:
         """Return the authentication for all schemes of a requirement, or a text that names the missing ones."""
-        found = [self._auth_for(name, scopes.list) for name, scopes in requirement.schemes.items()]
-        missing = [one for one in found if isinstance(one, str)]
+        choices = [self._auth_for(name, scopes.list) for name, scopes in requirement.schemes.items()]
+        missing = [one for one in choices if isinstance(one, str)]
         if missing:
             return " and ".join(missing)
-        parts = [one for one in found if isinstance(one, ChosenAuth)]
+        parts = [one for one in choices if isinstance(one, ChosenAuth)]
         auths = [one.auth for one in parts]
         ids = tuple(dict.fromkeys(id for one in parts for id in one.ids))
         return ChosenAuth(auths[0] if len(auths) == 1 else CombinedAuth(auths), tuple(requirement.schemes), ids)

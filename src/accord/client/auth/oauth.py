@@ -157,8 +157,8 @@ def token_error(url: str, reply: HttpReply) -> Exception:
     """Return the error for a missing token, with the endpoint's OAuth error if it sent one."""
     if reply.status >= 500 or reply.status in TRANSIENT_STATUSES:
         return Unreachable(f"No credentials are available: {url} answers {reply.status}", was_sent=False)
-    said = _read_refusal(reply)
-    words = ": ".join(word for word in (said.error, said.error_description) if word)
+    refusal = _read_refusal(reply)
+    words = ": ".join(word for word in (refusal.error, refusal.error_description) if word)
     reason = f" ({''.join(c if c.isprintable() else '?' for c in words)[:200]})" if words else ""
     return AuthenticationFailed(f"{url} gives no token: {reply.status}{reason}")
 
@@ -220,18 +220,18 @@ class OpenIdConnect:
         if reply.status != 200:
             raise token_error(self._discovery_url, reply)
         try:
-            found = _issuer.decode(reply.body)
+            issuer = _issuer.decode(reply.body)
         except msgspec.MsgspecError as error:
             text = f"{self._discovery_url} is not a valid OpenID Connect discovery document: {error}"
             raise AuthenticationFailed(text) from None
-        if self._discovery_url.startswith("https:") and not found.token_endpoint.startswith("https:"):
+        if self._discovery_url.startswith("https:") and not issuer.token_endpoint.startswith("https:"):
             raise AuthenticationFailed(f"{self._discovery_url} names a token endpoint that is not https")
-        if self._hosts and not is_host_allowed(self._hosts, found.token_endpoint):
-            named = f"{self._discovery_url} names the token endpoint {found.token_endpoint}"
+        if self._hosts and not is_host_allowed(self._hosts, issuer.token_endpoint):
+            named = f"{self._discovery_url} names the token endpoint {issuer.token_endpoint}"
             raise AuthenticationFailed(
                 f"{named}, which is not among the credential's hosts (`accord creds set --host`)"
             )
-        in_header = "client_secret_post" not in found.token_endpoint_auth_methods_supported
+        in_header = "client_secret_post" not in issuer.token_endpoint_auth_methods_supported
         return ClientCredentials(
-            found.token_endpoint, self._client_id, self._client_secret, in_header=in_header, **self._more
+            issuer.token_endpoint, self._client_id, self._client_secret, in_header=in_header, **self._more
         )

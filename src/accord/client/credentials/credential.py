@@ -170,21 +170,21 @@ def read_variables(
     """
     plain: dict[str, ReadVariable] = {naming.key: OWN_NAMES[OWN_KEY], naming.token: OWN_NAMES[OWN_TOKEN], **OWN_NAMES}
     oauth = (naming.oauth, OWN_OAUTH)
-    found: dict[str, dict[str, Any]] = {}
+    fields_by_id: dict[str, dict[str, Any]] = {}
     if others_are_keys:
-        known = (*plain, *oauth)
-        others = {name: text for name, text in variables.items() if not name.startswith(known)}
-        _add(found, others, "", OWN_NAMES[OWN_KEY])
+        prefixes = (*plain, *oauth)
+        others = {name: text for name, text in variables.items() if not name.startswith(prefixes)}
+        _add(fields_by_id, others, "", OWN_NAMES[OWN_KEY])
     for begins, reading in plain.items():  # later entries replace earlier ones, and ours are last
-        _add(found, variables, begins, reading)
+        _add(fields_by_id, variables, begins, reading)
     clients: dict[str, dict[str, Any]] = {}
     for begins in oauth:
         for ends, part in CLIENT_SUFFIXES.items():
             for id, text in _matching_variables(variables, begins, ends):
                 clients.setdefault(id, {})[part] = text
     for id, parts in clients.items():
-        found.setdefault(id, {})["oauth"] = OAuthClient(**parts)
-    return {id: Credential(**fields) for id, fields in found.items()}
+        fields_by_id.setdefault(id, {})["oauth"] = OAuthClient(**parts)
+    return {id: Credential(**fields) for id, fields in fields_by_id.items()}
 
 
 def variable_suffix(id: str) -> str:

@@ -65,7 +65,7 @@ def read_key_file(path: Path, naming: VariablePrefixes = VariablePrefixes()) -> 
 
 
 def _entries(path: Path, data: bytes) -> dict[str, Credential]:
-    found = {}
+    credentials = {}
     for id, raw in _document.decode(data).items():
         try:
             entry = _entry.decode(raw)
@@ -74,8 +74,8 @@ def _entries(path: Path, data: bytes) -> dict[str, Credential]:
             continue
         credential = Credential(api_key=entry) if isinstance(entry, str) else entry
         if kinds_of(credential):
-            found[normalize_id(id)] = credential
-    return found
+            credentials[normalize_id(id)] = credential
+    return credentials
 
 
 def write_entry(path: Path, id: str, credential: Credential | None) -> None:
@@ -90,10 +90,12 @@ def write_entry(path: Path, id: str, credential: Credential | None) -> None:
     except (OSError, msgspec.MsgspecError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise KeyManagementError(f"{path} is not a valid key file: {reason}") from None
-    kept: dict[str, Any] = {name: entry for name, entry in document.items() if normalize_id(name) != normalize_id(id)}
+    entries: dict[str, Any] = {
+        name: entry for name, entry in document.items() if normalize_id(name) != normalize_id(id)
+    }
     if credential is not None:
-        kept[normalize_id(id)] = credential
-    _replace(path, kept)
+        entries[normalize_id(id)] = credential
+    _replace(path, entries)
 
 
 def _replace(path: Path, document: Mapping[str, Any]) -> None:

@@ -49,7 +49,7 @@ class OsKeyring:
     def __init__(self) -> None:
         self._known: dict[str, Credential | None] = {}
 
-    def asked(self, id: str) -> Credential | None:
+    def find_cached(self, id: str) -> Credential | None:
         """Return the cached credential of an id, without reading the keyring."""
         return self._known.get(normalize_id(id))
 
@@ -234,15 +234,15 @@ class KeyManager:
 
     def find(self, id: str) -> Credential | None:
         """Return all parts stored under an id, each from the first source that has it."""
-        found = Credential()
+        merged = Credential()
         for name in Credential.__struct_fields__:
-            found = replace(found, **{name: getattr(self._part(id, name)[0], name)})
-        return found if kinds_of(found) else None
+            merged = replace(merged, **{name: getattr(self._part(id, name)[0], name)})
+        return merged if kinds_of(merged) else None
 
     def sources(self, id: str) -> dict[str, str]:
         """Return the source of each part stored under an id."""
-        found = {name: self._part(id, name)[1] for name in Credential.__struct_fields__}
-        return {name: source for name, source in found.items() if source is not None}
+        source_by_part = {name: self._part(id, name)[1] for name in Credential.__struct_fields__}
+        return {name: source for name, source in source_by_part.items() if source is not None}
 
     def ids(self) -> list[str]:
         """Return the ids in the file and the variables. A keyring cannot be listed."""
@@ -264,7 +264,7 @@ class KeyManager:
         for source, known in ((FILE, self._file), (ENV, self._env)):
             yield source, known.get(id, _spelling_of(known, id))
         if self._keyring is not None:
-            yield KEYRING, self._keyring.find(id) if asks else self._keyring.asked(id)
+            yield KEYRING, self._keyring.find(id) if asks else self._keyring.find_cached(id)
 
     def _put(self, id: str, credential: Credential) -> None:
         if self._keyring is None:

@@ -56,10 +56,10 @@ class V1Rest(V1, RestDialect):
     def decode_http_error(self, body: bytes) -> AccordError | None:
         """Read a `google.rpc.Status`."""
         try:
-            stated = codec.decode(body, _ERROR).error
+            status = codec.decode(body, _ERROR).error
         except (InvalidParams, ParseError):
             return None
-        return read_error(stated.code, stated.message, stated.details)
+        return read_error(status.code, status.message, status.details)
 
 
 class _Status(Struct):

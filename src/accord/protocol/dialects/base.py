@@ -61,9 +61,9 @@ def error_from_facts(kind: type[AccordError], message: str, data: dict[str, Any]
     )
 
 
-def read_violations(stated: Any) -> tuple[Violation, ...]:
+def read_violations(violations: Any) -> tuple[Violation, ...]:
     """Return the invalid fields of an error, from a list of objects; anything else is ignored."""
-    items = [item for item in stated if isinstance(item, dict)] if isinstance(stated, list) else []
+    items = [item for item in violations if isinstance(item, dict)] if isinstance(violations, list) else []
     return tuple(Violation(str(item.get("field", "")), str(item.get("description", ""))) for item in items)
 
 

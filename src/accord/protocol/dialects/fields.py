@@ -131,12 +131,12 @@ class FilterParams:
     def read(self, params: bytes) -> model.TaskFilter:
         """Read the parameters."""
         wire = codec.decode(params, self._decoder)
-        stated = {name: value for name in self._names if (value := getattr(wire, name)) not in self._absent}
-        for name in FILTER_TIMES.keys() & stated.keys():
-            stated[name] = read_time(stated[name], self._names[name])
-        if "status" in stated:
-            stated["status"] = self._read_state(stated["status"], "status")
-        return model.TaskFilter(**stated)
+        values = {name: value for name in self._names if (value := getattr(wire, name)) not in self._absent}
+        for name in FILTER_TIMES.keys() & values.keys():
+            values[name] = read_time(values[name], self._names[name])
+        if "status" in values:
+            values["status"] = self._read_state(values["status"], "status")
+        return model.TaskFilter(**values)
 
     def write(self, request: model.TaskFilter, state_name: Callable[[TaskState], str]) -> dict[str, Any]:
         """Write the parameters that differ from their defaults."""
@@ -227,24 +227,24 @@ def params_from_body(body: bytes, values: Mapping[str, str]) -> bytes:
     codec.check_form(body)
     if not values:
         return body or b"{}"
-    stated = codec.decode(body, _MEMBERS) if body else {}
-    return _with_path(stated, values)
+    members = codec.decode(body, _MEMBERS) if body else {}
+    return _with_path(members, values)
 
 
 def params_from_query(query: Iterable[tuple[str, str]], values: Mapping[str, str]) -> bytes:
     """Return a query with the path's values; a repeated name becomes a list (11.5)."""
-    stated: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, value in query:
-        stated.setdefault(name, []).append(value)
-    return _with_path({name: found[0] if len(found) == 1 else found for name, found in stated.items()}, values)
+        members.setdefault(name, []).append(value)
+    return _with_path({name: found[0] if len(found) == 1 else found for name, found in members.items()}, values)
 
 
-def _with_path(stated: Mapping[str, Any], values: Mapping[str, str]) -> bytes:
+def _with_path(members: Mapping[str, Any], values: Mapping[str, str]) -> bytes:
     """Merge the path's values into the parameters, in which they take precedence."""
-    if not stated:
+    if not members:
         return codec.encode(values)
     other = {alias for name in values for alias in _NAMED_IN_PATH.get(name, ())}
-    return codec.encode({name: value for name, value in stated.items() if name not in other} | dict(values))
+    return codec.encode({name: value for name, value in members.items() if name not in other} | dict(values))
 
 
 def convert_query_values(operation: Operation, params: bytes) -> bytes:
@@ -255,8 +255,8 @@ def convert_query_values(operation: Operation, params: bytes) -> bytes:
     codec.check_utf8(params)
     if operation not in WITHOUT_BODY:
         return params
-    stated = codec.decode(params, _OBJECT)
-    return codec.encode({name: read for name, value in stated.items() if (read := _convert_value(name, value)) != ""})
+    members = codec.decode(params, _OBJECT)
+    return codec.encode({name: read for name, value in members.items() if (read := _convert_value(name, value)) != ""})
 
 
 def _convert_value(name: str, value: Any) -> Any:
@@ -283,10 +283,10 @@ def path_from_request(route: RestRoute, request: model.Request) -> str:
     """Return the path of a route with a request's values in it."""
 
     def value(found: re.Match[str]) -> str:
-        stated = getattr(request, _ATTRIBUTES[found[1]])
-        if not stated:
+        path_value = getattr(request, _ATTRIBUTES[found[1]])
+        if not path_value:
             raise invalid_field(found[1], "Required field is missing")
-        return quote(stated, safe="")
+        return quote(path_value, safe="")
 
     return _PATH_VALUE.sub(value, route.path)
 
@@ -295,8 +295,8 @@ def query_from_params(route: RestRoute, params: bytes) -> list[tuple[str, str]]:
     """Return the query for the parameters outside the path of a route; the tenant is a prefix of the path."""
     path_names = _PATH_VALUE.findall(route.path)
     in_path = {"tenant", *path_names, *(alias for name in path_names for alias in _NAMED_IN_PATH[name])}
-    stated = codec.decode(params, _OBJECT)
-    return [(name, _query_text(value)) for name, value in stated.items() if name not in in_path and value is not None]
+    members = codec.decode(params, _OBJECT)
+    return [(name, _query_text(value)) for name, value in members.items() if name not in in_path and value is not None]
 
 
 def _query_text(value: Any) -> str:

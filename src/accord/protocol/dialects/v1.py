@@ -370,8 +370,8 @@ def _look_again(data: bytes, refused: InvalidParams, to: Any, names: tuple[str, 
         raise InvalidParams("The JSON is nested too deeply")
     plain = codec.decode(data, _ANYTHING)
     relaxed = _relaxed(plain)
-    if isinstance(relaxed, dict) and (stated := next(filter(None, map(relaxed.get, names)), None)):
-        relaxed[names[0]] = stated
+    if isinstance(relaxed, dict) and (task_id := next(filter(None, map(relaxed.get, names)), None)):
+        relaxed[names[0]] = task_id
     if relaxed == plain:
         raise refused
     return codec.convert(relaxed, to)

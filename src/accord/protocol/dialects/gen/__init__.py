@@ -399,14 +399,14 @@ def _read_params(operation: Operation, wire: GenTaskParams) -> model.Request:
 
 
 def _write_cancel(request: model.CancelRequest) -> dict[str, Any]:
-    stated = request.metadata or {}
-    own = {key: value for key, value in stated.items() if key != metadata_keys.REASON or request.reason is None}
+    metadata = request.metadata or {}
+    own = {key: value for key, value in metadata.items() if key != metadata_keys.REASON or request.reason is None}
     kept = request.metadata is not None and (own or request.reason is None)
     return without_none(task_id=request.id, reason=request.reason, metadata=own if kept else None)
 
 
 def _filter_state(state: TaskState) -> str:
-    """Return the name of a state in a filter; one that shares its generic name keeps A2A's own."""
+    """Return the name of a state in a filter; a state that shares its generic name keeps A2A's own."""
     return LOWER[state] if finer_state(state) else GEN[state]
 
 

@@ -131,11 +131,11 @@ def _write_part(part: model.Part) -> tuple[dict[str, Any], PartExtras]:
         written = {"type": "data", "content": part.data} | without_none(schema=schema)
         return written, PartExtras(filename=name, media_type=mime_type, metadata=own)
     empty = PartExtras(filename=name if name == "" else None, media_type=mime_type if mime_type == "" else None)
-    named = without_none(name=name or None, mime_type=mime_type or None)
+    names = without_none(name=name or None, mime_type=mime_type or None)
     if part.raw is not None:
         content = base64.b64encode(part.raw).decode()
-        return {"type": "file", **named, "content": content}, replace(empty, metadata=metadata)
-    written = {"type": "reference", "url": part.url, **named}
+        return {"type": "file", **names, "content": content}, replace(empty, metadata=metadata)
+    written = {"type": "reference", "url": part.url, **names}
     if part.is_reference:
         return written, replace(empty, metadata=without_key(metadata, metadata_keys.REFERENCE))
     return written, replace(empty, form="file", metadata=metadata)

@@ -55,14 +55,14 @@ def write_card(card: model.AgentCard) -> Plain:
     )
 
 
-def _addresses(stated: tuple[model.AgentInterface, ...]) -> tuple[model.AgentInterface, list[model.AgentInterface]]:
+def _addresses(interfaces: tuple[model.AgentInterface, ...]) -> tuple[model.AgentInterface, list[model.AgentInterface]]:
     """Return the card's own address and the additional ones.
 
     A 0.3 card has one version. Where addresses of 0.x are stated, only they are listed. Otherwise all are, because a
     server that writes this card serves both versions there.
     """
-    legacy = [at for at in stated if at.protocol_version.startswith("0.")]
-    listed = list({(at.url, at.protocol_binding): at for at in reversed(legacy or stated)}.values())[::-1]
+    legacy = [at for at in interfaces if at.protocol_version.startswith("0.")]
+    listed = list({(at.url, at.protocol_binding): at for at in reversed(legacy or interfaces)}.values())[::-1]
     newest = (at for at in listed if at.protocol_version.startswith("0.3"))
     jsonrpc = (at for at in listed if at.protocol_binding == DEFAULT_TRANSPORT)
     nowhere = model.AgentInterface(url="", protocol_binding=DEFAULT_TRANSPORT, protocol_version=DEFAULT_VERSION)
@@ -91,8 +91,10 @@ def _skill(skill: model.AgentSkill, card: model.AgentCard) -> Plain:
     return without_none(**_plain(shared) | modes, security=_security(skill.security_requirements))
 
 
-def _security(stated: Iterable[model.SecurityRequirement]) -> list[Plain] | None:
-    return [{name: list(scopes.list) for name, scopes in requirement.schemes.items()} for requirement in stated] or None
+def _security(requirements: Iterable[model.SecurityRequirement]) -> list[Plain] | None:
+    return [
+        {name: list(scopes.list) for name, scopes in requirement.schemes.items()} for requirement in requirements
+    ] or None
 
 
 def _scheme(stated: model.SecurityScheme) -> Plain:
@@ -104,9 +106,9 @@ def _scheme(stated: model.SecurityScheme) -> Plain:
     return {"type": _TYPES[member], **scheme}
 
 
-def _flows(stated: Plain) -> Plain:
+def _flows(oauth_flows: Plain) -> Plain:
     """Write the flows of 0.3, with every field that it requires; it has neither device codes nor PKCE."""
-    flows = {name: required | stated[name] for name, required in _FLOWS.items() if name in stated}
+    flows = {name: required | oauth_flows[name] for name, required in _FLOWS.items() if name in oauth_flows}
     for flow in flows.values():
         flow.pop("pkceRequired", None)
     return flows
@@ -130,8 +132,8 @@ _FLOWS: dict[str, Plain] = {
 """The flows of 0.3, and the fields each requires that are optional in our model."""
 
 
-def _plain(stated: A2AModel) -> Plain:
-    plain: Plain = msgspec.to_builtins(stated)
+def _plain(value: A2AModel) -> Plain:
+    plain: Plain = msgspec.to_builtins(value)
     return plain
 
 
@@ -211,11 +213,11 @@ def read_card(card: bytes) -> model.AgentCard:
 def _interfaces(wire: Any) -> tuple[model.AgentInterface, ...]:
     """Return the card's addresses without repetition; versions are compared by major and minor number only."""
     version = ".".join((wire.protocol_version or DEFAULT_VERSION).split(".")[:2])
-    stated = [(wire.url, wire.preferred_transport)]
-    stated += [(at.url, at.transport) for at in wire.additional_interfaces or ()]
+    addresses = [(wire.url, wire.preferred_transport)]
+    addresses += [(at.url, at.transport) for at in wire.additional_interfaces or ()]
     return tuple(
         model.AgentInterface(url=url, protocol_binding=transport, protocol_version=version)
-        for url, transport in dict.fromkeys((url, transport or DEFAULT_TRANSPORT) for url, transport in stated)
+        for url, transport in dict.fromkeys((url, transport or DEFAULT_TRANSPORT) for url, transport in addresses)
     )
 
 
@@ -243,27 +245,27 @@ def _read_security(stated: list[Plain] | None, where: str) -> tuple[model.Securi
     return tuple(requirements)
 
 
-def _read_scheme(stated: Plain, where: str) -> model.SecurityScheme:
+def _read_scheme(scheme: Plain, where: str) -> model.SecurityScheme:
     """Read a security scheme: by its `type`, or in the form of 1.0 and protobuf JSON."""
-    if "type" in stated:
-        kind = str(stated["type"])
+    if "type" in scheme:
+        kind = str(scheme["type"])
         if kind not in _MEMBERS:
             raise invalid_field(f"{where}.type", f"Unknown security scheme {kind[:40]!r}")
-        stated = {_MEMBERS[kind]: {"location": stated.get("in"), **stated} if kind == "apiKey" else stated}
+        scheme = {_MEMBERS[kind]: {"location": scheme.get("in"), **scheme} if kind == "apiKey" else scheme}
     try:
-        return msgspec.convert(_with_scopes(stated), model.SecurityScheme)
+        return msgspec.convert(_with_scopes(scheme), model.SecurityScheme)
     except msgspec.ValidationError as error:
         raise invalid_field(where, str(error).partition(" - at ")[0]) from None
 
 
-def _with_scopes(stated: Plain) -> Plain:
+def _with_scopes(scheme: Plain) -> Plain:
     """Return a scheme whose flows all have scopes, which protobuf leaves out when empty."""
-    oauth = stated.get("oauth2SecurityScheme")
+    oauth = scheme.get("oauth2SecurityScheme")
     flows = oauth.get("flows") if isinstance(oauth, dict) else None
     if not isinstance(oauth, dict) or not isinstance(flows, dict):
-        return stated
+        return scheme
     full = {name: {"scopes": {}} | flow if isinstance(flow, dict) else flow for name, flow in flows.items()}
-    return stated | {"oauth2SecurityScheme": oauth | {"flows": full}}
+    return scheme | {"oauth2SecurityScheme": oauth | {"flows": full}}
 
 
 _MEMBERS = {kind: member for member, kind in _TYPES.items()}

@@ -55,18 +55,18 @@ def with_json_names(params: bytes) -> bytes:
         return params
     if codec.is_too_deep(params):
         raise InvalidParams("The JSON is nested too deeply")
-    stated = rename_members(codec.decode(params, _ANY), _json_name, _FREE)
-    if isinstance(stated, dict) and "request" in stated:
-        stated.setdefault("message", stated.pop("request"))  # the field of a send whose JSON name is another word
-    return codec.encode(stated)
+    renamed = rename_members(codec.decode(params, _ANY), _json_name, _FREE)
+    if isinstance(renamed, dict) and "request" in renamed:
+        renamed.setdefault("message", renamed.pop("request"))  # the field of a send whose JSON name is another word
+    return codec.encode(renamed)
 
 
 def has_field_names(params: bytes) -> bool:
     """Whether parameters have field names of the definition, not their JSON names."""
     if not _HAS_FIELD_NAME.search(params):
         return False
-    stated = codec.decode(params, _ANY)
-    return bool(rename_members(stated, _json_name, _FREE) != stated)
+    members = codec.decode(params, _ANY)
+    return bool(rename_members(members, _json_name, _FREE) != members)
 
 
 def with_field_names(answer: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""The reader of A2A before 1.0: decoded structs, and what they mean in the model.
+"""The reader of A2A before 1.0: decoded structs, and their conversion to the model.
 
 The structs cover JSON-RPC, protobuf JSON and mixtures of both, tolerant where deployed peers differ. A member that only
 other dialects define may have any type here. The requirements of a dialect are settings of its `V03Reader`.

@@ -119,9 +119,9 @@ class ProtoWriter(V03Writer):
         name = f"tasks/{config.task_id or ''}/pushNotificationConfigs/{config.id or ''}"
         return {"name": name, "pushNotificationConfig": push_out(config)}
 
-    def configuration(self, stated: model.SendConfiguration | None) -> Any:
+    def configuration(self, configuration: model.SendConfiguration | None) -> Any:
         """Return the send configuration, always, because without it the server would not wait."""
-        return super().configuration(stated or model.SendConfiguration())
+        return super().configuration(configuration or model.SendConfiguration())
 
     def params(self, request: model.Request) -> Any:
         """Return the request message of any operation; tasks and webhooks are identified by resource names."""
@@ -187,13 +187,15 @@ class V03Rest(V03, RestDialect):
     def read_send(self, params: bytes) -> model.SendRequest:
         """Read the parameters of a send; protobuf JSON leaves `blocking` out when it is false."""
         wire = codec.decode(params, _SEND)
-        stated = wire.configuration
-        if stated is None:
+        configuration = wire.configuration
+        if configuration is None:
             return self.send_request(wire, None)
-        stated.push_notification_config = stated.push_notification_config or stated.push_notification
+        configuration.push_notification_config = (
+            configuration.push_notification_config or configuration.push_notification
+        )
         if wire.message.content is not None:
-            stated.blocking = stated.blocking is True
-        return self.send_request(wire, read_configuration(stated))
+            configuration.blocking = configuration.blocking is True
+        return self.send_request(wire, read_configuration(configuration))
 
     def encode_result(self, operation: Operation, result: model.Result) -> bytes:
         """Write the result of an operation."""
@@ -223,15 +225,15 @@ class V03Rest(V03, RestDialect):
     def decode_http_error(self, body: bytes) -> AccordError | None:
         """Read an error by its `type`, or by its code if the type is unknown."""
         try:
-            stated = codec.decode(body, _ERROR)
+            body_error = codec.decode(body, _ERROR)
         except (InvalidParams, ParseError):
             return None
-        error = ErrorObject(stated.code, stated.message, stated.data)
-        by_code = self.decode_error(error) if stated.code else RemoteError(stated.message)
-        kind = _BY_NAME.get(stated.type)
+        error = ErrorObject(body_error.code, body_error.message, body_error.data)
+        by_code = self.decode_error(error) if body_error.code else RemoteError(body_error.message)
+        kind = _BY_NAME.get(body_error.type)
         if kind is None or isinstance(by_code, kind):
             return by_code
-        return kind(stated.message, violations=by_code.violations, retry_after=by_code.retry_after)
+        return kind(body_error.message, violations=by_code.violations, retry_after=by_code.retry_after)
 
     def encode_push(self, event: model.Event, task: model.Task, form: PushFormat | None = None) -> bytes:
         """Write a webhook body: 0.3 has one form for all bindings."""
@@ -304,9 +306,9 @@ def _named(wire: Named) -> Named:
 
 def _read_create(params: bytes) -> model.PushConfig:
     wire = _named(codec.decode(params, _CREATE))
-    stated = (wire.config or wire).push_notification_config
-    if stated is not None:
-        return read_set(stated, wire.target(), wire.config_id)
+    config = (wire.config or wire).push_notification_config
+    if config is not None:
+        return read_set(config, wire.target(), wire.config_id)
     if wire.url is None:
         raise invalid_field("config.pushNotificationConfig", MISSING)
     return read_set(codec.decode(params, _BARE), wire.target())
@@ -335,13 +337,13 @@ class V03Grpc(V03Rest):
         return plain if name is None else replace(plain, message=f"{name}: {plain.message}")
 
 
-def _scheme(stated: model.SecurityScheme, written: Plain) -> Plain:
+def _scheme(scheme: model.SecurityScheme, written: Plain) -> Plain:
     """Write a security scheme; of the OAuth flows of 0.3, protobuf has room for one."""
-    plain: Plain = msgspec.to_builtins(stated)
+    plain: Plain = msgspec.to_builtins(scheme)
     if "flows" in written:
         plain["oauth2SecurityScheme"]["flows"] = dict(list(written["flows"].items())[:1])
     return plain
 
 
-def _security(stated: Iterable[model.SecurityRequirement]) -> list[Plain]:
-    return [msgspec.to_builtins(requirement) for requirement in stated]
+def _security(requirements: Iterable[model.SecurityRequirement]) -> list[Plain]:
+    return [msgspec.to_builtins(requirement) for requirement in requirements]

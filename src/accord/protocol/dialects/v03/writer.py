@@ -78,8 +78,12 @@ _PARAMS: Mapping[type, Mapping[str, str]] = {
 
 def push_out(config: model.PushConfig) -> Any:
     """Return a webhook in 0.3's form, without Accord's additions."""
-    stated = config.authentication
-    schemes = None if stated is None else without_none(schemes=[stated.scheme], credentials=stated.credentials)
+    authentication = config.authentication
+    schemes = (
+        None
+        if authentication is None
+        else without_none(schemes=[authentication.scheme], credentials=authentication.credentials)
+    )
     return _push(config.url, config.id, config.token, schemes)
 
 
@@ -201,14 +205,14 @@ class V03Writer:
         """Return the parameters of a send."""
         return _send(self.message(request.message), self.configuration(request.configuration), request.metadata)
 
-    def configuration(self, stated: model.SendConfiguration | None) -> Any:
+    def configuration(self, configuration: model.SendConfiguration | None) -> Any:
         """Return the configuration of a send; `blocking` is always written, because 0.3 has no default for it."""
-        if stated is None:
+        if configuration is None:
             return None
-        push = stated.task_push_notification_config
+        push = configuration.task_push_notification_config
         return self.configuration_shape(
-            not stated.return_immediately,
-            stated.accepted_output_modes,
-            stated.history_length,
+            not configuration.return_immediately,
+            configuration.accepted_output_modes,
+            configuration.history_length,
             None if push is None else push_out(push),
         )

@@ -251,14 +251,14 @@ def read_card(card: bytes) -> model.AgentCard:
 
 
 def _read_profile(wire: VaultCardIn, service_identifiers: dict[str, str]) -> model.CardProfile:
-    stated = {
+    fields = {
         "a2a_version": wire.capabilities.a2a_version,
         "mcp_version": wire.capabilities.mcp_version,
         "tee_details": wire.capabilities.tee_details,
         "support_contact": wire.provider.support_contact,
         "tags": tuple(wire.tags or ()),
     }
-    return fill(model.CardProfile, wire, service_identifiers=service_identifiers, **stated)
+    return fill(model.CardProfile, wire, service_identifiers=service_identifiers, **fields)
 
 
 def _read_auth(

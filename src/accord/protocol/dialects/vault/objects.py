@@ -291,17 +291,17 @@ def _artifact_parts(wire: VaultArtifactIn, form: str, extras: Extras, where: str
         except InvalidParams:
             pass  # another agent's own form of parts: plain data
     extra = extras.parts.get("0", PartExtras())
-    named: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "filename": extra.filename,
         "media_type": wire.media_type,
         "metadata": extra.metadata,
     }
     if wire.url is not None:
-        link = model.Part(url=wire.url, **named)
+        link = model.Part(url=wire.url, **fields)
         return (link,) if content is UNSET or content is None else (model.Part(data=content), link)
     if isinstance(content, str) and form != "data":
-        return (model.Part(text=content, **named),)
-    return (model.Part(data=None if content is UNSET else content, **named),)
+        return (model.Part(text=content, **fields),)
+    return (model.Part(data=None if content is UNSET else content, **fields),)
 
 
 # --- tasks --------------------------------------------------------------------------------------------------------
