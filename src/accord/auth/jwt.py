@@ -77,12 +77,12 @@ class Jwks:
         """Return the key for a signature, or None. Raises AgentUnavailable if no keys are available."""
         age = self._clock() - self._loaded_at
         if age >= STALE_SECONDS:
-            await self._ask()
+            await self._load_now()
         elif age >= FRESH_SECONDS:
             self._begin()
         key = jose.find_key(self._usable(), alg, kid)
         if key is None:  # the issuer may have a new key
-            await self._ask()
+            await self._load_now()
             key = jose.find_key(self._usable(), alg, kid)
         return key
 
@@ -91,7 +91,7 @@ class Jwks:
             raise AgentUnavailable("Tokens cannot be verified at the moment", retry_after=int(AGAIN_SECONDS))
         return self._keys
 
-    async def _ask(self) -> None:
+    async def _load_now(self) -> None:
         """Wait for a pending request, or for a new one if its interval has passed."""
         asking = self._begin()
         if asking is not None:

@@ -21,6 +21,7 @@ from accord.cli.tables import (
     RowsOption,
     cell_text,
     echo_json,
+    print_page,
     print_rows,
     printable,
     time_of,
@@ -105,7 +106,7 @@ async def list_keys(output: OutputOption = OutputFormat.TEXT, store: StoreOption
     async with open_existing_store(store, read_only=True) as opened:
         found = await queries.list_api_keys(opened)
     columns = ("id", "state", "name", "owner", "tenant", "roles", "expires", "used")
-    print_rows([_key_row(key) for key in found], columns, output)
+    print_rows(list(map(_key_row, found)), columns, output)
     return DONE
 
 
@@ -221,9 +222,7 @@ async def list_audit(
     async with open_existing_store(store, read_only=True) as opened:
         found = await queries.find_audit(opened, None if all_tenants else tenant or "", query)
     columns = ("at", "tenant", *AUDIT_COLUMNS[1:]) if all_tenants else AUDIT_COLUMNS
-    print_rows([_audit_row(entry) for entry in found[:limit]], columns, output)
-    if len(found) > limit:
-        typer.echo(f"There are more than {limit}: --limit shows more, other options fewer", err=True)
+    print_page(list(map(_audit_row, found)), limit, columns, output, "--limit shows more, other options fewer")
     return DONE
 
 
@@ -295,9 +294,13 @@ async def list_webhooks(
     async with open_existing_store(store, read_only=True) as opened:
         found = await queries.list_webhook_statuses(opened, state.value, task, limit + 1)
     columns = ("state", "tenant", "task", "config", "delivered", "attempts", "next", "url", "error")
-    print_rows([_webhook_row(webhook) for webhook in found[:limit]], columns, output)
-    if len(found) > limit:
-        typer.echo(f"There are more than {limit}: --limit shows more, --task and --state fewer", err=True)
+    print_page(
+        list(map(_webhook_row, found)),
+        limit,
+        columns,
+        output,
+        "--limit shows more, --task and --state fewer",
+    )
     return DONE
 
 
@@ -386,9 +389,13 @@ async def list_remote_tasks(
     async with open_existing_store(store, read_only=True) as opened:
         found = await queries.list_remote_tasks(opened, task, TaskState.UNKNOWN if unknown else None, limit + 1)
     columns = ("state", "agent", "tenant", "task", "remote_task", "remote_state", "by", "heard")
-    print_rows([_remote_task_row(standing) for standing in found[:limit]], columns, output)
-    if len(found) > limit:
-        typer.echo(f"There are more than {limit}: --limit shows more, --task and --unknown fewer", err=True)
+    print_page(
+        list(map(_remote_task_row, found)),
+        limit,
+        columns,
+        output,
+        "--limit shows more, --task and --unknown fewer",
+    )
     return DONE
 
 

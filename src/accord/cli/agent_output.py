@@ -71,6 +71,18 @@ def lines(found: Iterable[str]) -> None:
     write("".join(f"{line}\n" for line in found))
 
 
+def result(
+    operation: Operation, value: Result, text: Iterable[str], next_page: str | None = None, *, is_json: bool
+) -> None:
+    """Print a result as one JSON document, or as these lines with a hint at the next page."""
+    if is_json:
+        document(operation, value)
+        return
+    lines(text)
+    if next_page:
+        notice(f"There are more: --page-token {line(next_page)}")
+
+
 def safe(text: str) -> str:
     """Return foreign text without terminal control characters."""
     return text.replace("\r\n", "\n").translate(_REPLACED)

@@ -39,6 +39,13 @@ def print_rows(rows: Rows, columns: Sequence[str], output: OutputFormat) -> None
         typer.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
 
 
+def print_page(rows: Rows, limit: int, columns: Sequence[str], output: OutputFormat, hint: str) -> None:
+    """Print at most `limit` rows, and a hint if there are more."""
+    print_rows(rows[:limit], columns, output)
+    if len(rows) > limit:
+        typer.echo(f"There are more than {limit}: {hint}", err=True)
+
+
 def echo_json(value: Any, *, indent: int = 0) -> None:
     """Print a value as JSON."""
     from msgspec.json import encode, format

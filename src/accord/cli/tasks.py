@@ -94,13 +94,8 @@ def list_webhooks(
 
         page = await client.push_list(PushListRequest(task_id=task, page_size=page_size, page_token=page_token))
         progress.stop()
-        if options.is_json:
-            agent_output.document(Operation.PUSH_LIST, page)
-            return
-        for config in page.configs:
-            agent_output.lines([*agent_output.of_push(config), ""])
-        if page.next_page_token:
-            agent_output.notice(f"There are more: --page-token {agent_output.line(page.next_page_token)}")
+        text = (line for config in page.configs for line in (*agent_output.of_push(config), ""))
+        agent_output.result(Operation.PUSH_LIST, page, text, page.next_page_token, is_json=options.is_json)
 
     run_with_client(options, work)
 
@@ -117,10 +112,8 @@ def delete(options: ConnectionOptions, task: str, id: str) -> None:
 
         count = await client.push_delete(PushDeleteRequest(task_id=task, id=id))
         progress.stop()
-        if options.is_json:
-            agent_output.document(Operation.PUSH_DELETE, count)
-        else:
-            agent_output.lines([agent_output.field("Webhook", id), agent_output.field("Deleted", "yes")])
+        text = [agent_output.field("Webhook", id), agent_output.field("Deleted", "yes")]
+        agent_output.result(Operation.PUSH_DELETE, count, text, is_json=options.is_json)
 
     run_with_client(options, work)
 
@@ -129,10 +122,7 @@ def _show_webhook(options: ConnectionOptions, config: "PushConfig") -> None:
     from accord.cli import agent_output
     from accord.protocol.operations import Operation
 
-    if options.is_json:
-        agent_output.document(Operation.PUSH_GET, config)
-    else:
-        agent_output.lines(agent_output.of_push(config))
+    agent_output.result(Operation.PUSH_GET, config, agent_output.of_push(config), is_json=options.is_json)
 
 
 app = typer.Typer(no_args_is_help=True, help="Look after the tasks of an agent.")
@@ -210,12 +200,8 @@ def list_tasks(
 
         page = await client.list(wanted)
         progress.stop()
-        if options.is_json:
-            agent_output.document(Operation.LIST, page)
-            return
-        agent_output.lines(agent_output.of_page(page, with_history=history is not None))
-        if page.next_page_token:
-            agent_output.notice(f"There are more: --page-token {agent_output.line(page.next_page_token)}")
+        text = agent_output.of_page(page, with_history=history is not None)
+        agent_output.result(Operation.LIST, page, text, page.next_page_token, is_json=options.is_json)
 
     run_with_client(options, work)
 
@@ -354,10 +340,7 @@ def get_card(
 
         card = await client.extended_card(CardRequest()) if extended else client.card
         progress.stop()
-        if options.is_json:
-            agent_output.document(Operation.EXTENDED_CARD, card)
-        else:
-            agent_output.lines(agent_output.of_card(card))
+        agent_output.result(Operation.EXTENDED_CARD, card, agent_output.of_card(card), is_json=options.is_json)
         for finding in describe_findings(client.discovered.findings):
             agent_output.notice(f"accord: {agent_output.line(finding)}")
 

@@ -95,13 +95,13 @@ class AuthDriver:
             except StopIteration as done:
                 return cast("HttpRequest", done.value)
             if self._asking is None:
-                return await self._ask(flow, request)
+                return await self._fetch_credentials(flow, request)
             flow.close()  # another request is fetching credentials, which may satisfy this one too
             failure = await asyncio.shield(self._asking)  # a canceled waiter must not cancel it for the others
             if failure is not None:
                 raise failure
 
-    async def _ask(self, flow: AuthFlow, asked: HttpRequest) -> HttpRequest:
+    async def _fetch_credentials(self, flow: AuthFlow, asked: HttpRequest) -> HttpRequest:
         """Run a flow that sends requests. Concurrent flows wait for its outcome."""
         self._asking = asking = asyncio.get_running_loop().create_future()
         failure: Exception | None = None

@@ -181,7 +181,7 @@ class HttpLink(ABC):
         """Decode an answer that is not a stream although one was requested, or raise its error."""
 
     @abstractmethod
-    def stated_error(self, reply: HttpReply, request: Request) -> AccordError | None:
+    def decode_error_reply(self, reply: HttpReply, request: Request) -> AccordError | None:
         """Decode the error in an answer. Returns None if its form is unknown."""
 
     async def ask(self, operation: Operation, request: Request, *, seconds: float | None = None) -> Result:
@@ -189,7 +189,7 @@ class HttpLink(ABC):
         patience = self.seconds if seconds is None else seconds
         reply = await self._exchange.fetch(self.outgoing(operation, request, patience))
         if not 200 <= reply.status < 300:
-            raise error_of_reply(reply, self.stated_error(reply, request))
+            raise error_of_reply(reply, self.decode_error_reply(reply, request))
         return self.result(operation, reply.body, request)
 
     async def follow(self, operation: Operation, request: Request, after: int | None = None) -> AsyncIterator[Event]:
@@ -202,7 +202,7 @@ class HttpLink(ABC):
         stream = EventStream(self.streamed)
         if not 200 <= opened.status < 300:
             reply = await whole_reply(opened)
-            raise error_of_reply(reply, self.stated_error(reply, request))
+            raise error_of_reply(reply, self.decode_error_reply(reply, request))
         if not opened.headers.get("content-type", "").lower().startswith(STREAM):
             yield stream.numbered(self.whole_event(await opened.read()), None)
             return
@@ -281,7 +281,7 @@ class JsonRpcLink(HttpLink):
         """Decode the result of an answer as the only event."""
         return self.codec.decode_event(Frame(data=self._answer(body)))
 
-    def stated_error(self, reply: HttpReply, request: Request) -> AccordError | None:
+    def decode_error_reply(self, reply: HttpReply, request: Request) -> AccordError | None:
         """Decode the error object of an answer."""
         try:
             answer = jsonrpc.read_answer(reply.body)
@@ -359,7 +359,7 @@ class RestLink(HttpLink):
         """Decode the body of an answer as the only event."""
         return self.codec.decode_event(Frame(data=body))
 
-    def stated_error(self, reply: HttpReply, request: Request) -> AccordError | None:
+    def decode_error_reply(self, reply: HttpReply, request: Request) -> AccordError | None:
         """Decode the error in an answer. An unnamed 404 or 409 refers to the requested task."""
         error = REST_DIALECTS[self.dialect].decode_http_error(reply.body)
         if not isinstance(error, errors.RemoteError):

@@ -60,7 +60,7 @@ def usable_endpoints(
     it is used with the card's JSON-RPC endpoints, because not every dialect has a version to state.
     """
     wanted = None if binding is None else parse_binding(binding)
-    endpoints = list(dict.fromkeys(_known_endpoints(card)))
+    endpoints = list(dict.fromkeys(_parse_endpoints(card)))
     usable = [one for one in endpoints if wanted in (None, one.binding) and dialect in (None, one.dialect)]
     if not usable and dialect is not None and wanted in (None, JSONRPC):
         addresses = dict.fromkeys(endpoint.url for endpoint in endpoints if endpoint.binding == JSONRPC)
@@ -91,7 +91,7 @@ def dialect_of(card: AgentCard, interface: AgentInterface) -> DialectName | None
     return {"1": DialectName.V1, "0": DialectName.V03}.get(major)
 
 
-def _known_endpoints(card: AgentCard) -> Iterator[AgentEndpoint]:
+def _parse_endpoints(card: AgentCard) -> Iterator[AgentEndpoint]:
     for interface in card.supported_interfaces:
         binding = _BINDINGS.get(interface.protocol_binding.upper())
         dialect = dialect_of(card, interface)

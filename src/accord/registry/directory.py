@@ -167,7 +167,7 @@ class AgentDirectory:
         self._check_public(caller, publishable.facts.handle, visibility)
         new = (caller.tenant, new_id(), caller.owner, visibility.value, publishable.facts)
         crosses = self._crosses(caller, publishable.facts.handle)
-        with _named(publishable.facts.handle):
+        with _translated_conflicts(publishable.facts.handle):
             listing = await self._store.do(published_agents.publish, *new, crosses=crosses)
         self.on_news()
         return listing
@@ -197,7 +197,7 @@ class AgentDirectory:
             self._check_public(caller, handle, Visibility(visibility))
         looks = handle != listing.handle and not self._crosses(caller, handle)
         given = (*seen, visibility, is_active, publishable.facts)
-        with _named(handle):
+        with _translated_conflicts(handle):
             return await self._store.do(published_agents.change, *given, namespace_of=listing.owner if looks else None)
 
     async def remove(self, caller: Caller, id: str) -> None:
@@ -209,7 +209,7 @@ class AgentDirectory:
         """Return an agent that the caller may change, or raise PermissionDenied."""
         listing = await self.find(caller, id)
         is_own = (listing.tenant, listing.owner) == (caller.tenant, caller.owner)
-        if not is_own and not (listing.tenant == caller.tenant and self._seen(caller).sees_all):
+        if not is_own and not (listing.tenant == caller.tenant and self._visible_to(caller).sees_all):
             raise PermissionDenied("This agent was published by another owner")
         self._entitle(caller, listing.handle)
         return listing
@@ -218,7 +218,7 @@ class AgentDirectory:
 
     async def find(self, caller: Caller | None, id: str) -> Listing:
         """Return an agent by its id. An inactive agent is visible only in its own tenant."""
-        listing = await self._store.read(published_agents.find, self._seen(caller), id)
+        listing = await self._store.read(published_agents.find, self._visible_to(caller), id)
         if listing is None or not (listing.is_active or (caller is not None and caller.tenant == listing.tenant)):
             raise NotListed("There is no such agent")
         return listing
@@ -227,7 +227,7 @@ class AgentDirectory:
         """Return an active agent by its name."""
         is_name = names.is_name(names.handle(name))
         listing = (
-            await self._store.read(published_agents.find_by_name, self._seen(caller), names.handle(name))
+            await self._store.read(published_agents.find_by_name, self._visible_to(caller), names.handle(name))
             if is_name
             else None
         )
@@ -237,7 +237,7 @@ class AgentDirectory:
 
     async def search(self, caller: Caller | None, query: AgentQuery) -> tuple[list[FoundListing], int]:
         """Return a page of agents and their total. A caller without a tenant sees only active agents."""
-        visible = self._seen(caller)
+        visible = self._visible_to(caller)
         if visible.tenant is None:
             query = replace(query, is_active=True)
         return await self._store.read(published_agents.search, visible, query)
@@ -255,7 +255,7 @@ class AgentDirectory:
 
     async def catalog(self, caller: Caller | None) -> dict[str, AgentCard]:
         """Return the cards that a caller sees, by agent id and under their published names."""
-        cards_found = await self._store.read(published_agents.list_cards, self._seen(caller), MAX_CATALOG)
+        cards_found = await self._store.read(published_agents.list_cards, self._visible_to(caller), MAX_CATALOG)
         previous = self._known
         self._known = {
             (one.id, one.revision): previous.get((one.id, one.revision)) or _readable(one) for one in cards_found
@@ -272,7 +272,7 @@ class AgentDirectory:
 
     # --- authorization --------------------------------------------------------------------------------------------
 
-    def _seen(self, caller: Caller | None) -> VisibleAgents:
+    def _visible_to(self, caller: Caller | None) -> VisibleAgents:
         """Return the agents visible to a caller. A caller whose roles grant nothing counts as anonymous."""
         if caller is None or (caller.roles is not None and not self._roles.has_any(caller.roles)):
             return VisibleAgents(tenant=None)
@@ -307,7 +307,7 @@ class AgentDirectory:
 
 
 @contextmanager
-def _named(handle: str) -> Iterator[None]:
+def _translated_conflicts(handle: str) -> Iterator[None]:
     """Turn the store's name conflicts into NameTaken and PermissionDenied."""
     try:
         yield

@@ -81,7 +81,7 @@ class Response:
         async with asyncio.timeout(self._bound):
             await self._more.wait()
 
-    def _take(self, message: Mapping[str, Any]) -> None:
+    def _receive(self, message: Mapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             for name, value in message.get("headers", ()):
@@ -128,7 +128,7 @@ async def stream(
 
     async def send(message: Mapping[str, Any]) -> None:
         if not left.is_set():  # after that there is no reader; a server does not report it either
-            response._take(message)
+            response._receive(message)
 
     async def run() -> None:
         try:

@@ -44,21 +44,21 @@ FAN_IN = 2
 
 def trajectory_of(plan: Plan, state: RunState) -> dict[str, Any] | None:
     """Return the trajectory of a run; None if the document does not enable trajectories."""
-    wanted = plan.trajectories
-    if wanted is None or not wanted.enabled:
+    options = plan.trajectories
+    if options is None or not options.enabled:
         return None
     chapters: list[dict[str, Any]] = []
     for node in state.nodes.values():
         if node.ended is None:
             continue
         if node.barrier is not None:
-            if wanted.reflect_on_barriers:
+            if options.reflect_on_barriers:
                 chapters.append(_chapter(node, "barrier", waited_for=_statuses_before(state, node)))
             continue
         chapters.append(_chapter(node, "step"))
-        if wanted.reflect_on_converge and len(node.after) >= FAN_IN:
+        if options.reflect_on_converge and len(node.after) >= FAN_IN:
             chapters.append(_chapter(node, "converge", met=_statuses_before(state, node)))
-        if wanted.auto_decisions and _was_skipped_or_retried(node):
+        if options.auto_decisions and _was_skipped_or_retried(node):
             chapters.append(_chapter(node, "decision", because=node.ended.error or node.ended.reason))
     chapters.sort(key=lambda one: one["at"])
     return {"workflow": plan.workflow, "pattern": plan.pattern, "chapters": chapters}
@@ -147,22 +147,22 @@ class WorkflowAgent:
         self._url = ""
 
     def _definitions(self) -> dict[str, Member]:
-        found: dict[str, Member] = {}
+        definitions: dict[str, Member] = {}
         workflows: list[str | None] = [one.name for one in self.document.workflows]
         for workflow in workflows or [None]:
             for name, member in members.define_members(
                 self._plan(RunRequest(workflow=workflow), is_outline=True)
             ).items():
-                if found.setdefault(name, member) != member:
+                if definitions.setdefault(name, member) != member:
                     raise ValueError(f"{name}: two workflows have a step of that name that say different things of it")
-        return found
+        return definitions
 
     def _included_workflows(self, env: Mapping[str, str]) -> dict[str, Agent]:
-        found: dict[str, Agent] = {}
+        included: dict[str, Agent] = {}
         for workflow in self.document.workflows:
             for step in members.steps_of(workflow.steps):
                 name = f"{self.document.name}/{step.file}"
-                if step.kind == "workflow" and step.file is not None and name not in found:
+                if step.kind == "workflow" and step.file is not None and name not in included:
                     path = self._directory / step.file
                     if includes_itself(path):
                         raise ValueError(f"The file {step.file} would run itself for ever: name another file")
@@ -176,8 +176,8 @@ class WorkflowAgent:
                         keys=self._keys,
                     )
                     inner.text = source.text
-                    found |= {name: inner, **inner.members}
-        return found
+                    included |= {name: inner, **inner.members}
+        return included
 
     # --- startup and shutdown -------------------------------------------------------------------------------------
 
@@ -245,10 +245,10 @@ class WorkflowAgent:
         return plan
 
     def _origin_entries(self, plan: Plan, request: RunRequest) -> dict[str, str]:
-        found = run_request.RunOrigin(
+        origin = run_request.RunOrigin(
             name=self._title, workflow=plan.workflow, directory=str(self._directory), vars=self._vars, wish=request
         )
-        return run_request.origin_entries(found, self._document_json, self.text)
+        return run_request.origin_entries(origin, self._document_json, self.text)
 
     def _plan(self, request: RunRequest, *, is_outline: bool = False) -> Plan:
         plan = make_plan(
@@ -265,16 +265,16 @@ class WorkflowAgent:
         return replace(plan, check_agents=request.check_agents) if request.check_agents else plan
 
     async def _reused_records(self, ctx: Context, plan: Plan, request: RunRequest) -> dict[str, str]:
-        found: dict[str, str] = {}
+        stored: dict[str, str] = {}
         if request.previous_run is not None:
             head = await queries.read_task_head(self._store, ctx.tenant, request.previous_run)
             if head is not None and head.owner == ctx.caller.owner:
-                found = await queries.load_steps(self._store, ctx.tenant, request.previous_run)
-            if ORIGIN_STEP not in found or run_request.origin_of(found[ORIGIN_STEP]).name != self._title:
+                stored = await queries.load_steps(self._store, ctx.tenant, request.previous_run)
+            if ORIGIN_STEP not in stored or run_request.origin_of(stored[ORIGIN_STEP]).name != self._title:
                 raise Rejected(f"There is no earlier run {request.previous_run} of {self._title}")
-        kept = {key.removeprefix(PREFIX): entry for key, entry in found.items() if key.startswith(PREFIX)}
+        carried = {key.removeprefix(PREFIX): entry for key, entry in stored.items() if key.startswith(PREFIX)}
         try:
-            records = carry_over_records(plan, kept, request.start_from, self._now_ms())
+            records = carry_over_records(plan, carried, request.start_from, self._now_ms())
         except ValueError as error:
             raise Rejected(str(error)) from error
         return {PREFIX + record.key: msgspec.json.encode(record).decode() for record in records}
@@ -309,14 +309,14 @@ class WorkflowAgent:
 
 
 def _agents_in_use(plan: Plan) -> list[AgentDef]:
-    wanted = {step.agent for step in members.steps_of(plan.steps)} | {plan.repair_agent}
-    return [agent for agent in plan.agents if agent.name in wanted]
+    names = {step.agent for step in members.steps_of(plan.steps)} | {plan.repair_agent}
+    return [agent for agent in plan.agents if agent.name in names]
 
 
 def _agents_of_steps(plan: Plan) -> list[AgentDef]:
     """Return the agents of the steps, each with the overrides of its step."""
-    found = (members.member_for(plan, step) for step in members.steps_of(plan.steps))
-    return list({member.agent.url: member.agent for member in found if member is not None}.values())
+    step_members = (members.member_for(plan, step) for step in members.steps_of(plan.steps))
+    return list({member.agent.url: member.agent for member in step_members if member is not None}.values())
 
 
 def _with_name(document: Document, name: str) -> Document:

@@ -248,8 +248,8 @@ CARD_SECONDS = 10.0
 
 async def run_preflight_checks(checks: Iterable[Preflight], *, directory: Path, env: Mapping[str, str]) -> list[str]:
     """Run the checks of a workflow in order; return the failures."""
-    found = [await _run_check(check, directory, env) for check in checks]
-    return [problem for problem in found if problem is not None]
+    problems = [await _run_check(check, directory, env) for check in checks]
+    return [problem for problem in problems if problem is not None]
 
 
 async def _run_check(check: Preflight, directory: Path, env: Mapping[str, str]) -> str | None:
@@ -276,7 +276,7 @@ def _check_failure(check: Preflight, output: str) -> str | None:
 
 def find_missing_commands(agents: Iterable[AgentDef], env: Mapping[str, str], directory: Path) -> list[str]:
     """Return a problem for each command line agent that is not installed."""
-    found = []
+    problems = []
     for agent in agents:
         row = ROWS.get(agent.cli or "")
         if agent.is_a2a or agent.command is not None or row is None:
@@ -285,8 +285,8 @@ def find_missing_commands(agents: Iterable[AgentDef], env: Mapping[str, str], di
         binary = row.path or preset.binary
         if not has_command(binary, env, directory):
             how = f" ({preset.install})" if preset.install else ""
-            found.append(f"The agent {agent.name} needs the command {binary}, which is not there: install it{how}")
-    return found
+            problems.append(f"The agent {agent.name} needs the command {binary}, which is not there: install it{how}")
+    return problems
 
 
 async def find_missing_agents(agents: Iterable[AgentDef], env: Mapping[str, str], keys: Keys) -> list[str]:

@@ -48,8 +48,8 @@ class SharedValues:
     async def load(self) -> None:
         """Load the values of other runs, then apply those of this run."""
         if self._store is not None:
-            found = await storage.load_values(self._store, self._ctx.tenant, self._shelf)
-            self.values = {key: msgspec.json.decode(value) for key, value in found.items()}
+            stored = await storage.load_values(self._store, self._ctx.tenant, self._shelf)
+            self.values = {key: msgspec.json.decode(value) for key, value in stored.items()}
         entries = (entry for _, entry in self._ctx.journal.entries(SET))
         own = [msgspec.json.decode(entry, type=tuple[int, dict[str, Any]]) for entry in entries]
         for at, values in sorted(own, key=lambda one: one[0]):
@@ -65,8 +65,8 @@ class SharedValues:
         if self._store is None:
             return
         ttl_ms = None if self._state is None or self._state.ttl is None else round(self._state.ttl * 1000)
-        kept = {key: msgspec.json.encode(value).decode() for key, value in values.items()}
-        await storage.put_values(self._store, self._ctx.tenant, self._shelf, kept, at, ttl_ms)
+        encoded = {key: msgspec.json.encode(value).decode() for key, value in values.items()}
+        await storage.put_values(self._store, self._ctx.tenant, self._shelf, encoded, at, ttl_ms)
 
 
 class RunSetup(Struct, frozen=True, kw_only=True):
@@ -174,8 +174,8 @@ def run_output(state: RunState, env: Mapping[str, str] | None = None, run: Mappi
         )
         return values.text(plan.output)
     last = [node for node in state.nodes.values() if node.step is not None and not node.dependents and not node.parent]
-    said = [node.end.output for node in last if node.end is not None and node.end.status == "completed"]
-    return "\n\n".join(text for text in said if text)
+    texts = [node.end.output for node in last if node.end is not None and node.end.status == "completed"]
+    return "\n\n".join(text for text in texts if text)
 
 
 WITH_ADVICE = "failed_verification_with_diagnostic"
@@ -223,11 +223,11 @@ class StepAttempt(Struct, frozen=True, kw_only=True):
 
     def text(self) -> str:
         """Return the prompt. After a failed verification it contains the reason."""
-        said = self.values.text(self.step.task or "")
+        task = self.values.text(self.step.task or "")
         before = self.node.ended
         if before is not None and before.reason in TOLD_WHY:
-            said += f"\n\nThe last attempt failed. {before.error}"
-        return said
+            task += f"\n\nThe last attempt failed. {before.error}"
+        return task
 
 
 def child_key(step: str, attempt: int) -> str:
@@ -279,8 +279,8 @@ def behavior_of(name: str) -> StepBehavior:
     """Return the code of a type. The executor of a type is all its code besides the defaults."""
     if step_type(name).executor == "process":
         return StepBehavior()
-    found: StepBehavior = import_module(f"accord.workflows.steps.{name}").BEHAVIOR
-    return found
+    behavior: StepBehavior = import_module(f"accord.workflows.steps.{name}").BEHAVIOR
+    return behavior
 
 
 def start_attempt(attempt: StepAttempt) -> AttemptStart:

@@ -166,13 +166,13 @@ class Builder:
 
     def trajectories(self, members: Members | bool | None = None, /, **more: Any) -> Self:
         """Set which decisions of a run are recorded; False for none."""
-        said = members if isinstance(members, bool) else _members_of(members, more)
-        return self._with(trajectories=_decode(Trajectories, said, "trajectories"))
+        given = members if isinstance(members, bool) else _members_of(members, more)
+        return self._with(trajectories=_decode(Trajectories, given, "trajectories"))
 
     def on_error(self, strategy: str, members: Members | None = None, /, **more: Any) -> Self:
         """Set the reaction to a failed step: `fail-fast`, `continue` or `retry`, with `max_retries` and others."""
-        said = {"strategy": strategy, **_members_of(members, more)}
-        return self._with(error_handling=_decode(ErrorHandling, said, "errorHandling"))
+        given = {"strategy": strategy, **_members_of(members, more)}
+        return self._with(error_handling=_decode(ErrorHandling, given, "errorHandling"))
 
     # --- agents and workflows
 
@@ -215,8 +215,8 @@ class Builder:
 
     def to_config(self) -> Document:
         """Return the document."""
-        begun = [name for name in self._workflows if self._workflows[name] or self._steps[name]]
-        return replace(self._document, workflows=tuple(map(self._workflow, begun)))
+        names = [name for name in self._workflows if self._workflows[name] or self._steps[name]]
+        return replace(self._document, workflows=tuple(map(self._workflow, names)))
 
     def to_yaml(self) -> str:
         """Return the document as YAML."""
@@ -249,10 +249,10 @@ class Builder:
         The run ends, or stops when it needs input. `options` are those of `run_document`: workflow, vars, input,
         directory, start_from, previous_run_id, on_event.
         """
-        wanted = {**self._options, **_options(options)}
-        if wanted.get("directory") is not None:
-            wanted["directory"] = FilePath(wanted["directory"])
-        return await run_document(self.to_config(), **wanted)
+        chosen = {**self._options, **_options(options)}
+        if chosen.get("directory") is not None:
+            chosen["directory"] = FilePath(chosen["directory"])
+        return await run_document(self.to_config(), **chosen)
 
     def run_blocking(self, **options: Any) -> Task:
         """Run the workflow from a script without async."""

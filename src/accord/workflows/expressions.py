@@ -195,7 +195,7 @@ def _enclosed(node: Expression) -> str:
 def _constant(value: Any) -> str:
     if isinstance(value, str):
         return f"'{value}'" if '"' in value else f'"{value}"'
-    return next((name for name, known in _CONSTANTS.items() if value is known), str(value))
+    return next((name for name, value_of in _CONSTANTS.items() if value is value_of), str(value))
 
 
 def path_of(text: str) -> tuple[str, ...]:
@@ -236,11 +236,11 @@ class _ExpressionReader:
     def _tokenize(self) -> list[tuple[str, str]]:
         tokens, end = [], 0
         while end < len(self._text.rstrip()):
-            found = _TOKEN.match(self._text, end)
-            if found is None:
+            match = _TOKEN.match(self._text, end)
+            if match is None:
                 self._fail(f"{self._text[end:].strip()[:20]!r} cannot be read")
-            tokens.append((str(found.lastgroup), found[str(found.lastgroup)]))
-            end = found.end()
+            tokens.append((str(match.lastgroup), match[str(match.lastgroup)]))
+            end = match.end()
         return [(kind, _SPELLED.get(token, token) if kind == "sign" else token) for kind, token in tokens]
 
     @property
@@ -392,27 +392,27 @@ def split_template(text: str) -> tuple[str | Placeholder, ...]:
     pieces: list[str | Placeholder] = []
     end = 0
     while (begin := text.find("{{", end)) >= 0:
-        found = _TEMPLATE.match(text, begin)
-        if found is None:
+        match = _TEMPLATE.match(text, begin)
+        if match is None:
             raise BadExpression(
                 f'`{text[begin : begin + 40]}` has no end; braces that are no template are written {{{{"{{{{"}}}}'
             )
-        pieces += [text[end:begin], Placeholder(found[0], parse_expression(found[1]))]
-        end = found.end()
+        pieces += [text[end:begin], Placeholder(match[0], parse_expression(match[1]))]
+        end = match.end()
     pieces.append(text[end:])
     return tuple(piece for piece in pieces if piece != "")
 
 
 def references(text: str) -> tuple[Reference, ...]:
     """Return the values that the templates of a text need; raises BadExpression."""
-    found, start = [], 0
+    reads, start = [], 0
     for piece in split_template(text):
         if isinstance(piece, Placeholder):
-            found += [Reference(path, piece.source, start, is_optional) for path, is_optional in mentions(piece.node)]
+            reads += [Reference(path, piece.source, start, is_optional) for path, is_optional in mentions(piece.node)]
             start += len(piece.source)
         else:
             start += len(piece)
-    return tuple(found)
+    return tuple(reads)
 
 
 def condition_references(condition: str) -> tuple[Reference, ...]:

@@ -34,17 +34,17 @@ _SAME = {"APPROVED": APPROVE, "ACCEPT": APPROVE, "YES": APPROVE, "REJECTED": REJ
 
 def vote_in(text: str) -> str:
     """Return the vote of an answer in capitals, or an empty string. A bare LGTM approves."""
-    found: list[str] = _VOTE.findall(text)
-    if found:
-        word = found[-1].rstrip(".").upper()
+    votes: list[str] = _VOTE.findall(text)
+    if votes:
+        word = votes[-1].rstrip(".").upper()
         return _SAME.get(word, word)
     return APPROVE if _LOOKS_GOOD.search(text) else ""
 
 
 def score_in(text: str) -> float | None:
     """Return the bid or score of an answer: the number in its last line `BID: 3` or `SCORE: 3`."""
-    found = _SCORE.findall(text)
-    return float(found[-1]) if found else None
+    scores = _SCORE.findall(text)
+    return float(scores[-1]) if scores else None
 
 
 def tally(texts: Iterable[str]) -> dict[str, int]:
@@ -158,10 +158,10 @@ def _lines(value: Any) -> list[str]:
 
 
 def _count(value: Any) -> int:
-    found = number(value)
-    if found != int(found) or found < 0:
+    value_as_number = number(value)
+    if value_as_number != int(value_as_number) or value_as_number < 0:
         raise Unsuitable(f"is not a count: {as_text(value)}")
-    return int(found)
+    return int(value_as_number)
 
 
 def _truncated(value: Any, length: Any) -> str:

@@ -34,12 +34,12 @@ class Cast:
 
     def of(self, *roles: str) -> list[Step]:
         """Return the steps with one of these roles. Without any, an agent with the role and without a step gets one."""
-        found = [step for step in self.steps if self.plays(step, *roles)]
+        matching = [step for step in self.steps if self.plays(step, *roles)]
         idle = [agent for agent in self._idle() if _is_in(roles, agent.role or "", agent.name)]
-        for agent in () if found else idle:
-            found.append(turn(agent, agent.name, agent.task or agent.role or agent.name))
-        self.steps += [step for step in found if step not in self.steps]
-        return found
+        for agent in () if matching else idle:
+            matching.append(turn(agent, agent.name, agent.task or agent.role or agent.name))
+        self.steps += [step for step in matching if step not in self.steps]
+        return matching
 
     def others(self, *roles: str) -> list[Step]:
         """Return the steps without any of these roles."""
@@ -176,12 +176,12 @@ def listed(names: Iterable[str]) -> str:
 
 def chained(steps: Iterable[Step], before: Iterable[str] = ()) -> list[Step]:
     """Return steps of which each depends on the previous one."""
-    found: list[Step] = []
+    steps_in_order: list[Step] = []
     last = tuple(before)
     for step in steps:
-        found.append(after(step, last))
+        steps_in_order.append(after(step, last))
         last = (step.name,)
-    return found
+    return steps_in_order
 
 
 def staged(cast: Cast, members: Sequence[Step], arranged: Callable[[tuple[str, ...]], list[Step]]) -> list[Step]:

@@ -272,11 +272,11 @@ def _in_turns(members: Sequence[Step], limit: int, first: tuple[str, ...]) -> li
     return steps
 
 
-def agreed(cast: Cast, name: str, voters: Sequence[str], wanted: str | None = None) -> Step:
+def agreed(cast: Cast, name: str, voters: Sequence[str], word: str | None = None) -> Step:
     """Return the step that counts votes. It fails without an agreement, or if the agreement is not `wanted`."""
     strategy = cast.coordination.consensus_strategy or "majority"
     threshold = cast.coordination.voting_threshold
     call = f"consensus('{strategy}', {'null' if threshold is None else threshold}, {listed(voters)})"
-    condition = f"{call} != ''" if wanted is None else f"{call} == '{wanted}'"
-    what = strategy if wanted is None else f"{strategy} for {wanted}"
+    condition = f"{call} != ''" if word is None else f"{call} == '{word}'"
+    what = strategy if word is None else f"{strategy} for {word}"
     return result(name, voters, call, condition, f"{name}: there is no {what} among {len(voters)} voters")

@@ -122,19 +122,19 @@ def _led(cast: Cast, leads: Sequence[Step], levels: Sequence[Sequence[Step]]) ->
 def handoff(cast: Cast) -> list[Step]:
     """Each step gets the output of the previous one. After an answer DECISION: DONE the rest is skipped."""
     needed(cast.steps, "it needs two steps at least, one to hand over to the other", 2)
-    found: list[Step] = []
+    chain: list[Step] = []
     for step in cast.steps:
         one = step
         if step is not cast.steps[-1]:
             one = told(one, "If nothing is left to do after you, end your answer with the line DECISION: DONE")
-        if found:
-            before = found[-1].name
+        if chain:
+            before = chain[-1].name
             one = only_if(
                 hears(one, (before,)), f"succeeded({listed([before])}) and vote({listed([before])}) != 'DONE'"
             )
-        found.append(after(one, ()))
-    names = names_of(found)
-    return [*found, result("handoff-result", names, f"latest({listed(names)})")]
+        chain.append(after(one, ()))
+    names = names_of(chain)
+    return [*chain, result("handoff-result", names, f"latest({listed(names)})")]
 
 
 def saga(cast: Cast) -> list[Step]:
@@ -300,18 +300,18 @@ def _one_of(
     steps: Sequence[Step], name: str, word: str | None = None, text: str = "", hear: bool = False
 ) -> list[Step]:
     """Return steps of which each runs only when the previous one failed, or declined with a word."""
-    found: list[Step] = []
+    chain: list[Step] = []
     for step in steps:
         one = replace(step, on_error="continue")
         if word is not None and step is not steps[-1]:
             one = told(one, text)
-        if found:
-            before = found[-1].name
+        if chain:
+            before = chain[-1].name
             one = hears(one, (before,)) if hear else after(one, (before,))
             declined = f" or vote({listed([before])}) == '{word}'" if word is not None else ""
             one = only_if(one, f"failed({listed([before])}){declined}")
-        found.append(after(one, ()))
-    return [*found, _first_to_succeed(name, names_of(found), word)]
+        chain.append(after(one, ()))
+    return [*chain, _first_to_succeed(name, names_of(chain), word)]
 
 
 def _first_to_succeed(name: str, names: Sequence[str], word: str | None = None) -> Step:

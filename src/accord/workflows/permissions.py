@@ -44,14 +44,14 @@ def resolve_permissions(permissions: Permissions | None, profiles: Mapping[str, 
     """Return permissions with the values of their profile where they have none."""
     own = permissions or Permissions()
     base = profiles.get(own.profile or "", Permissions())
-    mine, theirs = own.files or Files(), base.files or Files()
+    own_files, theirs = own.files or Files(), base.files or Files()
     return Permissions(
         access=own.access or base.access,
         inherit=own.inherit and base.inherit,
         files=Files(
-            read=mine.read or theirs.read,
-            write=mine.write or theirs.write,
-            deny=tuple(dict.fromkeys((*theirs.deny, *mine.deny))),
+            read=own_files.read or theirs.read,
+            write=own_files.write or theirs.write,
+            deny=tuple(dict.fromkeys((*theirs.deny, *own_files.deny))),
         ),
         description=own.description or base.description,
         why=own.why or base.why,
@@ -66,10 +66,13 @@ def rules_in(permissions: Permissions, directory: Path) -> PermissionRules:
     """
     files = permissions.files or Files()
     asks = permissions.inherit and permissions.access != "full"
-    kept = (*files.deny, *(_patterns_in(directory / IGNORED) + _patterns_in(directory / READ_ONLY) if asks else ()))
+    denied = (
+        *files.deny,
+        *(_patterns_in(directory / IGNORED) + _patterns_in(directory / READ_ONLY) if asks else ()),
+    )
     if permissions.access in ("readonly", "restricted") or files.write:
-        return PermissionRules(write=files.write, kept=kept)
-    return PermissionRules(kept=(*files.read, *kept))
+        return PermissionRules(write=files.write, kept=denied)
+    return PermissionRules(kept=(*files.read, *denied))
 
 
 async def take_snapshot(directory: Path, ignored: Collection[Path] = ()) -> Snapshot:
@@ -79,8 +82,8 @@ async def take_snapshot(directory: Path, ignored: Collection[Path] = ()) -> Snap
 
 async def changed_since(directory: Path, at_ms: int, ignored: Collection[Path] = ()) -> list[str]:
     """Return the files that were created or changed since a time. Removals are not detected."""
-    found = await take_snapshot(directory, ignored)
-    return sorted(path for path, (_, changed_ns, _) in found.items() if changed_ns >= at_ms * 1_000_000)
+    snapshot = await take_snapshot(directory, ignored)
+    return sorted(path for path, (_, changed_ns, _) in snapshot.items() if changed_ns >= at_ms * 1_000_000)
 
 
 def changed_files(before: Snapshot, after: Snapshot) -> list[str]:
@@ -94,11 +97,11 @@ def find_violation(paths: Iterable[str], rules: PermissionRules, beside: Sequenc
     Files that agents `beside` it may change, who worked in the same directory at the same time, do not count.
     """
     allowed = (rules, *beside)
-    found = [path for path in paths if not any(_may_change(path, one) for one in allowed)]
-    if not found:
+    forbidden = [path for path in paths if not any(_may_change(path, one) for one in allowed)]
+    if not forbidden:
         return None
-    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    return f"The agent changed files that its permissions do not let it change: {', '.join(found[:SHOWN])}{more}"
+    more = f" and {len(forbidden) - SHOWN} more" if len(forbidden) > SHOWN else ""
+    return f"The agent changed files that its permissions do not let it change: {', '.join(forbidden[:SHOWN])}{more}"
 
 
 def describe_permissions(permissions: Permissions) -> str:
@@ -130,12 +133,12 @@ def _may_change(path: str, rules: PermissionRules) -> bool:
 
 def matches(path: str, patterns: Iterable[str]) -> bool:
     """Whether a path matches patterns like those of git's ignore files. The last match counts, and `!` negates."""
-    found = False
+    is_match = False
     for pattern in patterns:
         body = pattern.removeprefix("!")
-        if found == pattern.startswith("!") and _compiled(body).search(path):
-            found = not found
-    return found
+        if is_match == pattern.startswith("!") and _compiled(body).search(path):
+            is_match = not is_match
+    return is_match
 
 
 @lru_cache(maxsize=1024)
@@ -152,9 +155,9 @@ def _compiled(pattern: str) -> Regex:
 
 
 def _piece(piece: str) -> str:
-    known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    if piece in known:
-        return known[piece]
+    translated = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    if piece in translated:
+        return translated[piece]
     if piece.startswith("[") and piece.endswith("]"):
         letters = piece[1:-1].replace("\\", "\\\\")
         return f"[^{letters[1:]}]" if letters.startswith("!") else f"[{letters}]"

@@ -168,11 +168,11 @@ def _problems(
     """Yield the findings for texts. An address or a header is fixed before a run and reads no pending value."""
     for text in texts:
         try:
-            found = text.references()
+            mentioned = text.references()
         except BadExpression as error:
             yield make_finding("BAD_TEMPLATE", f"{where}: {text.path[0]}: {error}", "correct the template")
             continue
-        for reference in found:
+        for reference in mentioned:
             if text.path[0] in ("url", "headers") and value_name(reference.path) in (pending or ()):
                 if not reference.is_optional:
                     fix = "give the value before a run: with `--var`, or `vars` of the agent in the settings"
@@ -244,8 +244,11 @@ def _agent_findings(step: Step, plan: Plan) -> Iterator[DocumentFinding]:
 def unsafe_commands(step: Step) -> Iterator[tuple[tuple[str, ...], UnsafeCommand]]:
     """Yield the commands of a step in which a value could become code: the member and the error."""
     checks: list[tuple[tuple[str, ...], Callable[[], None]]] = []
-    wanted = step.verification
-    for where, member, command in (((), step, step.command), (("verification",), wanted, _check_command(wanted))):
+    verification = step.verification
+    for where, member, command in (
+        ((), step, step.command),
+        (("verification",), verification, _check_command(verification)),
+    ):
         if member is not None and member.argv is not None:
             allowed = {"options": member.allow_options, "interpreter": member.allow_interpreter}
             checks.append(((*where, "argv"), partial(check_argv, member.argv, **allowed)))
@@ -262,9 +265,9 @@ def unsafe_commands(step: Step) -> Iterator[tuple[tuple[str, ...], UnsafeCommand
             continue  # reported with the text
 
 
-def _check_command(wanted: Verification | None) -> str | None:
-    is_command = wanted is not None and wanted.type == "custom" and not wanted.value.startswith("regex:")
-    return wanted.value if wanted is not None and is_command else None
+def _check_command(check: Verification | None) -> str | None:
+    is_command = check is not None and check.type == "custom" and not check.value.startswith("regex:")
+    return check.value if check is not None and is_command else None
 
 
 def _check_variable(name: str, text: str) -> None:

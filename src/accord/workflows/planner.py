@@ -67,8 +67,8 @@ def expand_custom_step(step: Step, steps: Mapping[str, CustomStep], depth: int =
         )
     own = steps[step.use]
     given = _parameters(step, own)
-    said = {key: value for key, value in tree_of(step).items() if key not in ("use", "with")}
-    return expand_custom_step(read_step({**_with_parameters(own.step, given), **said}), steps, depth + 1)
+    members = {key: value for key, value in tree_of(step).items() if key not in ("use", "with")}
+    return expand_custom_step(read_step({**_with_parameters(own.step, given), **members}), steps, depth + 1)
 
 
 def _parameters(step: Step, own: CustomStep) -> dict[str, Any]:
@@ -194,8 +194,8 @@ def _of_agent(step: Step, agent: AgentDef) -> dict[str, Any]:
 
 
 def _headers(of_agent: Mapping[str, str], of_step: Mapping[str, str]) -> dict[str, str]:
-    said = {name.lower() for name in of_step}
-    return {**{name: value for name, value in of_agent.items() if name.lower() not in said}, **of_step}
+    overridden = {name.lower() for name in of_step}
+    return {**{name: value for name, value in of_agent.items() if name.lower() not in overridden}, **of_step}
 
 
 def _of_errors(step: Step, document: Document, workflow: Workflow, agent: AgentDef | None) -> dict[str, Any]:
@@ -220,10 +220,10 @@ def _map_item(step: Step, on_error: str | None, document: Document) -> Step:
     assert step.step is not None
     inner = with_type(step.step, document.agent(step.step.agent or ""))
     inner = replace(inner, set={key: _renamed_self(text, inner.name, step.name) for key, text in inner.set.items()})
-    said: dict[str, Any] = {name: getattr(step, name) for name in _OF_ITEMS if getattr(inner, name) is None}
+    inherited: dict[str, Any] = {name: getattr(step, name) for name in _OF_ITEMS if getattr(inner, name) is None}
     if on_error == "retry" and inner.on_error is None:
-        said["on_error"] = on_error
-    return replace(inner, name=step.name, **said)
+        inherited["on_error"] = on_error
+    return replace(inner, name=step.name, **inherited)
 
 
 def _renamed_self(text: str, name: str, known_as: str) -> str:
@@ -241,14 +241,14 @@ def _directory(
     step: Step, agent: AgentDef | None, document: Document, base: Path, env: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the directory of a step, from the step or its agent. A named path is resolved."""
-    for said in (step, agent):
-        if said is None:
+    for holder in (step, agent):
+        if holder is None:
             continue
-        if said.cwd is not None:
-            return {"cwd": said.cwd, "workdir": None}
-        if said.workdir is not None:
-            path = next((path for path in document.paths if path.name == said.workdir), None)
-            return {"cwd": str(resolve_path(path.path, base, env)) if path else said.workdir, "workdir": None}
+        if holder.cwd is not None:
+            return {"cwd": holder.cwd, "workdir": None}
+        if holder.workdir is not None:
+            path = next((path for path in document.paths if path.name == holder.workdir), None)
+            return {"cwd": str(resolve_path(path.path, base, env)) if path else holder.workdir, "workdir": None}
     return {}
 
 
@@ -411,9 +411,9 @@ def _includes(file: Path, above: tuple[Path, ...], clear: set[Path]) -> bool:
         document = load_document(file)
     except (BadDocument, OSError):
         return False  # reported when the file is read
-    found = any(_includes((file.parent / inner).resolve(), (*above, file), clear) for inner in _files_of(document))
+    is_cyclic = any(_includes((file.parent / inner).resolve(), (*above, file), clear) for inner in _files_of(document))
     clear.add(file)
-    return found
+    return is_cyclic
 
 
 def _files_of(document: Document) -> list[str]:

@@ -32,14 +32,14 @@ Edges = Mapping[str, Iterable[str]]
 
 def reachable(edges: Edges, start: str) -> set[str]:
     """Return all direct and indirect dependencies of a step."""
-    found: set[str] = set()
+    names: set[str] = set()
     ahead = list(edges.get(start, ()))
     while ahead:
         name = ahead.pop()
-        if name not in found:
-            found.add(name)
+        if name not in names:
+            names.add(name)
             ahead += edges.get(name, ())
-    return found
+    return names
 
 
 def find_cycle(edges: Edges) -> list[str]:

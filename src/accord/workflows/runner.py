@@ -250,19 +250,19 @@ class Runner:
 
     async def _cancel_step(self, name: str) -> None:
         node = self.state.nodes[name]
-        for found in (self._work.pop(name, None), self._children.pop(name, None)):
-            if found is not None:
-                found.cancel()
-                await asyncio.gather(found, return_exceptions=True)
+        for work in (self._work.pop(name, None), self._children.pop(name, None)):
+            if work is not None:
+                work.cancel()
+                await asyncio.gather(work, return_exceptions=True)
         if node.step is not None and node.step.row.executor == "child":
             await self._executor.cancel(node)
 
     async def _stop(self) -> None:
         """Stop all local work. The next execution continues from the records."""
-        if held := [*self._work.values(), *self._children.values()]:
-            for task in held:
+        if tasks := [*self._work.values(), *self._children.values()]:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*held, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     # --- waiting --------------------------------------------------------------------------------------------------
 
@@ -328,8 +328,8 @@ class Runner:
             if (entry := self._journal.entry(key)) is not None:
                 self._end_with_value(self.state.nodes[name], msgspec.json.decode(entry))
         for name, child in list(self._asking.items()):
-            found = await self._journal.children.read(child)
-            if found is None or found.status.state not in lifecycle.INTERRUPTED:
+            child_task = await self._journal.children.read(child)
+            if child_task is None or child_task.status.state not in lifecycle.INTERRUPTED:
                 self._await_again(name)
         while (answer := self._questions.answer()) is not None and (first := self._questions.first) is not None:
             self._questions.forget()

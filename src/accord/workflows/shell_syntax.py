@@ -200,15 +200,15 @@ class _ShellReader:
         (command.assigned if is_assignment else command.words).append(word)
 
     def _operator(self, command: _SimpleCommand) -> _SimpleCommand:
-        found = next(sign for sign in ("&&", "||", "\n", ";", "&", "|") if self._is_next(sign))
-        after = self._text[self._at + len(found) : self._at + len(found) + 1]
-        if (found in ";|" and after in (";", "&")) or (found == "&" and after == ">"):
-            self._refuse(f"`{found}{after}` is not read alike by all shells")
-        self._copy(len(found))
-        if command.is_sink and not command.is_begun and found == "\n":
+        operator = next(sign for sign in ("&&", "||", "\n", ";", "&", "|") if self._is_next(sign))
+        after = self._text[self._at + len(operator) : self._at + len(operator) + 1]
+        if (operator in ";|" and after in (";", "&")) or (operator == "&" and after == ">"):
+            self._refuse(f"`{operator}{after}` is not read alike by all shells")
+        self._copy(len(operator))
+        if command.is_sink and not command.is_begun and operator == "\n":
             return command  # a line ends after `|`
         self._end(command)
-        return _SimpleCommand(is_sink=found == "|" and self._has_values)
+        return _SimpleCommand(is_sink=operator == "|" and self._has_values)
 
     def _end(self, command: _SimpleCommand) -> None:
         """Check a simple command at its end."""
@@ -385,10 +385,10 @@ class _ShellReader:
             self._nested("$(")
             self._depth -= 1
             return [None]
-        found = _PARAMETER.match(self._text, self._at)
-        if found is not None:
-            name = found[1] or found[2] or ""
-            self._copy(len(found[0]))
+        parameter = _PARAMETER.match(self._text, self._at)
+        if parameter is not None:
+            name = parameter[1] or parameter[2] or ""
+            self._copy(len(parameter[0]))
             if name == "_":
                 self._refuse("`$_` is the last argument of a command, which can be a value")
             if name not in self._names:

@@ -128,9 +128,9 @@ async def event_addresses(ctx: Context, events: Iterable[str], url: str) -> dict
     """
     if not url:
         return {}
-    shown = [EventToken(ctx.tenant, ctx.task_id, event, secrets.token_urlsafe(SECRET_BYTES)) for event in events]
-    await ctx.journal.write({_key(one.event, one.secret): "true" for one in shown})
-    return {one.event: f"{url}{ADDRESS}?token={one.token}" for one in shown}
+    tokens = [EventToken(ctx.tenant, ctx.task_id, event, secrets.token_urlsafe(SECRET_BYTES)) for event in events]
+    await ctx.journal.write({_key(one.event, one.secret): "true" for one in tokens})
+    return {one.event: f"{url}{ADDRESS}?token={one.token}" for one in tokens}
 
 
 def _key(event: str, secret: str) -> str:

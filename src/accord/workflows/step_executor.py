@@ -219,12 +219,12 @@ class StepExecutor:
         assert step is not None
         if result.ok:
             return result
-        wanted = step.verification
+        check = step.verification
         is_last = after(step, node.attempt, result, self._setup.now_ms()).again_at is None
-        if result.reason == "failed_verification" and wanted is not None and wanted.diagnostic_agent and not is_last:
+        if result.reason == "failed_verification" and check is not None and check.diagnostic_agent and not is_last:
             question = diagnostic_prompt(step, result, prompt)
-            advice = await self._ask(node, wanted.diagnostic_agent, question, "diagnosis", wanted.diagnostic_timeout)
-            error = f"{result.error}\n\nWhat {wanted.diagnostic_agent} says about it:\n{advice}"
+            advice = await self._ask(node, check.diagnostic_agent, question, "diagnosis", check.diagnostic_timeout)
+            error = f"{result.error}\n\nWhat {check.diagnostic_agent} says about it:\n{advice}"
             return replace(result, reason=WITH_ADVICE, error=error) if advice else result
         if is_last and plan.repair_agent is not None and self._can_repair(node, step):
             question = _repair_prompt(step, result, prompt)
@@ -314,13 +314,13 @@ class StepExecutor:
         node = self._state.nodes[end.step]
         if end.status != "completed" or node.step is None or not node.step.set:
             return {}
-        values, found = self.values(node), {}
+        values, to_set = self.values(node), {}
         for name, template in node.step.set.items():
             try:
-                found[name] = values.value(template)
+                to_set[name] = values.value(template)
             except Unresolved as error:
                 await self._post(channel.line_post(end.step, f"{name} is not set: {error}"))
-        return found
+        return to_set
 
 
 @asynccontextmanager

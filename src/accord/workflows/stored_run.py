@@ -124,12 +124,12 @@ class StoredRun:
     @cached_property
     def _attempts(self) -> dict[str, dict[int, tuple[StepStarted | None, StepEnded | None]]]:
         """Start and end of each attempt, by step and number."""
-        found: dict[str, dict[int, tuple[StepStarted | None, StepEnded | None]]] = {}
+        by_step: dict[str, dict[int, tuple[StepStarted | None, StepEnded | None]]] = {}
         for record in decode_records(self.records.items()):
-            attempts = found.setdefault(record.step, {})
+            attempts = by_step.setdefault(record.step, {})
             begun, ended = attempts.get(record.attempt, (None, None))
             attempts[record.attempt] = (record, ended) if isinstance(record, StepStarted) else (begun, record)
-        return found
+        return by_step
 
     @cached_property
     def _state(self) -> RunState:
@@ -241,10 +241,10 @@ def is_reused(node: PlanNode) -> bool:
 
 async def load_stored_run(store: Store, run_id: str) -> StoredRun | None:
     """Return a run, or None if the id is unknown."""
-    found = await queries.list_runs(store, RunListQuery(task_id=run_id, inner=True, limit=1))
-    if not found:
+    runs = await queries.list_runs(store, RunListQuery(task_id=run_id, inner=True, limit=1))
+    if not runs:
         return None
-    return StoredRun(found[0], await queries.load_steps(store, found[0].tenant, run_id))
+    return StoredRun(runs[0], await queries.load_steps(store, runs[0].tenant, run_id))
 
 
 def encode_decision(*, is_approved: bool, comment: str = "") -> dict[str, Any]:

@@ -100,7 +100,7 @@ _LONGEST = {month: 29 if month == 2 else 30 if month in (4, 6, 9, 11) else 31 fo
 
 
 def _numbers(text: str, field: _Field) -> frozenset[int]:
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in text.split(","):
         span, slash, step = part.partition("/")
         if slash and (not step.isdecimal() or int(step) == 0):
@@ -113,8 +113,8 @@ def _numbers(text: str, field: _Field) -> frozenset[int]:
             last = _number(high, field) if dash else field.high if slash else first
         if first > last:
             raise BadCron(f'"{part}" is not a valid {field.name}: it ends before it begins')
-        found |= set(range(first, last + 1, int(step) if slash else 1))
-    return frozenset(found)
+        numbers |= set(range(first, last + 1, int(step) if slash else 1))
+    return frozenset(numbers)
 
 
 def _number(word: str, field: _Field) -> int:
@@ -216,10 +216,10 @@ SCHEDULED = "schedule"
 """Metadata key of the scheduled time of a run."""
 
 
-def entries_of(said: Sequence[Schedule]) -> list[ScheduleEntry]:
+def entries_of(listed: Sequence[Schedule]) -> list[ScheduleEntry]:
     """Return the schedules of a document; raises BadCron, and KeyError or ValueError for an unknown time zone."""
     entries: dict[str, ScheduleEntry] = {}
-    for one in said:
+    for one in listed:
         plain = f"{one.cron} {one.timezone}"
         again = sum(name == plain or name.startswith(f"{plain} #") for name in entries)
         name = f"{plain} #{again + 1}" if again else plain
@@ -311,9 +311,9 @@ class WebhookCall(NamedTuple):
 
 def hook_at(document: Document, path: str) -> Hook | None:
     """Return the webhook at a path, without regard to slashes at its ends."""
-    wanted = path.strip("/")
-    found = document.on.webhook if document.on is not None else ()
-    return next((hook for hook in found if hook.path.strip("/") == wanted), None)
+    wanted_path = path.strip("/")
+    hooks = document.on.webhook if document.on is not None else ()
+    return next((hook for hook in hooks if hook.path.strip("/") == wanted_path), None)
 
 
 def verify_webhook(hook: Hook, secret: str, call: WebhookCall, now: int, tolerance: int) -> str:
@@ -326,15 +326,15 @@ def verify_webhook(hook: Hook, secret: str, call: WebhookCall, now: int, toleran
 
 
 def _a2a(secret: str, call: WebhookCall, now: int, tolerance: int) -> str:
-    found = http_headers.parse_signature(call.headers[http_headers.SIGNATURE_HEADER.lower()])
-    if found is None:
+    signature = http_headers.parse_signature(call.headers[http_headers.SIGNATURE_HEADER.lower()])
+    if signature is None:
         raise _wrong()
-    _check_time(found.timestamp, now, tolerance)
-    request = http_headers.SignedRequest(method="POST", target=call.target, nonce=found.nonce)
-    digest = http_headers.find_digest(found, call.body, (secret.encode(),), request=request)
+    _check_time(signature.timestamp, now, tolerance)
+    request = http_headers.SignedRequest(method="POST", target=call.target, nonce=signature.nonce)
+    digest = http_headers.find_digest(signature, call.body, (secret.encode(),), request=request)
     if digest is None:
         raise _wrong()
-    return found.nonce or digest
+    return signature.nonce or digest
 
 
 def _standard(secret: str, call: WebhookCall, now: int, tolerance: int) -> str:
@@ -398,10 +398,10 @@ def webhook_message(
         text = call.body.decode()
     except UnicodeDecodeError:
         raise InvalidParams("The body is not valid UTF-8") from None
-    said = _json_or_text(text)
-    request: dict[str, Any] = {"input": _run_input(hook, said, text, call.headers)}
-    if isinstance(said, dict):
-        request["inputs"] = {name: said[name] for name in document.inputs if name in said}
+    content = _json_or_text(text)
+    request: dict[str, Any] = {"input": _run_input(hook, content, text, call.headers)}
+    if isinstance(content, dict):
+        request["inputs"] = {name: content[name] for name in document.inputs if name in content}
     _, problems = inputs_of(document, {**fixed, **request.get("inputs", {})}, request["input"])
     if problems:
         raise InvalidParams("; ".join(f"{problem.message} ({problem.fix})" for problem in problems))
@@ -415,11 +415,11 @@ def webhook_message(
     )
 
 
-def _run_input(hook: Hook, said: Any, text: str, headers: Mapping[str, str]) -> str:
+def _run_input(hook: Hook, content: Any, text: str, headers: Mapping[str, str]) -> str:
     if hook.input is None:
         return text
     try:
-        return Values(vars={"body": said, "headers": headers}).text(hook.input)
+        return Values(vars={"body": content, "headers": headers}).text(hook.input)
     except (Unresolved, BadExpression) as error:
         raise InvalidParams(f"The input of a run cannot be made of this: {error}") from None
 

@@ -242,13 +242,13 @@ class Values(Struct, frozen=True, kw_only=True):
     def _named_variables(self, command: str) -> dict[str, str]:
         """Return the variables that a command refers to by name, as a script in any language does."""
         words = set(_REFERRED.findall(command))
-        known: dict[str, str] = {}
+        available: dict[str, str] = {}
         if any(word.startswith("STEP_") for word in words):
-            known = {output_variable(name): step.output for name, step in self.steps.items()}
+            available = {output_variable(name): step.output for name, step in self.steps.items()}
         if any(word.startswith("VAR_") for word in words):
-            known |= {variable_of(Name(("vars", name))): as_text(value) for name, value in self.vars.items()}
-        known["INPUT"] = self.input
-        return {name: _UNSPEAKABLE.sub("\ufffd", known[name]) for name in sorted(words & known.keys())}
+            available |= {variable_of(Name(("vars", name))): as_text(value) for name, value in self.vars.items()}
+        available["INPUT"] = self.input
+        return {name: _UNSPEAKABLE.sub("\ufffd", available[name]) for name in sorted(words & available.keys())}
 
 
 @lru_cache(maxsize=4096)
@@ -307,8 +307,8 @@ def _read_shell(text: str, holes: Sequence[Hole], *, options: bool) -> ShellComm
             f"templates are not read in commands for `{first}`",
             "read values from the environment, such as STEP_NAME_OUTPUT or VAR_NAME",
         )
-    made = shell_command(rest, holes, options=options)
-    return made._replace(text=first + newline + made.text)
+    shell = shell_command(rest, holes, options=options)
+    return shell._replace(text=first + newline + shell.text)
 
 
 def _refuse_option(words: Sequence[Word], values: Sequence[str]) -> None:

@@ -47,11 +47,11 @@ class CompletionEvidence(Struct, frozen=True, kw_only=True):
 
 def read_owner_decision(output: str) -> tuple[OwnerDecision | None, str | None]:
     """Return the last decision of a step's owner, and its reason."""
-    found = list(_DECIDED.finditer(output))
-    if not found:
+    decisions = list(_DECIDED.finditer(output))
+    if not decisions:
         return None, None
-    because = _BECAUSE.search(output, found[-1].end())
-    word: OwnerDecision = found[-1][1].upper()  # type: ignore[assignment]  # the pattern has these words only
+    because = _BECAUSE.search(output, decisions[-1].end())
+    word: OwnerDecision = decisions[-1][1].upper()  # type: ignore[assignment]  # the pattern has these words only
     return word, because[1].strip() if because else None
 
 
@@ -78,11 +78,11 @@ def judge_completion(step: str, result: Result, evidence: CompletionEvidence) ->
 def _by_owner(result: Result, decision: OwnerDecision, because: str | None) -> Result:
     if decision == "COMPLETE":
         return replace(result, reason="completed_by_owner_decision")
-    said = because or "no reason was given"
+    why = because or "no reason was given"
     if decision == "INCOMPLETE_RETRY":
-        return replace(result, ok=False, reason="retry_requested_by_owner", error=f"The agent asks for a retry: {said}")
+        return replace(result, ok=False, reason="retry_requested_by_owner", error=f"The agent asks for a retry: {why}")
     what = "wants to know more" if decision == "NEEDS_CLARIFICATION" else "says that it cannot be done"
-    return replace(result, ok=False, reason="failed_owner_decision", error=f"The agent {what}: {said}")
+    return replace(result, ok=False, reason="failed_owner_decision", error=f"The agent {what}: {why}")
 
 
 # --- prompts ----------------------------------------------------------------------------------------------------------
@@ -133,17 +133,17 @@ async def verify(scene: Scene, result: Result, task: str = "") -> Result:
 
 async def _contains(scene: Scene, result: Result, wanted: Verification, task: str) -> str | None:
     token = scene.values.text(wanted.value)
-    said = without_lines(without_echo(result.output, task, token), task, token)
-    return None if token in said else f"the output does not contain {token!r}"
+    text = without_lines(without_echo(result.output, task, token), task, token)
+    return None if token in text else f"the output does not contain {token!r}"
 
 
 async def _matches(scene: Scene, result: Result, wanted: Verification, task: str) -> str | None:
     pattern = scene.values.pattern(wanted.value).removeprefix(PATTERN if wanted.type == "custom" else "")
     try:
-        found = await asyncio.to_thread(lambda: compile_regex(pattern).search(without_echo(result.output, task)))
+        is_match = await asyncio.to_thread(lambda: compile_regex(pattern).search(without_echo(result.output, task)))
     except BadRegex as error:
         return str(error)
-    return None if found else f"the output does not match {pattern!r}"
+    return None if is_match else f"the output does not match {pattern!r}"
 
 
 async def _exits(scene: Scene, result: Result, wanted: Verification, task: str) -> str | None:
@@ -179,8 +179,8 @@ async def _custom(scene: Scene, result: Result, wanted: Verification, task: str)
 
 async def _pull_request(scene: Scene, result: Result, wanted: Verification, task: str) -> str | None:
     repository = scene.values.text(wanted.value).strip().lower()
-    found = [url[1].lower() for url in _PULL_REQUEST.finditer(without_echo(result.output, task))]
-    if repository in found or (found and not repository):
+    repositories = [url[1].lower() for url in _PULL_REQUEST.finditer(without_echo(result.output, task))]
+    if repository in repositories or (repositories and not repository):
         return None
     return f"the output has no address of a pull request{f' of {repository}' if repository else ''}"
 
@@ -208,13 +208,13 @@ def without_echo(output: str, task: str, token: str = "") -> str:
     echo = _PAINT.sub("", task)
     if not echo or echo == _PAINT.sub("", token):
         return output
-    shown, places = _unpainted(output)
+    visible, places = _unpainted(output)
     left: list[str] = []
-    begin, at = 0, shown.find(echo)
+    begin, at = 0, visible.find(echo)
     while at >= 0:
         left.append(output[begin : places[at]])
         begin = places[at + len(echo) - 1] + 1
-        at = shown.find(echo, at + len(echo))
+        at = visible.find(echo, at + len(echo))
     return "".join((*left, output[begin:]))
 
 

@@ -107,12 +107,14 @@ def test_a_file_that_two_write_is_taken_from_neither(tmp_path: Path, monkeypatch
         for written in (one, two):
             written.expect("a.txt")
         (tmp_path / "a.txt").write_text("whose?")
-        assert [written.taken([Crewed("a.txt", "own")], 100)[0]["a.txt"].raw for written in (one, two)] == [b"own"] * 2
+        assert [written.collect([Crewed("a.txt", "own")], 100)[0]["a.txt"].raw for written in (one, two)] == [
+            b"own"
+        ] * 2
     with WrittenFiles() as alone:
         alone.expect("a.txt")
         (tmp_path / "a.txt").write_text("own, and more by a tool")
-        assert alone.taken([Crewed("a.txt", "own")], 100)[0]["a.txt"].raw == b"own, and more by a tool"
-        assert alone.taken([Crewed("a.txt", "own")], 10) == ({}, ["a.txt"])
+        assert alone.collect([Crewed("a.txt", "own")], 100)[0]["a.txt"].raw == b"own, and more by a tool"
+        assert alone.collect([Crewed("a.txt", "own")], 10) == ({}, ["a.txt"])
 
 
 def test_a_link_leads_nowhere_else_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +124,7 @@ def test_a_link_leads_nowhere_else_either(tmp_path: Path, monkeypatch: pytest.Mo
     (inside / "out").symlink_to(tmp_path)
     with WrittenFiles() as written, pytest.raises(Failed, match="outside of its working directory"):
         written.expect("out/a.txt")
-    assert written.taken([Crewed("out/a.txt", "x")], 100) == ({}, [])
+    assert written.collect([Crewed("out/a.txt", "x")], 100) == ({}, [])
 
 
 # --- what crews are sent ----------------------------------------------------------------------------------------------

@@ -150,7 +150,7 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], asyncio.Event]:
     """A function after which the first run that comes to a question is lost there, before it has noted that it asks."""
 
     def lose(number: int) -> asyncio.Event:
-        reached, original = asyncio.Event(), GraphTurn._ask
+        reached, original = asyncio.Event(), GraphTurn._resume_input
 
         async def ask(turn: GraphTurn, state: Any, *, is_again: bool) -> Any:
             if turn._count_questions() == number and not is_again and not reached.is_set():
@@ -158,7 +158,7 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], asyncio.Event]:
                 await asyncio.Event().wait()
             return await original(turn, state, is_again=is_again)
 
-        monkeypatch.setattr(GraphTurn, "_ask", ask)
+        monkeypatch.setattr(GraphTurn, "_resume_input", ask)
         return reached
 
     return lose

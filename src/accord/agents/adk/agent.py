@@ -37,7 +37,7 @@ class PendingCall(Struct, frozen=True, kw_only=True):
     args: dict[str, Any] = {}
 
 
-async def ask_for_responses(
+async def request_responses(
     ctx: Context, calls: list[PendingCall], key: str
 ) -> list[tuple[PendingCall, dict[str, Any]]]:
     """Ask for the response to each call in turn, and return the calls with their responses."""
@@ -85,8 +85,8 @@ def user_content(parts: Iterable[Part]) -> types.Content:
 
 def function_responses(answers: Iterable[tuple[PendingCall, dict[str, Any]]]) -> types.Content:
     """Return the responses to pending calls as content."""
-    made = [types.FunctionResponse(id=call.id, name=call.name, response=response) for call, response in answers]
-    return types.Content(role="user", parts=[types.Part(function_response=one) for one in made])
+    responses = [types.FunctionResponse(id=call.id, name=call.name, response=response) for call, response in answers]
+    return types.Content(role="user", parts=[types.Part(function_response=one) for one in responses])
 
 
 def pending_call(call: types.FunctionCall) -> PendingCall:
@@ -323,7 +323,7 @@ class AdkAgent:
             calls = msgspec.json.decode(stored, type=list[PendingCall])
             if not calls:
                 return
-            content = function_responses(await ask_for_responses(ctx, calls, key))
+            content = function_responses(await request_responses(ctx, calls, key))
             turn += 1
 
     async def _turn(self, ctx: Context, content: Any, turn: int) -> list[PendingCall]:

@@ -15,7 +15,14 @@ import msgspec
 from msgspec import Struct
 
 from accord.agents.crewai.flows import FlowAgent, new_flow
-from accord.agents.crewai.kickoffs import InputNeeded, LoopBridge, WrittenFiles, ask_questions, input_files, takes_files
+from accord.agents.crewai.kickoffs import (
+    InputNeeded,
+    LoopBridge,
+    WrittenFiles,
+    input_files,
+    run_with_questions,
+    takes_files,
+)
 from accord.agents.messages import answer_id, conversation_history, prompt
 from accord.api import YES, Context, Crash, IncomingMessage, Profile, Rejected, text_of
 from accord.api.agent_types import (
@@ -170,7 +177,7 @@ class Kickoff:
         more = {"input_files": files} if files else {}
         with self._bridge.hooks(), self._written:
             output = self._crew.kickoff(inputs=inputs, **more)
-            return output, *self._written.taken(self._crew.tasks, self._max_file_bytes)
+            return output, *self._written.collect(self._crew.tasks, self._max_file_bytes)
 
     def _restore(self) -> None:
         """Prepare the copy for this execution: earlier outputs, callbacks, and token counts of zero."""
@@ -250,11 +257,11 @@ def _subscribe_to_models() -> None:
     """Subscribe to the chunks of all models, once for all crews."""
     from crewai.events import LLMStreamChunkEvent, crewai_event_bus
 
-    def heard(_source: Any, event: Any) -> None:
+    def stream_chunk(_source: Any, event: Any) -> None:
         if (run := _RUN.get()) is not None and event.chunk and event.tool_call is None:
             run.chunk(event.task_id, event.chunk)
 
-    crewai_event_bus.register_handler(LLMStreamChunkEvent, heard)
+    crewai_event_bus.register_handler(LLMStreamChunkEvent, stream_chunk)
 
 
 TEXT_KEY = "input"
@@ -309,7 +316,7 @@ class CrewAgent:
             )
             await run.done(inputs, files)
 
-        async for asked, answer in ask_questions(ctx, kickoff, FeedbackRequest, lambda asked: asked.answer):
+        async for asked, answer in run_with_questions(ctx, kickoff, FeedbackRequest, lambda asked: asked.answer):
             feedback = Feedback(asked, parse_feedback(answer))
 
     async def _inputs(self, ctx: Context) -> dict[str, Any]:

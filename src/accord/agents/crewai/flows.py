@@ -19,7 +19,7 @@ from uuid import NAMESPACE_OID, uuid5
 import msgspec
 from msgspec import Struct
 
-from accord.agents.crewai.kickoffs import InputNeeded, LoopBridge, ask_questions, input_files
+from accord.agents.crewai.kickoffs import InputNeeded, LoopBridge, input_files, run_with_questions
 from accord.agents.loader import import_object
 from accord.agents.messages import answer_id, prompt
 from accord.api import Context, Failed, Profile, Rejected
@@ -59,7 +59,7 @@ class FlowMethods:
         @wraps(method, updated=())  # or it would be marked as a coroutine function, which it is not
         def once(*args: Any, **named: Any) -> Any:
             place = self._begin(name)
-            if (done := self._known(place)) is not None:
+            if (done := self._finished(place)) is not None:
                 self._flow._restore_state(done.state)
                 return _restored_value(done.result)
             result = method(*args, **named)
@@ -83,7 +83,7 @@ class FlowMethods:
         PLACE.set(place)
         return place
 
-    def _known(self, place: str) -> FinishedMethod | None:
+    def _finished(self, place: str) -> FinishedMethod | None:
         stored = self._ctx.kept(f"crewai/method/{place}")
         return None if stored is None else msgspec.json.decode(stored, type=FinishedMethod)
 
@@ -158,7 +158,7 @@ class FlowAgent:
     async def run(self, ctx: Context) -> None:
         """Kick off a flow, and again after each answer."""
         answers: dict[str, str] = {}
-        questions = ask_questions(
+        questions = run_with_questions(
             ctx, lambda: self._kickoff(ctx, answers), FlowQuestion, lambda question: question.text
         )
         async for question, answer in questions:
@@ -251,13 +251,13 @@ class FlowKickoff:
 
     def request_input(self, message: str, flow: Any, metadata: dict[str, Any] | None = None) -> str:
         """Return the answer to a method's question (`ask`), or end the kickoff with the question."""
-        return self._asked(PLACE.get() or "flow", message)
+        return self._answer_or_ask(PLACE.get() or "flow", message)
 
     def _feedback(self, message: str, output: Any, method_name: str = "", **_: Any) -> str:
         place = f"{method_name}/{self._methods.times[method_name]}/feedback"
-        return self._asked(place, f"{message}\n\n{output}")
+        return self._answer_or_ask(place, f"{message}\n\n{output}")
 
-    def _asked(self, where: str, text: str) -> str:
+    def _answer_or_ask(self, where: str, text: str) -> str:
         self._asks[where] += 1
         place = f"{where}/{self._asks[where]}"
         if place not in self._answers:

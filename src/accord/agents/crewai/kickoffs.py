@@ -46,7 +46,7 @@ class InputNeeded(BaseException):
         self.question = question
 
 
-async def ask_questions(
+async def run_with_questions(
     ctx: Context, kickoff: Callable[[], Awaitable[None]], form: type[Question], text: Callable[[Question], str]
 ) -> AsyncIterator[tuple[Question, IncomingMessage]]:
     """Kick off until nothing is asked any more, and yield each question with its answer before the next kickoff."""
@@ -193,7 +193,7 @@ def input_files(parts: Iterable[Part]) -> dict[str, Any]:
 
 
 class WrittenFiles:
-    """The files of one kickoff, from the first write until `taken` is called."""
+    """The files of one kickoff, from the first write until `collect` is called."""
 
     _live: "set[WrittenFiles]" = set()  # noqa: RUF012  # shared on purpose
     _lock = threading.Lock()
@@ -225,7 +225,7 @@ class WrittenFiles:
                 for kickoff in (self, *others):
                     kickoff._shared.add(path)
 
-    def taken(self, tasks: Iterable[Any], max_bytes: int) -> tuple[dict[str, Part], list[str]]:
+    def collect(self, tasks: Iterable[Any], max_bytes: int) -> tuple[dict[str, Part], list[str]]:
         """Return files of finished crew tasks by path, and paths of files that are too large.
 
         A file that this execution did not write, or that another one wrote too, is replaced by the task's output, as

@@ -155,9 +155,9 @@ class UsageCollector(BaseCallbackHandler):
         """Record a finished call; it may have run in a thread."""
         model = (response.llm_output or {}).get("model_name")
         for generations in response.generations:
-            for one in generations:
-                if isinstance(one, ChatGeneration) and isinstance(one.message, AIMessage):
-                    self._calls.append((one.message.id or str(run_id), one.message, model))
+            for generation in generations:
+                if isinstance(generation, ChatGeneration) and isinstance(generation.message, AIMessage):
+                    self._calls.append((generation.message.id or str(run_id), generation.message, model))
 
     def add(self, message: AIMessage) -> None:
         """Record a whole message, whose call may not have been observed."""

@@ -103,7 +103,9 @@ class GraphAnswer:
             self._is_begun = True
 
     def _is_there(self) -> bool:
-        written = next((one.parts for one in self._ctx.task.artifacts if one.artifact_id == self._id), ())
+        written = next(
+            (artifact.parts for artifact in self._ctx.task.artifacts if artifact.artifact_id == self._id), ()
+        )
         files = [part for part in written if part.text is None]
         return text_of(written) == self._text and files == [part for part in self._other_parts if part.text is None]
 
@@ -150,7 +152,7 @@ class GraphTurn:
             is_asking = False
             state = await self._advance(await self._mapping.input(self._ctx))
         while state.next:
-            state = await self._advance(await self._ask(state, is_again=is_asking))
+            state = await self._advance(await self._resume_input(state, is_again=is_asking))
             is_asking = False
         await self._answer.end(self._mapping.output(state.values, self._message_id))
 
@@ -226,7 +228,7 @@ class GraphTurn:
 
     # --- asking the caller --------------------------------------------------------------------------------------------
 
-    async def _ask(self, state: StateSnapshot, *, is_again: bool) -> Any:
+    async def _resume_input(self, state: StateSnapshot, *, is_again: bool) -> Any:
         """Ask the graph's question and return the input to resume with; a question that was asked is found again."""
         number = self._count_questions() - is_again
         key = f"{self._turn}/question/{number}"

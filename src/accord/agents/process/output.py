@@ -55,12 +55,12 @@ class TerminalText:
         """Add bytes, and return the text that they add; a line that is being overwritten is held back."""
         text_out = [self._put(piece) for piece in self._pieces(self._bytes.decode(data))]
         if self._at == len(self._line) and not self._is_rewritten:
-            text_out.append(self._take_text())
+            text_out.append(self._pending_text())
         return "".join(text_out)
 
     def settle(self) -> str:
         """Return text that was held back, at a pause or the end of the output."""
-        return self._take_text()
+        return self._pending_text()
 
     def replies(self) -> bytes:
         """Return a terminal's answers to queries so far, once."""
@@ -127,11 +127,11 @@ class TerminalText:
             self._line, self._at, self._taken = [], 0, 0
 
     def _end_line(self) -> str:
-        text_out = self._take_text() + "\n"
+        text_out = self._pending_text() + "\n"
         self._line, self._at, self._taken = [], 0, 0
         return text_out
 
-    def _take_text(self) -> str:
+    def _pending_text(self) -> str:
         """Return the new text of the line, or the whole line again if its earlier text was overwritten."""
         text_out = "".join(self._line[0 if self._is_rewritten else self._taken :])
         if self._is_rewritten:

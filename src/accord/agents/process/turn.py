@@ -144,7 +144,7 @@ class CommandTurn:
         try:
             live = await self._resume()
             while (observed := await self._observe(live)) is not None:
-                reply = await self._ask(observed, live)
+                reply = await self._request_answer(observed, live)
                 self._replies.append(reply)
                 self._has_begun = False
                 live = await self._continue(live, reply)
@@ -160,7 +160,7 @@ class CommandTurn:
         stored = self._ctx.kept(f"{self._turn}/asked-{number}")
         return None if stored is None else msgspec.json.decode(stored, type=CommandQuestion)
 
-    async def _ask(self, observed: ObservedQuestion, live: RunningCommand) -> CommandReply:
+    async def _request_answer(self, observed: ObservedQuestion, live: RunningCommand) -> CommandReply:
         """Ask the caller; a process that waits in its terminal is parked meanwhile."""
         ctx, resources, number = self._ctx, self._resources, len(self._replies) + 1
         question = CommandQuestion(observed.question, observed.grants, live.process.terminal is not None)
@@ -193,7 +193,7 @@ class CommandTurn:
     # --- processes ------------------------------------------------------------------------------------------------
 
     async def _resume(self) -> RunningCommand:
-        if self._replies and (parked_command := self._take_parked()) is not None:
+        if self._replies and (parked_command := self._resume_parked()) is not None:
             return await self._type(parked_command, self._replies[-1])
         session = await self._session()
         if session is not None and self._ctx.kept(self._begun) is not None:
@@ -204,7 +204,7 @@ class CommandTurn:
 
     async def _continue(self, live: RunningCommand, reply: CommandReply) -> RunningCommand:
         """Pass an answer to the same process, or to a new process that resumes its session."""
-        if reply.question.waits and self._take_parked() is live:
+        if reply.question.waits and self._resume_parked() is live:
             return await self._type(live, reply)
         return await self._restart(reply)
 
@@ -212,7 +212,7 @@ class CommandTurn:
         await live.answer(reply.text)
         return live
 
-    def _take_parked(self) -> RunningCommand | None:
+    def _resume_parked(self) -> RunningCommand | None:
         """Take over the process that was parked for this task."""
         live = self._resources.parked.unpark((self._ctx.tenant, self._ctx.task_id))
         self._process = None if live is None else live.process

@@ -286,7 +286,7 @@ class RelayChannel:
     async def post(self, text: str) -> str | None:
         """Post a message and return its id, or None if the relay does not return one."""
         body = msgspec.json.encode({"channel": self._name, "text": text})
-        reply = await self._ask("POST", self._url, body)
+        reply = await self._exchange("POST", self._url, body)
         reply_value = _json(reply)
         message = (
             reply_value.get("message", reply_value.get("data", reply_value)) if isinstance(reply_value, dict) else None
@@ -297,7 +297,7 @@ class RelayChannel:
     async def latest(self, limit: int = LATEST, **more: Any) -> list[ChannelMessage]:
         """Return the latest messages; `more` are parameters that only some relays support."""
         query = {"channel": self._name, "limit": limit} | more
-        page = _json(await self._ask("GET", f"{self._url}?{urlencode(query)}"))
+        page = _json(await self._exchange("GET", f"{self._url}?{urlencode(query)}"))
         if isinstance(page, dict):
             page = page.get("messages", page.get("data"))
         if not isinstance(page, list):
@@ -310,7 +310,7 @@ class RelayChannel:
             transport, self._transport = self._transport, None
             await transport.close()
 
-    async def _ask(self, method: str, url: str, body: bytes | None = None) -> HttpReply:
+    async def _exchange(self, method: str, url: str, body: bytes | None = None) -> HttpReply:
         if self._transport is None:  # the operator names the relay, which may be on this machine
             self._transport = open_transport("aiohttp", policy=Policy(allow_private=True), max_bytes=MAX_BYTES)
         headers = (

@@ -216,7 +216,7 @@ class RemoteAgent:
 
     async def check(self) -> RemoteContact:
         """Check whether the agent is available, by reading its card again."""
-        return await self._connection.look()
+        return await self._connection.check()
 
     # --- connection -----------------------------------------------------------------------------------------------
 

@@ -168,7 +168,7 @@ class RemoteConnection:
         last = self.contact or RemoteContact(is_up=True, at=0)
         self.contact = replace(last, is_up=True, at=self._now_ms(), detail="")
 
-    async def look(self) -> RemoteContact:
+    async def check(self) -> RemoteContact:
         """Connect to the agent again, and return its status."""
         try:
             async with asyncio.timeout(LOOK_SECONDS), self._lock:
@@ -215,9 +215,9 @@ class RemoteConnection:
     async def _replace(self) -> None:
         """Replace the connection; replies that are under way may still arrive."""
         now = self._now()
-        gone = [old for old in self._replaced if now - old.at >= self._linger]
+        expired = [old for old in self._replaced if now - old.at >= self._linger]
         self._replaced = [old for old in self._replaced if now - old.at < self._linger]
-        for old in gone:
+        for old in expired:
             await old.opened.aclose()
         if self._peer is not None:
             self._replaced.append(_OldConnection(now, self._opened))

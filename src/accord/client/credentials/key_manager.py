@@ -49,7 +49,7 @@ class OsKeyring:
     def __init__(self) -> None:
         self._known: dict[str, Credential | None] = {}
 
-    def asked(self, id: str) -> Credential | None:
+    def find_cached(self, id: str) -> Credential | None:
         """Return the cached credential of an id, without reading the keyring."""
         return self._known.get(normalize_id(id))
 
@@ -264,7 +264,7 @@ class KeyManager:
         for source, known in ((FILE, self._file), (ENV, self._env)):
             yield source, known.get(id, _spelling_of(known, id))
         if self._keyring is not None:
-            yield KEYRING, self._keyring.find(id) if asks else self._keyring.asked(id)
+            yield KEYRING, self._keyring.find(id) if asks else self._keyring.find_cached(id)
 
     def _put(self, id: str, credential: Credential) -> None:
         if self._keyring is None:

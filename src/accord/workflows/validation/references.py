@@ -31,14 +31,14 @@ def dependencies(subject: Subject, workflow: Workflow) -> dict[str, tuple[str, .
     """Return the dependencies of each step and barrier in the file; in a pipeline, the previous step."""
     names = [placed.step.name for placed in subject.of(workflow)]
     is_line = subject.document.swarm.pattern == "pipeline"
-    found: dict[str, tuple[str, ...]] = {}
+    edges: dict[str, tuple[str, ...]] = {}
     for at, placed in enumerate(subject.of(workflow)):
         before = tuple(names[at - 1 : at]) if is_line and at else ()
-        stated = placed.step.depends_on
-        found[placed.step.name] = before if stated is None else stated
+        depends_on = placed.step.depends_on
+        edges[placed.step.name] = before if depends_on is None else depends_on
     for barrier in subject.document.coordination.barriers:
-        found.setdefault(barrier.name, tuple(name for name in barrier.wait_for if name in names))
-    return found
+        edges.setdefault(barrier.name, tuple(name for name in barrier.wait_for if name in names))
+    return edges
 
 
 def check_dependencies_exist(subject: Subject) -> Iterator[CheckProblem]:
@@ -70,8 +70,8 @@ def check_cycles(subject: Subject) -> Iterator[CheckProblem]:
             continue
         steps = {placed.step.name: placed for placed in subject.of(workflow)}
         where = _where(subject, steps, circle[0])
-        shown = " -> ".join((*circle, circle[0]))
-        yield CheckProblem("CYCLE", where, f"They wait for each other: {shown}", "remove one of these from `dependsOn`")
+        chain = " -> ".join((*circle, circle[0]))
+        yield CheckProblem("CYCLE", where, f"They wait for each other: {chain}", "remove one of these from `dependsOn`")
         for placed in steps.values():
             if placed.step.name not in circle and reachable(waits, placed.step.name) & set(circle):
                 message = f"{placed.step.name} waits for steps that wait for each other"
@@ -173,11 +173,11 @@ def _step_problems(subject: Subject, placed: PlacedStep, scope: Scope) -> Iterat
 
 def _problems(where: Where, text: TemplatedText, scope: Scope) -> Iterator[CheckProblem]:
     try:
-        found = text.references()
+        mentioned = text.references()
     except BadExpression as error:
         yield CheckProblem("BAD_TEMPLATE", where, str(error), "see docs/workflows/values.md for what can be written")
         return
-    for reference in found:
+    for reference in mentioned:
         if (problem := scope.problem(text, reference)) is not None:
             code, message, fix = problem
             yield CheckProblem(code, where, message, fix, start=reference.start)

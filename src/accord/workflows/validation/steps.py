@@ -152,16 +152,16 @@ def check_commands(subject: Subject) -> Iterator[CheckProblem]:
 def check_verifications(subject: Subject) -> Iterator[CheckProblem]:
     """Check that verifications are valid and check something."""
     for step, where, *_ in subject.steps:
-        wanted = step.verification
-        if wanted is not None and wanted.argv is not None:
-            if wanted.type != "custom" or wanted.value:
+        verification = step.verification
+        if verification is not None and verification.argv is not None:
+            if verification.type != "custom" or verification.value:
                 message = "`argv` is the command of a `custom` check, in place of `value`"
                 yield CheckProblem(
                     "CONFLICT", (*where, "verification", "argv"), message, "remove one of them", at_key=True
                 )
-        elif wanted is not None and (wrong := _wrong(wanted)) is not None:
+        elif verification is not None and (wrong := _wrong(verification)) is not None:
             code, message, fix = wrong
-            yield CheckProblem(code, (*where, "verification", "value" if wanted.value else "type"), message, fix)
+            yield CheckProblem(code, (*where, "verification", "value" if verification.value else "type"), message, fix)
 
 
 def check_preflight_patterns(subject: Subject) -> Iterator[CheckProblem]:

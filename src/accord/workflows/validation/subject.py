@@ -178,20 +178,20 @@ def check_pattern(subject: Subject) -> Iterator[CheckProblem]:
 def check_profiles(subject: Subject) -> Iterator[CheckProblem]:
     """Check that permission profiles exist."""
     document, known = subject.document, subject.document.profiles
-    stated: list[tuple[Where, str | None]] = [
+    named: list[tuple[Where, str | None]] = [
         (("agents", at, "permissions", "profile"), agent.permissions.profile)
         for at, agent in enumerate(document.agents)
         if agent.permissions is not None
     ]
-    stated += [
+    named += [
         ((*where, "permissions", "profile"), step.permissions.profile)
         for step, where, *_ in subject.steps
         if step.permissions is not None
     ]
-    stated += [(("permission_profiles", name, "profile"), one.profile) for name, one in known.items()]
+    named += [(("permission_profiles", name, "profile"), one.profile) for name, one in known.items()]
     if document.permissions.default is not None:
-        stated.append((("permissions", "default"), document.permissions.default.profile))
-    for where, name in stated:
+        named.append((("permissions", "default"), document.permissions.default.profile))
+    for where, name in named:
         if name is not None and name not in known:
             fix = unknown_name_fix(name, known, "add it to `permission_profiles`")
             yield CheckProblem("UNKNOWN_PROFILE", where, f"There is no profile {name}", fix)
@@ -332,11 +332,11 @@ def check_webhooks(subject: Subject) -> Iterator[CheckProblem]:
 
 def _spoken_of(where: tuple[str | int, ...], text: str) -> Iterator[CheckProblem]:
     try:
-        found = references(text)
+        mentioned = references(text)
     except BadExpression as error:
         yield CheckProblem("BAD_TEMPLATE", where, str(error), "see docs/workflows/values.md for what can be written")
         return
-    for one in found:
+    for one in mentioned:
         if one.path[0] not in OF_A_CALL:
             message = f"{one.source}: a webhook knows only what it is sent"
             yield CheckProblem(
