@@ -64,7 +64,7 @@ def test_every_metric_is_on_the_board() -> None:
 class Nothing:
     """A store of which nothing is known."""
 
-    async def look(self) -> tuple[Tally, ...]:
+    async def counts(self) -> tuple[Tally, ...]:
         return ()
 
 

@@ -328,13 +328,13 @@ async def test_the_store_is_asked_again_after_a_while_that_is_longer_where_askin
     host = await hosting(parrot)
     store = Counting(host.engine.store, clock, took)
     looking = StoreFigures(store, clock=clock)
-    first, *others = await asyncio.gather(*(looking.look() for _ in range(5)))
+    first, *others = await asyncio.gather(*(looking.counts() for _ in range(5)))
     assert all(found is first for found in others)
     clock.now += fresh * 0.99
-    assert await looking.look() is first
+    assert await looking.counts() is first
     assert store.done == ["monitoring.count_waiting"]
     clock.now += fresh * 0.02
-    assert await looking.look() is not first
+    assert await looking.counts() is not first
     assert store.done == ["monitoring.count_waiting"] * 2
 
 
@@ -342,7 +342,7 @@ async def test_a_store_that_was_away_is_asked_again_soon(metrics: Metrics) -> No
     clock, store = Clock(), Broken(OSError())
     looking: StoreFigures = StoreFigures(store, clock=clock)  # type: ignore[arg-type]  # it needs only `read`
     for _ in range(3):
-        await looking.look()
+        await looking.counts()
     clock.now += FRESH_SECONDS
-    await looking.look()
+    await looking.counts()
     assert store.asked == 2

@@ -192,24 +192,24 @@ async def await_unless_gone(receive: Receive, answer: Awaitable[T]) -> T:
     """
     loop = asyncio.get_running_loop()
     task = asyncio.current_task(loop)
-    looking: asyncio.Task[None] | None = None
+    check: asyncio.Task[None] | None = None
 
-    def look() -> None:
-        nonlocal looking
-        looking = loop.create_task(cancel_when_gone(receive, task))
+    def check_client() -> None:
+        nonlocal check
+        check = loop.create_task(cancel_when_gone(receive, task))
 
     alarm = timers.timers_of(loop)
-    long = alarm.set(DISCONNECT_SECONDS, look)
+    long = alarm.set(DISCONNECT_SECONDS, check_client)
     try:
         return await answer
     except asyncio.CancelledError:
-        if looking is not None and looking.done() and task is not None and not task.uncancel():
+        if check is not None and check.done() and task is not None and not task.uncancel():
             raise ClientGone from None
         raise
     finally:
         alarm.clear(long)
-        if looking is not None:
-            looking.cancel()
+        if check is not None:
+            check.cancel()
 
 
 async def cancel_when_gone(receive: Receive, task: asyncio.Task[Any] | None) -> None:

@@ -86,7 +86,7 @@ class LoopTurns:
 
 
 def _half_of_files() -> int:
-    """Return half of this process's limit of open files, so that one client cannot take all as connections."""
+    """Return half of this process's limit of open files, which leaves the other half to other clients."""
     if resource is None:
         return sys.maxsize
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

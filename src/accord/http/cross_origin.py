@@ -70,7 +70,7 @@ class LocalOnly:
     """An ASGI application that answers only to local and configured host names."""
 
     def __init__(self, inner: App, names: Set[str] = frozenset(), url: str | None = None) -> None:
-        """Wrap `inner`; requests from pages at `url` are not cross-origin, whatever host name a proxy uses."""
+        """Wrap `inner`; requests from pages at `url` are not cross-origin, even if a proxy uses another host name."""
         self._inner = inner
         self._names = names
         self._origin = origin_of(url or "")

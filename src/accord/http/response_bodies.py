@@ -42,7 +42,7 @@ def account_of(caller: Caller | None) -> Hashable:
 
 
 class ResponseBody:
-    """Bytes that one or several responses are writing."""
+    """Bytes that responses are writing, which several may share."""
 
     __slots__ = ("accounts", "data")
 
@@ -117,13 +117,13 @@ class ResponseBodies:
         """Check after a while whether enough was read; no reference cycle may keep the bytes after that."""
         sent = pending.sent
 
-        def look() -> None:
+        def check_progress() -> None:
             if pending.sent - sent < quotas.unread_seconds * quotas.body_rate:
                 self._end(pending)
             else:
                 self._watch(pending, alarm, quotas)
 
-        pending.late = alarm.set(quotas.unread_seconds, look)
+        pending.late = alarm.set(quotas.unread_seconds, check_progress)
 
     async def write(
         self, send: Send, pending: UnreadBody, before: bytes = b"", after: bytes = b"", *, more: bool = False

@@ -107,7 +107,7 @@ class SseWriter:
         assert task is not None  # ASGI is called in a task
         self._head = [*STREAM_HEADERS, *headers]
         reader = loop.create_task(self._until_gone(receive, task))
-        quiet = _KeepAliveTimer(timers.timers_of(loop), lambda: self._look(task))
+        quiet = _KeepAliveTimer(timers.timers_of(loop), lambda: self._check_client(task))
         try:
             await self._write_all(stream)
         except ClientGone:
@@ -189,7 +189,7 @@ class SseWriter:
         self._is_over = True
         task.cancel()
 
-    def _look(self, task: "asyncio.Task[object]") -> None:
+    def _check_client(self, task: "asyncio.Task[object]") -> None:
         self._looks = self._looks + 1 if self._is_sending and self._seen == self._sent else 0
         self._seen = self._sent
         if self._looks >= MAX_STUCK_INTERVALS:
@@ -207,7 +207,7 @@ class _KeepAliveTimer:
 
     def __init__(self, waiting: timers.CoarseTimers, look: Callable[[], None]) -> None:
         self._waiting = waiting
-        self._look = look
+        self._check_client = look
         self._number = waiting.set(KEEP_ALIVE_SECONDS, self._ring)
 
     def clear(self) -> None:
@@ -215,4 +215,4 @@ class _KeepAliveTimer:
 
     def _ring(self) -> None:
         self._number = self._waiting.set(KEEP_ALIVE_SECONDS, self._ring)
-        self._look()
+        self._check_client()

@@ -31,20 +31,20 @@ class CoarseTimers:
         number = next(self._numbers)
         self._set[number] = (self.loop.time() + seconds, ring)
         if self._tick is None:
-            self._tick = self.loop.call_later(TICK_SECONDS, self._look)
+            self._tick = self.loop.call_later(TICK_SECONDS, self._fire_due)
         return number
 
     def clear(self, number: int) -> None:
         """Remove a timer, whether it has fired or not."""
         self._set.pop(number, None)
 
-    def _look(self) -> None:
+    def _fire_due(self) -> None:
         now = self.loop.time()
         for number, (at, ring) in list(self._set.items()):
             if at <= now and number in self._set:  # an earlier callback may have cleared it
                 del self._set[number]
                 ring()
-        self._tick = self.loop.call_later(TICK_SECONDS, self._look) if self._set else None
+        self._tick = self.loop.call_later(TICK_SECONDS, self._fire_due) if self._set else None
 
 
 _last: CoarseTimers | None = None

@@ -144,12 +144,12 @@ def _change_filter(watched: WatchedFiles | None) -> type[Any]:
 def _call_when_listening(address: tuple[str, int], then: Callable[[], None]) -> None:
     """Call a function once an address accepts connections: granian's processes report nothing."""
 
-    def look() -> None:
+    def wait_for_server() -> None:
         while not _is_listening(address):
             time.sleep(LISTENING_POLL_SECONDS)
         then()
 
-    threading.Thread(target=look, name="accord-reach", daemon=True).start()
+    threading.Thread(target=wait_for_server, name="accord-reach", daemon=True).start()
 
 
 def _is_listening(address: tuple[str, int]) -> bool:

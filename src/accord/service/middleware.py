@@ -275,7 +275,7 @@ class CallLimits(Middleware):
         try:
             self._sizes.check(call)
             if call.operation in KEEPS:
-                share = await self._take(call)
+                share = await self._reserve_quota(call)
             elif call.operation is Operation.LIST:
                 self._limit_page(call)
             result = await self.inner.handle(call)
@@ -288,7 +288,7 @@ class CallLimits(Middleware):
         if isinstance(result, Task):
             return lifecycle.limit_history(result, self._quotas.history)
         if isinstance(result, TaskPage):
-            return replace(result, tasks=tuple(map(self._shown, result.tasks)))
+            return replace(result, tasks=tuple(map(self._limit_history, result.tasks)))
         return result
 
     async def follow(self, call: Call) -> TaskEvents:
@@ -297,7 +297,7 @@ class CallLimits(Middleware):
         try:
             self._sizes.check(call)
             if call.operation in KEEPS:
-                share = await self._take(call)
+                share = await self._reserve_quota(call)
             stream = await self._open(call)
         except AccordError:
             if share is not None:
@@ -306,7 +306,7 @@ class CallLimits(Middleware):
         except StoreUnavailable as error:  # as in handle
             raise _store_unavailable() from error
         if isinstance(stream.head.body, Task):
-            stream.replace_first(replace(stream.head, body=self._shown(stream.head.body)))
+            stream.replace_first(replace(stream.head, body=self._limit_history(stream.head.body)))
         return stream
 
     async def _open(self, call: Call) -> TaskEvents:
@@ -326,10 +326,10 @@ class CallLimits(Middleware):
         if request.include_artifacts and (request.page_size is None or request.page_size > most):
             call.request = replace(request, page_size=most)
 
-    def _shown(self, task: Task) -> Task:
+    def _limit_history(self, task: Task) -> Task:
         return lifecycle.limit_history(task, self._quotas.history)
 
-    async def _take(self, call: Call) -> QuotaShare | None:
+    async def _reserve_quota(self, call: Call) -> QuotaShare | None:
         """Enforce the limits that only the store can count."""
         request, caller = call.request, call.caller
         if isinstance(request, PushConfig):

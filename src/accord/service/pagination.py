@@ -39,10 +39,10 @@ def task_query(request: TaskFilter, *, owner: str | None, agent: str | None) -> 
 def task_page(found: Sequence[StoredTask], tasks: Sequence[Task], total: int, request: TaskFilter) -> TaskPage:
     """Return a page of the found tasks. An extra task after the page means that there are more."""
     size = _size(request)
-    shown = found[:size]
-    token = _token(shown[-1]) if len(found) > size else ""
+    limited = found[:size]
+    token = _token(limited[-1]) if len(found) > size else ""
     return TaskPage(
-        tasks=tuple(_shown(task, request) for task in tasks[:size]),
+        tasks=tuple(_limited(task, request) for task in tasks[:size]),
         next_page_token=token,
         page_size=size,
         total_size=total,
@@ -62,9 +62,9 @@ def _size(request: TaskFilter) -> int:
     return request.page_size or DEFAULT_PAGE_SIZE
 
 
-def _shown(task: Task, request: TaskFilter) -> Task:
-    shown = lifecycle.limit_history(task, request.history_length)
-    return shown if request.include_artifacts else replace(shown, artifacts=())
+def _limited(task: Task, request: TaskFilter) -> Task:
+    limited = lifecycle.limit_history(task, request.history_length)
+    return limited if request.include_artifacts else replace(limited, artifacts=())
 
 
 def _milliseconds(timestamp: str) -> int:

@@ -190,7 +190,7 @@ class TaskSubmission:
 
     def begin(self, ready: PreparedTask, accepted: task_lifecycle.Acceptance) -> None:
         """Start a created task, unless it is a duplicate."""
-        self._tell(ready.caller, accepted.task_id, is_new=not accepted.is_repeated)
+        self._report_acceptance(ready.caller, accepted.task_id, is_new=not accepted.is_repeated)
         if accepted.is_repeated:
             return
         if ready.accept.deadline_ms is not None:
@@ -267,7 +267,7 @@ class TaskSubmission:
             engine.begin(done.job, done.stored, task, done.steps)
         if say.deadline_at is not None:
             engine.alarm(max(0, say.deadline_at - at))
-        self._tell(caller, task_id, is_new=False)
+        self._report_acceptance(caller, task_id, is_new=False)
         return Submission(task, done.stored.last_seq)
 
     # --- a held task ----------------------------------------------------------------------------------------------
@@ -352,7 +352,7 @@ class TaskSubmission:
                     f"The agent does not take {part.media_type[:60]}; it takes {', '.join(accepted)}"
                 )
 
-    def _tell(self, caller: Caller, task_id: str, *, is_new: bool) -> None:
+    def _report_acceptance(self, caller: Caller, task_id: str, *, is_new: bool) -> None:
         self._engine.hooks.emit(TaskAccepted(tenant=caller.tenant, task_id=task_id, agent=self._agent, is_new=is_new))
 
 

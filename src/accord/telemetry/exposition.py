@@ -70,18 +70,18 @@ class StoreFigures:
         self._fresh_until = clock()
         self._asking = asyncio.Lock()
 
-    async def look(self) -> tuple[Tally, ...]:
+    async def counts(self) -> tuple[Tally, ...]:
         """Return the counts from the cache or, once it has expired, from the store."""
         async with self._asking:
             began = self._clock()
             if began >= self._fresh_until or not self._found:
-                waiting = await self._ask()
+                waiting = await self._count_waiting()
                 now = self._clock()
                 rest = 0.0 if waiting is None else REST_FACTOR * (now - began)
                 self._found, self._fresh_until = self._tallies(waiting), now + max(FRESH_SECONDS, rest)
         return self._found
 
-    async def _ask(self) -> WaitingCounts | None:
+    async def _count_waiting(self) -> WaitingCounts | None:
         try:
             async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
                 return await self._store.read(monitoring.count_waiting)
@@ -129,7 +129,7 @@ class Exposition:
 
     async def __call__(self, accept: str) -> tuple[bytes, str]:
         """Return the page in the format of an Accept header, and its media type."""
-        waiting = await self._store.look()
+        waiting = await self._store.counts()
         return await asyncio.to_thread(self._write, accept, waiting)
 
     def _write(self, accept: str, waiting: Iterable[Tally]) -> tuple[bytes, str]:

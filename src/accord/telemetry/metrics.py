@@ -116,7 +116,7 @@ REQUEST_SECONDS = Metric(
 UNAUTHENTICATED = Metric(
     "accord_authentication_failures_total", COUNTER, (), "Requests whose credentials were missing or wrong"
 )
-STREAMS_OPEN = Metric("accord_streams_open", GAUGE, ("agent",), "Streams that somebody follows")
+STREAMS_OPEN = Metric("accord_streams_open", GAUGE, ("agent",), "Open streams")
 STREAM_EVENTS = Metric("accord_stream_events_total", COUNTER, ("agent",), "Events handed to streams")
 STREAM_FAILURES = Metric(
     "accord_stream_failures_total", COUNTER, ("agent", "outcome"), "Streams that an error ended after they had begun"
@@ -126,7 +126,7 @@ TASKS_ENDED = Metric(
     "accord_tasks_ended_total",
     COUNTER,
     ("agent", "state"),
-    "Tasks whose end this process committed, by state, whoever ended them; one given up as unknown may end again",
+    "Tasks whose end this process committed, by state; an `unknown` task may end again",
 )
 RUNS_STARTED = Metric("accord_runs_started_total", COUNTER, ("agent",), "Runs of agents that began")
 RUNS_REPEATED = Metric(

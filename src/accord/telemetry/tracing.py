@@ -148,7 +148,7 @@ def _receiving(doing: ReportSpan) -> SpanDescription:
         "gen_ai.agent.name": doing.agent,
         "a2a.task.id": doing.task_id,
     }
-    return SpanDescription("POST report", SpanRole.SERVER, SpanParent.HERE_OR_STATED, _known_values(said))
+    return SpanDescription("POST report", SpanRole.SERVER, SpanParent.HERE_OR_STATED, _without_none(said))
 
 
 _DESCRIBED: Mapping[type[SpanStart], Callable[[Any], SpanDescription]] = {
@@ -173,10 +173,10 @@ def _called(operation: str, binding: str | None, dialect: str | None) -> dict[st
         "a2a.binding": binding,
         "a2a.dialect": dialect,
     }
-    return _known_values(said)
+    return _without_none(said)
 
 
-def _known_values(said: Mapping[str, Fact | None]) -> dict[str, Fact]:
+def _without_none(said: Mapping[str, Fact | None]) -> dict[str, Fact]:
     return {name: value for name, value in said.items() if value is not None}
 
 

@@ -247,7 +247,7 @@ class _ToolCall:
         self._refusals: tuple[type[Exception], ...] = (AccordError, *exposed.unreachable)
         self._ctx = ctx
         self._now: Task | Message | None = None
-        self._heard = 0
+        self._events_seen = 0
 
     async def within(self, seconds: float | None, says: ToolArguments, skill: str | None) -> Task | Message:
         """Send a message, or only read the task, and return the result of the turn, or its state at the timeout."""
@@ -255,8 +255,8 @@ class _ToolCall:
         try:
             async with asyncio.timeout(seconds), aclosing(events):  # type: ignore[type-var]  # they are generators
                 async for event in events:
-                    await self._hear(event.body)
-                    if self._rests():
+                    await self._apply_event(event.body)
+                    if self._is_turn_over():
                         break
         except TimeoutError:
             if not isinstance(self._now, Task):
@@ -281,17 +281,17 @@ class _ToolCall:
             async for event in events:
                 yield event
 
-    async def _hear(self, body: EventBody) -> None:
+    async def _apply_event(self, body: EventBody) -> None:
         """Apply an event, and report progress to the client."""
         if isinstance(body, Task | Message):
             self._now = body
         elif isinstance(self._now, Task):
             self._now = lifecycle.apply(self._now, body)
         if text := _progress_text(body):
-            self._heard += 1
-            await self._ctx.session.report_progress(self._heard, None, text)
+            self._events_seen += 1
+            await self._ctx.session.report_progress(self._events_seen, None, text)
 
-    def _rests(self) -> bool:
+    def _is_turn_over(self) -> bool:
         return isinstance(self._now, Message) or (self._now is not None and self._now.status.state in TURN_END_STATES)
 
     async def _give_up(self) -> None:
