@@ -237,7 +237,7 @@ async def test_a_websocket_is_turned_away(mounted: Application) -> None:
 
 
 async def test_settings_are_checked_and_named() -> None:
-    with pytest.raises(ValueError, match=r"^to_a2a: there is no setting called servr; did you mean server\?$"):
+    with pytest.raises(ValueError, match=r"^to_a2a: unknown setting servr; did you mean server\?$"):
         to_a2a(echo, servr={})
     with pytest.raises(TypeError):
         to_a2a()  # type: ignore[call-arg]
