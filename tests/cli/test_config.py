@@ -76,7 +76,7 @@ def test_what_is_wrong_ends_with_1(tmp_path: Path) -> None:
         ('[server]\nhost = "0.0.0.0"', "Anybody could use this server"),
         ('[server]\ntls_cert = "cert.pem"', "A certificate needs its key"),
         ('store = "sqlite://:memory:"\n[server]\nworkers = 2', "Several processes cannot share a store in memory"),
-        ('[receiver]\nurl = "http://accord.example/hook"', "receiver.url: It must be an https address"),
+        ('[receiver]\nurl = "http://accord.example/hook"', "receiver.url: It must be an https URL"),
         ('[agents.x]\ntarget = "own.py:talk"\ndescr = "y"', "unknown setting agents.x.descr"),
         ('[agents.x]\ntarget = "flow.yaml"\nvras = {}', "unknown setting agents.x.vras"),
         ('[agents]\nx = "own.py:gone"', "gone"),

@@ -374,4 +374,4 @@ def test_an_address_for_reports_must_be_safe(tmp_path: Path) -> None:
     done = accord(tmp_path, "serve", *options, "--port", str(free_port()))
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert line.startswith("receiver.url: It must be an https address")
+    assert line.startswith("receiver.url: It must be an https URL")

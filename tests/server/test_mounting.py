@@ -246,7 +246,7 @@ async def test_settings_are_checked_and_named() -> None:
 async def test_settings_that_cannot_work_are_said_when_it_starts() -> None:
     refused: list[tuple[dict[str, Any], str]] = [
         ({"auth": {"default_role": "boss"}}, r"^auth: There is no role 'boss'"),
-        ({"card": {"signing_key": "/nowhere/key.json"}}, r"^card\.signing_key: It is neither"),
+        ({"card": {"signing_key": "/nowhere/key.json"}}, r"^card\.signing_key: It must be a JSON Web Key"),
         ({"card": {"signing_key": '{"kty": "oct"}'}}, r"^card\.signing_key: The key to sign cards with is no"),
         ({"auth": {"schemes": [{"type": "header", "name": "", "secrets": []}]}}, r"^auth: A header"),
     ]
