@@ -51,7 +51,7 @@ class Flow:
                 nodes = (await self.find(run)).state().nodes
             except TaskNotFound:
                 return False
-            is_there = all(name in nodes and nodes[name].standing == how for name, how in wanted.items())
+            is_there = all(name in nodes and nodes[name].status == how for name, how in wanted.items())
             return is_there and not self.host.engine._runs
 
         await until(is_so)
@@ -167,7 +167,7 @@ def token(output: str) -> str:
 
 
 async def told(flow: Flow, run: str, step: str) -> str:
-    end = (await flow.find(run)).state().nodes[step].end
+    end = (await flow.find(run)).state().nodes[step].final_end
     assert end is not None
     return str(end.output)
 
