@@ -110,7 +110,7 @@ def test_so_does_reading_its_records_again(shape: Callable[[int], Play]) -> None
         play = shape(size)
         play.run()
         plan, records = play.state.plan, play.records
-        lines = lines_of(lambda: standing.RunState(plan, records))
+        lines = lines_of(lambda: run_state.RunState(plan, records))
         return lines / (size + edges_of(plan))
 
     assert cost(MOST) < cost(MOST // 20) * 1.2

@@ -81,7 +81,7 @@ def serving(hosting: Hosting, tmp_path: Path) -> Any:
 
 
 async def test_an_event_may_come_before_its_step_and_comes_once(serving: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "PATIENCE", 600)  # what is there is not waited for
+    monkeypatch.setattr(runner, "SUSPEND_AFTER_SECONDS", 600)  # what is there is not waited for
     flow = await serving(
         "      - {name: first, type: approval}\n"
         "      - {name: late, type: wait, event: paid, dependsOn: [first]}\n"

@@ -178,9 +178,8 @@ def _end_of(state: RunState, node: PlanNode, now: int, holds: EvaluateCondition)
     skip_cause = state.skip_cause(node)
     if node.status == "running":
         return _end_of_running(state, node, node.step, skip_cause, now)
-    if (
-        node.open_dependencies
-    ):  # steps that are given up wait too, so that cleanup starts only when nothing before it runs
+    # Steps to skip wait for their dependencies too, so that cleanup starts only when nothing before it runs.
+    if node.open_dependencies:
         return None
     if skip_cause is not None:
         return _end_of_skipped(node, node.attempt + 1, skip_cause, now)

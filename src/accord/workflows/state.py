@@ -226,14 +226,14 @@ class RunState:
             self.nodes_to_check.extend(items[place : place + 1])
         if record.fails and self.plan.strategy in HALTING and step.on_error != "continue":
             if parent.failed_item is None:
-                self._check_items(parent)
+                self._add_items_to_check(parent)
             if parent.failed_item is None or item.order < parent.failed_item.order:
                 parent.failed_item = item
 
-    def _check_items(self, node: PlanNode) -> None:
+    def _add_items_to_check(self, node: PlanNode) -> None:
         for item in node.items or ():
             self.nodes_to_check.append(item)
-            self._check_items(item)
+            self._add_items_to_check(item)
 
     def _create_items(self, node: PlanNode, items: tuple[Any, ...]) -> None:
         """Create the items of a map."""
@@ -322,7 +322,7 @@ class RunState:
             node.timer = None
             node.is_due = True
             self.nodes_to_check.append(node)
-            self._check_items(node)
+            self._add_items_to_check(node)
 
     def next_timer(self) -> int | None:
         """Return the time of the next timer, or None."""
