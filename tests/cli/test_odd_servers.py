@@ -228,7 +228,7 @@ def test_a_link_that_is_refused_keeps_no_other_file_from_being_saved(
     assert done.returncode == Exit.FAILED
     refused, missing = done.stderr.splitlines()
     assert "http://169.254.169.254/secret cannot be fetched" in refused
-    assert "/missing cannot be fetched: it answers 404" in missing
+    assert "/missing cannot be fetched: HTTP status 404" in missing
     assert done.stdout == "Saved: made/2.txt (application/octet-stream, 4 bytes)\n"
     assert [path.name for path in (tmp_path / "made").iterdir()] == ["2.txt"]
     done = accord(tmp_path, *download, "--to", "again", "-o", "json")

@@ -80,7 +80,7 @@ def test_what_is_told_of_a_step_has_its_channels_and_what_came_of_an_attempt(flo
     )
     file = flows.write(text)
     plain = flows("run", file)
-    assert re.search(r"^last: failed after [0-9.]+s, will be tried again: ", plain.stderr, re.MULTILINE), plain.stderr
+    assert re.search(r"^last: failed after [0-9.]+s, will be retried: ", plain.stderr, re.MULTILINE), plain.stderr
     told = [json.loads(line) for line in flows("run", file, "-o", "json").stdout.splitlines()]
     ends = [line for line in told if line["event"] == "ended"]
     assert [line["channels"] for line in ends] == [["news"]] * 3
@@ -348,7 +348,7 @@ def test_a_run_that_has_not_ended_takes_no_other_values(flows: Flows) -> None:
     run = run_id(flows("run", flows.write(ASKING)).stderr)
     done = flows("run", "--resume", run, "--var", "a=b")
     assert done.returncode == Exit.MISUSED
-    assert "goes on as it began" in done.stderr
+    assert "keeps its values" in done.stderr
 
 
 def test_two_documents_of_one_name_do_not_do_each_others_work(flows: Flows) -> None:
