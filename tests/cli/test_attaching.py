@@ -83,7 +83,7 @@ def test_what_is_too_large_is_refused_before_it_fills_the_memory(
 ) -> None:
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(message_parts.MAX_BYTES + 1)
-    with pytest.raises(typer.BadParameter, match="sparse is larger than 64 MiB; give the agent an https address"):
+    with pytest.raises(typer.BadParameter, match="sparse is larger than 64 MiB. Send an https URL instead"):
         parts_of(None, [GivenPart("file", str(tmp_path / "sparse"))])
     monkeypatch.setattr(message_parts, "MAX_BYTES", 3)
     for text, given in (("-", []), (None, [GivenPart("file", "-")]), (None, [GivenPart("data", "-")])):
@@ -99,7 +99,7 @@ def test_standard_input_that_is_no_text_is_refused(monkeypatch: pytest.MonkeyPat
     with pytest.raises(typer.BadParameter, match="UTF-8"):
         parts_of("-", [])
     piped(monkeypatch, b'"\xff"')
-    with pytest.raises(typer.BadParameter, match="not JSON"):
+    with pytest.raises(typer.BadParameter, match="not valid JSON"):
         parts_of(None, [GivenPart("data", "-")])
 
 
@@ -115,7 +115,7 @@ def test_bytes_that_are_no_text_are_refused(text: str | None, given: list[GivenP
         (GivenPart("file", "/nowhere/at/all"), "No such file"),
         (GivenPart("file", "/no\0where"), "embedded null"),
         (GivenPart("data", "/nowhere/at/all"), "No such file"),
-        (GivenPart("data", "{oops"), "not JSON"),
+        (GivenPart("data", "{oops"), "not valid JSON"),
     ],
 )
 def test_what_cannot_be_read_is_said(given: GivenPart, why: str) -> None:

@@ -280,7 +280,7 @@ def test_an_agent_that_lets_everybody_in_is_said_to(accord: Accord, unguarded: S
     accord("set", "svc", "--kind", "bearer", piped=SECRET)
     said = accord("test", unguarded.url, "--service", "svc")
     assert (said.code, told(said)["with"]) == (0, "accepted")
-    assert "answers everybody" in told(said)["note"]
+    assert "accepts anonymous requests" in told(said)["note"]
 
 
 def test_an_agent_that_is_not_there_is_said_to_be_away(accord: Accord) -> None:

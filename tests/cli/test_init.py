@@ -70,7 +70,7 @@ def test_a_project_with_settings_of_its_own_is_left_alone(tmp_path: Path) -> Non
     (tmp_path / "pyproject.toml").write_text("[tool.accord]\nkeep_days = 4\n", encoding="utf-8")
     refused = accord(tmp_path, "init", "--force")
     assert refused.returncode == 1
-    assert "pyproject.toml has settings already" in refused.stderr
+    assert "pyproject.toml already has settings" in refused.stderr
     assert not (tmp_path / "accord.toml").exists()
 
 

@@ -229,7 +229,7 @@ def test_a_store_that_is_not_there_is_not_made(arguments: list[str], tmp_path: P
     file = tmp_path / "accord.db"
     said = Operated(f"sqlite:///{file}", tmp_path)(*arguments)
     assert said.code == 1
-    assert said.err.startswith(f"accord push: There is no database at sqlite:///{file}: name another with --store")
+    assert said.err.startswith(f"accord push: There is no database at sqlite:///{file}: set --store")
     assert not file.exists()
     file.touch()
     assert "accord db upgrade" in Operated(f"sqlite:///{file}", tmp_path)(*arguments).err

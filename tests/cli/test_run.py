@@ -97,7 +97,7 @@ def test_a_builder_is_run_like_a_file(flows: Flows) -> None:
     )
     done = flows("run", "built.py:flow", "--input", "word")
     assert (done.returncode, done.stdout) == (Exit.DONE, "word\n"), done.stderr
-    assert "neither a workflow file" in flows("run", "built.py:other").stderr
+    assert "must be a workflow file" in flows("run", "built.py:other").stderr
     assert flows("run", "built.py:nothing").returncode == Exit.MISUSED
 
 
@@ -240,10 +240,10 @@ def test_a_mended_file_takes_over_from_an_earlier_run(flows: Flows) -> None:
     assert flows.lines("first.txt") == ["first", "first"]
     other = flows("run", flows.write(QUICK.replace("name: demo", "name: other"), "o.yaml"), "--previous-run", run)
     assert other.returncode == Exit.MISUSED
-    assert "no earlier run" in other.stderr
+    assert "Unknown previous run" in other.stderr
     nowhere = flows("run", file, "--previous-run", "nope")
     assert nowhere.returncode == Exit.MISUSED
-    assert "no earlier run nope of demo" in nowhere.stderr
+    assert "Unknown previous run nope of demo" in nowhere.stderr
     too_early = flows("run", flows.write(TOO_EARLY), "--previous-run", run, "--start-from", "end")
     assert too_early.returncode == Exit.MISUSED
     assert "has not completed last" in too_early.stderr

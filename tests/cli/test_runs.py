@@ -120,7 +120,7 @@ def test_a_log_is_printed_with_times_and_steps(flows: Flows) -> None:
     only = flows("runs", "logs", run, "--step", "join").stdout
     assert "hello world and more" in only
     assert "each" not in only
-    assert "nothing to show" in flows("runs", "logs", run, "--step", "nothing").stderr
+    assert "the log is empty" in flows("runs", "logs", run, "--step", "nothing").stderr
 
 
 def test_a_log_is_followed_to_the_end_of_the_run(flows: Flows) -> None:
@@ -261,8 +261,8 @@ def test_what_an_agent_asks_is_answered_from_elsewhere(flows: Flows) -> None:
 
 def test_an_event_is_handed_in_to_a_run_that_waits_for_it(flows: Flows) -> None:
     process = flows.started("run", flows.write(WAITING))
-    run = run_id(told := said(process, "waits for the event"))
-    assert f"The run waits for the event payment: accord runs signal {run} payment\n" in told
+    run = run_id(told := said(process, "waits for the signal"))
+    assert f"The run waits for the signal payment: accord runs signal {run} payment\n" in told
     assert flows.json("runs", "show", run)["waits_for"] == ["event payment"]
     wrong = flows("runs", "signal", run, "refund")
     assert wrong.returncode == Exit.FAILED

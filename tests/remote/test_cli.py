@@ -57,4 +57,4 @@ def test_tasks_that_are_done_elsewhere_are_listed(url: str) -> None:
 def test_one_that_was_given_up_is_tried_again(url: str) -> None:
     assert ran("retry", "t-2", "--store", url) == (0, "t-2 is scheduled for retry\n")
     code, said = ran("retry", "t-9", "--store", url)
-    assert (code, "not done by an agent elsewhere" in said) == (1, True)
+    assert (code, "is not a remote task" in said) == (1, True)

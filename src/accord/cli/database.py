@@ -43,12 +43,12 @@ async def status(store: StoreOption = None) -> int:
     address, newest = store_address(store), administration.known_migrations()[-1].number
     _show("store", address)
     if isinstance(address, SqliteAddress) and not (address.path and address.path.exists()):
-        _show("schema", f"no database, the latest is {newest}: run `accord db upgrade`")
+        _show("schema", f"no database yet, {newest} is the newest: run `accord db upgrade`")
         return NOT_UP_TO_DATE
     async with open_store(address, read_only=True) as opened:
         _show("engine", await administration.database_version(opened))
         found = await administration.schema_version(opened)
-        _show("schema", f"{found}, the latest of this version is {newest}")
+        _show("schema", f"{found}, {newest} is the newest of this version")
         for migration in administration.known_migrations():
             if migration.number > found:
                 _show("pending", migration)
