@@ -74,7 +74,7 @@ def test_only_what_is_sure_to_end_is_read(tmp_path: Path, flag: str) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for odd in (str(pipe), "/dev/zero", str(tmp_path)):
-        with pytest.raises(typer.BadParameter, match="is not a regular file. Use - for standard input"):
+        with pytest.raises(typer.BadParameter, match=r"is not a regular file\. Use - for standard input"):
             parts_of(None, [GivenPart(flag, odd)])
 
 
@@ -83,7 +83,7 @@ def test_what_is_too_large_is_refused_before_it_fills_the_memory(
 ) -> None:
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(message_parts.MAX_BYTES + 1)
-    with pytest.raises(typer.BadParameter, match="sparse is larger than 64 MiB. Send an https URL instead"):
+    with pytest.raises(typer.BadParameter, match=r"sparse is larger than 64 MiB\. Send an https URL instead"):
         parts_of(None, [GivenPart("file", str(tmp_path / "sparse"))])
     monkeypatch.setattr(message_parts, "MAX_BYTES", 3)
     for text, given in (("-", []), (None, [GivenPart("file", "-")]), (None, [GivenPart("data", "-")])):
