@@ -199,7 +199,7 @@ def test_files_are_fetched_from_where_the_user_wants_them(odd: Callable[[Answer]
         assert len(there.asked) == 1
         trusting = (*download, "--allow-host", "127.0.0.1")
         assert accord(tmp_path, *trusting, far, "--to", "far").returncode == Exit.DONE
-        assert "it answers 302" in accord(tmp_path, *trusting, moved, "--to", "moved").stderr
+        assert "HTTP status 302" in accord(tmp_path, *trusting, moved, "--to", "moved").stderr
 
 
 def test_a_link_that_is_refused_keeps_no_other_file_from_being_saved(

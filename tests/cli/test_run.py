@@ -138,16 +138,16 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(flows: Flows) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ([], "Name a workflow file"),
+        ([], "Missing workflow file"),
         (["nothing.yaml"], "nothing.yaml"),
         (["nothing.py:flow"], "There is no file nothing.py"),
         (["flow.yaml", "--var", "novalue"], "NAME=VALUE"),
         (["flow.yaml", "--vars-file", "nothing.json"], "nothing.json"),
-        (["flow.yaml", "--resume", "x", "--dry-run"], "neither new nor dry"),
+        (["flow.yaml", "--resume", "x", "--dry-run"], "excludes --previous-run and --dry-run"),
         (["flow.yaml", "--store", "mysql://x"], "mysql"),
         (["flow.yaml", "--var", "typo=3"], "no input or variable 'typo'"),
         (["flow.yaml", "--start-from", "jion"], "did you mean 'join'?"),
-        (["flow.yaml", "--start-from", "jion", "--dry-run"], "no step 'jion'"),
+        (["flow.yaml", "--start-from", "jion", "--dry-run"], "Unknown step 'jion'"),
         (["flow.yaml", "--previous-run", "nope"], "There is no database"),
     ],
 )
