@@ -70,7 +70,7 @@ def test_what_is_wrong_ends_with_1(tmp_path: Path) -> None:
     for text, said in (
         ("keep_days = -1", "accord.toml: keep_days: Expected `float` >= 0.0"),
         ('store = "mysql://x"', "accord.toml: store: A store cannot be at mysql://"),
-        ('[agents.x]\ntype = "htp"', "accord.toml: agents.x: there is no kind of agent called 'htp'"),
+        ('[agents.x]\ntype = "htp"', "accord.toml: agents.x: there is no agent type called 'htp'"),
         (
             '[agents.x]\ntype = "http"\nurll = "y"',
             "there is no setting called agents.x.urll; did you mean agents.x.url?",

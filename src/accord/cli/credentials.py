@@ -85,8 +85,8 @@ FileOption = Annotated[
 TenantOption = Annotated[str, typer.Option(help="Whose it is, in a store.")]
 
 
-class CredentialKind(NamedTuple):
-    """A kind of credential: the label of its name, the label of its secret, and its encoding in a credential.
+class CredentialType(NamedTuple):
+    """A credential type: the label of its name, the label of its secret, and its encoding in a credential.
 
     A missing label means no name or no secret. A name in brackets is optional.
     """
@@ -120,24 +120,24 @@ def _mtls(name: str, secret: str) -> Mapping[str, Any]:
     return {"certificate": Certificate(file=str(Path(name).expanduser().resolve()))}
 
 
-KINDS = {
-    "api-key": CredentialKind(None, "API key", lambda _, secret: {"api_key": secret}),
-    "bearer": CredentialKind(None, "Bearer token", lambda _, secret: {"bearer": secret}),
-    "oauth": CredentialKind("the client's id", "Client secret", _oauth),
-    "basic": CredentialKind("the user's name", "Password", _basic),
-    "hmac": CredentialKind("[the key's name]", "Secret to sign with", _hmac),
-    "header": CredentialKind(
+CREDENTIAL_TYPES = {
+    "api-key": CredentialType(None, "API key", lambda _, secret: {"api_key": secret}),
+    "bearer": CredentialType(None, "Bearer token", lambda _, secret: {"bearer": secret}),
+    "oauth": CredentialType("the client's id", "Client secret", _oauth),
+    "basic": CredentialType("the user's name", "Password", _basic),
+    "hmac": CredentialType("[the key's name]", "Secret to sign with", _hmac),
+    "header": CredentialType(
         "the header's name", "Value of the header", lambda name, secret: {"headers": {name: secret}}
     ),
-    "mtls": CredentialKind("the file with the certificate", None, _mtls),
-    "hosts": CredentialKind(None, None, lambda *_: {}),
+    "mtls": CredentialType("the file with the certificate", None, _mtls),
+    "hosts": CredentialType(None, None, lambda *_: {}),
 }
 
 
 @app.command("set")
 def set_(
     id: IdArgument,
-    kind: Annotated[str, typer.Option(metavar="KIND", help=f"One of {', '.join(KINDS)}.")] = "api-key",
+    kind: Annotated[str, typer.Option(metavar="KIND", help=f"One of {', '.join(CREDENTIAL_TYPES)}.")] = "api-key",
     name: Annotated[
         str | None, typer.Option(help="What is not secret: a client's id, a user, a header, a certificate's file.")
     ] = None,
@@ -159,9 +159,9 @@ def set_(
     store: StoreOption = None,
 ) -> None:
     """Store a credential; other kinds under the same id remain. Kind `hosts` replaces the allowed hosts alone."""
-    if kind not in KINDS:
-        raise typer.BadParameter(f"{kind!r} is not one of {', '.join(KINDS)}", param_hint="--kind")
-    parts = _parts(KINDS[kind], name, secret)
+    if kind not in CREDENTIAL_TYPES:
+        raise typer.BadParameter(f"{kind!r} is not one of {', '.join(CREDENTIAL_TYPES)}", param_hint="--kind")
+    parts = _parts(CREDENTIAL_TYPES[kind], name, secret)
     if certificate_key is not None or ca is not None:
         parts = _with_files(parts, certificate_key, ca)
     if host:
@@ -349,7 +349,7 @@ async def _place(
 # --- reading and printing ---------------------------------------------------------------------------------------------
 
 
-def _parts(kind: CredentialKind, name: str | None, secret: str | None) -> Mapping[str, Any]:
+def _parts(kind: CredentialType, name: str | None, secret: str | None) -> Mapping[str, Any]:
     if name is None and kind.name is not None and not kind.name.startswith("["):
         raise typer.BadParameter(f"It needs {kind.name}", param_hint="--name")
     if name is not None and kind.name is None:
