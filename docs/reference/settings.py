@@ -75,8 +75,8 @@ def page() -> str:
 
 def _about_agents() -> str:
     return (
-        "What may be said about an agent of any kind; what is not said is the agent's own, or its kind's. What each"
-        " kind adds is on [its page](../agents/README.md) and in the schema. A text in its place is the `target`."
+        "What may be said about an agent of any type; what is not said is the agent's own, or its type's. What each"
+        " type adds is on [its page](../agents/README.md) and in the schema. A text in its place is the `target`."
     )
 
 

@@ -1,4 +1,4 @@
-"""What every kind of agent keeps, whatever is behind it: one suite, one subject for each kind."""
+"""What every agent type keeps, whatever is behind it: one suite, one subject for each type."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
