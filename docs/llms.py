@@ -26,13 +26,13 @@ Coding agents: `skills/accord/SKILL.md` of the repository says how to drive the 
 
 
 SAID = {
-    "agents/README.md": "What `accord serve` makes an agent of, the settings of agents, and kinds of your own.",
+    "agents/README.md": "What `accord serve` makes an agent of, the settings of agents, and agent types of your own.",
     "agents/function.md": "Async generators, coroutines and plain functions as agents.",
     "agents/http.md": "n8n, or anything that answers over HTTP at once, in a stream or later, as an agent.",
     "architecture.md": "The layers, the tables and how requests, tasks, agents and workflows travel, on one page.",
     "features.md": "Every required feature with the tests that prove it.",
     "how-to/command-line.md": "Calling agents with `accord`: what is printed, exit codes, files.",
-    "how-to/remote.md": "Any A2A agent elsewhere served here as a durable one, and the webhooks that it calls.",
+    "how-to/remote.md": "Any remote A2A agent served here as a durable one, and the webhooks that it calls.",
     "reference/cli.md": "Every command with its arguments and options.",
     "reference/configuration.md": "Every setting with its type, default and variable.",
     "reference/dialects.md": "The five dialects and three bindings, with requests and answers in each.",

@@ -19,7 +19,7 @@ import typer
 import yaml  # type: ignore[import-untyped]  # it ships no types
 from typer.main import get_command
 
-from accord.api.agent_types import KINDS
+from accord.api.agent_types import AGENT_TYPES
 from accord.cli import app
 from accord.server.settings_loader import LoadedSettings, settings_of
 from accord.workflows.findings import BadDocument
@@ -117,7 +117,7 @@ def settings(written: dict[str, Any]) -> None:
     read = settings_of(written, "the page", dict.fromkeys(names, "0123456789abcdef" * 2))
     for name, said in read.agents.items():
         if isinstance(said, dict) and "type" in said:
-            LoadedSettings(read, {}).read(f"agents.{name}", KINDS.load(said["type"]).options)
+            LoadedSettings(read, {}).read(f"agents.{name}", AGENT_TYPES.load(said["type"]).options)
 
 
 WORKFLOW = """

@@ -33,7 +33,7 @@ class Entry(NamedTuple):
 
 
 FAMILIES = {
-    "accord.agents": "accord.api.agent_types:KINDS",
+    "accord.agents": "accord.api.agent_types:AGENT_TYPES",
     "accord.steps": "accord.workflows.executors:STEPS",
     "accord.auth": "accord.auth.schemes:SCHEMES",
     "accord.signals": "accord.storage.address:CARRIERS",
@@ -78,7 +78,7 @@ class Group(Generic[T]):
         """
         self.name = name
         self.what = what
-        self._kind = kind
+        self._type = kind
         self.ours = ours
         self._taken = frozenset({*ours, *taken})
 
@@ -122,8 +122,8 @@ class Group(Generic[T]):
                 found = _imported(entry.value)
             except (Exception, SystemExit) as error:  # a module may raise anything
                 raise Unusable(entry, f"{type(error).__name__}: {error}") from error
-        if not isinstance(found, self._kind):
-            raise Unusable(entry, f"it must be of type {self._kind.__name__}, not {type(found).__name__}")
+        if not isinstance(found, self._type):
+            raise Unusable(entry, f"it must be of type {self._type.__name__}, not {type(found).__name__}")
         return found
 
     def _refuse_taken(self, entry: Entry) -> None:

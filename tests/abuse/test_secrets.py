@@ -1,4 +1,4 @@
-"""Secrets that can be recognised, everywhere a server has one; afterwards all that it wrote is searched for them.
+"""Secrets that can be recognized, everywhere a server has one; afterwards all that it wrote is searched for them.
 
 The log is that of an operator in trouble: every logger of the process at its most talkative, with all that comes along
 with a record. What callers were told, what the terminal shows, and what the store keeps for operators is searched too.

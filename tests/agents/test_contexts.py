@@ -23,7 +23,7 @@ from accord.agents.adk import runner_ids
 from accord.agents.http.flow import HttpOptions
 from accord.agents.process import ProcessAgent, ProcessOptions
 from accord.agents.turns import external_context, with_context_id
-from accord.api.agent_types import Given
+from accord.api.agent_types import AgentArguments
 from accord.engine.agent import Agent
 from accord.model import Message, Part, Role, SendRequest, StatusUpdate, Task, TaskState, TaskStatus
 from accord.testing import running
@@ -53,7 +53,7 @@ async def flow() -> AsyncIterator[tuple[Agent, Heard]]:
     async with webhook(says({"output": "done"})) as hook:
         options = HttpOptions(url=hook.url, payload_template={"sessionId": "{{contextId}}"})
         yield (
-            http.KIND.make(Given(options=options, name="flow")),
+            http.AGENT_TYPE.make(AgentArguments(options=options, name="flow")),
             lambda: [asked.json["sessionId"] for asked in hook.asked],
         )
 
@@ -73,7 +73,10 @@ async def sdk() -> AsyncIterator[tuple[Agent, Heard]]:
         async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
             raise NotImplementedError
 
-    yield a2a_sdk.KIND.make(Given(name="sdk", target=Remembers(), options=a2a_sdk.KIND.options())), lambda: heard
+    yield (
+        a2a_sdk.AGENT_TYPE.make(AgentArguments(name="sdk", target=Remembers(), options=a2a_sdk.AGENT_TYPE.options())),
+        lambda: heard,
+    )
 
 
 @asynccontextmanager
@@ -99,7 +102,10 @@ async def worker() -> AsyncIterator[tuple[Agent, Heard]]:
             return []
 
     made = Remembers(broker=InMemoryBroker(), storage=InMemoryStorage())
-    yield fasta2a.KIND.make(Given(name="worker", target=made, options=fasta2a.KIND.options())), lambda: heard
+    yield (
+        fasta2a.AGENT_TYPE.make(AgentArguments(name="worker", target=made, options=fasta2a.AGENT_TYPE.options())),
+        lambda: heard,
+    )
 
 
 @pytest.fixture
@@ -110,7 +116,7 @@ def command(tmp_path: Any) -> Outside:
         told = f"import os; open({str(file)!r}, 'a').write(os.environ['CONTEXT_ID'] + chr(10))"
         said = {"root": str(tmp_path / "work"), "command": [sys.executable, "-I", "-c", told]}
         yield (
-            ProcessAgent(Given(options=msgspec.convert(said, ProcessOptions), name="command")),
+            ProcessAgent(AgentArguments(options=msgspec.convert(said, ProcessOptions), name="command")),
             lambda: file.read_text().split(),
         )
 

@@ -11,7 +11,7 @@ from agents import function_tool
 
 from accord.agents.openai_agents import OpenAIAgent, OpenAIAgentsOptions
 from accord.agents.pydantic_ai import PydanticAIAgent, PydanticAIOptions
-from accord.api.agent_types import Given
+from accord.api.agent_types import AgentArguments
 from accord.engine.agent import Agent
 from accord.engine.context import Context
 from accord.model import GetRequest, TaskState
@@ -34,7 +34,7 @@ def with_pydantic_ai(say: Say, done: list[str]) -> Agent:
     agent: pydantic_ai.Agent[None, Any] = pydantic_ai.Agent(model, output_type=[str, pydantic_ai.DeferredToolRequests])
     agent.tool_plain(name="look")(looking(done))
     agent.tool_plain(name="delete", requires_approval=True)(deleting(done))
-    return PydanticAIAgent(Given(options=PydanticAIOptions(), name="subject", target=agent))
+    return PydanticAIAgent(AgentArguments(options=PydanticAIOptions(), name="subject", target=agent))
 
 
 def with_openai_agents(say: Say, done: list[str]) -> Agent:
@@ -45,7 +45,7 @@ def with_openai_agents(say: Say, done: list[str]) -> Agent:
         function_tool(deleting(done), name_override="delete", needs_approval=True),
     ]
     agent: SdkAgent[Any] = SdkAgent("subject", model=model, tools=tools)
-    return OpenAIAgent(Given(options=OpenAIAgentsOptions(), name="subject", target=agent))
+    return OpenAIAgent(AgentArguments(options=OpenAIAgentsOptions(), name="subject", target=agent))
 
 
 def looking(done: list[str]) -> Callable[[], str]:

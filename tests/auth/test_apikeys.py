@@ -57,7 +57,7 @@ async def kept(store: Meddler) -> StoredApiKey:
     return found
 
 
-def test_a_key_is_recognisable_random_and_kept_as_a_hash() -> None:
+def test_a_key_is_recognizable_random_and_kept_as_a_hash() -> None:
     first, second = new_key(), new_key()
     assert re.fullmatch(r"ak_[0-9a-f]{16}_[A-Za-z0-9_-]{43}", first.key)  # 43 characters of base64 are 256 bits
     assert first.id in first.key

@@ -209,7 +209,7 @@ async def refuses_bodies_that_web_pages_can_send(scene: Scene) -> None:
 # --- dialects -----------------------------------------------------------------------------------------------------
 
 
-async def is_recognised(scene: Scene) -> None:
+async def is_recognized(scene: Scene) -> None:
     """Who never says what it speaks is told apart by what it sends, and later by the task that it made."""
     wire = scene.unsaid
     sent = await wire.ask(SEND, saying("tck-input-required"))

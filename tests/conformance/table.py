@@ -594,10 +594,10 @@ TABLE: tuple[Row, ...] = (
         kept=False,
     ),
     Row(
-        name="recognised",
+        name="recognized",
         proves=proves("B-00"),
         says="a caller that never says what it speaks is told apart",
-        plays=edges.is_recognised,
+        plays=edges.is_recognized,
         uses=(),
         where=lambda speech: speech.binding is JSONRPC and speech.dialect is not V1,
         kept=False,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.api.agent_types import KINDS
+from accord.api.agent_types import AGENT_TYPES
 from tests.doc_blocks import blocks
 from tests.environments import ROOT
 from tests.guides.showing import Surroundings, play, started
@@ -45,6 +45,6 @@ def test_every_quickstart_is_listed_and_every_framework_has_one() -> None:
     assert [page.name for page in PAGES if f"({page.name})" not in listed] == []
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     shown = "".join(page.read_text(encoding="utf-8") for page in PAGES)
-    frameworks = set(extras) & set(KINDS.names())
+    frameworks = set(extras) & set(AGENT_TYPES.names())
     assert frameworks
     assert [name for name in sorted(frameworks) if f"accord[{name}]" not in shown] == []

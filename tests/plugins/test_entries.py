@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from accord import entries
-from accord.api.agent_types import KINDS
+from accord.api.agent_types import AGENT_TYPES
 from accord.auth.schemes import SCHEMES
 from accord.entries import Group, NotRegistered, Unusable
 from accord.storage.address import CARRIERS, open_store
@@ -14,16 +14,16 @@ from accord.storage.blobs import open_blobs
 from accord.storage.blobs.blob_store import BLOBS
 from accord.storage.sqlite.driver import SqliteStore
 from accord.storage.store import StoreRefused
-from accord.workflows import StepKind
+from accord.workflows import StepExecutorType
 from accord.workflows.executors import STEPS, executor_of, step_types
 from accord.workflows.findings import BadDocument
 from accord.workflows.source import read_document
 from tests.plugins.conftest import Install
 
-FAMILIES: list[Group[Any]] = [KINDS, STEPS, SCHEMES, CARRIERS, BLOBS]
+FAMILIES: list[Group[Any]] = [AGENT_TYPES, STEPS, SCHEMES, CARRIERS, BLOBS]
 GOOD = (
-    "from accord.workflows import Result, StepKind\n"
-    "async def do(scene): return Result(ok=True)\nSTEP = StepKind(do=do)\n"
+    "from accord.workflows import Result, StepExecutorType\n"
+    "async def do(scene): return Result(ok=True)\nSTEP = StepExecutorType(do=do)\n"
 )
 
 
@@ -42,7 +42,7 @@ def test_every_family_is_listed() -> None:
 def test_a_thing_of_another_package_goes_by_its_name(install: Install) -> None:
     install("acme-steps", GOOD, "accord.steps", "polish = acme_steps:STEP")
     assert "polish" in STEPS
-    assert isinstance(STEPS.load("polish"), StepKind)
+    assert isinstance(STEPS.load("polish"), StepExecutorType)
     assert step_types()[-1] == "polish"
     assert callable(executor_of("polish"))
     (found,) = entries.installed_plugins(check=True)
@@ -57,7 +57,7 @@ def test_a_thing_of_another_package_goes_by_its_name(install: Install) -> None:
         ("raise SystemExit(3)", "polish = acme_steps:STEP", "SystemExit: 3"),
         ("import nothing_like_this", "polish = acme_steps:STEP", "No module named 'nothing_like_this'"),
         (GOOD, "polish = acme_steps:STPE", "has no attribute 'STPE'"),
-        ("STEP = 5", "polish = acme_steps:STEP", "it must be of type StepKind, not int"),
+        ("STEP = 5", "polish = acme_steps:STEP", "it must be of type StepExecutorType, not int"),
     ],
 )
 def test_a_broken_one_is_named_with_its_package(install: Install, source: str, entry: str, reason: str) -> None:
@@ -75,7 +75,7 @@ def test_a_name_of_ours_is_not_given_away(install: Install, name: str) -> None:
     install("acme-steps", GOOD, "accord.steps", f"{name} = acme_steps:STEP")
     (found,) = entries.installed_plugins(check=True)
     assert found.problem is not None
-    assert "accord itself registers this type of step" in found.problem
+    assert "accord itself registers this step type" in found.problem
     assert (name in STEPS) is (name in STEPS.ours)
     assert step_types().count(name) == 1
     assert "acme_steps" not in sys.modules, "it was not even looked at"
@@ -84,7 +84,7 @@ def test_a_name_of_ours_is_not_given_away(install: Install, name: str) -> None:
 def test_two_packages_with_one_name_are_both_refused(install: Install) -> None:
     install("acme-steps", GOOD, "accord.steps", "polish = acme_steps:STEP")
     install("other-steps", GOOD, "accord.steps", "polish = other_steps:STEP")
-    with pytest.raises(Unusable, match=r"acme-steps 1\.0 .*: other-steps also registers this type of step"):
+    with pytest.raises(Unusable, match=r"acme-steps 1\.0 .*: other-steps also registers this step type"):
         STEPS.load("polish")
     assert [one.problem is None for one in entries.installed_plugins(check=True)] == [False, False]
 
@@ -104,7 +104,7 @@ def test_a_step_of_an_unknown_type_is_refused_where_it_stands() -> None:
 
 
 async def test_carriers_are_not_mixed(install: Install) -> None:
-    source = "from accord.api import SignalsKind\nSIGNALS = SignalsKind(make=lambda where, heard: None)\n"
+    source = "from accord.api import CarrierType\nSIGNALS = CarrierType(make=lambda where, heard: None)\n"
     install("acme-hints", source, "accord.signals", "drums = acme_hints:SIGNALS", "bells = acme_hints:NONE")
     with pytest.raises(StoreRefused, match="by one kind of carrier, not by drums and nats and tls"):
         async with open_store("postgresql://localhost/x?signals=nats://a:1,tls://b:2,drums://c"):

@@ -15,7 +15,7 @@ from tests.plugins.conftest import Install
 POLISH = """
 import asyncio
 from accord.api import NoOptions
-from accord.workflows import Result, StepKind
+from accord.workflows import Result, StepExecutorType
 
 tried = []
 
@@ -38,7 +38,7 @@ async def do(scene):
             raise ValueError("not yet")
     return Result(ok=True, output=f"{given.what} x{given.times} {' '.join(given.tools)}".strip())
 
-STEP = StepKind(do=do, options=Polish)
+STEP = StepExecutorType(do=do, options=Polish)
 """
 
 HEAD = """
@@ -118,4 +118,4 @@ async def test_a_run_whose_package_is_gone_fails_and_says_so(
     registered.cache_clear()
     async with running(agent) as a2a:
         failed = assert_task(await a2a.send_text("go"), state="failed")
-        assert "There is no type of step called 'polish' here: is its package installed?" in str(failed)
+        assert "There is no step type called 'polish' here: is its package installed?" in str(failed)

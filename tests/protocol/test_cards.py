@@ -200,7 +200,7 @@ def test_the_public_card_is_read_back_as_1_0(card: AgentCard) -> None:
 
 
 @pytest.mark.parametrize("dialect", DialectName)
-def test_each_dialect_s_own_card_is_recognised(dialect: DialectName) -> None:
+def test_each_dialect_s_own_card_is_recognized(dialect: DialectName) -> None:
     card = encode_card(CARD, ALL, dialect)
     assert decode_card(card) == DIALECTS[dialect].decode_card(card)
     assert decode_card(card).name == "Trips"

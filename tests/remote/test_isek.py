@@ -14,8 +14,8 @@ import httpx
 import msgspec
 import pytest
 
-from accord.agents.remote.isek import KIND, BridgeTransport, IsekOptions, bridge_card, check_bridge
-from accord.api.agent_types import Given
+from accord.agents.remote.isek import AGENT_TYPE, BridgeTransport, IsekOptions, bridge_card, check_bridge
+from accord.api.agent_types import AgentArguments
 from accord.errors import UnsupportedOperation
 from accord.outbound import HttpRequest, Unreachable
 from tests.remote.test_gateway import SHOP
@@ -121,7 +121,7 @@ def test_a_peer_is_named_whole_or_not_at_all() -> None:
     ]
     for wrong in cases:
         with pytest.raises(ValueError, match="A peer is named by its p2p_address, or by peer_id"):
-            KIND.make(Given(options=IsekOptions(**wrong)))
+            AGENT_TYPE.make(AgentArguments(options=IsekOptions(**wrong)))
     assert "secret" not in repr(IsekOptions(token="secret", headers={"a": "secret"}))
 
 

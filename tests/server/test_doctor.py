@@ -467,7 +467,9 @@ async def test_what_is_asked_for_has_to_be_installed(monkeypatch: pytest.MonkeyP
 
 
 async def test_a_package_beside_us_that_cannot_be_used_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = Plugin("accord.agents", "odd", "odd:KIND", "odd-package", "1.0", "the package odd-package cannot be used")
+    broken = Plugin(
+        "accord.agents", "odd", "odd:AGENT_TYPE", "odd-package", "1.0", "the package odd-package cannot be used"
+    )
     for found, status in (([broken], WARNING), ([broken._replace(problem=None)], OK)):
         monkeypatch.setattr("accord.entries.installed_plugins", lambda *, check, found=found: found)
         assert (await examined()).one("plugins")[0] is status

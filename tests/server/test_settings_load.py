@@ -37,7 +37,7 @@ def refusal(*given: Any, **named: Any) -> str:
 
 
 class Flow(Struct):
-    """What some kind of agent understands."""
+    """The options of some agent type."""
 
     type: str
     mode: Literal["answer", "callback"] = "answer"

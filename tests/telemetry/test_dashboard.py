@@ -11,7 +11,7 @@ import yaml  # type: ignore[import-untyped]  # it ships no types
 
 from accord.telemetry import exposition, metrics
 from accord.telemetry.exposition import Exposition
-from accord.telemetry.metrics import Metric, MetricKind, Tally
+from accord.telemetry.metrics import Metric, MetricType, Tally
 from docs.reference.events import MEANINGS
 from tests.cases import each
 from tests.telemetry.promql import Query
@@ -34,7 +34,7 @@ def known() -> dict[str, tuple[str, ...]]:
     """Every series, with its labels."""
     found = dict(OTHERS)
     for metric in OURS:
-        if metric.kind is MetricKind.HISTOGRAM:
+        if metric.kind is MetricType.HISTOGRAM:
             found |= {f"{metric.name}_{part}": metric.labels for part in ("sum", "count")}
             found[f"{metric.name}_bucket"] = (*metric.labels, "le")
         else:

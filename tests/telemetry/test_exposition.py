@@ -25,7 +25,7 @@ from accord.storage.store import Store
 from accord.telemetry import exposition as looked_up
 from accord.telemetry import metrics as counted
 from accord.telemetry.exposition import FRESH_SECONDS, REST_FACTOR, STORE_TIMEOUT_SECONDS, Exposition, StoreFigures
-from accord.telemetry.metrics import BUCKETS, Metric, MetricKind, Metrics
+from accord.telemetry.metrics import BUCKETS, Metric, Metrics, MetricType
 from accord.testing import Response, call
 from tests.engine.conftest import ALICE, AT_ONCE, Hosting, saying
 from tests.engine.doubles import Meddler
@@ -156,9 +156,9 @@ def test_names_follow_the_conventions() -> None:
     assert len({found.name for found in TABLE}) == len(TABLE)
     for found in TABLE:
         assert re.fullmatch(r"accord(_[a-z]+)+", found.name)
-        assert found.name.endswith("_total") == (found.kind is MetricKind.COUNTER), found.name
+        assert found.name.endswith("_total") == (found.kind is MetricType.COUNTER), found.name
         assert not found.name.endswith(("_count", "_sum", "_bucket", "_created", "_info")), found.name
-        if found.kind is MetricKind.HISTOGRAM:
+        if found.kind is MetricType.HISTOGRAM:
             assert found.name.endswith("_seconds"), found.name
         assert set(found.labels) <= LABELS, found.name
         assert found.help

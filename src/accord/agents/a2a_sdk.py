@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from accord.agents.turns import EventRecord, external_context, run_cancelable, run_turns, with_context_id
 from accord.api import Context, Failed, Profile
-from accord.api.agent_types import ANY_MEDIA, Given, Kind, Options, is_instance_of, needs, profile
+from accord.api.agent_types import ANY_MEDIA, AgentArguments, AgentType, Options, is_instance_of, needs, profile
 from accord.model import EventBody, Message, SendRequest, Task
 from accord.protocol.dialects.v03 import V03
 from accord.protocol.dialects.v1 import V1
@@ -204,7 +204,7 @@ def _user_class() -> Callable[[str], Any]:
 # --- the agent type ---------------------------------------------------------------------------------------------------
 
 
-def make(given: Given) -> ExecutorAgent:
+def make(given: AgentArguments) -> ExecutorAgent:
     """Make an agent from an executor."""
     with needs("a2a-sdk", "a2a-sdk"):
         types = import_module("a2a.types")
@@ -220,9 +220,9 @@ def make(given: Given) -> ExecutorAgent:
     return ExecutorAgent(executor, replace(own, answers_message=given.options.answers_message), sdk)
 
 
-KIND = Kind(
+AGENT_TYPE = AgentType(
     name="a2a-sdk",
     options=ExecutorOptions,
     make=make,
-    recognises=lambda thing: is_instance_of(thing, "a2a.server.agent_execution.agent_executor:AgentExecutor"),
+    recognizes=lambda thing: is_instance_of(thing, "a2a.server.agent_execution.agent_executor:AgentExecutor"),
 )

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from accord.agents.chat_apis import APIS, AnswerPiece, ChatOptions, MalformedAnswer
 from accord.agents.messages import append_answer, conversation_history, finish_answer
 from accord.api import TEXT, Context, Failed, Node, Rejected
-from accord.api.agent_types import JSON, Given, Kind, profile
+from accord.api.agent_types import JSON, AgentArguments, AgentType, profile
 from accord.client.retries import Retries
 from accord.errors import AgentUnavailable
 from accord.model import Message
@@ -34,7 +34,7 @@ from accord.outbound import (
     read_retry_after,
 )
 
-__all__ = ["KIND", "ChatAgent", "ChatOptions"]
+__all__ = ["AGENT_TYPE", "ChatAgent", "ChatOptions"]
 
 
 TRANSIENT_STATUSES = frozenset({408, 429, 500, 502, 503, 504, 529})
@@ -228,7 +228,7 @@ MILLION = 1_000_000
 class ChatAgent:
     """A model server and one of its models."""
 
-    def __init__(self, given: Given, *, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(self, given: AgentArguments, *, sleep: Sleep = asyncio.sleep) -> None:
         options: ChatOptions = given.options
         self.profile = profile(
             given,
@@ -266,4 +266,4 @@ class ChatAgent:
             await ctx.status("The answer is cut off: it has reached the longest that it may be")
 
 
-KIND = Kind(name="chat", options=ChatOptions, make=ChatAgent)
+AGENT_TYPE = AgentType(name="chat", options=ChatOptions, make=ChatAgent)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from accord.agents.turns import EventRecord, external_context, run_cancelable, run_turns, with_context_id
 from accord.api import Context, Failed, Profile
-from accord.api.agent_types import ANY_MEDIA, Given, Kind, is_instance_of, needs, profile
+from accord.api.agent_types import ANY_MEDIA, AgentArguments, AgentType, is_instance_of, needs, profile
 from accord.model import Artifact, ArtifactUpdate, EventBody, Message, Role, StatusUpdate, Task, TaskState, TaskStatus
 from accord.protocol import codec
 from accord.protocol.dialects.v1 import V1
@@ -241,7 +241,7 @@ def _body(event: Any) -> EventBody:
     return _DIALECT.decode_event(Frame(data=codec.encode(plain)))
 
 
-def make(given: Given) -> WorkerAgent:
+def make(given: AgentArguments) -> WorkerAgent:
     """Make an agent from a worker."""
     with needs("fasta2a 2", "fasta2a"):
         import fasta2a.jsonrpc_v1  # noqa: F401  # the types of A2A 1.0
@@ -254,4 +254,6 @@ def make(given: Given) -> WorkerAgent:
     return WorkerAgent(worker, own)
 
 
-KIND = Kind(name="fasta2a", make=make, recognises=lambda thing: is_instance_of(thing, "fasta2a.worker:Worker"))
+AGENT_TYPE = AgentType(
+    name="fasta2a", make=make, recognizes=lambda thing: is_instance_of(thing, "fasta2a.worker:Worker")
+)

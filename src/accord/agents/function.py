@@ -15,7 +15,7 @@ from typing import Any, overload
 
 from accord.agents.messages import answer_id
 from accord.api import TEXT, Context, Crash, Profile, in_thread
-from accord.api.agent_types import JSON, Kind, skills_of, with_options
+from accord.api.agent_types import JSON, AgentType, skills_of, with_options
 from accord.model import AgentSkill, Artifact, Message
 from accord.protocol.budgets import Budget
 
@@ -165,9 +165,9 @@ def _signature(do: Function) -> inspect.Signature:
 # --- as an agent type -------------------------------------------------------------------------------------------------
 
 
-KIND = Kind(
+AGENT_TYPE = AgentType(
     name="function",
     make=lambda given: FunctionAgent(given.target, with_options(_profile(given.target, {}), given)),
-    recognises=lambda thing: callable(thing) and not inspect.isclass(thing),
+    recognizes=lambda thing: callable(thing) and not inspect.isclass(thing),
     precedence=-1,  # objects of other types may be callable, too
 )

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TypeGuard
 import msgspec
 
 from accord.api import Agent, Context, Profile, agent_types
-from accord.api.agent_types import KINDS, Given, Kind
+from accord.api.agent_types import AGENT_TYPES, AgentArguments, AgentType
 
 HIDDEN_FRAMES = str(Path(__file__).parents[1]), str(Path(importlib.__file__).parent), "<frozen importlib"
 """Path prefixes of stack frames that are hidden in errors: Accord's own and the import system's."""
@@ -133,15 +133,15 @@ def _execute_file(path: Path) -> ModuleType:
 
 
 def _reason(error: BaseException) -> str:
-    kind, text = type(error).__name__, " ".join(str(error).split())
+    name, text = type(error).__name__, " ".join(str(error).split())
     match error:
         case ImportError():
-            return text or kind  # which names the missing module
+            return text or name  # which names the missing module
         case SyntaxError():
-            return f"{kind}: {error.msg}"
+            return f"{name}: {error.msg}"
         case SystemExit():
             return f"it ends the process: sys.exit({error.code!r})"
-    return f"{kind}: {text}" if text else kind
+    return f"{name}: {text}" if text else name
 
 
 def _traceback_lines(error: BaseException) -> str:
@@ -205,9 +205,11 @@ def as_agent(thing: Any, name: str | None = None, env: Mapping[str, str] = NO_EN
         if options:
             raise NotAnAgent(f"{name}: it is an agent already: state {', '.join(options)} where it is made")
         return thing
-    kind = find_type(thing, name)
+    agent_type = find_type(thing, name)
     try:
-        return make_agent(kind, Given(options=msgspec.convert(options, kind.options), target=thing, env=env))
+        return make_agent(
+            agent_type, AgentArguments(options=msgspec.convert(options, agent_type.options), target=thing, env=env)
+        )
     except (NotAnAgent, msgspec.ValidationError) as error:
         raise NotAnAgent(f"{name}: {error}") from error
 
@@ -217,19 +219,21 @@ def is_agent(thing: Any) -> TypeGuard[Agent]:
     return isinstance(getattr(thing, "profile", None), Profile)
 
 
-def find_type(thing: Any, name: str) -> Kind:
+def find_type(thing: Any, name: str) -> AgentType:
     """Return the agent type for an object."""
-    kind = KINDS.load("function") if inspect.isroutine(thing) else agent_types.kind_of(thing)  # which checks every type
-    if kind is None:
+    agent_type = (
+        AGENT_TYPES.load("function") if inspect.isroutine(thing) else agent_types.agent_type_of(thing)
+    )  # which checks every type
+    if agent_type is None:
         description = f"the class {thing.__name__}" if inspect.isclass(thing) else type(thing).__name__
         fix = agent_types.remedy(thing) or "decorate a function with @agent"
         raise NotAnAgent(f"{name} is not an agent but {description}: {fix}")
-    return kind
+    return agent_type
 
 
-def make_agent(kind: Kind, given: Given) -> Agent:
+def make_agent(agent_type: AgentType, given: AgentArguments) -> Agent:
     """Make an agent of a type; raises NotAnAgent if its framework is missing or its input is not valid."""
     try:
-        return kind.make(given)
+        return agent_type.make(given)
     except (ImportError, ValueError) as error:
         raise NotAnAgent(str(error)) from error

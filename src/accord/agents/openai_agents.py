@@ -26,14 +26,24 @@ from accord.agents.messages import (
 )
 from accord.agents.turns import TurnMemory
 from accord.api import TEXT, Context, Crash, Failed, Node, Rejected, parts_of
-from accord.api.agent_types import ANY_MEDIA, JSON, Count, Given, Kind, Options, is_instance_of, needs, profile
+from accord.api.agent_types import (
+    ANY_MEDIA,
+    JSON,
+    AgentArguments,
+    AgentType,
+    Count,
+    Options,
+    is_instance_of,
+    needs,
+    profile,
+)
 from accord.model import Part
 
 if TYPE_CHECKING:
     from agents.mcp import MCPServerManager
 
 
-__all__ = ["KIND", "OpenAIAgent", "OpenAIAgentsOptions"]
+__all__ = ["AGENT_TYPE", "OpenAIAgent", "OpenAIAgentsOptions"]
 
 
 def user_item(parts: Iterable[Part]) -> dict[str, Any]:
@@ -102,7 +112,7 @@ class OpenAIMark(Struct, frozen=True, kw_only=True):
 class OpenAIAgent:
     """A hosted agent of the OpenAI Agents SDK."""
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: AgentArguments) -> None:
         with needs("openai-agents", "openai-agents"):
             from agents import Agent, RunState  # noqa: F401  # another package may be called agents
         self._options: OpenAIAgentsOptions = given.options
@@ -307,9 +317,9 @@ async def _translate_errors(answer: StreamedAnswer, max_turns: int | None) -> As
         raise Failed("The model cannot be reached") from error
 
 
-KIND = Kind(
+AGENT_TYPE = AgentType(
     name="openai-agents",
     options=OpenAIAgentsOptions,
     make=OpenAIAgent,
-    recognises=lambda thing: is_instance_of(thing, AGENT),
+    recognizes=lambda thing: is_instance_of(thing, AGENT),
 )

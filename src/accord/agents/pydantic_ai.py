@@ -16,10 +16,20 @@ from accord.agents.loader import call_function, import_function
 from accord.agents.messages import OCTETS, StreamedAnswer, describe_part, finish_answer, is_linked, readable_text
 from accord.agents.turns import StoredTurn, TurnMemory
 from accord.api import Context, Crash, Failed, parts_of
-from accord.api.agent_types import ANY_MEDIA, JSON, Count, Given, Kind, Options, is_instance_of, needs, profile
+from accord.api.agent_types import (
+    ANY_MEDIA,
+    JSON,
+    AgentArguments,
+    AgentType,
+    Count,
+    Options,
+    is_instance_of,
+    needs,
+    profile,
+)
 from accord.model import Part
 
-__all__ = ["KIND", "PydanticAIAgent", "PydanticAIOptions"]
+__all__ = ["AGENT_TYPE", "PydanticAIAgent", "PydanticAIOptions"]
 
 
 def user_content(parts: Iterable[Part]) -> str | Sequence[Any]:
@@ -196,7 +206,7 @@ class CountedUsage(Struct):
 class PydanticAIAgent:
     """A hosted Pydantic AI agent."""
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: AgentArguments) -> None:
         with needs("pydantic-ai", "pydantic-ai"):
             import pydantic_ai
         self._options: PydanticAIOptions = given.options
@@ -410,11 +420,11 @@ def _gives_text(output_type: Any) -> bool:
     return any(kind is str for kind in output_types) or str in getattr(output_type, "__args__", ())
 
 
-KIND = Kind(
+AGENT_TYPE = AgentType(
     name="pydantic-ai",
     options=PydanticAIOptions,
     make=PydanticAIAgent,
-    recognises=lambda thing: is_instance_of(
+    recognizes=lambda thing: is_instance_of(
         thing, "pydantic_ai.agent:Agent", "pydantic_ai.agent.abstract:AbstractAgent"
     ),
 )

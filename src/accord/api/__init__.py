@@ -11,10 +11,10 @@ from accord.lazy import lazily
 
 if TYPE_CHECKING:
     from accord.a2a import Call, Caller
-    from accord.api.agent_types import Given, Kind, Options, profile
+    from accord.api.agent_types import AgentArguments, AgentType, Options, profile
     from accord.auth.authentication import BodyNeeded, Identity, Presented, Scheme, challenge
     from accord.auth.scheme_settings import Grant, MaskedSettings
-    from accord.auth.schemes import Ports, SchemeKind
+    from accord.auth.schemes import Ports, SchemeType
     from accord.engine import tracing
     from accord.engine.agent import TEXT, Agent, AgentWithMembers, Approvals, Crash, Living, Node, Profile
     from accord.engine.child_tasks import ChildCall
@@ -33,30 +33,91 @@ if TYPE_CHECKING:
     from accord.errors import AuthenticationFailed
     from accord.service.host import Host
     from accord.service.service import Offers
-    from accord.storage.address import Location, NoOptions, SignalsKind
-    from accord.storage.blobs.blob_store import BlobsKind, Shelf
+    from accord.storage.address import CarrierType, Location, NoOptions
+    from accord.storage.blobs.blob_store import BlobStoreType, Shelf
     from accord.storage.notifications import Carrier, Hear, Signals
     from accord.storage.store import BadValue, Store, StoreFull, StoreRefused, StoreUnavailable
 
 # fmt: off
 __all__ = [
-    "APPROVAL", "RANDOM_BYTES", "SYSTEM", "TEXT", "UNTRACED", "YES", "Agent", "AgentWithMembers", "Approval",
-    "Approvals", "AuthenticationFailed", "BadValue", "BlobsKind", "BodyNeeded", "Call", "Caller", "Carrier",
-    "ChildCall", "Context", "Crash", "Failed", "Given", "Grant", "Hear", "Host", "Identity", "IncomingMessage",
-    "Kind", "Living", "Location", "MaskedSettings", "NoOptions", "Node", "Offers", "Options", "OverBudget",
-    "Plugin", "Ports", "Presented", "Profile", "Rejected", "Scheme", "SchemeKind", "ServedAgent", "Shelf",
-    "Signals", "SignalsKind", "StatusEntry", "StepSpan", "Store", "StoreFull", "StoreRefused", "StoreUnavailable",
-    "Suspended", "TaskStore", "answer_to", "at_end", "challenge", "child_of", "in_thread", "installed_plugins",
-    "new_id", "parts_of", "profile", "retry_until_available", "text_of", "tracing", "uuid7", "wait_key",
+    "APPROVAL",
+    "RANDOM_BYTES",
+    "SYSTEM",
+    "TEXT",
+    "UNTRACED",
+    "YES",
+    "Agent",
+    "AgentArguments",
+    "AgentType",
+    "AgentWithMembers",
+    "Approval",
+    "Approvals",
+    "AuthenticationFailed",
+    "BadValue",
+    "BlobStoreType",
+    "BodyNeeded",
+    "Call",
+    "Caller",
+    "Carrier",
+    "CarrierType",
+    "ChildCall",
+    "Context",
+    "Crash",
+    "Failed",
+    "Grant",
+    "Hear",
+    "Host",
+    "Identity",
+    "IncomingMessage",
+    "Living",
+    "Location",
+    "MaskedSettings",
+    "NoOptions",
+    "Node",
+    "Offers",
+    "Options",
+    "OverBudget",
+    "Plugin",
+    "Ports",
+    "Presented",
+    "Profile",
+    "Rejected",
+    "Scheme",
+    "SchemeType",
+    "ServedAgent",
+    "Shelf",
+    "Signals",
+    "StatusEntry",
+    "StepSpan",
+    "Store",
+    "StoreFull",
+    "StoreRefused",
+    "StoreUnavailable",
+    "Suspended",
+    "TaskStore",
+    "answer_to",
+    "at_end",
+    "challenge",
+    "child_of",
+    "in_thread",
+    "installed_plugins",
+    "new_id",
+    "parts_of",
+    "profile",
+    "retry_until_available",
+    "text_of",
+    "tracing",
+    "uuid7",
+    "wait_key",
 ]
 # fmt: on
 
 _HOMES = {
     "accord.a2a": ("Call", "Caller"),
-    "accord.api.agent_types": ("Given", "Kind", "Options", "profile"),
+    "accord.api.agent_types": ("AgentArguments", "AgentType", "Options", "profile"),
     "accord.auth.authentication": ("BodyNeeded", "Identity", "Presented", "Scheme", "challenge"),
     "accord.auth.scheme_settings": ("Grant", "MaskedSettings"),
-    "accord.auth.schemes": ("Ports", "SchemeKind"),
+    "accord.auth.schemes": ("Ports", "SchemeType"),
     "accord.engine.agent": ("TEXT", "Agent", "AgentWithMembers", "Approvals", "Crash", "Living", "Node", "Profile"),
     "accord.engine.child_tasks": ("ChildCall",),
     "accord.engine.clock": ("SYSTEM",),
@@ -74,8 +135,8 @@ _HOMES = {
     "accord.errors": ("AuthenticationFailed",),
     "accord.service.host": ("Host",),
     "accord.service.service": ("Offers",),
-    "accord.storage.address": ("Location", "NoOptions", "SignalsKind"),
-    "accord.storage.blobs.blob_store": ("BlobsKind", "Shelf"),
+    "accord.storage.address": ("Location", "NoOptions", "CarrierType"),
+    "accord.storage.blobs.blob_store": ("BlobStoreType", "Shelf"),
     "accord.storage.notifications": ("Carrier", "Hear", "Signals"),
     "accord.storage.store": ("BadValue", "Store", "StoreFull", "StoreRefused", "StoreUnavailable"),
 }

@@ -1,6 +1,6 @@
 """Agent types: the registry, common options and the profile of an agent.
 
-Each type is a row of `KINDS` or an entry point of another package, and is independent of other types. This module
+Each type is a row of `AGENT_TYPES` or an entry point of another package, and is independent of other types. This module
 imports no framework. A type imports its own when an agent is made.
 """
 
@@ -83,7 +83,7 @@ class Options(MaskedSettings, frozen=True, kw_only=True):
     """Maximum cost of a task and its child tasks, in dollars."""
 
 
-class Given(Struct, frozen=True, kw_only=True):
+class AgentArguments(Struct, frozen=True, kw_only=True):
     """Input for making an agent: its options, name, target object and environment."""
 
     options: Any
@@ -92,65 +92,67 @@ class Given(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str] = {}
 
     def __repr__(self) -> str:
-        return f"Given(name={self.name!r}, target={self.target!r}, options={self.options!r})"  # env has secrets
+        return (
+            f"AgentArguments(name={self.name!r}, target={self.target!r}, options={self.options!r})"  # env has secrets
+        )
 
 
-class Kind(Struct, frozen=True, kw_only=True):
+class AgentType(Struct, frozen=True, kw_only=True):
     """An agent type.
 
-    A type with `recognises` is chosen when a command names an object that it accepts. Other types are configured by
+    A type with `recognizes` is chosen when a command names an object that it accepts. Other types are configured by
     settings alone. Of several types that accept an object, the one with the highest `precedence` is chosen, because
     objects of one framework are often objects of another as well. `options` is the type's subclass of `Options`. Its
     defaults must work for an object that a command names.
     """
 
     name: str
-    make: Callable[[Given], Agent]
+    make: Callable[[AgentArguments], Agent]
     options: type[Options] = Options
-    recognises: Callable[[Any], bool] | None = None
+    recognizes: Callable[[Any], bool] | None = None
     precedence: int = 0
 
 
-# --- which kinds there are --------------------------------------------------------------------------------------------
+# --- registered agent types -------------------------------------------------------------------------------------------
 
-KINDS = Group(
+AGENT_TYPES = Group(
     "accord.agents",
     "agent type",
-    Kind,
+    AgentType,
     {
-        "a2a-sdk": "accord.agents.a2a_sdk:KIND",
-        "adk": "accord.agents.adk:KIND",
-        "chat": "accord.agents.chat:KIND",
-        "crewai": "accord.agents.crewai:KIND",
-        "fasta2a": "accord.agents.fasta2a:KIND",
-        "function": "accord.agents.function:KIND",
-        "http": "accord.agents.http:KIND",
-        "isek": "accord.agents.remote.isek:KIND",
-        "langchain": "accord.agents.langchain:KIND",
-        "langgraph": "accord.agents.langgraph:KIND",
-        "openai-agents": "accord.agents.openai_agents:KIND",
-        "planner": "accord.agents.planner:KIND",
-        "process": "accord.agents.process:KIND",
-        "pydantic-ai": "accord.agents.pydantic_ai:KIND",
-        "relay": "accord.agents.relay.agent:KIND",
-        "temporal": "accord.agents.temporal:KIND",
-        "workflow": "accord.workflows.agent_type:KIND",
+        "a2a-sdk": "accord.agents.a2a_sdk:AGENT_TYPE",
+        "adk": "accord.agents.adk:AGENT_TYPE",
+        "chat": "accord.agents.chat:AGENT_TYPE",
+        "crewai": "accord.agents.crewai:AGENT_TYPE",
+        "fasta2a": "accord.agents.fasta2a:AGENT_TYPE",
+        "function": "accord.agents.function:AGENT_TYPE",
+        "http": "accord.agents.http:AGENT_TYPE",
+        "isek": "accord.agents.remote.isek:AGENT_TYPE",
+        "langchain": "accord.agents.langchain:AGENT_TYPE",
+        "langgraph": "accord.agents.langgraph:AGENT_TYPE",
+        "openai-agents": "accord.agents.openai_agents:AGENT_TYPE",
+        "planner": "accord.agents.planner:AGENT_TYPE",
+        "process": "accord.agents.process:AGENT_TYPE",
+        "pydantic-ai": "accord.agents.pydantic_ai:AGENT_TYPE",
+        "relay": "accord.agents.relay.agent:AGENT_TYPE",
+        "temporal": "accord.agents.temporal:AGENT_TYPE",
+        "workflow": "accord.workflows.agent_type:AGENT_TYPE",
     },
 )
 """All agent types by name."""
 
 
-def kind_of(thing: Any) -> Kind | None:
+def agent_type_of(thing: Any) -> AgentType | None:
     """Return the agent type that recognizes an object, or None."""
-    found: Kind | None = None
-    for entry in KINDS.entries():
+    found: AgentType | None = None
+    for entry in AGENT_TYPES.entries():
         try:
-            kind = KINDS.take(entry)
+            agent_type = AGENT_TYPES.take(entry)
         except Unusable:  # another package is broken, which must not stop this server
             log.exception("agent.kind_unusable", extra={"kind": entry.name, "entry_point": entry.value})
             continue
-        if kind.recognises is not None and (found is None or kind.precedence > found.precedence):
-            found = kind if kind.recognises(thing) else found
+        if agent_type.recognizes is not None and (found is None or agent_type.precedence > found.precedence):
+            found = agent_type if agent_type.recognizes(thing) else found
     return found
 
 
@@ -162,9 +164,9 @@ def is_instance_of(thing: Any, *classes: str) -> bool:
     return is_subclass_of(type(thing), *classes)
 
 
-def is_subclass_of(kind: type, *classes: str) -> bool:
+def is_subclass_of(cls: type, *classes: str) -> bool:
     """Whether a class is one of the named classes or a subclass of one."""
-    return any(f"{one.__module__}:{one.__qualname__}" in classes for one in kind.__mro__)
+    return any(f"{one.__module__}:{one.__qualname__}" in classes for one in cls.__mro__)
 
 
 class Framework(NamedTuple):
@@ -216,7 +218,7 @@ def remedy(thing: Any) -> str | None:
 # --- who an agent is --------------------------------------------------------------------------------------------------
 
 
-def profile(given: Given, *, crash: Crash = Crash.RESTART, **own: Any) -> Profile:
+def profile(given: AgentArguments, *, crash: Crash = Crash.RESTART, **own: Any) -> Profile:
     """Return the profile of an agent: its options first, then its own values (`own`, where None means unset).
 
     `own` may have `name`, `description`, `version`, `skills` (names, or skills), `input_modes` and `output_modes`.
@@ -235,7 +237,7 @@ def profile(given: Given, *, crash: Crash = Crash.RESTART, **own: Any) -> Profil
     return with_options(itself, given)
 
 
-def with_options(profile: Profile, given: Given) -> Profile:
+def with_options(profile: Profile, given: AgentArguments) -> Profile:
     """Return a profile with the values that the options override."""
     options: Options = given.options
     description = options.description or profile.description

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from accord.a2a import Admission
 from accord.auth.authentication import INVALID_TOKEN, ExpiringCache, Identity, Presented, challenge, refusal
 from accord.auth.scheme_settings import ApiKeys
-from accord.auth.schemes import Ports, SchemeKind
+from accord.auth.schemes import Ports, SchemeType
 from accord.errors import AgentUnavailable, PermissionDenied
 from accord.model import ApiKeyScheme, SecurityScheme
 from accord.storage.commands import authentication
@@ -144,4 +144,4 @@ def _built(settings: ApiKeys, ports: Ports) -> ApiKeyAccess:
     return ApiKeyAccess(settings, ports.store, ports.clock)
 
 
-SCHEME = SchemeKind(settings=ApiKeys, build=_built)
+SCHEME = SchemeType(settings=ApiKeys, build=_built)

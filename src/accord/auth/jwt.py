@@ -17,7 +17,7 @@ from msgspec.json import Decoder
 from accord.a2a import Admission
 from accord.auth.authentication import INVALID_TOKEN, ExpiringCache, Identity, Presented, challenge, refusal
 from accord.auth.scheme_settings import ANY_TENANT, Jwt
-from accord.auth.schemes import Fetch, FetchError, SchemeKind
+from accord.auth.schemes import Fetch, FetchError, SchemeType
 from accord.errors import AgentUnavailable, AuthenticationFailed
 from accord.model import (
     ClientCredentialsFlow,
@@ -326,7 +326,7 @@ def _listed(value: Any) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
-SCHEME = SchemeKind(
+SCHEME = SchemeType(
     settings=Jwt,
     build=lambda settings, ports: JwtAccess(settings, ports.fetch, now=ports.now, clock=ports.clock),
 )

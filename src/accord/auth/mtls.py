@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from accord.a2a import Admission
 from accord.auth.authentication import Identity, Presented, challenge, refusal
 from accord.auth.scheme_settings import Grant, Mtls, NameOf
-from accord.auth.schemes import SchemeKind
+from accord.auth.schemes import SchemeType
 from accord.model import MutualTlsScheme, SecurityScheme
 from accord.protocol.urls import is_in_networks, parse_networks
 
@@ -122,4 +122,4 @@ def _envoy(stated: str) -> str:
     return certificates[0]
 
 
-SCHEME = SchemeKind(settings=Mtls, build=lambda settings, ports: MtlsAccess(settings, ports.now))
+SCHEME = SchemeType(settings=Mtls, build=lambda settings, ports: MtlsAccess(settings, ports.now))

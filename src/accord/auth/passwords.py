@@ -22,7 +22,7 @@ from typing import NamedTuple
 from accord.auth.authentication import ExpiringCache, Identity, Presented, challenge, refusal
 from accord.auth.rate_limits import Bucket
 from accord.auth.scheme_settings import Basic
-from accord.auth.schemes import SchemeKind
+from accord.auth.schemes import SchemeType
 from accord.errors import AuthenticationFailed, RateLimited
 from accord.model import HttpAuthScheme, SecurityScheme
 from accord.protocol.urls import network_of
@@ -231,4 +231,4 @@ def _read(credentials: str) -> tuple[str, str]:
     return name, password
 
 
-SCHEME = SchemeKind(settings=Basic, build=lambda settings, ports: BasicAccess(settings, ports.clock))
+SCHEME = SchemeType(settings=Basic, build=lambda settings, ports: BasicAccess(settings, ports.clock))

@@ -34,7 +34,7 @@ class Ports(Struct, frozen=True, kw_only=True):
     clock: Callable[[], float] = time.monotonic
 
 
-class SchemeKind(Struct, frozen=True, kw_only=True):
+class SchemeType(Struct, frozen=True, kw_only=True):
     """An authentication scheme type. `build` creates a scheme from settings, or raises ValueError with the reason.
 
     `settings` is a subclass of `MaskedSettings` with the allowed options. Its `SECRET` fields are masked.
@@ -47,7 +47,7 @@ class SchemeKind(Struct, frozen=True, kw_only=True):
 SCHEMES = Group(
     "accord.auth",
     "authentication scheme",
-    SchemeKind,
+    SchemeType,
     {
         "api-keys": "accord.auth.api_keys:SCHEME",
         "basic": "accord.auth.passwords:SCHEME",

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from accord.auth.authentication import BodyNeeded, Identity, Presented, challenge, refusal
 from accord.auth.scheme_settings import Header, Hmac
-from accord.auth.schemes import SchemeKind
+from accord.auth.schemes import SchemeType
 from accord.errors import AgentUnavailable
 from accord.model import ApiKeyScheme, SecurityScheme
 from accord.protocol import http_headers
@@ -162,5 +162,5 @@ class HmacAccess:
             raise AgentUnavailable("Signatures cannot be checked at the moment", retry_after=RETRY_SECONDS) from error
 
 
-HEADER = SchemeKind(settings=Header, build=lambda settings, _: HeaderAccess(settings))
-HMAC = SchemeKind(settings=Hmac, build=lambda settings, ports: HmacAccess(settings, ports.now, ports.store))
+HEADER = SchemeType(settings=Header, build=lambda settings, _: HeaderAccess(settings))
+HMAC = SchemeType(settings=Hmac, build=lambda settings, ports: HmacAccess(settings, ports.now, ports.store))

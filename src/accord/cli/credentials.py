@@ -86,8 +86,8 @@ FileOption = Annotated[
 TenantOption = Annotated[str, typer.Option(help="Tenant of the credential (store only).")]
 
 
-class CredentialKind(NamedTuple):
-    """A kind of credential: the label of its name, the label of its secret, and its encoding in a credential.
+class CredentialType(NamedTuple):
+    """A credential type: the label of its name, the label of its secret, and its encoding in a credential.
 
     A missing label means no name or no secret. A name in brackets is optional.
     """
@@ -121,22 +121,24 @@ def _mtls(name: str, secret: str) -> Mapping[str, Any]:
     return {"certificate": Certificate(file=str(Path(name).expanduser().resolve()))}
 
 
-KINDS = {
-    "api-key": CredentialKind(None, "API key", lambda _, secret: {"api_key": secret}),
-    "bearer": CredentialKind(None, "Bearer token", lambda _, secret: {"bearer": secret}),
-    "oauth": CredentialKind("the client id", "Client secret", _oauth),
-    "basic": CredentialKind("the username", "Password", _basic),
-    "hmac": CredentialKind("[the key id]", "Signing secret", _hmac),
-    "header": CredentialKind("the header name", "Header value", lambda name, secret: {"headers": {name: secret}}),
-    "mtls": CredentialKind("the certificate file", None, _mtls),
-    "hosts": CredentialKind(None, None, lambda *_: {}),
+CREDENTIAL_TYPES = {
+    "api-key": CredentialType(None, "API key", lambda _, secret: {"api_key": secret}),
+    "bearer": CredentialType(None, "Bearer token", lambda _, secret: {"bearer": secret}),
+    "oauth": CredentialType("the client id", "Client secret", _oauth),
+    "basic": CredentialType("the username", "Password", _basic),
+    "hmac": CredentialType("[the key id]", "Signing secret", _hmac),
+    "header": CredentialType("the header name", "Header value", lambda name, secret: {"headers": {name: secret}}),
+    "mtls": CredentialType("the certificate file", None, _mtls),
+    "hosts": CredentialType(None, None, lambda *_: {}),
 }
 
 
 @app.command("set")
 def set_(
     id: IdArgument,
-    kind: Annotated[str, typer.Option(metavar="KIND", help=f"Kind of credential: {', '.join(KINDS)}.")] = "api-key",
+    kind: Annotated[
+        str, typer.Option(metavar="KIND", help=f"Kind of credential: {', '.join(CREDENTIAL_TYPES)}.")
+    ] = "api-key",
     name: Annotated[
         str | None, typer.Option(help="Non-secret part: client id, username, key id, header name or certificate file.")
     ] = None,
@@ -158,9 +160,9 @@ def set_(
     store: StoreOption = None,
 ) -> None:
     """Store a credential. Other kinds under the same id remain. Kind `hosts` replaces only the allowed hosts."""
-    if kind not in KINDS:
-        raise typer.BadParameter(f"{kind!r} is not one of {', '.join(KINDS)}", param_hint="--kind")
-    parts = _parts(KINDS[kind], name, secret)
+    if kind not in CREDENTIAL_TYPES:
+        raise typer.BadParameter(f"{kind!r} is not one of {', '.join(CREDENTIAL_TYPES)}", param_hint="--kind")
+    parts = _parts(CREDENTIAL_TYPES[kind], name, secret)
     if certificate_key is not None or ca is not None:
         parts = _with_files(parts, certificate_key, ca)
     if host:
@@ -350,7 +352,7 @@ async def _place(
 # --- reading and printing ---------------------------------------------------------------------------------------------
 
 
-def _parts(kind: CredentialKind, name: str | None, secret: str | None) -> Mapping[str, Any]:
+def _parts(kind: CredentialType, name: str | None, secret: str | None) -> Mapping[str, Any]:
     if name is None and kind.name is not None and not kind.name.startswith("["):
         raise typer.BadParameter(f"--name is required: {kind.name}", param_hint="--name")
     if name is not None and kind.name is None:

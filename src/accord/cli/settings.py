@@ -125,16 +125,16 @@ def _other_mistakes(first: str, file: "SettingsFile | None") -> list[str]:
 
 def _read_tables(loaded: "LoadedSettings") -> None:
     """Read the tables of agents with a `type` as the options of that type."""
-    from accord.api.agent_types import KINDS
+    from accord.api.agent_types import AGENT_TYPES
     from accord.entries import NotRegistered, Unusable
 
     for name, said in loaded.settings.agents.items():
         if isinstance(said, dict) and "type" in said:
             try:
-                kind = KINDS.load(str(said["type"]))
+                agent_type = AGENT_TYPES.load(str(said["type"]))
             except (NotRegistered, Unusable) as error:
                 raise loaded.bad(f"agents.{name}", error) from None
-            loaded.read(f"agents.{name}", kind.options)
+            loaded.read(f"agents.{name}", agent_type.options)
 
 
 def _check_store_address(loaded: "LoadedSettings") -> "Address":

@@ -187,8 +187,8 @@ def _ground(secret: str, grant: Grant) -> str:
     return json.dumps([secret, grant.owner, grant.tenant, grant.roles])
 
 
-KIND = "session"
-"""Ticket kind of callers with a session."""
+SESSION_TICKET = "session"
+"""Ticket type of callers with a session."""
 
 BYTES = 32
 """Random bytes of a session: 256 bits, so that a fast hash is enough."""
@@ -250,7 +250,7 @@ class BrowserSessions:
             tenant=session.tenant or "",
             roams=session.tenant is None,
             roles=frozenset(session.roles),
-            ticket=Admission(kind=KIND, id=hash, until=session.expires_at, key_id=session.key_id),
+            ticket=Admission(kind=SESSION_TICKET, id=hash, until=session.expires_at, key_id=session.key_id),
             scheme=session.scheme,
             peer=peer or None,
         )

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from accord.agents.function import agent
 from accord.agents.planner import PlannerAgent, PlannerOptions
-from accord.api.agent_types import Given
+from accord.api.agent_types import AgentArguments
 from accord.demo import pause, type_text
 from accord.engine.context import Context
 from accord.engine.outcome import Rejected
@@ -105,7 +105,7 @@ PLANNER_SKILL = AgentSkill(
     examples=("Report on the search cluster, deploy version 2.4 and send three keyboards to Berlin",),
 )
 
-planner = PlannerAgent(Given(options=PlannerOptions(), name="Planner"))
+planner = PlannerAgent(AgentArguments(options=PlannerOptions(), name="Planner"))
 planner.profile = replace(planner.profile, skills=(PLANNER_SKILL,))
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from accord.agents import loader
 from accord.agents.loader import NotAnAgent
 from accord.api import agent_types
-from accord.api.agent_types import KINDS, Given, Kind
+from accord.api.agent_types import AGENT_TYPES, AgentArguments, AgentType
 from accord.engine.agent import Agent, AgentWithMembers, Living, Node, Profile
 from accord.engine.node import Engine
 from accord.entries import NotRegistered, Unusable
@@ -49,11 +49,11 @@ def agent_of(name: str, loaded: LoadedSettings, env: Mapping[str, str]) -> Agent
         if isinstance(said, str):
             return _plain_agent(name, loader.load_object(said), said, env)
         target = loader.load_object(str(said["target"])) if "target" in said else None
-        kind = _agent_type(said, target)
-        given = Given(options=loaded.read(at, kind.options), name=name, target=target, env=env)
+        agent_type = _agent_type(said, target)
+        given = AgentArguments(options=loaded.read(at, agent_type.options), name=name, target=target, env=env)
         if loader.is_agent(target):
             return redescribe(target, partial(agent_types.with_options, given=given))
-        return loader.make_agent(kind, given)
+        return loader.make_agent(agent_type, given)
     except (NotAnAgent, NotRegistered, Unusable) as error:
         raise loaded.bad(at, error) from error
 
@@ -62,29 +62,31 @@ def _plain_agent(name: str, target: Any, spec: str, env: Mapping[str, str]) -> A
     """Return an agent with only a name and a target, and default options."""
     if loader.is_agent(target):
         return redescribe(target, partial(replace, name=name))
-    kind = loader.find_type(target, spec)
-    return loader.make_agent(kind, Given(options=kind.options(), name=name, target=target, env=env))
+    agent_type = loader.find_type(target, spec)
+    return loader.make_agent(
+        agent_type, AgentArguments(options=agent_type.options(), name=name, target=target, env=env)
+    )
 
 
-def _agent_type(said: Mapping[str, Any], target: Any) -> Kind:
+def _agent_type(said: Mapping[str, Any], target: Any) -> AgentType:
     """Return the agent type that a table names, or that recognizes its target."""
     stated = said.get("type")
     if stated is None:
         if target is None:
             raise NotAnAgent('missing target or type: set target = "module:name", or type to an agent type')
-        return KINDS.load("function") if loader.is_agent(target) else loader.find_type(target, said["target"])
-    kind = KINDS.load(str(stated))
-    if kind.recognises is not None and target is None:
-        raise NotAnAgent(f'missing target: set target = "module:name" for agent type {kind.name!r}')
-    if kind.recognises is None and target is not None:
-        raise NotAnAgent(f"agent type {kind.name!r} takes no target: remove it")
-    if loader.is_agent(target) and kind.name != "function":
+        return AGENT_TYPES.load("function") if loader.is_agent(target) else loader.find_type(target, said["target"])
+    agent_type = AGENT_TYPES.load(str(stated))
+    if agent_type.recognizes is not None and target is None:
+        raise NotAnAgent(f'missing target: set target = "module:name" for agent type {agent_type.name!r}')
+    if agent_type.recognizes is None and target is not None:
+        raise NotAnAgent(f"agent type {agent_type.name!r} takes no target: remove it")
+    if loader.is_agent(target) and agent_type.name != "function":
         raise NotAnAgent(f"{said['target']} is an agent already: remove the type")
-    if kind.recognises is not None and not loader.is_agent(target) and not kind.recognises(target):
-        raise NotAnAgent(
-            f"{said['target']!r} is not a valid target for agent type {kind.name!r}: it is a {type(target).__name__}"
-        )
-    return kind
+    if agent_type.recognizes is not None and not loader.is_agent(target) and not agent_type.recognizes(target):
+        actual = type(target).__name__
+        name = agent_type.name
+        raise NotAnAgent(f"{said['target']!r} is not a valid target for agent type {name!r}: it is a {actual}")
+    return agent_type
 
 
 class RedescribedAgent:

@@ -24,8 +24,7 @@ from accord.auth.rate_limits import CallerUsage, counting
 from accord.auth.roles import Roles
 from accord.auth.schemes import Ports, build_scheme, security_of
 from accord.console import API, CONSOLE, EVENTS, PAGES, RUNS
-from accord.console.sessions import KIND as SESSION
-from accord.console.sessions import BrowserSessions, SignInMethods
+from accord.console.sessions import SESSION_TICKET, BrowserSessions, SignInMethods
 from accord.console.static_files import RootRedirect, StaticFiles
 from accord.engine.agent import Agent, AgentWithMembers, Node, Profile, with_members
 from accord.engine.clock import SYSTEM, Clock
@@ -309,7 +308,7 @@ class Composition:
             scheme.name: scheme.is_good for scheme in access.schemes if isinstance(scheme, Revocable)
         }
         if sessions is not None:
-            looks[SESSION] = sessions.is_good
+            looks[SESSION_TICKET] = sessions.is_good
         standing = OpenStreams(looks, self._clock.now_ms)
         stack.push_async_callback(standing.stop)
         return standing

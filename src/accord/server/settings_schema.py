@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import json
 
-from accord.api.agent_types import KINDS, Kind
+from accord.api.agent_types import AGENT_TYPES, AgentType
 from accord.entries import Unusable
 from accord.model import schemas
 from accord.server.settings import Settings
@@ -23,42 +23,47 @@ REFERENCE = {"type": "string", "pattern": f"^{REFERENCE_PREFIX}."}
 AGENT = "agent"
 
 
-def own_agent_types() -> list[Kind]:
+def own_agent_types() -> list[AgentType]:
     """Return the agent types of this package."""
-    return [KINDS.load(name) for name in KINDS.ours]
+    return [AGENT_TYPES.load(name) for name in AGENT_TYPES.ours]
 
 
-def all_agent_types() -> list[Kind]:
+def all_agent_types() -> list[AgentType]:
     """Return all installed agent types. Types of other packages that cannot be used are left out."""
     found = []
-    for entry in KINDS.entries():
+    for entry in AGENT_TYPES.entries():
         try:
-            found.append(KINDS.take(entry))
+            found.append(AGENT_TYPES.take(entry))
         except Unusable:
             continue
     return found
 
 
-def settings_schema(kinds: Iterable[Kind]) -> dict[str, Any]:
+def settings_schema(agent_types: Iterable[AgentType]) -> dict[str, Any]:
     """Return the schema, with these agent types."""
-    kinds = list(kinds)
-    found = schemas.definitions([Settings, *(kind.options for kind in kinds)], _scalar)
-    agents = {f"{AGENT}.{kind.name}": _agent(kind, found[kind.options.__name__]) for kind in kinds}
+    agent_types = list(agent_types)
+    found = schemas.definitions([Settings, *(agent_type.options for agent_type in agent_types)], _scalar)
+    agents = {
+        f"{AGENT}.{agent_type.name}": _agent(agent_type, found[agent_type.options.__name__])
+        for agent_type in agent_types
+    }
     settings = found.pop(Settings.__name__)
     settings["properties"]["agents"] |= {
         "type": "object",
         "additionalProperties": {"anyOf": [{"type": "string"}, *map(_ref, agents), _ref(AGENT)]},
     }
-    names = {name for kind in kinds if kind.recognises for name in kind.options.__struct_fields__}
+    names = {
+        name for agent_type in agent_types if agent_type.recognizes for name in agent_type.options.__struct_fields__
+    }
     agents[AGENT] = {
-        "description": "An agent made of a thing whose kind is recognised.",
+        "description": "An agent made from an object whose agent type is recognized.",
         "type": "object",
         "properties": {name: {} for name in sorted(names - {"type"})} | {"target": {"type": "string"}},
         "required": ["target"],
         "additionalProperties": False,
     }
-    for kind in kinds:
-        found.pop(kind.options.__name__, None)
+    for agent_type in agent_types:
+        found.pop(agent_type.options.__name__, None)
     return {
         "$schema": schemas.DRAFT_07,
         "title": "Accord settings",
@@ -68,11 +73,11 @@ def settings_schema(kinds: Iterable[Kind]) -> dict[str, Any]:
     }
 
 
-def _agent(kind: Kind, options: schemas.Schema) -> schemas.Schema:
+def _agent(agent_type: AgentType, options: schemas.Schema) -> schemas.Schema:
     """Return the schema of an agent of a type: its options, with what must be stated."""
-    properties = options["properties"] | {"type": {"const": kind.name}}
-    needed = ["type", "target"] if kind.recognises else ["type"]
-    if not kind.recognises:
+    properties = options["properties"] | {"type": {"const": agent_type.name}}
+    needed = ["type", "target"] if agent_type.recognizes else ["type"]
+    if not agent_type.recognizes:
         del properties["target"]
     return options | {"properties": properties, "required": sorted({*options.get("required", ()), *needed})}
 
@@ -88,6 +93,6 @@ def _scalar(schema: schemas.Schema) -> schemas.Schema:
     return schema if len(schema.get("enum", ())) == 1 else {"anyOf": [schema, REFERENCE]}
 
 
-def schema_document(kinds: Iterable[Kind]) -> str:
+def schema_document(agent_types: Iterable[AgentType]) -> str:
     """Return the schema as the text of its file."""
-    return json.format(json.encode(settings_schema(kinds)), indent=2).decode() + "\n"
+    return json.format(json.encode(settings_schema(agent_types)), indent=2).decode() + "\n"

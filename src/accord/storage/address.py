@@ -57,7 +57,7 @@ def read_location(url: str, options: type[Struct], env: Mapping[str, str], what:
     return Location(scheme=parts.scheme, host=parts.netloc, path=unquote(parts.path), options=read, env=env)
 
 
-class SignalsKind(Struct, frozen=True, kw_only=True):
+class CarrierType(Struct, frozen=True, kw_only=True):
     """A type of notification carrier.
 
     `make` takes one or more equivalent addresses and the callback for incoming topics.
@@ -70,7 +70,7 @@ class SignalsKind(Struct, frozen=True, kw_only=True):
 CARRIERS = Group(
     "accord.signals",
     "carrier of hints",
-    SignalsKind,
+    CarrierType,
     {"nats": "accord.storage.nats:SIGNALS", "tls": "accord.storage.nats:SIGNALS"},
 )
 """All carrier types by address scheme."""

@@ -13,16 +13,16 @@ from accord.storage.store import Row
 
 S = TypeVar("S", bound=Struct)
 
-KINDS: dict[str, type[EventBody]] = {
+EVENT_TYPES: dict[str, type[EventBody]] = {
     "status": StatusUpdate,
     "artifact": ArtifactUpdate,
     "message": MessageUpdate,
     "task": Task,
 }
-"""Event kind -> its type. A message reply without a task has no event log."""
+"""Name of an event type -> its class. A message reply without a task has no event log."""
 
-_KIND_OF = {kind: name for name, kind in KINDS.items()}
-_DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in KINDS.items()}
+_TYPE_NAMES = {event_type: name for name, event_type in EVENT_TYPES.items()}
+_DECODERS = {name: msgspec.json.Decoder(event_type) for name, event_type in EVENT_TYPES.items()}
 _TASK: msgspec.json.Decoder[Task] = msgspec.json.Decoder(Task)
 _ENCODER = msgspec.json.Encoder()
 _STATES = {state.name.lower(): state for state in TaskState}
@@ -33,7 +33,7 @@ TERMINAL = tuple(_NAMES[state] for state in sorted(lifecycle.TERMINAL, key=lambd
 
 def encode_body(body: EventBody) -> tuple[str, str]:
     """Return an event's kind and its JSON."""
-    return _KIND_OF[type(body)], _ENCODER.encode(body).decode()
+    return _TYPE_NAMES[type(body)], _ENCODER.encode(body).decode()
 
 
 def encode_bodies(bodies: Iterable[EventBody]) -> tuple[list[tuple[str, str]], int]:
@@ -41,7 +41,7 @@ def encode_bodies(bodies: Iterable[EventBody]) -> tuple[list[tuple[str, str]], i
     encoded, size = [], 0
     for body in bodies:
         data = _ENCODER.encode(body)
-        encoded.append((_KIND_OF[type(body)], data.decode()))
+        encoded.append((_TYPE_NAMES[type(body)], data.decode()))
         size += len(data)
     return encoded, size
 

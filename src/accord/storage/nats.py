@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from accord.storage.address import SignalsKind
+from accord.storage.address import CarrierType
 from accord.storage.notifications import RECONNECT_SECONDS, Carrier, Hear
 
 try:
@@ -94,4 +94,4 @@ class NatsSignals(Carrier):
         self._wake.set()
 
 
-SIGNALS = SignalsKind(make=lambda where, heard: NatsSignals([f"{one.scheme}://{one.host}" for one in where], heard))
+SIGNALS = CarrierType(make=lambda where, heard: NatsSignals([f"{one.scheme}://{one.host}" for one in where], heard))

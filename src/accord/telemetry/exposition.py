@@ -16,7 +16,7 @@ from accord.storage.commands import monitoring
 from accord.storage.commands.jobs import TIMERS
 from accord.storage.commands.monitoring import Backlog, WaitingCounts
 from accord.storage.store import Store, StoreUnavailable
-from accord.telemetry.metrics import BUCKETS, Durations, Metric, MetricKind, Metrics, Tally
+from accord.telemetry.metrics import BUCKETS, Durations, Metric, Metrics, MetricType, Tally
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -36,24 +36,24 @@ log = logging.getLogger("accord.metrics")
 
 STORE_UP = Metric(
     "accord_store_up",
-    MetricKind.GAUGE,
+    MetricType.GAUGE,
     (),
     "Whether the store answered within 5 seconds; if not, what follows is missing",
 )
-TASKS = Metric("accord_tasks", MetricKind.GAUGE, ("state",), "Tasks that have not ended")
+TASKS = Metric("accord_tasks", MetricType.GAUGE, ("state",), "Tasks that have not ended")
 JOBS_WAITING = Metric(
-    "accord_jobs_waiting", MetricKind.GAUGE, ("queue",), "Work that is due and that no node has taken"
+    "accord_jobs_waiting", MetricType.GAUGE, ("queue",), "Work that is due and that no node has taken"
 )
 OLDEST_JOB = Metric(
-    "accord_oldest_job_seconds", MetricKind.GAUGE, ("queue",), "For how long the oldest of it has been due"
+    "accord_oldest_job_seconds", MetricType.GAUGE, ("queue",), "For how long the oldest of it has been due"
 )
 WEBHOOKS = Metric(
     "accord_webhooks",
-    MetricKind.GAUGE,
+    MetricType.GAUGE,
     ("state",),
     "Webhooks with something to deliver (due), and such as were given up (dead)",
 )
-NODES = Metric("accord_nodes", MetricKind.GAUGE, (), "Nodes that hold a lease")
+NODES = Metric("accord_nodes", MetricType.GAUGE, (), "Nodes that hold a lease")
 
 
 class StoreFigures:
@@ -178,7 +178,7 @@ def _family(found: Tally | Durations) -> "Family":
             buckets = list(zip(_BOUNDS, accumulate(spread.counts), strict=True))
             histogram.add_metric(values, buckets, spread.total)
         return histogram
-    family = (CounterMetricFamily if kind is MetricKind.COUNTER else GaugeMetricFamily)(name, text, labels=labels)
+    family = (CounterMetricFamily if kind is MetricType.COUNTER else GaugeMetricFamily)(name, text, labels=labels)
     for values, number in found.copy().items():
         family.add_metric(values, number)
     return family

@@ -40,7 +40,7 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 """Upper bounds in seconds: from reading a task, below a millisecond, to agents that work for minutes."""
 
 
-class MetricKind(Enum):
+class MetricType(Enum):
     """Type of a metric: a counter only grows, a gauge goes up and down, a histogram counts durations."""
 
     COUNTER = "counter"
@@ -52,7 +52,7 @@ class Metric(NamedTuple):
     """One documented metric. Its label values are few and chosen by the operator or by Accord."""
 
     name: str
-    kind: MetricKind
+    kind: MetricType
     labels: tuple[str, ...]
     help: str
 
@@ -99,7 +99,7 @@ class Durations(dict[Labels, BucketCounts]):
 FAILED = "failed"
 """Outcome of a delivery that will be retried or is dead."""
 
-COUNTER, GAUGE, HISTOGRAM = MetricKind
+COUNTER, GAUGE, HISTOGRAM = MetricType
 
 REQUESTS = Metric(
     "accord_requests_total",

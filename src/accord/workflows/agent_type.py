@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import field
 
 from accord.agents.loader import FILE_SUFFIXES
-from accord.api.agent_types import Given, Kind, Options, is_instance_of, with_options
+from accord.api.agent_types import AgentArguments, AgentType, Options, is_instance_of, with_options
 
 if TYPE_CHECKING:
     from accord.workflows.document import Document
@@ -30,7 +30,7 @@ def _recognizes(thing: Any) -> bool:
     return thing.suffix in FILE_SUFFIXES if isinstance(thing, Path) else is_instance_of(thing, *BUILT)
 
 
-def _make(given: Given) -> Any:
+def _make(given: AgentArguments) -> Any:
     from accord.workflows.agent import WorkflowAgent
     from accord.workflows.findings import BadDocument
     from accord.workflows.validation import validate
@@ -61,4 +61,4 @@ def _load_target(target: Any) -> "tuple[Source | None, Document]":
     return source, source.document
 
 
-KIND = Kind(name="workflow", make=_make, options=WorkflowOptions, recognises=_recognizes)
+AGENT_TYPE = AgentType(name="workflow", make=_make, options=WorkflowOptions, recognizes=_recognizes)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from accord.workflows.values import Values
 
 
-Given = TypeVar("Given", bound=Struct)
+OptionsT = TypeVar("OptionsT", bound=Struct)
 
 Reason = Literal[
     "completed_verified",
@@ -67,7 +67,7 @@ class Scene(Struct, frozen=True, kw_only=True):
         """Return the environment of a command: the run's, the step's `env`, and `values`."""
         return {**self.env, **{name: self.values.text(text) for name, text in self.step.env.items()}, **values}
 
-    def given(self, options: type[Given]) -> Given:
+    def given(self, options: type[OptionsT]) -> OptionsT:
         """Return the options in `with`, with templates filled in; raises Unresolved or ValueError."""
         try:
             return msgspec.convert(self.values.tree(self.step.with_), options, strict=False)
@@ -93,7 +93,7 @@ class NoOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of a type of step that takes none in `with`."""
 
 
-class StepKind(Struct, frozen=True, kw_only=True):
+class StepExecutorType(Struct, frozen=True, kw_only=True):
     """A type of step: its executor, and its options, which `scene.given(options)` reads.
 
     A step may be executed again after a crash or as a retry. `scene.run_id`, `scene.step.name` and `scene.attempt`
@@ -106,8 +106,8 @@ class StepKind(Struct, frozen=True, kw_only=True):
 
 STEPS = Group(
     "accord.steps",
-    "type of step",
-    StepKind,
+    "step type",
+    StepExecutorType,
     {"deterministic": "accord.workflows.steps.deterministic:STEP", "worktree": "accord.workflows.steps.worktree:STEP"},
     taken=STEP_TYPES,
 )
@@ -124,7 +124,7 @@ def executor_of(name: str) -> Executor:
     if name in STEPS.ours:
         return _own_executor(name)
     if name not in STEPS:
-        raise ValueError(f"There is no type of step called {name!r} here: is its package installed?")
+        raise ValueError(f"There is no step type called {name!r} here: is its package installed?")
     return _with_timeout(STEPS.load(name).do)
 
 

@@ -17,7 +17,7 @@ from accord.agents.process import SILENCE_KEY
 from accord.agents.process.workspace import Placement
 from accord.agents.remote import RemoteTerms, ReportMode
 from accord.api import Agent, Context
-from accord.api.agent_types import Given
+from accord.api.agent_types import AgentArguments
 from accord.client.credentials import KeyManager, Keys
 from accord.client.text import text_of
 from accord.model import Message, Part, Role, Task, TaskState
@@ -196,7 +196,7 @@ def _process(name: str, member: Member, env: Mapping[str, str], keys: Keys) -> A
         on_crash=member.on_crash,  # type: ignore[arg-type]  # one of its words
         description=agent.role,
     )
-    return ProcessAgent(Given(options=options, name=name, env=env), placing=placing)
+    return ProcessAgent(AgentArguments(options=options, name=name, env=env), placing=placing)
 
 
 def _idle_options(member: Member) -> dict[str, Any]:
@@ -245,7 +245,7 @@ def _model(name: str, agent: AgentDef, env: Mapping[str, str], keys: Keys) -> Ag
         max_cost=agent.constraints.max_cost,
         description=agent.role,
     )
-    return ChatAgent(Given(options=options, name=name, env=env))
+    return ChatAgent(AgentArguments(options=options, name=name, env=env))
 
 
 def _remote(name: str, agent: AgentDef, env: Mapping[str, str], keys: Keys) -> Agent:

@@ -26,8 +26,8 @@ from google.protobuf import json_format
 
 from accord import model
 from accord.a2a import Caller
-from accord.agents.a2a_sdk import KIND, ExecutorAgent
-from accord.api.agent_types import Given, kind_of
+from accord.agents.a2a_sdk import AGENT_TYPE, ExecutorAgent
+from accord.api.agent_types import AgentArguments, agent_type_of
 from accord.testing import running
 from accord.testing.inprocess import text_in
 from tests.engine.conftest import ALICE, AT_ONCE, Hosting, hosting, postgres, saying
@@ -70,7 +70,7 @@ def updating(context: RequestContext, queue: EventQueue) -> TaskUpdater:
 
 
 def agent(executor: AgentExecutor, **options: Any) -> ExecutorAgent:
-    made = KIND.make(Given(name="doing", target=executor, options=KIND.options(**options)))
+    made = AGENT_TYPE.make(AgentArguments(name="doing", target=executor, options=AGENT_TYPE.options(**options)))
     assert isinstance(made, ExecutorAgent)
     return made
 
@@ -105,7 +105,7 @@ def state(task: model.Task | model.Message) -> model.TaskState:
 # --- what it is -------------------------------------------------------------------------------------------------------
 
 
-async def test_an_executor_is_recognised_and_nothing_else_is() -> None:
+async def test_an_executor_is_recognized_and_nothing_else_is() -> None:
     class Booker(AgentExecutor):
         """Books tables.
 
@@ -115,16 +115,16 @@ async def test_an_executor_is_recognised_and_nothing_else_is() -> None:
         async def execute(self, context: RequestContext, event_queue: EventQueue) -> None: ...
         async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None: ...
 
-    assert kind_of(Booker()) is KIND
-    assert not KIND.recognises or not KIND.recognises(object())
-    profile = KIND.make(Given(target=Booker(), options=KIND.options())).profile
+    assert agent_type_of(Booker()) is AGENT_TYPE
+    assert not AGENT_TYPE.recognizes or not AGENT_TYPE.recognizes(object())
+    profile = AGENT_TYPE.make(AgentArguments(target=Booker(), options=AGENT_TYPE.options())).profile
     assert (profile.name, profile.description) == ("Booker", "Books tables.")
 
 
 def test_without_the_framework_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "a2a.types", None)
     with pytest.raises(ImportError, match=r"pip install 'accord\[a2a-sdk\]'"):
-        KIND.make(Given(target=object(), options=KIND.options()))
+        AGENT_TYPE.make(AgentArguments(target=object(), options=AGENT_TYPE.options()))
 
 
 # --- what it is given -------------------------------------------------------------------------------------------------

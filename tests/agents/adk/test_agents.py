@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from accord.agents.adk import KIND
-from accord.api.agent_types import Given
+from accord.agents.adk import AGENT_TYPE
+from accord.api.agent_types import AgentArguments
 from accord.model import StatusUpdate, Task, TaskState
 from tests.agents.contract.scratch import BEAT_SECONDS
 from tests.agents.contract.talking import BOUND_SECONDS, chunk, made, status, text
@@ -45,7 +45,7 @@ def data_of(task: Task) -> Any:
 
 def test_without_the_framework_one_line_says_what_to_install() -> None:
     with pytest.raises(ImportError, match=r"pip install 'accord\[adk\]'"):
-        KIND.make(Given(target=object(), options=KIND.options()))
+        AGENT_TYPE.make(AgentArguments(target=object(), options=AGENT_TYPE.options()))
 
 
 # --- its session ------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from accord.agents.chat import ChatAgent, ChatOptions
-from accord.api.agent_types import Given
+from accord.api.agent_types import AgentArguments
 from tests.agents.chat.server import Models, serving
 
 Making = Callable[..., ChatAgent]
@@ -40,7 +40,7 @@ async def make(models: Models, api: str, slept: list[float]) -> AsyncIterator[Ma
 
     def agent(**options: Any) -> ChatAgent:
         given = {"model": "m", "base_url": models.url, "api": api, **options}
-        made.append(ChatAgent(Given(options=ChatOptions(**given), name="helper"), sleep=sleep))
+        made.append(ChatAgent(AgentArguments(options=ChatOptions(**given), name="helper"), sleep=sleep))
         return made[-1]
 
     yield agent

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from accord.a2a import Caller
-from accord.agents.chat import KIND, ChatOptions
-from accord.api.agent_types import Given
+from accord.agents.chat import AGENT_TYPE, ChatOptions
+from accord.api.agent_types import AgentArguments
 from accord.model import ArtifactUpdate, Part, Role, SubscribeRequest, Task, TaskState
 from accord.testing import running
 from accord.testing.inprocess import text_in
@@ -422,8 +422,8 @@ def test_settings_without_effect_are_refused(options: dict[str, Any]) -> None:
 
 
 def test_who_it_is() -> None:
-    agent = KIND.make(Given(options=ChatOptions(model="llama3.2", api="ollama")))
+    agent = AGENT_TYPE.make(AgentArguments(options=ChatOptions(model="llama3.2", api="ollama")))
     assert (agent.profile.name, agent.profile.description) == ("llama3.2", "Talks as the model llama3.2.")
     assert "image/*" in agent.profile.input_modes
-    named = KIND.make(Given(name="helper", options=ChatOptions(model="x", description="Helps")))
+    named = AGENT_TYPE.make(AgentArguments(name="helper", options=ChatOptions(model="x", description="Helps")))
     assert (named.profile.name, named.profile.description) == ("helper", "Helps")

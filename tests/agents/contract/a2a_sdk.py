@@ -8,8 +8,8 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Part
 
-from accord.agents.a2a_sdk import KIND
-from accord.api.agent_types import Given
+from accord.agents.a2a_sdk import AGENT_TYPE
+from accord.api.agent_types import AgentArguments
 from accord.engine.agent import Agent, Crash
 from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject
@@ -86,7 +86,7 @@ def behaviours(scratch: Path) -> dict[str, Do]:
 def make(behaviour: str, scratch: Path) -> Agent:
     """Return an agent that behaves so."""
     executor = Executor(behaviours(scratch)[behaviour])
-    return KIND.make(Given(name="subject", target=executor, options=KIND.options()))
+    return AGENT_TYPE.make(AgentArguments(name="subject", target=executor, options=AGENT_TYPE.options()))
 
 
 SUBJECT = Subject(kind="a2a_sdk", make=make, has=frozenset(behaviours(Path())), crash=Crash.RESTART)

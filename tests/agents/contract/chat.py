@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from accord.agents.chat import KIND, ChatOptions
-from accord.api.agent_types import Given
+from accord.agents.chat import AGENT_TYPE, ChatOptions
+from accord.api.agent_types import AgentArguments
 from accord.engine.agent import Agent, Crash
 from tests.agents.chat.server import Asked, Scene, Stage, says, serving
 from tests.agents.contract import scratch as marks
@@ -84,7 +84,7 @@ def beside(scratch: Path) -> Iterator[None]:
 def make(behaviour: str, scratch: Path) -> Agent:
     """Return an agent that behaves so."""
     options = ChatOptions(model=behaviour, base_url=(scratch / ADDRESS).read_text())
-    return KIND.make(Given(options=options, name="subject"))
+    return AGENT_TYPE.make(AgentArguments(options=options, name="subject"))
 
 
 SUBJECT = Subject(kind="chat", make=make, has=HAS, crash=Crash.RESTART, beside=beside)

@@ -11,8 +11,8 @@ from fasta2a.broker import InMemoryBroker
 from fasta2a.schema import Artifact, Message, Part, TaskIdParams, TaskSendParams
 from fasta2a.storage import InMemoryStorage
 
-from accord.agents.fasta2a import KIND
-from accord.api.agent_types import Given
+from accord.agents.fasta2a import AGENT_TYPE
+from accord.api.agent_types import AgentArguments
 from accord.engine.agent import Agent, Crash
 from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject
@@ -100,7 +100,7 @@ def behaviours(scratch: Path) -> dict[str, Do]:
 def make(behaviour: str, scratch: Path) -> Agent:
     """Return an agent that behaves so."""
     worker = Doing(broker=InMemoryBroker(), storage=InMemoryStorage(), do=behaviours(scratch)[behaviour])
-    return KIND.make(Given(name="subject", target=worker, options=KIND.options()))
+    return AGENT_TYPE.make(AgentArguments(name="subject", target=worker, options=AGENT_TYPE.options()))
 
 
 SUBJECT = Subject(kind="fasta2a", make=make, has=frozenset(behaviours(Path())), crash=Crash.RESTART)

@@ -11,9 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from accord.agents.http import KIND
+from accord.agents.http import AGENT_TYPE
 from accord.agents.http.flow import HttpOptions
-from accord.api.agent_types import Given
+from accord.api.agent_types import AgentArguments
 from accord.engine.agent import Agent, Crash
 from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject
@@ -130,7 +130,7 @@ def make(behaviour: str, scratch: Path) -> Agent:
     options = HttpOptions(
         url=f"{(scratch / URL).read_text()}/{behaviour}", multimodal_mode=True, timeout=marks.LONG_SECONDS
     )
-    return KIND.make(Given(options=options, name="subject"))
+    return AGENT_TYPE.make(AgentArguments(options=options, name="subject"))
 
 
 HAS = frozenset({"echo", "stream", "held", "remember", "slow", "fail", "ask", "file", "usage"})

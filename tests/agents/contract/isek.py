@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from accord.agents.remote.isek import KIND, IsekOptions
-from accord.api.agent_types import Given
+from accord.agents.remote.isek import AGENT_TYPE, IsekOptions
+from accord.api.agent_types import AgentArguments
 from accord.engine.agent import Agent, Crash
 from tests.agents.contract import function
 from tests.agents.contract.subjects import PACKAGE, Subject, called
@@ -34,7 +34,9 @@ def beside(scratch: Path) -> Iterator[None]:
 def make(behaviour: str, scratch: Path) -> Agent:
     """Return an agent whose tasks a function of the other server does."""
     url = (scratch / NODE / "url").read_text()
-    return KIND.make(Given(options=IsekOptions(url=f"{url}/agents/{behaviour}"), name=called("isek", behaviour)))
+    return AGENT_TYPE.make(
+        AgentArguments(options=IsekOptions(url=f"{url}/agents/{behaviour}"), name=called("isek", behaviour))
+    )
 
 
 HAS = BEHAVIOURS - {"stream"}

@@ -9,8 +9,8 @@ from langchain_core.messages import AIMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableGenerator, RunnableLambda
 
-from accord.agents.langchain import KIND, RunnableOptions
-from accord.api.agent_types import Given
+from accord.agents.langchain import AGENT_TYPE, RunnableOptions
+from accord.api.agent_types import AgentArguments
 from accord.engine.agent import Agent, Crash
 from accord.engine.outcome import Failed
 from tests.agents.contract import scratch as marks
@@ -59,7 +59,9 @@ def behaviours(scratch: Path) -> dict[str, Runnable]:
 
 def make(behaviour: str, scratch: Path) -> Agent:
     """Return an agent that behaves so."""
-    return KIND.make(Given(options=RunnableOptions(), name="subject", target=behaviours(scratch)[behaviour]))
+    return AGENT_TYPE.make(
+        AgentArguments(options=RunnableOptions(), name="subject", target=behaviours(scratch)[behaviour])
+    )
 
 
 SUBJECT = Subject(kind="langchain", make=make, has=frozenset(behaviours(Path())), crash=Crash.RESTART)

@@ -9,8 +9,8 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from accord.agents.langgraph import KIND, GraphOptions
-from accord.api.agent_types import Given
+from accord.agents.langgraph import AGENT_TYPE, GraphOptions
+from accord.api.agent_types import AgentArguments
 from accord.engine.agent import Agent, Crash
 from accord.engine.outcome import Failed
 from tests.agents.contract import scratch as marks
@@ -85,7 +85,9 @@ def _steps(scratch: Path) -> Any:
 
 def make(behaviour: str, scratch: Path) -> Agent:
     """Return an agent that behaves so."""
-    return KIND.make(Given(options=GraphOptions(), name="subject", target=behaviours(scratch)[behaviour]))
+    return AGENT_TYPE.make(
+        AgentArguments(options=GraphOptions(), name="subject", target=behaviours(scratch)[behaviour])
+    )
 
 
 SUBJECT = Subject(kind="langgraph", make=make, has=frozenset(behaviours(Path())), crash=Crash.RESUME)

@@ -9,8 +9,8 @@ from agents import Agent as SdkAgent
 from agents import RunContextWrapper, function_tool
 from openai.types.responses.response_output_item import ImageGenerationCall
 
-from accord.agents.openai_agents import KIND, OpenAIAgentsOptions
-from accord.api.agent_types import Given
+from accord.agents.openai_agents import AGENT_TYPE, OpenAIAgentsOptions
+from accord.api.agent_types import AgentArguments
 from accord.engine.agent import Agent, Crash
 from accord.engine.context import Context
 from accord.engine.outcome import Failed
@@ -69,7 +69,7 @@ def make(behaviour: str, scratch: Path) -> Agent:
 
     say = scripts(scratch)[behaviour]
     agent: SdkAgent[Any] = SdkAgent("subject", model=Scripted(lambda items, time: say(items)), tools=[fail, city, step])
-    return KIND.make(Given(options=OpenAIAgentsOptions(), name="subject", target=agent))
+    return AGENT_TYPE.make(AgentArguments(options=OpenAIAgentsOptions(), name="subject", target=agent))
 
 
 SUBJECT = Subject(kind="openai-agents", make=make, has=frozenset(scripts(Path())), crash=Crash.RESUME)

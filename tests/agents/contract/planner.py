@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from accord.agents.planner import KIND, PlannerOptions
-from accord.api.agent_types import Given
+from accord.agents.planner import AGENT_TYPE, PlannerOptions
+from accord.api.agent_types import AgentArguments
 from accord.engine.agent import Agent, Crash
 from tests.agents.contract import chat
 from tests.agents.contract.subjects import Subject
@@ -14,7 +14,7 @@ HAS = frozenset({"echo", "stream", "held", "slow", "fail", "usage"})
 def make(behaviour: str, scratch: Path) -> Agent:
     """Return an agent that behaves so."""
     options = PlannerOptions(model=behaviour, base_url=(scratch / chat.ADDRESS).read_text())
-    return KIND.make(Given(options=options, name="subject"))
+    return AGENT_TYPE.make(AgentArguments(options=options, name="subject"))
 
 
 SUBJECT = Subject(kind="planner", make=make, has=HAS, crash=Crash.RESTART, beside=chat.beside)

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from accord.agents.process import ProcessAgent, ProcessOptions
-from accord.api.agent_types import Given
+from accord.api.agent_types import AgentArguments
 from accord.engine.agent import Agent, Crash
 from tests.agents.contract.subjects import Subject
 
@@ -21,7 +21,7 @@ def make(behaviour: str, scratch: Path) -> Agent:
         root=str(scratch / "work"),
         grace=0.5,
     )
-    return ProcessAgent(Given(options=options, name="subject", env=os.environ))
+    return ProcessAgent(AgentArguments(options=options, name="subject", env=os.environ))
 
 
 SUBJECT = Subject(

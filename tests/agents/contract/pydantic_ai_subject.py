@@ -7,8 +7,8 @@ from typing import Any
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai import BinaryContent, CallDeferred, DeferredToolRequests, FilePart, ModelMessage
 
-from accord.agents.pydantic_ai import KIND, PydanticAIOptions
-from accord.api.agent_types import Given
+from accord.agents.pydantic_ai import AGENT_TYPE, PydanticAIOptions
+from accord.api.agent_types import AgentArguments
 from accord.engine.agent import Agent, Crash
 from accord.engine.outcome import Failed
 from tests.agents.contract import scratch as marks
@@ -71,7 +71,7 @@ def make(behaviour: str, scratch: Path) -> Agent:
             await marks.held(scratch)
         return "ok"
 
-    return KIND.make(Given(options=PydanticAIOptions(), name="subject", target=agent))
+    return AGENT_TYPE.make(AgentArguments(options=PydanticAIOptions(), name="subject", target=agent))
 
 
 SUBJECT = Subject(kind="pydantic-ai", make=make, has=frozenset(scripts(Path())), crash=Crash.RESUME)

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from accord.agents.relay.agent import KIND, RelayOptions
-from accord.api.agent_types import Given
+from accord.agents.relay.agent import AGENT_TYPE, RelayOptions
+from accord.api.agent_types import AgentArguments
 from accord.engine.agent import Agent, Crash
 from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject
@@ -33,7 +33,7 @@ def make(behaviour: str, scratch: Path) -> Agent:
     """Return an agent that behaves so."""
     command = (sys.executable, "-c", COMMAND, str(scratch), behaviour, str(marks.BEAT_SECONDS))
     options = RelayOptions(command=command, poll_interval=0.05, timeout=marks.LONG_SECONDS)
-    return KIND.make(Given(options=options, name="subject"))
+    return AGENT_TYPE.make(AgentArguments(options=options, name="subject"))
 
 
 SUBJECT = Subject(kind="relay", make=make, has=frozenset({"echo", "remember", "slow", "fail"}), crash=Crash.RESTART)

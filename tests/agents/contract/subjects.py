@@ -1,4 +1,4 @@
-"""What the suite is about: one subject for each kind of agent, in a file of its own beside this one.
+"""What the suite is about: one subject for each agent type, in a file of its own beside this one.
 
 A file has a `SUBJECT`, whose agents behave in ways that have names:
 
@@ -38,7 +38,7 @@ SOMETIMES = frozenset({"stream", "held", "remember", "ask", "file", "usage", "st
 
 
 class Subject(NamedTuple):
-    """A kind of agent; `lives_on` if what it does goes on elsewhere when its process is killed.
+    """An agent type; `lives_on` if what it does goes on elsewhere when its process is killed.
 
     What its agents need around them, with their scratch folder, is there within `beside`.
     """

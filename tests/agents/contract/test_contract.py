@@ -1,4 +1,4 @@
-"""What every kind of agent keeps, whatever is behind it: one suite, one subject for each kind."""
+"""What every agent type keeps, whatever is behind it: one suite, one subject for each type."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from accord.api.agent_types import KINDS
+from accord.api.agent_types import AGENT_TYPES
 from accord.engine.agent import Crash
 from accord.engine.node import LATE
 from accord.model import Part, StatusUpdate, TaskState
@@ -72,7 +72,7 @@ def test_a_subject_says_what_it_can(name: str) -> None:
 
 
 def test_every_kind_of_ours_is_tried() -> None:
-    assert set(KINDS.ours) <= {found.kind.replace("_", "-") for found in FOUND.values()}
+    assert set(AGENT_TYPES.ours) <= {found.kind.replace("_", "-") for found in FOUND.values()}
 
 
 # --- what it says -----------------------------------------------------------------------------------------------------

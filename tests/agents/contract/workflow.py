@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from accord.api.agent_types import Given
+from accord.api.agent_types import AgentArguments
 from accord.engine.agent import Agent, Crash
-from accord.workflows.agent_type import KIND
+from accord.workflows.agent_type import AGENT_TYPE
 from tests.agents.contract.scratch import BEAT_SECONDS
 from tests.agents.contract.subjects import Subject, called
 
@@ -29,7 +29,7 @@ def make(behaviour: str, scratch: Path) -> Agent:
         lines += [f"  - name: s{number}", "    type: deterministic", "    command: |", f"      {command}"]
     file = scratch / f"{behaviour}.yaml"
     file.write_text("\n".join(lines))
-    return KIND.make(Given(options=KIND.options(), name=name, target=file, env=os.environ))
+    return AGENT_TYPE.make(AgentArguments(options=AGENT_TYPE.options(), name=name, target=file, env=os.environ))
 
 
 SUBJECT = Subject(kind="workflow", make=make, has=frozenset(BEHAVIOURS), crash=Crash.RESUME)

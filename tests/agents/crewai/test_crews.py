@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from accord.agents.crewai import KIND
-from accord.api.agent_types import Given
+from accord.agents.crewai import AGENT_TYPE
+from accord.api.agent_types import AgentArguments
 from accord.model import Part, StatusUpdate, Task, TaskState
 from tests.agents.contract.talking import chunk, made, status, text
 from tests.agents.elsewhere import Talking
@@ -27,7 +27,7 @@ def ended(task: Task) -> tuple[TaskState, str]:
 
 def test_without_the_framework_one_line_says_what_to_install() -> None:
     with pytest.raises(ImportError, match=r"pip install 'accord\[crewai\]'"):
-        KIND.make(Given(target=object(), options=KIND.options()))
+        AGENT_TYPE.make(AgentArguments(target=object(), options=AGENT_TYPE.options()))
 
 
 # --- what a crew is told ----------------------------------------------------------------------------------------------

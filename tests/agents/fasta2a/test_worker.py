@@ -18,8 +18,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from accord import model
-from accord.agents.fasta2a import KIND, WorkerAgent
-from accord.api.agent_types import Given, kind_of
+from accord.agents.fasta2a import AGENT_TYPE, WorkerAgent
+from accord.api.agent_types import AgentArguments, agent_type_of
 from accord.testing import running
 from accord.testing.inprocess import text_in
 from tests.engine.conftest import ALICE, AT_ONCE, BOB, Hosting, hosting, postgres, saying
@@ -64,7 +64,7 @@ def worker(do: Run) -> Doing:
 
 
 def agent(thing: Worker[Any], name: str = "worker") -> WorkerAgent:
-    made = KIND.make(Given(name=name, target=thing, options=KIND.options()))
+    made = AGENT_TYPE.make(AgentArguments(name=name, target=thing, options=AGENT_TYPE.options()))
     assert isinstance(made, WorkerAgent)
     return made
 
@@ -84,12 +84,12 @@ def status_text(task: model.Task) -> str:
 # --- what it is -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_worker_is_recognised() -> None:
+async def test_a_worker_is_recognized() -> None:
     async def nothing(_worker: Doing, _params: TaskSendParams) -> None: ...
 
     found = worker(nothing)
-    assert kind_of(found) is KIND
-    profile = KIND.make(Given(target=found, options=KIND.options())).profile
+    assert agent_type_of(found) is AGENT_TYPE
+    profile = AGENT_TYPE.make(AgentArguments(target=found, options=AGENT_TYPE.options())).profile
     assert (profile.name, profile.description) == ("Doing", "Does what a test says.")
     assert agent(agent_worker(Agent(TestModel()))).profile.name == "worker"
 
@@ -97,7 +97,7 @@ async def test_a_worker_is_recognised() -> None:
 def test_without_the_framework_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fasta2a.jsonrpc_v1", None)
     with pytest.raises(ImportError, match=r"pip install 'accord\[fasta2a\]'"):
-        KIND.make(Given(target=object(), options=KIND.options()))
+        AGENT_TYPE.make(AgentArguments(target=object(), options=AGENT_TYPE.options()))
 
 
 # --- pydantic-ai's worker ---------------------------------------------------------------------------------------------

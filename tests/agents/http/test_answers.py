@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from accord.agents.http import KIND
+from accord.agents.http import AGENT_TYPE
 from accord.agents.http.flow import HttpOptions
-from accord.api.agent_types import Given
+from accord.api.agent_types import AgentArguments
 from accord.engine.agent import Agent
 from accord.model import Artifact, ArtifactUpdate, Part, Task, TaskState
 from accord.testing import running, text_in
@@ -23,7 +23,7 @@ DONE = says({"output": "done"})
 
 def flow(url: str, **options: Any) -> Agent:
     """An agent of the kind `http`."""
-    return KIND.make(Given(options=HttpOptions(url=url, **{"backoff": 0.001} | options), name="flow"))
+    return AGENT_TYPE.make(AgentArguments(options=HttpOptions(url=url, **{"backoff": 0.001} | options), name="flow"))
 
 
 async def told(answer: Behave, *more: Behave, content: Any = "hi", **options: Any) -> tuple[Task, Webhook]:
@@ -77,7 +77,7 @@ def test_a_placeholder_that_means_nothing_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match=r"payload_template: There is no \{\{txt\}\}"):
         flow("http://localhost", payload_template={"a": ["{{txt}}"]})
     with pytest.raises(ValueError, match="url: An HTTP agent needs the address"):
-        KIND.make(Given(options=HttpOptions()))
+        AGENT_TYPE.make(AgentArguments(options=HttpOptions()))
     assert flow("", webhook_url="http://localhost/x") is not None
 
 

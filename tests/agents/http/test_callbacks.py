@@ -14,9 +14,9 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from accord.agents.http import KIND
+from accord.agents.http import AGENT_TYPE
 from accord.agents.http.flow import HttpOptions
-from accord.api.agent_types import Given
+from accord.api.agent_types import AgentArguments
 from accord.model import Task, TaskState
 from accord.remote.tasks import RemoteAgentPort, RemoteTasks
 from accord.storage.store import Tx
@@ -64,7 +64,7 @@ async def flowing(*answers: Behave, clock: MovableClock | None = None, **options
     """Host a flow that calls back."""
     async with webhook(*(answers or (TAKEN,))) as hook:
         given = HttpOptions(url=hook.url, mode="callback", **{"backoff": 0.001} | options)
-        agent = KIND.make(Given(options=given, name="flow"))
+        agent = AGENT_TYPE.make(AgentArguments(options=given, name="flow"))
         assert isinstance(agent, RemoteAgentPort)
         async with running(agent, clock=clock) as a2a:
             yield Flow(a2a, hook)

@@ -12,9 +12,9 @@ from langchain_core.runnables import RunnableLambda, RunnableParallel, RunnableP
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel
 
-from accord.agents.langchain import KIND, RunnableOptions
+from accord.agents.langchain import AGENT_TYPE, RunnableOptions
 from accord.api import agent_types
-from accord.api.agent_types import Given
+from accord.api.agent_types import AgentArguments
 from accord.engine.context import Context
 from accord.model import ArtifactUpdate, Event, Message, Part, Role, Task, TaskState
 from accord.testing import Running, running
@@ -23,7 +23,7 @@ from tests.agents.talk import text
 
 
 def runnable_agent(runnable: Any, **options: Any) -> Any:
-    return KIND.make(Given(options=RunnableOptions(**options), name="chain", target=runnable))
+    return AGENT_TYPE.make(AgentArguments(options=RunnableOptions(**options), name="chain", target=runnable))
 
 
 async def answer(runnable: Any, content: Any, **options: Any) -> Task:
@@ -162,13 +162,13 @@ async def test_what_goes_wrong_is_logged_and_not_shown(caplog: pytest.LogCapture
     assert "the key of the safe" in caplog.text
 
 
-def test_runnables_are_recognised_and_graphs_are_another_kind() -> None:
-    kind = agent_types.kind_of(RunnableLambda(lambda said: said))
+def test_runnables_are_recognized_and_graphs_are_another_kind() -> None:
+    kind = agent_types.agent_type_of(RunnableLambda(lambda said: said))
     assert kind is not None
     assert kind.name == "langchain"
     graph = StateGraph(MessagesState).add_node("do", lambda state: {}).add_edge(START, "do")
     for thing in (graph, graph.compile()):
-        found = agent_types.kind_of(thing)
+        found = agent_types.agent_type_of(thing)
         assert found is not None
         assert found.name == "langgraph"
 
@@ -181,6 +181,6 @@ def test_who_has_not_installed_it_is_told_how(kind: str, module: str, monkeypatc
         monkeypatch.delitem(sys.modules, name)
     for name in [name for name in sys.modules if name == module or name.startswith(f"{module}.")]:
         monkeypatch.setitem(sys.modules, name, None)
-    found = agent_types.KINDS.load(kind)
+    found = agent_types.AGENT_TYPES.load(kind)
     with pytest.raises(ImportError, match=rf"pip install 'accord\[{kind}\]'"):
-        found.make(Given(options=found.options(), target=object()))
+        found.make(AgentArguments(options=found.options(), target=object()))

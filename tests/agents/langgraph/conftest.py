@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from accord.a2a import Caller
-from accord.agents.langgraph import KIND, GraphOptions
+from accord.agents.langgraph import AGENT_TYPE, GraphOptions
 from accord.agents.langgraph.agent import GraphAgent
-from accord.api.agent_types import Given
+from accord.api.agent_types import AgentArguments
 from accord.engine.agent import Node
 from accord.engine.messages import parts_of
 from accord.model import Event, GetRequest, Message, Role, SendConfiguration, SendRequest, Task, TaskState
@@ -26,7 +26,7 @@ _numbers = iter(range(10**9))
 
 def graph_agent(graph: Any, name: str = "graph", **options: Any) -> GraphAgent:
     """Return a graph as an agent."""
-    made = KIND.make(Given(options=GraphOptions(**options), name=name, target=graph))
+    made = AGENT_TYPE.make(AgentArguments(options=GraphOptions(**options), name=name, target=graph))
     assert isinstance(made, GraphAgent)
     return made
 

@@ -9,7 +9,7 @@ from agents import Agent
 from agents.mcp import MCPServerStdio
 
 from accord.agents.openai_agents import OpenAIAgent, OpenAIAgentsOptions
-from accord.api.agent_types import Given
+from accord.api.agent_types import AgentArguments
 from accord.server.settings_loader import BadSettings
 from accord.testing import running
 from tests.agents.openai_agents.models import Scripted, calls, returned
@@ -28,7 +28,7 @@ def calculating(file: Path) -> OpenAIAgent:
     first: Agent[Any] = Agent(
         "first", model=Scripted(lambda items, time: [calls("transfer_to_second", "c-0")]), handoffs=[second]
     )
-    return OpenAIAgent(Given(options=OpenAIAgentsOptions(), name="subject", target=first))
+    return OpenAIAgent(AgentArguments(options=OpenAIAgentsOptions(), name="subject", target=first))
 
 
 @bounded

@@ -22,8 +22,8 @@ from pydantic import BaseModel
 
 from accord import Context
 from accord.agents.loader import as_agent
-from accord.agents.openai_agents import KIND, OpenAIAgent, OpenAIAgentsOptions
-from accord.api.agent_types import Given, kind_of
+from accord.agents.openai_agents import AGENT_TYPE, OpenAIAgent, OpenAIAgentsOptions
+from accord.api.agent_types import AgentArguments, agent_type_of
 from accord.engine.messages import text_of
 from accord.engine.outcome import Failed
 from accord.model import ArtifactUpdate, Part, StatusUpdate, TaskState
@@ -37,7 +37,7 @@ S = TaskState
 
 
 def hosted(agent: Agent[Any], **options: Any) -> OpenAIAgent:
-    return OpenAIAgent(Given(options=OpenAIAgentsOptions(**options), name="subject", target=agent))
+    return OpenAIAgent(AgentArguments(options=OpenAIAgentsOptions(**options), name="subject", target=agent))
 
 
 def speaking(*words: Any, **more: Any) -> Agent[Any]:
@@ -358,9 +358,9 @@ def test_a_context_that_cannot_be_made_is_refused() -> None:
         hosted(speaking("x"), context="no.such:x")
 
 
-def test_an_agent_is_recognised() -> None:
+def test_an_agent_is_recognized() -> None:
     agent = Agent("greeter", handoff_description="Greets")
-    assert kind_of(agent) is KIND
+    assert agent_type_of(agent) is AGENT_TYPE
     made = as_agent(agent, "x:agent")
     assert isinstance(made, OpenAIAgent)
     assert (made.profile.name, made.profile.description) == ("greeter", "Greets")

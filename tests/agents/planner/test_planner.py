@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from accord import Context, agent
-from accord.agents.planner import KIND, PlannerAgent, PlannerOptions, planner
-from accord.api.agent_types import Given
+from accord.agents.planner import AGENT_TYPE, PlannerAgent, PlannerOptions, planner
+from accord.api.agent_types import AgentArguments
 from accord.model import GetRequest, StatusUpdate, Task, TaskFilter, TaskState
 from accord.service.host import Host
 from tests.agents.chat.server import Asked, Models, Scene, Stage, serving
@@ -134,7 +134,7 @@ async def test_a_planner_whose_process_was_lost_plans_once(hosting: Hosting) -> 
                 await asyncio.Event().wait()
             await super()._write_plan(ctx, *args, **more)
 
-    crashing = Crashing(Given(options=PlannerOptions()))
+    crashing = Crashing(AgentArguments(options=PlannerOptions()))
     first = await hosting(crashing, writer, researcher)
     sending = asyncio.create_task(say(first, "Research A\nWrite B"))
     await crashed.wait()
@@ -151,11 +151,11 @@ async def test_a_planner_whose_process_was_lost_plans_once(hosting: Hosting) -> 
 @bounded
 async def test_settings_limit_whom_and_how_much(hosting: Hosting) -> None:
     options = PlannerOptions(agents=("writer",), most=2)
-    host = await hosting(KIND.make(Given(options=options)), researcher, writer)
+    host = await hosting(AGENT_TYPE.make(AgentArguments(options=options)), researcher, writer)
     answer = await say(host, "Research A\nResearch B\nResearch C")
     assert [one["agent"] for one in plan_of(answer)] == ["Writer", "Writer"]
     assert "Research C" in text(answer)
-    alone = await hosting(KIND.make(Given(options=PlannerOptions(agents=("nobody",)))), writer)
+    alone = await hosting(AGENT_TYPE.make(AgentArguments(options=PlannerOptions(agents=("nobody",)))), writer)
     assert state(await say(alone, "Write A", context="other")) is S.FAILED
     assert state(await say(host, " ... ", context="third")) is S.REJECTED
 
@@ -175,7 +175,7 @@ async def make(models: Models) -> AsyncIterator[Callable[..., PlannerAgent]]:
     made: list[PlannerAgent] = []
 
     def one(**options: Any) -> PlannerAgent:
-        made.append(PlannerAgent(Given(options=PlannerOptions(model="m", base_url=models.url, **options))))
+        made.append(PlannerAgent(AgentArguments(options=PlannerOptions(model="m", base_url=models.url, **options))))
         return made[-1]
 
     yield one

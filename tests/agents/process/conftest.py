@@ -15,7 +15,7 @@ import pytest
 from accord.a2a import Caller
 from accord.agents.command_supervisor import descendants
 from accord.agents.process import ProcessAgent, ProcessOptions
-from accord.api.agent_types import Given
+from accord.api.agent_types import AgentArguments
 from accord.engine.node import Limits
 from accord.model import Message, Part, Role, Task, TaskState
 from accord.server.application import Application
@@ -69,7 +69,7 @@ def making(tmp_path: Path) -> Making:
         name = said.pop("name", "coder")
         env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **said.pop("environ", {})}
         options = msgspec.convert({"root": str(tmp_path / "work"), "grace": 0.5, **said}, ProcessOptions)
-        return ProcessAgent(Given(options=options, name=name, env=env))
+        return ProcessAgent(AgentArguments(options=options, name=name, env=env))
 
     return make
 

@@ -12,7 +12,7 @@ import msgspec
 
 from accord.a2a import Caller
 from accord.agents.process import ProcessAgent, ProcessOptions
-from accord.api.agent_types import Given
+from accord.api.agent_types import AgentArguments
 from accord.engine.node import Limits
 from accord.model import Message, Part, Role, SendConfiguration, SendRequest, Task
 from accord.server.application import Application
@@ -21,7 +21,7 @@ from accord.server.settings import ServerSettings, Settings
 
 async def main() -> None:
     options = msgspec.json.decode(sys.argv[1], type=ProcessOptions)
-    agent = ProcessAgent(Given(options=options, name="coder", env=os.environ))
+    agent = ProcessAgent(AgentArguments(options=options, name="coder", env=os.environ))
     limits = Limits(lease_seconds=1.5, poll_seconds=0.1)
     app = Application([agent], Settings(store=sys.argv[2], server=ServerSettings(grace_seconds=0), engine=limits))
     async with app.lifespan():

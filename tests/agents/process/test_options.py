@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from accord.agents.process import KIND, ProcessOptions
+from accord.agents.process import AGENT_TYPE, ProcessOptions
 from accord.agents.process.options import (
     PRESETS,
     CommandCall,
@@ -18,7 +18,7 @@ from accord.agents.process.options import (
 )
 from accord.agents.safe_regexes import compile_regex
 from accord.api import agent_types
-from accord.api.agent_types import Given
+from accord.api.agent_types import AgentArguments
 from accord.engine.agent import Crash
 from tests.agents.process.conftest import Making
 from tests.cases import each
@@ -115,7 +115,7 @@ def test_a_session_must_not_be_a_flag() -> None:
 
 
 def test_it_is_a_kind() -> None:
-    assert agent_types.KINDS.load("process") is KIND
+    assert agent_types.AGENT_TYPES.load("process") is AGENT_TYPE
 
 
 @pytest.mark.parametrize(
@@ -132,21 +132,21 @@ def test_a_command_that_is_missing_is_noticed_before_the_first_task(
 ) -> None:
     told = {name: value.replace("HERE", str(tmp_path)) for name, value in said.items()}
 
-    def given(**more: Any) -> Given:
+    def given(**more: Any) -> AgentArguments:
         options = msgspec.convert({**told, **more}, ProcessOptions)
-        return Given(options=options, env={"PATH": str(tmp_path), "HOME": str(tmp_path)})
+        return AgentArguments(options=options, env={"PATH": str(tmp_path), "HOME": str(tmp_path)})
 
     with pytest.raises(ValueError, match=reason):
-        KIND.make(given())
-    KIND.make(given(installed_later=True))
+        AGENT_TYPE.make(given())
+    AGENT_TYPE.make(given(installed_later=True))
     file = tmp_path / Path((told.get("command") or told["preset"]).partition(" ")[0]).name
     file.write_text("#!/bin/sh\n")
     file.chmod(0o755)
-    KIND.make(given(**({"path": str(file)} if "path" in told else {})))
+    AGENT_TYPE.make(given(**({"path": str(file)} if "path" in told else {})))
 
 
 def test_one_beside_a_directory_that_is_yet_to_be_made_may_be_there() -> None:
-    KIND.make(Given(options=ProcessOptions(command="./later"), env={"PATH": "", "HOME": "/"}))
+    AGENT_TYPE.make(AgentArguments(options=ProcessOptions(command="./later"), env={"PATH": "", "HOME": "/"}))
 
 
 def test_a_server_whose_command_is_missing_says_so_in_one_line(tmp_path: Path) -> None:

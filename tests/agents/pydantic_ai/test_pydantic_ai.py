@@ -25,8 +25,8 @@ from pydantic_ai.models.test import TestModel
 
 from accord import Context
 from accord.agents.loader import as_agent
-from accord.agents.pydantic_ai import KIND, PydanticAIAgent, PydanticAIOptions
-from accord.api.agent_types import Given, kind_of
+from accord.agents.pydantic_ai import AGENT_TYPE, PydanticAIAgent, PydanticAIOptions
+from accord.api.agent_types import AgentArguments, agent_type_of
 from accord.engine.outcome import Failed, Rejected
 from accord.model import ArtifactUpdate, Part, StatusUpdate, TaskState
 from accord.testing import running
@@ -39,7 +39,7 @@ S = TaskState
 
 
 def hosted(agent: Agent[Any, Any], **options: Any) -> PydanticAIAgent:
-    return PydanticAIAgent(Given(options=PydanticAIOptions(**options), name="subject", target=agent))
+    return PydanticAIAgent(AgentArguments(options=PydanticAIOptions(**options), name="subject", target=agent))
 
 
 # --- what it says ---------------------------------------------------------------------------------------------------
@@ -450,13 +450,13 @@ def test_dependencies_that_cannot_be_made_are_refused(deps: str) -> None:
         hosted(Agent(TestModel()), deps=deps)
 
 
-def test_an_agent_is_recognised() -> None:
+def test_an_agent_is_recognized() -> None:
     agent = Agent(TestModel(), name="greeter")
-    assert kind_of(agent) is KIND
+    assert agent_type_of(agent) is AGENT_TYPE
     made = as_agent(agent, "x:agent")
     assert isinstance(made, PydanticAIAgent)
     assert made.profile.name == "greeter"
-    assert not KIND.recognises or not KIND.recognises(TestModel())
+    assert not AGENT_TYPE.recognizes or not AGENT_TYPE.recognizes(TestModel())
 
 
 def test_a_missing_framework_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,9 @@ from aiohttp import web
 
 from accord import RelayA2AAdapter
 from accord.a2a import Caller
-from accord.agents.relay.agent import KIND, RelayOptions
+from accord.agents.relay.agent import AGENT_TYPE, RelayOptions
 from accord.agents.relay.channel import RelayUnavailable, parse_messages
-from accord.api.agent_types import Given
+from accord.api.agent_types import AgentArguments
 from accord.engine.messages import text_of
 from accord.model import Message, Part, Role, StatusUpdate, Task, TaskState
 from accord.retries import RetryPolicy
@@ -338,13 +338,13 @@ def _encoded(value: Any) -> str:
 
 def test_settings_make_it() -> None:
     options = RelayOptions(relay_api_key="rk_secret", channel="ops", target_agent="Worker1", base_url="http://x")
-    made = KIND.make(Given(options=options, name="ops"))
+    made = AGENT_TYPE.make(AgentArguments(options=options, name="ops"))
     assert isinstance(made, RelayA2AAdapter)
     assert (made.profile.name, made.channel, made.poll_interval, made.timeout) == ("ops", "ops", 2.0, 300.0)
     assert made.profile.description == "Multi-agent workspace (channel: ops)"
     assert "rk_secret" not in repr(options)
     with pytest.raises(ValueError, match="relay_api_key: "):
-        KIND.make(Given(options=RelayOptions()))
+        AGENT_TYPE.make(AgentArguments(options=RelayOptions()))
 
 
 async def test_the_broker_is_bounded_and_knows_who_speaks() -> None:

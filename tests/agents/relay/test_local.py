@@ -14,8 +14,8 @@ import pytest
 from msgspec.structs import replace
 
 from accord.agents.command_supervisor import descendants
-from accord.agents.relay.agent import CONCURRENT_REQUESTS, KIND, LocalRelay, RelayOptions
-from accord.api.agent_types import Given
+from accord.agents.relay.agent import AGENT_TYPE, CONCURRENT_REQUESTS, LocalRelay, RelayOptions
+from accord.api.agent_types import AgentArguments
 from accord.model import Message, Part, Role, TaskState
 from accord.retries import RetryPolicy
 from accord.testing import running, text_in
@@ -186,8 +186,8 @@ async def test_an_agent_may_read_the_channel_itself(tmp_path: Path) -> None:
 def test_settings_make_one_with_a_command() -> None:
     said = RelayOptions(command="claude -p", timeout=5.0)
     with pytest.raises(ValueError, match="there is no claude on this machine: install it"):
-        KIND.make(Given(options=said, name="cli", env={"PATH": ""}))
-    made = KIND.make(Given(options=replace(said, installed_later=True), name="cli"))
+        AGENT_TYPE.make(AgentArguments(options=said, name="cli", env={"PATH": ""}))
+    made = AGENT_TYPE.make(AgentArguments(options=replace(said, installed_later=True), name="cli"))
     assert isinstance(made, LocalRelay)
     assert (made.command, made.target_agent, made.timeout) == (["claude", "-p"], "Worker1", 5.0)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.agents.temporal import KIND, TemporalOptions
+from accord.agents.temporal import AGENT_TYPE, TemporalOptions
 from accord.agents.temporal.agent import TemporalAgent
 from accord.api import agent_types
 from accord.engine.agent import Crash
@@ -57,7 +57,7 @@ def test_without_temporalio_it_is_said_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "temporalio.client", None)
     options = TemporalOptions(workflow="Order", task_queue="orders")
     with pytest.raises(ImportError, match=r"accord\[temporal\]"):
-        KIND.make(agent_types.Given(options=options))
+        AGENT_TYPE.make(agent_types.AgentArguments(options=options))
 
 
 async def test_a_temporal_that_is_not_there_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from accord.cli.credentials import KINDS
+from accord.cli.credentials import CREDENTIAL_TYPES
 from accord.client.credentials import Credential, KeyManager
 from accord.client.credentials.credential import OWN_NAMES, OWN_OAUTH, kinds_of
 from accord.server.settings_loader import CREDENTIALS, load
@@ -29,7 +29,9 @@ def test_every_variable_and_every_kind_is_named() -> None:
     rows = [line for line in TEXT.splitlines() if line.startswith("|")]
     variables = set(re.findall(r"`(ACCORD_[A-Z]+_)<ID>", "\n".join(rows)))
     assert variables == {*OWN_NAMES, OWN_OAUTH}
-    assert {row.split("|")[2].strip(" `") for row in rows if row.count("|") == 4} - {"type", "---"} == set(KINDS)
+    assert {row.split("|")[2].strip(" `") for row in rows if row.count("|") == 4} - {"type", "---"} == set(
+        CREDENTIAL_TYPES
+    )
 
 
 def test_the_settings_are_settings(tmp_path: Path) -> None:

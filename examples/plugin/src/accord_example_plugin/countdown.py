@@ -1,11 +1,11 @@
-"""A kind of agent: it counts down from the number that it is told, as slowly as its settings say."""
+"""An agent type: it counts down from the number that it is told, as slowly as its settings say."""
 
 import asyncio
 from typing import Annotated
 
 from msgspec import Meta
 
-from accord.api import Agent, Context, Given, Kind, Options, Rejected, profile
+from accord.api import Agent, AgentArguments, AgentType, Context, Options, Rejected, profile
 
 
 class CountdownOptions(Options, frozen=True, kw_only=True):
@@ -17,7 +17,7 @@ class CountdownOptions(Options, frozen=True, kw_only=True):
 class Countdown:
     """Counts down."""
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: AgentArguments) -> None:
         self.profile = profile(given, description="Counts down to zero", skills=("countdown",))
         self._pace: float = given.options.pace
 
@@ -30,8 +30,8 @@ class Countdown:
             await asyncio.sleep(self._pace)
 
 
-def _made(given: Given) -> Agent:
+def _made(given: AgentArguments) -> Agent:
     return Countdown(given)
 
 
-KIND = Kind(name="countdown", make=_made, options=CountdownOptions)
+AGENT_TYPE = AgentType(name="countdown", make=_made, options=CountdownOptions)

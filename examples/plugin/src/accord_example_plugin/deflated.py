@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from accord.api import BlobsKind, Location, NoOptions, StoreRefused, StoreUnavailable
+from accord.api import BlobStoreType, Location, NoOptions, StoreRefused, StoreUnavailable
 
 
 class Options(NoOptions, frozen=True, kw_only=True):
@@ -76,4 +76,4 @@ def _opened(where: Location) -> Deflated:
     return Deflated(Path(where.path), where.options.level)
 
 
-BLOBS = BlobsKind(open=_opened, options=Options)
+BLOBS = BlobStoreType(open=_opened, options=Options)

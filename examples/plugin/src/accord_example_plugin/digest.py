@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 
 from accord.api import NoOptions
-from accord.workflows import Result, Scene, StepKind
+from accord.workflows import Result, Scene, StepExecutorType
 
 
 class Digest(NoOptions, frozen=True, kw_only=True):
@@ -26,4 +26,4 @@ async def digest(scene: Scene) -> Result:
     return Result(ok=True, output=found)
 
 
-STEP = StepKind(do=digest, options=Digest)
+STEP = StepExecutorType(do=digest, options=Digest)

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from accord.api import Carrier, Hear, Location, SignalsKind, StoreRefused
+from accord.api import Carrier, CarrierType, Hear, Location, StoreRefused
 
 END = ".hints"
 
@@ -65,4 +65,4 @@ def _made(where: Sequence[Location], heard: Hear) -> Sockets:
     return Sockets(Path(where[0].path), heard)
 
 
-SIGNALS = SignalsKind(make=_made)
+SIGNALS = CarrierType(make=_made)

@@ -4,7 +4,7 @@ import hashlib
 import hmac
 from collections.abc import Callable, Mapping
 
-from accord.api import AuthenticationFailed, Identity, MaskedSettings, Ports, Presented, SchemeKind, challenge
+from accord.api import AuthenticationFailed, Identity, MaskedSettings, Ports, Presented, SchemeType, challenge
 from accord.model import HttpAuthScheme, SecurityScheme
 
 MIN_SECRET = 16
@@ -61,4 +61,4 @@ def _built(settings: Tickets, ports: Ports) -> TicketAccess:
     return TicketAccess(settings, ports.now)
 
 
-SCHEME = SchemeKind(settings=Tickets, build=_built)
+SCHEME = SchemeType(settings=Tickets, build=_built)

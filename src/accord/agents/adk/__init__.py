@@ -10,12 +10,12 @@ from urllib.parse import quote
 
 from accord.agents.turns import external_context
 from accord.api import Context
-from accord.api.agent_types import ANY_MEDIA, Count, Given, Kind, Options, is_instance_of, needs, profile
+from accord.api.agent_types import ANY_MEDIA, AgentArguments, AgentType, Count, Options, is_instance_of, needs, profile
 
 if TYPE_CHECKING:
     from accord.agents.adk.agent import AdkAgent
 
-__all__ = ["KIND"]
+__all__ = ["AGENT_TYPE"]
 
 
 AGENT, APP, RUNNER = "google.adk.agents.base_agent:BaseAgent", "google.adk.apps.app:App", "google.adk.runners:Runner"
@@ -52,7 +52,7 @@ def is_runner(thing: Any) -> bool:
     return is_instance_of(thing, RUNNER)
 
 
-def make(given: Given) -> "AdkAgent":
+def make(given: AgentArguments) -> "AdkAgent":
     """Make an agent from an ADK agent, app or runner."""
     with needs("google-adk", "adk"):
         from accord.agents.adk.agent import AdkAgent
@@ -70,9 +70,9 @@ def make(given: Given) -> "AdkAgent":
     return AdkAgent(thing, own, given.options)
 
 
-KIND = Kind(
+AGENT_TYPE = AgentType(
     name="adk",
     options=AdkOptions,
     make=make,
-    recognises=lambda thing: is_instance_of(thing, AGENT, APP, RUNNER),
+    recognizes=lambda thing: is_instance_of(thing, AGENT, APP, RUNNER),
 )

@@ -27,9 +27,9 @@ from accord.agents.messages import answer_id, conversation_history, prompt
 from accord.api import YES, Context, Crash, IncomingMessage, Profile, Rejected, text_of
 from accord.api.agent_types import (
     ANY_MEDIA,
+    AgentArguments,
+    AgentType,
     Count,
-    Given,
-    Kind,
     Options,
     is_instance_of,
     is_subclass_of,
@@ -38,7 +38,7 @@ from accord.api.agent_types import (
 )
 from accord.model import Part, Role
 
-__all__ = ["KIND"]
+__all__ = ["AGENT_TYPE"]
 
 
 class FeedbackRequest(Struct, frozen=True, kw_only=True):
@@ -336,7 +336,7 @@ class CrewAgent:
         return inputs
 
 
-def make(given: Given) -> CrewAgent | FlowAgent:
+def make(given: AgentArguments) -> CrewAgent | FlowAgent:
     """Make an agent from a crew, a single CrewAI agent, or a flow."""
     with needs("crewai", "crewai"):
         from crewai import Agent, Crew, Task
@@ -351,7 +351,7 @@ def make(given: Given) -> CrewAgent | FlowAgent:
     return CrewAgent(thing, _profile(given, name or "crew", description), given.options)
 
 
-def _flow(given: Given) -> FlowAgent:
+def _flow(given: AgentArguments) -> FlowAgent:
     thing, options = given.target, given.options
     kind = thing if inspect.isclass(thing) else type(thing)
     try:
@@ -364,7 +364,7 @@ def _flow(given: Given) -> FlowAgent:
     return FlowAgent(thing, own, inputs_key=options.inputs_key, keep_state=options.keep_state)
 
 
-def _profile(given: Given, name: str, description: str | None) -> Profile:
+def _profile(given: AgentArguments, name: str, description: str | None) -> Profile:
     return profile(
         given,
         crash=Crash.RESUME,
@@ -379,9 +379,9 @@ def _is_flow(thing: Any) -> bool:
     return is_instance_of(thing, FLOW) or (inspect.isclass(thing) and is_subclass_of(thing, FLOW))
 
 
-KIND = Kind(
+AGENT_TYPE = AgentType(
     name="crewai",
     options=CrewOptions,
     make=make,
-    recognises=lambda thing: is_instance_of(thing, "crewai.crew:Crew", "crewai.agent.core:Agent") or _is_flow(thing),
+    recognizes=lambda thing: is_instance_of(thing, "crewai.crew:Crew", "crewai.agent.core:Agent") or _is_flow(thing),
 )

@@ -27,7 +27,7 @@ from accord.agents.loader import import_function
 from accord.agents.messages import answer_id, file_parts
 from accord.agents.turns import external_context
 from accord.api import TEXT, Agent, Context, Crash, Failed, Node, Rejected, agent_types
-from accord.api.agent_types import Given, Kind
+from accord.api.agent_types import AgentArguments, AgentType
 from accord.api.remote import (
     PATH,
     RemoteLink,
@@ -62,7 +62,7 @@ class HttpAgent:
     `on_crash` states otherwise for flows that detect duplicates by their Idempotency-Key.
     """
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: AgentArguments) -> None:
         self.options: HttpOptions = given.options
         check_template(self.options.payload_template)
         spec = self.options.input_mapper
@@ -164,7 +164,7 @@ class CallbackAgent(HttpAgent):
 
     crash = Crash.RESUME
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: AgentArguments) -> None:
         super().__init__(given)
         if self.options.callback_url is not None and not urls.is_http_url(self.options.callback_url):
             raise ValueError("callback_url: The address of this server begins with http:// or https://, and has a host")
@@ -307,9 +307,9 @@ class CallbackExecution:
         await patiently(lambda: self._remotes.give_up(self._ctx.tenant, link, reason, seconds))
 
 
-def make(given: Given) -> Agent:
+def make(given: AgentArguments) -> Agent:
     """Make an agent from its options."""
     return CallbackAgent(given) if given.options.mode == "callback" else HttpAgent(given)
 
 
-KIND = Kind(name="http", options=HttpOptions, make=make)
+AGENT_TYPE = AgentType(name="http", options=HttpOptions, make=make)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from accord.api import Agent
-from accord.api.agent_types import Count, Given, Kind, Options, is_instance_of, needs
+from accord.api.agent_types import AgentArguments, AgentType, Count, Options, is_instance_of, needs
 
 RUNNABLE = "langchain_core.runnables.base:Runnable"
 """Base class of everything in LangChain that can be run."""
@@ -23,13 +23,13 @@ class RunnableOptions(Options, frozen=True, kw_only=True):
     configurable: Mapping[str, Any] = {}
 
 
-def make(given: Given) -> Agent:
+def make(given: AgentArguments) -> Agent:
     """Make an agent that runs a runnable."""
     with needs("langchain-core", "langchain"):
         from accord.agents.langchain.runnable import RunnableAgent
     return RunnableAgent(given)
 
 
-KIND = Kind(
-    name="langchain", options=RunnableOptions, make=make, recognises=lambda thing: is_instance_of(thing, RUNNABLE)
+AGENT_TYPE = AgentType(
+    name="langchain", options=RunnableOptions, make=make, recognizes=lambda thing: is_instance_of(thing, RUNNABLE)
 )

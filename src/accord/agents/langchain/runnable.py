@@ -34,7 +34,7 @@ from accord.agents.messages import (
     readable_text,
 )
 from accord.api import Context, Crash, Failed, parts_of
-from accord.api.agent_types import ANY_MEDIA, JSON, Given, profile
+from accord.api.agent_types import ANY_MEDIA, JSON, AgentArguments, profile
 from accord.model import Artifact, Message, Part, Role
 
 MEDIA = frozenset({"image", "audio", "video", "file"})
@@ -188,7 +188,7 @@ NOTHING = object()
 class RunnableAgent:
     """An agent made from a runnable."""
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: AgentArguments) -> None:
         options: RunnableOptions = given.options
         name = (getattr(given.target, "config", None) or {}).get("run_name") or given.target.get_name().lower()
         self.profile = profile(given, crash=Crash.RESTART, name=name, input_modes=ANY_MEDIA)

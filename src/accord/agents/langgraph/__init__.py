@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from accord.api import Agent
-from accord.api.agent_types import Count, Given, Kind, Options, is_instance_of, needs
+from accord.api.agent_types import AgentArguments, AgentType, Count, Options, is_instance_of, needs
 
 GRAPHS = ("langgraph.pregel.main:Pregel", "langgraph.graph.state:StateGraph")
 """Classes of graphs, compiled or not; their names are enough to recognize one without an import."""
@@ -36,17 +36,17 @@ class GraphOptions(Options, frozen=True, kw_only=True):
     context: Mapping[str, Any] | None = None
 
 
-def make(given: Given) -> Agent:
+def make(given: AgentArguments) -> Agent:
     """Make an agent that runs a graph."""
     with needs("langgraph", "langgraph"):
         from accord.agents.langgraph.agent import GraphAgent
     return GraphAgent(given)
 
 
-KIND = Kind(
+AGENT_TYPE = AgentType(
     name="langgraph",
     options=GraphOptions,
     make=make,
-    recognises=lambda thing: is_instance_of(thing, *GRAPHS),
+    recognizes=lambda thing: is_instance_of(thing, *GRAPHS),
     precedence=PRECEDENCE,
 )

@@ -23,7 +23,7 @@ from accord.agents.langgraph.checkpoints import Saver
 from accord.agents.langgraph.state_mapping import BREAK, GraphMap, GraphOutput
 from accord.agents.messages import answer_id
 from accord.api import Context, Crash, Failed, Node, Rejected, Store, text_of
-from accord.api.agent_types import ANY_MEDIA, Given, profile
+from accord.api.agent_types import ANY_MEDIA, AgentArguments, profile
 from accord.api.storage import TaskFence
 from accord.model import Artifact, Part
 
@@ -292,7 +292,7 @@ WAIT_SECONDS = 1.0
 class GraphAgent:
     """An agent made from a graph."""
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: AgentArguments) -> None:
         """Wrap a graph; an uncompiled one is compiled with default settings."""
         graph = given.target if hasattr(given.target, "astream") else given.target.compile()
         options: GraphOptions = given.options

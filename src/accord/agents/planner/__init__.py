@@ -28,12 +28,12 @@ from accord.agents.planner.tools import (
     parse_calls,
 )
 from accord.api import TEXT, Context, Failed, Node, Rejected, ServedAgent
-from accord.api.agent_types import JSON, Given, Kind, Options, profile
+from accord.api.agent_types import JSON, AgentArguments, AgentType, Options, profile
 from accord.errors import AccordError
 from accord.model import Part
 from accord.outbound import open_transport
 
-__all__ = ["KIND", "PlannerAgent", "PlannerOptions", "planner"]
+__all__ = ["AGENT_TYPE", "PlannerAgent", "PlannerOptions", "planner"]
 
 
 PROMPT = """You plan work for a team of agents. Break what the user wants into at most {most} tasks that can be done \
@@ -101,7 +101,7 @@ HOW = 'Shall they begin? Say "yes" or "execute 2" to begin, "cancel 2" to drop o
 class PlannerAgent:
     """An agent that plans tasks for other agents."""
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: AgentArguments) -> None:
         self.profile = profile(
             given,
             name="planner",
@@ -284,7 +284,7 @@ class PlannerAgent:
         return next((name for name in agents if rules.slug(name) == default_slug), next(iter(agents)))
 
 
-KIND = Kind(name="planner", options=PlannerOptions, make=PlannerAgent)
+AGENT_TYPE = AgentType(name="planner", options=PlannerOptions, make=PlannerAgent)
 
-planner = PlannerAgent(Given(options=PlannerOptions()))
+planner = PlannerAgent(AgentArguments(options=PlannerOptions()))
 """A planner that uses rules, for servers that load it by name."""

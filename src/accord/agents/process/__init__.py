@@ -18,12 +18,12 @@ from accord.agents.process.running_commands import ParkedCommands
 from accord.agents.process.turn import CommandTurn, TurnResources
 from accord.agents.process.workspace import ChoosePlacement, Workspace, Workspaces, worktree_facts
 from accord.api import Context, Crash, Failed, Node, OverBudget, Rejected, Store, StoreUnavailable, Suspended, queries
-from accord.api.agent_types import Given, Kind, profile
+from accord.api.agent_types import AgentArguments, AgentType, profile
 from accord.api.queries import state_of
 from accord.model import Message, Part, Role
 from accord.protocol import lifecycle
 
-__all__ = ["KIND", "ProcessAgent", "ProcessOptions"]
+__all__ = ["AGENT_TYPE", "ProcessAgent", "ProcessOptions"]
 
 
 MIN_SECRET = 8
@@ -44,7 +44,7 @@ SILENCE = Part(text="It stayed silent, which counts as its end")
 class ProcessAgent:
     """An agent that is a command."""
 
-    def __init__(self, given: Given, *, placing: ChoosePlacement | None = None) -> None:
+    def __init__(self, given: AgentArguments, *, placing: ChoosePlacement | None = None) -> None:
         """Run the command in the options, with the variables of `given.env` that they allow.
 
         With `placing`, each task chooses its workspace.
@@ -150,7 +150,7 @@ class ProcessAgent:
             await ctx.status(f"These files are too many or too large and stay behind: {names}")
 
 
-def make(given: Given) -> ProcessAgent:
+def make(given: AgentArguments) -> ProcessAgent:
     """Make an agent from a command; raises ValueError if the command is missing.
 
     Otherwise the first task would be the first to find out.
@@ -192,4 +192,4 @@ def _root(options: ProcessOptions, env: Mapping[str, str], name: str) -> Path:
     return Path(state) / "accord" / "work" / workspace.safe_name(name)
 
 
-KIND = Kind(name="process", make=make, options=ProcessOptions)
+AGENT_TYPE = AgentType(name="process", make=make, options=ProcessOptions)

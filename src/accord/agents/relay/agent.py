@@ -41,7 +41,7 @@ from accord.agents.relay.channel import (
 )
 from accord.agents.subprocesses import Subprocess, SubprocessCommand, SubprocessNotStarted
 from accord.api import Agent, Context, Crash, Failed, Node, agent_types
-from accord.api.agent_types import Given, Kind, Options, Seconds
+from accord.api.agent_types import AgentArguments, AgentType, Options, Seconds
 from accord.retries import RetryPolicy
 
 if TYPE_CHECKING:
@@ -417,7 +417,7 @@ class RelayOptions(Options, frozen=True, kw_only=True):
         return f"RelayOptions(channel={self.channel!r}, target_agent={self.target_agent!r})"  # the key is a secret
 
 
-def make(given: Given) -> Agent:
+def make(given: AgentArguments) -> Agent:
     """Make an agent from its options."""
     options: RelayOptions = given.options
     agent = _agent(options, given.env or os.environ)
@@ -455,4 +455,4 @@ def _agent(options: RelayOptions, env: Mapping[str, str]) -> RelayA2AAdapter:
     )
 
 
-KIND = Kind(name="relay", options=RelayOptions, make=make)
+AGENT_TYPE = AgentType(name="relay", options=RelayOptions, make=make)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from accord.agents.remote import RemoteTerms, ReportMode
 from accord.api import Agent, agent_types
-from accord.api.agent_types import Given, Kind, Options, Seconds
+from accord.api.agent_types import AgentArguments, AgentType, Options, Seconds
 from accord.errors import UnsupportedOperation
 from accord.model import AgentCapabilities, AgentCard, AgentInterface
 from accord.outbound import HttpRequest, HttpTransport, OpenReply, Unreachable, open_transport
@@ -185,7 +185,7 @@ class IsekOptions(Options, frozen=True, kw_only=True):
         return f"IsekOptions(url={self.url!r})"  # the rest may be secret
 
 
-def make(given: Given) -> Agent:
+def make(given: AgentArguments) -> Agent:
     """Make an agent from its options."""
     from accord.agents.remote.agent import RemoteAgent
 
@@ -228,4 +228,4 @@ def _connecting(
     return connect
 
 
-KIND = Kind(name="isek", options=IsekOptions, make=make)
+AGENT_TYPE = AgentType(name="isek", options=IsekOptions, make=make)

@@ -15,7 +15,7 @@ from msgspec import Meta
 from accord.agents.messages import answer_id, conversation_history, prompt
 from accord.agents.turns import external_context, with_context_id
 from accord.api import TEXT, Context, Failed, Rejected, parts_of, text_of
-from accord.api.agent_types import JSON, Given, Kind, Options, Seconds, needs
+from accord.api.agent_types import JSON, AgentArguments, AgentType, Options, Seconds, needs
 from accord.model import Artifact, Message, Part, Role
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from accord.agents.temporal.agent import TemporalAgent
 
 
-__all__ = ["KIND", "TemporalOptions", "workflow_agent"]
+__all__ = ["AGENT_TYPE", "TemporalOptions", "workflow_agent"]
 
 log = logging.getLogger("accord.temporal")
 
@@ -233,7 +233,7 @@ def failure_reason(error: BaseException) -> str:
 # --- the agent type ---------------------------------------------------------------------------------------------------
 
 
-def make(given: Given, connect: "Callable[[], Awaitable[Client]] | None" = None) -> "TemporalAgent":
+def make(given: AgentArguments, connect: "Callable[[], Awaitable[Client]] | None" = None) -> "TemporalAgent":
     """Return the agent of a workflow, with the client that `connect` returns or one made from its options."""
     with needs("temporalio", "temporal"):
         import temporalio.client  # noqa: F401
@@ -253,7 +253,7 @@ def workflow_agent(
 ) -> "TemporalAgent":
     """Return a workflow as an agent, for programs. A custom client may encrypt, trace and authenticate."""
     converted = msgspec.convert({"workflow": workflow, "task_queue": task_queue, **options}, TemporalOptions)
-    return make(Given(options=converted, name=name), connect)
+    return make(AgentArguments(options=converted, name=name), connect)
 
 
-KIND = Kind(name="temporal", options=TemporalOptions, make=make)
+AGENT_TYPE = AgentType(name="temporal", options=TemporalOptions, make=make)

@@ -38,7 +38,7 @@ from accord.agents.temporal import (
 )
 from accord.agents.turns import CancelLoop, external_context
 from accord.api import SYSTEM, Context, Crash, Failed, Node, Store, parts_of, remote, retry_until_available
-from accord.api.agent_types import Given, profile
+from accord.api.agent_types import AgentArguments, profile
 from accord.api.remote import NewRemoteLink, RemoteCancel
 from accord.errors import AccordError
 from accord.model import Message, Role, TaskState
@@ -207,7 +207,7 @@ Handle = WorkflowHandle[Any, Any]
 class TemporalAgent:
     """An agent whose tasks are workflows."""
 
-    def __init__(self, given: Given, connect: Callable[[], Awaitable[Client]] | None = None) -> None:
+    def __init__(self, given: AgentArguments, connect: Callable[[], Awaitable[Client]] | None = None) -> None:
         options: TemporalOptions = given.options
         self.profile = profile(
             given,

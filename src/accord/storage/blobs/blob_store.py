@@ -234,7 +234,7 @@ def blob_path(tenant: str, hash: str) -> str:
     return f"{hashlib.sha256(tenant.encode()).hexdigest()}/{hash[:2]}/{hash[2:]}"
 
 
-class BlobsKind(Struct, frozen=True, kw_only=True):
+class BlobStoreType(Struct, frozen=True, kw_only=True):
     """A type of blob backend.
 
     `open` returns the backend or raises StoreRefused. `options` are the options of its address. `open` is called
@@ -248,7 +248,7 @@ class BlobsKind(Struct, frozen=True, kw_only=True):
 BLOBS = Group(
     "accord.blobs",
     "place for large parts",
-    BlobsKind,
+    BlobStoreType,
     {
         "az": "accord.storage.blobs.object_storage:AZURE",
         "dir": "accord.storage.blobs.blob_store:DIRECTORY",
@@ -384,7 +384,7 @@ def _open_directory(where: Location) -> DirectoryBackend:
     return DirectoryBackend(Path(where.path))
 
 
-DIRECTORY = BlobsKind(open=_open_directory)
+DIRECTORY = BlobStoreType(open=_open_directory)
 
 
 TABLE = "table:"

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from accord.retries import RetryPolicy
 from accord.storage.address import Location, NoOptions
-from accord.storage.blobs.blob_store import RANGE, BlobsKind
+from accord.storage.blobs.blob_store import RANGE, BlobStoreType
 from accord.storage.store import StoreRefused, StoreUnavailable
 
 try:
@@ -203,6 +203,6 @@ def _is_endpoint(url: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname) and plain
 
 
-S3 = BlobsKind(open=_open_s3, options=S3Options)
-GOOGLE = BlobsKind(open=_open_google, options=BucketOptions)
-AZURE = BlobsKind(open=_open_azure, options=AzureOptions)
+S3 = BlobStoreType(open=_open_s3, options=S3Options)
+GOOGLE = BlobStoreType(open=_open_google, options=BucketOptions)
+AZURE = BlobStoreType(open=_open_azure, options=AzureOptions)

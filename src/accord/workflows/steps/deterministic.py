@@ -1,7 +1,7 @@
 """Deterministic steps: commands."""
 
 from accord.workflows.commands import CommandResult, run_command
-from accord.workflows.executors import Result, Scene, StepKind
+from accord.workflows.executors import Result, Scene, StepExecutorType
 
 
 async def run_step(scene: Scene) -> Result:
@@ -24,4 +24,4 @@ def _result(ran: CommandResult, *, may_fail: bool, is_captured: bool) -> Result:
     )
 
 
-STEP = StepKind(do=run_step)
+STEP = StepExecutorType(do=run_step)

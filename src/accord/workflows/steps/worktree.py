@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from accord.agents.git import GitFailed, Repository, find_repository
-from accord.workflows.executors import Result, Scene, StepKind
+from accord.workflows.executors import Result, Scene, StepExecutorType
 
 BELOW = ".worktrees"
 """The directory of worktrees whose step has no path."""
@@ -73,4 +73,4 @@ def _resolve(place: Path, path: str) -> Path:
     return (place / os.path.expanduser(path)).resolve()
 
 
-STEP = StepKind(do=worktree)
+STEP = StepExecutorType(do=worktree)

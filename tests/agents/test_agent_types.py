@@ -1,4 +1,4 @@
-"""Kinds of agents: which there are, how things are recognised, what settings say, and a kind of somebody else's."""
+"""Kinds of agents: which there are, how things are recognized, what settings say, and a kind of somebody else's."""
 
 import logging
 import re
@@ -13,12 +13,20 @@ import pytest
 from msgspec.structs import replace
 
 from accord.agents.echo import echo
-from accord.agents.function import KIND as FUNCTION
+from accord.agents.function import AGENT_TYPE as FUNCTION
 from accord.agents.function import agent
 from accord.agents.loader import NotAnAgent, ObjectNotFound, as_agent, import_object, load
 from accord.agents.remote.agent import RemoteAgent
 from accord.api import agent_types
-from accord.api.agent_types import KINDS, Given, Kind, Options, is_instance_of, kind_of, with_options
+from accord.api.agent_types import (
+    AGENT_TYPES,
+    AgentArguments,
+    AgentType,
+    Options,
+    agent_type_of,
+    is_instance_of,
+    with_options,
+)
 from accord.engine.agent import Agent, Crash, Profile
 from accord.entries import Unusable, registered
 from accord.model import TaskState
@@ -31,7 +39,7 @@ from accord.testing import running, text_in
 from tests.cases import each
 
 PARROT = """
-from accord.api.agent_types import Kind, Options, profile
+from accord.api.agent_types import AgentType, Options, profile
 
 class Parrot:
     def __init__(self, sentence):
@@ -50,7 +58,9 @@ class ParrotAgent:
     async def run(self, ctx):
         await ctx.artifact(self._says)
 
-KIND = Kind(name="parrot", options=ParrotOptions, make=ParrotAgent, recognises=lambda thing: isinstance(thing, Parrot))
+AGENT_TYPE = AgentType(
+    name="parrot", options=ParrotOptions, make=ParrotAgent, recognizes=lambda thing: isinstance(thing, Parrot)
+)
 polly = Parrot("hello ")
 """
 
@@ -121,10 +131,10 @@ FRAMEWORKS = {
 # --- somebody else's kind ---------------------------------------------------------------------------------------------
 
 
-async def test_a_kind_of_somebody_else_s_is_recognised_and_set_up(
+async def test_a_kind_of_somebody_else_s_is_recognized_and_set_up(
     installed: Install, described: Callable[..., Agent]
 ) -> None:
-    installed(PARROT, "parrot = parrots:KIND")
+    installed(PARROT, "parrot = parrots:AGENT_TYPE")
     assert load("parrots:polly").profile.description == "Repeats itself"
     made = described(
         '[agents.x]\ntarget = "parrots:polly"\ntimes = "env:TIMES"\npassword = "env:SECRET"\nskills = ["talk"]',
@@ -139,31 +149,33 @@ async def test_a_kind_of_somebody_else_s_is_recognised_and_set_up(
 def test_a_package_that_is_broken_is_logged_and_does_not_disturb_the_rest(
     installed: Install, caplog: pytest.LogCaptureFixture
 ) -> None:
-    installed("raise RuntimeError('a mistake of theirs')", "parrot = parrots:KIND")
+    installed("raise RuntimeError('a mistake of theirs')", "parrot = parrots:AGENT_TYPE")
     with caplog.at_level(logging.ERROR, "accord.agents"):
         assert as_agent(Callable_(), "x").profile.name == "Callable_"
     assert "a mistake of theirs" in caplog.text
     with pytest.raises(Unusable, match=r"parrots 1\.0 cannot be used \(accord\.agents: parrot = .*a mistake of theirs"):
-        KINDS.load("parrot")
+        AGENT_TYPES.load("parrot")
 
 
 def test_a_kind_of_ours_is_not_replaced_unnoticed(installed: Install, caplog: pytest.LogCaptureFixture) -> None:
-    installed(PARROT, "function = parrots:KIND")
-    assert KINDS.load("function") is FUNCTION
+    installed(PARROT, "function = parrots:AGENT_TYPE")
+    assert AGENT_TYPES.load("function") is FUNCTION
     with caplog.at_level(logging.ERROR, "accord.agents"):
-        assert kind_of(Callable_()) is FUNCTION
+        assert agent_type_of(Callable_()) is FUNCTION
     assert "accord itself registers this agent type" in caplog.text
 
 
 def test_an_entry_point_that_is_no_kind_is_refused(installed: Install) -> None:
-    installed("KIND = 5", "parrot = parrots:KIND")
-    with pytest.raises(Unusable, match=r"accord\.agents: parrot = parrots:KIND\): it must be of type Kind, not int"):
-        KINDS.load("parrot")
+    installed("AGENT_TYPE = 5", "parrot = parrots:AGENT_TYPE")
+    with pytest.raises(
+        Unusable, match=r"accord\.agents: parrot = parrots:AGENT_TYPE\): it must be of type AgentType, not int"
+    ):
+        AGENT_TYPES.load("parrot")
 
 
 async def test_the_example_is_a_kind(installed: Install, described: Callable[..., Agent]) -> None:
-    source = (ROOT / "examples" / "agents" / "own_kind.py").read_text()
-    installed(source, "phrases = parrots:KIND")
+    source = (ROOT / "examples" / "agents" / "own_agent_type.py").read_text()
+    installed(source, "phrases = parrots:AGENT_TYPE")
     async with running(described('[agents.x]\ntarget = "parrots:italian"\npolite = true')) as a2a:
         assert await a2a.ask_text("bill") == "il conto , please."
         failed = await a2a.send_text("help")
@@ -177,18 +189,18 @@ async def test_the_example_is_a_kind(installed: Install, described: Callable[...
 
 def test_the_documentation_lists_every_kind_and_every_common_option() -> None:
     before, _, after = DOCUMENT.partition("## Settings")
-    assert re.findall(r"^\| `([\w-]+)` \|", before, re.MULTILINE) == KINDS.names()
+    assert re.findall(r"^\| `([\w-]+)` \|", before, re.MULTILINE) == AGENT_TYPES.names()
     cells = [line.split("|")[1] for line in after.splitlines() if line.startswith("| `")]
     named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
     assert named | {"type", "target"} == set(Options.__struct_fields__)
 
 
-@each("name", KINDS.ours)
+@each("name", AGENT_TYPES.ours)
 def test_the_page_of_a_kind_names_every_option_of_its_own(name: str) -> None:
     page = ROOT / "docs" / "agents" / f"{name.replace('-', '_')}.md"
     cells = [line.split("|")[1] for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
     named = {option for cell in cells for option in re.findall(r"`(\w+)`", cell)}
-    assert set(KINDS.load(name).options.__struct_fields__) - set(Options.__struct_fields__) <= named
+    assert set(AGENT_TYPES.load(name).options.__struct_fields__) - set(Options.__struct_fields__) <= named
 
 
 def test_the_settings_in_the_documentation_make_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +213,7 @@ def test_the_settings_in_the_documentation_make_agents(tmp_path: Path, monkeypat
     assert (made["other"].crash, made["other"].budget.max_cost) == (Crash.FAIL, 0.5)
 
 
-# --- recognising ------------------------------------------------------------------------------------------------------
+# --- recognizing ------------------------------------------------------------------------------------------------------
 
 
 class Callable_:
@@ -213,24 +225,24 @@ class Chair:
     pass
 
 
-def test_what_several_kinds_recognise_is_of_the_one_that_says_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    def registering(*given: Kind) -> None:
-        monkeypatch.setattr(KINDS, "entries", lambda: given)
-        monkeypatch.setattr(KINDS, "take", lambda kind: kind)
+def test_what_several_kinds_recognize_is_of_the_one_that_says_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    def registering(*given: AgentType) -> None:
+        monkeypatch.setattr(AGENT_TYPES, "entries", lambda: given)
+        monkeypatch.setattr(AGENT_TYPES, "take", lambda kind: kind)
 
     def is_chair(thing: Any) -> bool:
         return isinstance(thing, Chair)
 
-    def make(given: Given) -> Agent:
+    def make(given: AgentArguments) -> Agent:
         return echo
 
-    furniture = Kind(name="furniture", make=make, recognises=is_chair)
-    seat = Kind(name="seat", make=make, recognises=is_chair, precedence=1)
-    table = Kind(name="table", make=make, recognises=lambda thing: False, precedence=2)
+    furniture = AgentType(name="furniture", make=make, recognizes=is_chair)
+    seat = AgentType(name="seat", make=make, recognizes=is_chair, precedence=1)
+    table = AgentType(name="table", make=make, recognizes=lambda thing: False, precedence=2)
     for order in ((furniture, seat, table), (table, seat, furniture)):
         registering(*order)
-        assert kind_of(Chair()) is seat
-        assert kind_of(5) is None
+        assert agent_type_of(Chair()) is seat
+        assert agent_type_of(5) is None
 
 
 def test_a_thing_is_known_by_the_name_of_its_class_and_of_those_above() -> None:
@@ -242,18 +254,19 @@ def test_a_thing_is_known_by_the_name_of_its_class_and_of_those_above() -> None:
 
 
 def test_all_kinds_of_ours_can_be_loaded_and_are_called_as_they_say() -> None:
-    for name in KINDS.names():
-        kind = KINDS.load(name)
+    for name in AGENT_TYPES.names():
+        kind = AGENT_TYPES.load(name)
         assert kind.name == name
         assert issubclass(kind.options, Options)
-        if kind.recognises is not None:
+        if kind.recognizes is not None:
             kind.options()  # what a command names has none
 
 
 def test_no_kind_loads_a_framework_before_an_agent_of_it_is_made() -> None:
     look = (
         "import sys; from accord.api import agent_types;"
-        " agent_types.kind_of(object()); [agent_types.KINDS.load(name) for name in agent_types.KINDS.names()];"
+        " agent_types.agent_type_of(object());"
+        " [agent_types.AGENT_TYPES.load(name) for name in agent_types.AGENT_TYPES.names()];"
         f" print(*sorted({FRAMEWORKS!r} & {{name.partition('.')[0] for name in sys.modules}}))"
     )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True)
@@ -266,7 +279,7 @@ def test_an_agent_is_taken_as_it_is_and_a_callable_object_is_one() -> None:
 
 
 @pytest.mark.parametrize(("thing", "reason"), [(Chair, "but the class Chair"), (Chair(), "but Chair"), (5, "but int")])
-def test_what_no_kind_recognises_is_refused(thing: Any, reason: str) -> None:
+def test_what_no_kind_recognizes_is_refused(thing: Any, reason: str) -> None:
     with pytest.raises(NotAnAgent, match=reason):
         as_agent(thing, "x")
 
@@ -295,8 +308,8 @@ def test_who_has_a_thing_of_a_framework_is_told_which_extra_serves_it(thing: Any
 def test_every_framework_is_an_extra_and_a_kind() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     named = {one.extra for one in agent_types.FRAMEWORKS.values()}
-    assert named <= extras.keys() & set(KINDS.names())
-    assert named == extras.keys() & set(KINDS.names()), "a new kind of a framework has a row"
+    assert named <= extras.keys() & set(AGENT_TYPES.names())
+    assert named == extras.keys() & set(AGENT_TYPES.names()), "a new kind of a framework has a row"
 
 
 @pytest.mark.parametrize(("missing", "remedy"), [("crewai", ": pip install 'accord[crewai]'"), ("agents", "")])
@@ -316,7 +329,7 @@ def test_what_a_kind_cannot_make_is_said_in_one_line(installed: Install, describ
     picky = PARROT.replace(
         "def __init__(self, given):", "def __init__(self, given):\n        raise ValueError('times: no')"
     )
-    installed(picky, "parrot = parrots:KIND")
+    installed(picky, "parrot = parrots:AGENT_TYPE")
     with pytest.raises(NotAnAgent, match=r"^parrots:polly: times: no$"):
         load("parrots:polly")
     with pytest.raises(BadSettings, match=r"^accord\.toml: agents\.x: times: no$"):
@@ -325,7 +338,7 @@ def test_what_a_kind_cannot_make_is_said_in_one_line(installed: Install, describ
 
 def test_a_framework_that_is_not_installed_is_said_in_one_line(installed: Install, tmp_path: Path) -> None:
     missing = PARROT.replace("def __init__(self, given):", "def __init__(self, given):\n        import no_such_birds")
-    installed(missing, "parrot = parrots:KIND")
+    installed(missing, "parrot = parrots:AGENT_TYPE")
     with pytest.raises(NotAnAgent, match=r"^parrots:polly: No module named .no_such_birds.$"):
         load("parrots:polly")
     file = tmp_path / "trip.py"
@@ -382,7 +395,7 @@ def test_options_are_stated_in_code() -> None:
 
 
 def test_an_agent_elsewhere_keeps_its_name(described: Callable[..., Agent]) -> None:
-    assert described(f'agents.shop = "{HERE}:shop"') is sys.modules["test_kinds"].shop
+    assert described(f'agents.shop = "{HERE}:shop"') is sys.modules["test_agent_types"].shop
     table = described(f'[agents.shop]\ntarget = "{HERE}:shop"\ntimeout = 60')
     assert isinstance(table, RemoteAgentPort)
     assert (table.profile.name, table.profile.timeout) == ("shop", 60)
@@ -431,13 +444,13 @@ def test_what_is_wrong_with_a_table_is_said_with_its_place(
 
 
 def test_a_kind_that_is_made_of_nothing_takes_no_target(installed: Install, described: Callable[..., Agent]) -> None:
-    installed(re.sub(r", recognises=.*\)", ")", PARROT), "parrot = parrots:KIND")
+    installed(re.sub(r", recognizes=.*", "", PARROT), "parrot = parrots:AGENT_TYPE")
     with pytest.raises(BadSettings, match="takes no target: remove it"):
         described('[agents.x]\ntype = "parrot"\ntarget = "parrots:polly"')
 
 
 def test_an_agent_is_of_no_other_kind(installed: Install, described: Callable[..., Agent]) -> None:
-    installed(PARROT, "parrot = parrots:KIND")
+    installed(PARROT, "parrot = parrots:AGENT_TYPE")
     with pytest.raises(BadSettings, match="is an agent already: remove the type"):
         described(f'[agents.x]\ntype = "parrot"\ntarget = "{HERE}:wave"')
 
@@ -447,4 +460,4 @@ def _but(profile: Profile, **changes: Any) -> Profile:
 
 
 def test_options_that_are_not_stated_change_nothing() -> None:
-    assert with_options(wave.profile, Given(options=Options())) == wave.profile
+    assert with_options(wave.profile, AgentArguments(options=Options())) == wave.profile

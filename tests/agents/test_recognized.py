@@ -1,11 +1,11 @@
-"""Things of real frameworks, each recognised by its own kind and no other, whatever else it could be taken for."""
+"""Things of real frameworks, each recognized by its own kind and no other, whatever else it could be taken for."""
 
 from collections.abc import Callable
 from typing import Any
 
 from typing_extensions import TypedDict
 
-from accord.api.agent_types import kind_of
+from accord.api.agent_types import agent_type_of
 from tests.cases import each
 
 
@@ -96,6 +96,6 @@ KINDS: dict[Callable[[], Any], str] = {
 
 @each(("make", "kind"), KINDS.items())
 def test_a_thing_is_of_its_own_kind(make: Callable[[], Any], kind: str) -> None:
-    found = kind_of(make())
+    found = agent_type_of(make())
     assert found is not None
     assert found.name == kind

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.test_kinds import PARROT, install
+from tests.agents.test_agent_types import PARROT, install
 from tests.ports import free_port
 from tests.serve.running import accord, running, said, text_of
 from tests.serve.test_reload import said_at_last
@@ -26,7 +26,7 @@ def installed(tmp_path: Path) -> tuple[Path, str]:
     packages, here = tmp_path / "packages", tmp_path / "here"
     packages.mkdir()
     here.mkdir()
-    install(packages, PARROT, "parrot = parrots:KIND")
+    install(packages, PARROT, "parrot = parrots:AGENT_TYPE")
     (here / "mine.py").write_text("def greet(text: str) -> str:\n    return f'hello {text}'\n")
     (here / "accord.toml").write_text(TABLES)
     return here, str(packages)

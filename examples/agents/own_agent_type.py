@@ -1,16 +1,16 @@
-"""A kind of agents of your own: phrase books, which are plain dictionaries in your code, become agents.
+"""An agent type of your own: phrase books, which are plain dictionaries in your code, become agents.
 
 A package that is installed beside accord registers it, and from then on every `PhraseBook` can be served:
 
     [project.entry-points."accord.agents"]
-    phrases = "examples.agents.own_kind:KIND"
+    phrases = "examples.agents.own_agent_type:AGENT_TYPE"
 """
 
 from typing import Any
 
 from accord import Context, Failed
 from accord.agents import messages
-from accord.api.agent_types import Given, Kind, Options, profile
+from accord.api.agent_types import AgentArguments, AgentType, Options, profile
 
 
 class PhraseBook(dict[str, str]):
@@ -26,7 +26,7 @@ class PhraseOptions(Options, frozen=True, kw_only=True):
 class PhraseAgent:
     """An agent: a profile, and a method that does the work of one turn."""
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: AgentArguments) -> None:
         """Answer from a phrase book."""
         self.profile = profile(given, name="phrases", description="Answers from a phrase book")
         self._book: PhraseBook = given.target
@@ -43,11 +43,11 @@ class PhraseAgent:
         await messages.finish_answer(ctx)
 
 
-def recognises(thing: Any) -> bool:
+def recognizes(thing: Any) -> bool:
     """Whether `accord serve module:name` names a phrase book."""
     return isinstance(thing, PhraseBook)
 
 
-KIND = Kind(name="phrases", options=PhraseOptions, make=PhraseAgent, recognises=recognises)
+AGENT_TYPE = AgentType(name="phrases", options=PhraseOptions, make=PhraseAgent, recognizes=recognizes)
 
 italian = PhraseBook({"thanks": "tante grazie", "bill": "il conto"})
