@@ -3,7 +3,7 @@
 import msgspec
 
 from accord.storage.commands import blobs, conversation_state, monitoring
-from accord.storage.commands.jobs import DEADLINE, RUN, SLA
+from accord.storage.commands.jobs import DEADLINE, SLA
 from accord.storage.commands.tasks import read_task
 from accord.storage.encoding import encode_task
 from accord.storage.store import Row, Tx, Value

@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from accord.model import Message, Role, StatusUpdate, Task, TaskState, TaskStatus
 from accord.model.base import Metadata
-from accord.storage.commands.jobs import RUN
 from accord.storage.commands.tasks import COLUMNS, StoredTask, log_lengths, read_task, with_events
 from accord.storage.encoding import state_name, state_of
 from accord.storage.sql import MACROS

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from accord.protocol import lifecycle
-from accord.storage.commands.jobs import DEADLINE, RUN, SLA, node_topic
+from accord.storage.commands.jobs import DEADLINE, SLA, node_topic
 from accord.storage.commands.remote_tasks import RemoteLink, ReportRequest
 from accord.storage.commands.tasks import EndedTask, task_topic
 from accord.storage.commands.workflow_runs import JournalRequest
