@@ -66,10 +66,12 @@ def is_full(item: pytest.Function) -> bool:
     return uses_postgres and folder != POSTGRES
 
 
-def report(reports: list[pytest.TestReport], reporter: pytest.TerminalReporter) -> None:
+def report(reports: list[pytest.TestReport | pytest.CollectReport], reporter: pytest.TerminalReporter) -> None:
     """Print the slowest folders with their budgets."""
     seconds: Counter[str] = Counter()
     for one in reports:
+        if isinstance(one, pytest.CollectReport):
+            continue  # a folder that could not be read
         seconds[Path(one.nodeid.split("::")[0]).parts[1]] += one.duration  # type: ignore[assignment]
     reporter.section("slowest folders")
     for folder, spent in seconds.most_common(SHOWN):

@@ -192,7 +192,7 @@ class Execution(LogWriter):
         return self.task
 
     def stop(self) -> None:
-        """Cancel the agent, even one that catches every exception."""
+        """Cancel the agent, even if it catches every exception."""
         self.is_cancelled = True
         self.on_stop()
 

@@ -1,6 +1,6 @@
 """The journal of a task, for agents with many concurrent steps and child tasks.
 
-Everything that one call writes is committed in one transaction.
+All writes of one call are committed in one transaction.
 """
 
 import asyncio

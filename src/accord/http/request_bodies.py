@@ -135,8 +135,7 @@ async def read_request(
 ) -> tuple[Caller | None, bytes]:
     """Read a body, and return it with the caller if already authenticated.
 
-    The caller of a short body is None, and so is that of a body that authenticates its sender. It is still to be
-    authenticated.
+    The caller is None, and still to be authenticated, if the body is short or authenticates its sender.
     """
     timeout = BodyTimeout(quotas)
     sender: BodySender | None = None

@@ -120,7 +120,7 @@ def step_types() -> tuple[str, ...]:
 
 
 def executor_of(name: str) -> Executor:
-    """Return the executor of a type, loaded when it is needed; raises ValueError if there is none."""
+    """Return the executor of a type, loaded when it is needed. Raises ValueError for an unknown type."""
     if name in STEPS.ours:
         return _own_executor(name)
     if name not in STEPS:

@@ -1,4 +1,4 @@
 """The code of the types of steps, one module for each type.
 
-`BEHAVIOR` in a module is what the runner, validation and the dry run call, `STEP` its executor if it has one.
+The runner, validation and the dry run call `BEHAVIOR` of a module. `STEP` is its executor if it has one.
 """
