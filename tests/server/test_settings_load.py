@@ -137,7 +137,7 @@ def test_a_variable_has_the_type_of_its_setting() -> None:
     assert found.server.behind_proxy is True
     assert found.server.capabilities == ()
     assert found.server.server is HttpServer.GRANIAN
-    assert (found.limits.rate, found.limits.burst, found.node.lease_seconds) == (None, 17, 2.5)
+    assert (found.limits.rate, found.limits.burst, found.engine.lease_seconds) == (None, 17, 2.5)
     assert found.audit is Audited.NONE
     assert found.push.allow_hosts == ("a.example", "*.b.example")
     assert found.auth.schemes == (ApiKeys(),)

@@ -367,7 +367,7 @@ WITH item AS MATERIALIZED (
     FROM fresh WHERE deadline_ms IS NOT NULL ORDER BY n
 ), queued AS (
     INSERT INTO job (tenant, queue, kind, key, arg, priority, run_at, max_attempts, epoch, node, attempts)
-    SELECT tenant, queue, '{RUN}', task_id, message_id, priority, {{now}}, max_attempts, claims, node, claims
+    SELECT tenant, queue, '{EXECUTE_TASK}', task_id, message_id, priority, {{now}}, max_attempts, claims, node, claims
     FROM fresh ORDER BY n RETURNING id, tenant, key
 )
 SELECT tenant, key, id FROM queued"""
