@@ -31,10 +31,10 @@ run: $(VENV)/.runtime ## start a server with agents that show everything
 
 test: $(VENV)/.dev $(PEERS) $(WEB) $(AI_SDK) ## run the tests that every change needs
 	$(NPM) web run --silent test
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not full" $(ARGS)
+	HYPOTHESIS_PROFILE=quick $(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not full" $(ARGS)
 
 test-full: test ## run every test: also peers, crashes, deployments, guides, upgrades, PostgreSQL everywhere
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m full $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "full or hypothesis" $(ARGS)
 
 kill9: $(VENV)/.runtime ## kill a server in mid-stream, start it again, and see that nothing is lost
 	$(BIN)/python examples/kill9/run.py

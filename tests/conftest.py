@@ -23,8 +23,9 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
 
 pytest.register_assert_rewrite("tests.conformance")  # its scenarios are not in modules that pytest collects
 
-# Timings on shared machines are noise, so no example has a deadline; `thorough` is for a night.
+# Timings on shared machines are noise, so no example has a deadline. `make test` is `quick`; `thorough` is for a night.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", parent=settings.get_profile("default"), max_examples=25)
 settings.register_profile("thorough", parent=settings.get_profile("default"), max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 

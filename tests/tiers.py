@@ -22,6 +22,17 @@ FULL = {
 }
 """Folders of the second tier, with the reason."""
 
+FULL_FILES = {
+    "agents/contract/test_contract.py": "serves every framework in processes of its own",
+    "bench/test_server.py": "measures for half a minute",
+    "client/test_restarts.py": "kills servers below streams",
+    "registry/test_served.py": "serves two registries",
+    "remote/test_gateway.py": "kills gateways",
+    "remote/test_real.py": "waits for other servers",
+    "remote/test_route.py": "serves two servers",
+}
+"""Files of the second tier, with the reason."""
+
 POSTGRES = "storage"
 """The folder whose pass over PostgreSQL is in the first tier. Tests of others on it are in the second."""
 
@@ -59,7 +70,7 @@ def folder_of(path: Path) -> str:
 def is_full(item: pytest.Function) -> bool:
     """Whether a test belongs to the second tier."""
     folder = folder_of(item.path)
-    if folder in FULL:
+    if folder in FULL or item.path.relative_to(TESTS).as_posix() in FULL_FILES:
         return True
     values = item.callspec.params.values() if hasattr(item, "callspec") else ()
     uses_postgres = "postgres" in item.fixturenames or any(str(value).lower().endswith("postgres") for value in values)

@@ -390,6 +390,14 @@ async def test_what_is_no_number_of_an_event_is_refused(case: Case, seen: str) -
     assert not service.calls
 
 
+@each_stream
+async def test_the_header_does_not_hide_an_invalid_parameter(case: Case) -> None:
+    service = Scripted()
+    answer = await ask(RestBinding(service), case, {"Last-Event-ID": "2"}, query="after=1.5")
+    assert (answer.status, b"after is not the number of an event" in answer.body) == (400, True)
+    assert not service.calls
+
+
 @pytest.mark.proves("HTTP_JSON-ERR-001", "HTTP_JSON-ERR-002")
 @each_stream
 async def test_a_stream_that_breaks_ends_with_an_error(case: Case) -> None:

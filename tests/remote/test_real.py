@@ -210,7 +210,7 @@ def test_an_agent_that_was_restarted_and_lost_its_tasks_is_not_waited_for(tmp_pa
         far.tasks.clear()
         lost = until(lambda: ended(near, task["id"]))
         assert lost["status"]["state"] == "TASK_STATE_UNSPECIFIED"
-        assert "does not know the task any more" in lost["status"]["message"]["parts"][0]["text"]
+        assert "no longer has the task" in lost["status"]["message"]["parts"][0]["text"]
         assert far.sends == 1
 
 

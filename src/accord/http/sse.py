@@ -61,13 +61,15 @@ def encode_frame(frame: Frame, envelope: tuple[bytes, bytes] = NO_ENVELOPE) -> b
 
 
 def last_event_id(scope: Scope) -> int | None:
-    """Return the number of the last event that a client received, from `Last-Event-ID` or `?after=`."""
-    for name, stated in (("Last-Event-ID", header(scope, b"last-event-id")), ("after", query(scope, "after"))):
-        if stated:
-            if stated.isascii() and stated.isdigit() and len(stated) < 19:
-                return int(stated)
-            raise InvalidParams(f"{name} is not the number of an event", violations=(Violation(name, "not a number"),))
-    return None
+    """Return the number of the last event that a client received, from `Last-Event-ID` or else `?after=`."""
+    number = None
+    for name, value in (("after", query(scope, "after")), ("Last-Event-ID", header(scope, b"last-event-id"))):
+        if value:
+            if not (value.isascii() and value.isdigit() and len(value) < 19):
+                text = f"{name} is not the number of an event"
+                raise InvalidParams(text, violations=(Violation(name, "not a number"),))
+            number = int(value)
+    return number
 
 
 class SseWriter:
