@@ -38,7 +38,7 @@ SAID = {
     "reference/dialects.md": "The five dialects and three bindings, with requests and answers in each.",
     "reference/errors.md": "Every error with its code in each dialect and binding.",
     "reference/server.md": "What is served where, settings, TLS, several processes, mounting in another application.",
-    "workflows/reference.md": "Everything a workflow file may say, and its JSON Schema.",
+    "workflows/reference.md": "Every key of a workflow file, and its JSON Schema.",
     "workflows/running.md": "`accord run` and `accord runs`: running, answering, resuming and cancelling, exit codes.",
 }
 """What is said of pages whose first sentence says too little."""

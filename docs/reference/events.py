@@ -99,7 +99,7 @@ MEANINGS: Mapping[str, str] = {
     "remote.not_cancelable": "A remote task cannot be canceled.",
     "remote.not_read": "A remote task could not be read.",
     "remote.ended": "A remote task ended.",
-    "remote.given_up": "A remote task is no longer followed.",
+    "remote.given_up": "Tracking of a remote task ended without a result.",
     "remote.over_budget": "A remote task exceeds its budget.",
     "remote.task_sent_again": "An operator has a remote task sent again.",
     "cancel.not_passed_on": "A cancellation could not be sent to another system.",
@@ -177,7 +177,7 @@ MEANINGS: Mapping[str, str] = {
     "registry.loop_failed": "The check of published agents failed.",
     "keys.entry_skipped": "An entry of a key file was skipped.",
     "keys.no_file": "A key file is missing.",
-    "keys.no_keyring": "There is no keyring.",
+    "keys.no_keyring": "The system has no keyring.",
     "keys.keyring_failed": "The keyring could not be read.",
 }
 """Event -> its meaning. A test compares the events with those in the code."""

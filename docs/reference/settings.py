@@ -1,4 +1,4 @@
-"""The page of settings: every name, what may be written, its default, its variable and flag, and what it means."""
+"""The page of settings: name, value, default, variable, flag and description of each."""
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
@@ -20,23 +20,22 @@ from accord.server.settings_schema import SCHEMA_FILE
 
 HEAD = f"""# Settings
 
-This page is written by [generate.py](generate.py) from the code that reads settings, so it says what is read. The
-schema for editors is [{SCHEMA_FILE}]({SCHEMA_FILE}), which `accord config schema` prints as well.
-`accord config show` says which values count and where each came from, `accord config check` what is wrong with them,
-and `accord init` writes a file to begin with.
+This page is written by [generate.py](generate.py) from the code that reads settings. The schema for editors is
+[{SCHEMA_FILE}]({SCHEMA_FILE}), which `accord config schema` prints as well. `accord config show` prints
+the effective values with their sources, `accord config check` reports errors, and `accord init` writes a first file.
 
-- **Where.** Settings are in `accord.toml`, or below `[tool.accord]` in `pyproject.toml`, in the working directory. If
-  both have some, nothing is started until one is gone, or is named with `--config` or `ACCORD_CONFIG`.
-- **Which counts.** A flag counts more than a variable, a variable more than the file, the file more than the default.
-  A variable is the setting's name with `__` for the dots: `ACCORD_SERVER__PORT=9000`. Tables are added to, and
-  everything else, lists too, is replaced as a whole.
-- **Variables.** A list is written with commas or as JSON, a table as JSON, `null` is no value, and a boolean is `true`,
-  `false`, `1` or `0`. Parts of a table have variables too: `ACCORD_AGENTS__BOOKING=shop:agent`.
-- **Secrets.** A text that is `env:NAME` is the value of the variable `NAME`, wherever it is written.
-- **Names.** A name that is not here is an error, with the nearest name that is. So is a variable that begins with
-  `ACCORD_` and is not here, unless a setting refers to it with `env:`, or Kubernetes sets it for a service of our name.
+- **Files.** Settings are in `accord.toml`, or below `[tool.accord]` in `pyproject.toml`, in the working directory.
+  Settings in both files are an error, unless `--config` or `ACCORD_CONFIG` names the file to use.
+- **Precedence.** A flag overrides a variable, a variable overrides the file, and the file overrides the default.
+  A variable is the setting's name with `__` for the dots: `ACCORD_SERVER__PORT=9000`. Tables are merged. All other
+  values, including lists, are replaced as a whole.
+- **Variables.** Write a list with commas or as JSON, and a table as JSON. `null` unsets a value, and a boolean is
+  `true`, `false`, `1` or `0`. Parts of a table have variables too: `ACCORD_AGENTS__BOOKING=shop:agent`.
+- **Secrets.** The text `env:NAME` stands for the value of the variable `NAME`, in any setting.
+- **Names.** An unknown name is an error, reported with the nearest known name. So is an unknown variable that begins
+  with `ACCORD_`, unless a setting refers to it with `env:`, or Kubernetes sets it for a service named after Accord.
 
-A star marks what must be there.
+A star marks required settings.
 """
 
 WORDS = {
@@ -75,8 +74,9 @@ def page() -> str:
 
 def _about_agents() -> str:
     return (
-        "What may be said about an agent of any kind; what is not said is the agent's own, or its kind's. What each"
-        " kind adds is on [its page](../agents/README.md) and in the schema. A text in its place is the `target`."
+        "Options of an agent of any type. An option that is left out has the agent's own value, or the type's default."
+        " [The page of each type](../agents/README.md) and the schema describe the options that it adds. A text in"
+        " place of the table is the `target`."
     )
 
 
@@ -111,7 +111,7 @@ def _inside(kind: inspect.Type) -> type[Struct] | None:
 
 def _section(title: str, purpose: str, before: str, fields: list[inspect.Field], said: Any) -> str:
     lines = [f"## {title}", "", *([purpose, ""] if purpose else [])]
-    lines += ["| setting | value | default | variable and flag | what it means |", "| --- | --- | --- | --- | --- |"]
+    lines += ["| setting | value | default | variable and flag | description |", "| --- | --- | --- | --- | --- |"]
     for field in fields:
         name = before + field.name
         flags = [f"`{flag_of(name)}`"] if name in SETTINGS.values() else []
@@ -125,7 +125,7 @@ def _nested(title: str, kind: type[Struct], told: str = "") -> str:
     """Return a section of settings that stand in a list, or in a table of any name."""
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)
-    lines = [f"## {title}", "", told or struct_description(kind), "", "| setting | value | default | what it means |"]
+    lines = [f"## {title}", "", told or struct_description(kind), "", "| setting | value | default | description |"]
     lines.append("| --- | --- | --- | --- |")
     for field in info.fields:
         meaning = field_descriptions(kind)[field.name]
@@ -191,12 +191,15 @@ def _variables() -> str:
     lines = [
         "## Other variables",
         "",
-        "| variable | means |",
+        "| variable | meaning |",
         "| --- | --- |",
         *(f"| `{name}` | {meaning} |" for name, meaning in OTHER_VARIABLES.items()),
-        *(f"| `{name}` | `{setting}`; `{variable_of(setting)}` counts more |" for name, setting in ALIASES.items()),
         *(
-            f"| `{name}` | `{setting}`, as another system calls it; `{variable_of(setting)}` counts more |"
+            f"| `{name}` | `{setting}`; `{variable_of(setting)}` takes precedence |"
+            for name, setting in ALIASES.items()
+        ),
+        *(
+            f"| `{name}` | `{setting}`, as named by another system; `{variable_of(setting)}` takes precedence |"
             for name, setting in FOREIGN_VARIABLES.items()
         ),
         f"| {_words(f'{prefix}*' for prefix in CREDENTIALS)} | [credentials](../how-to/credentials.md) for agents |",

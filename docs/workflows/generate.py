@@ -1,4 +1,4 @@
-"""Writes what the code knows of workflow files: `reference.md` and the JSON Schema, beside this file.
+"""Writes the reference of workflow files: `reference.md` and the JSON Schema, beside this file.
 
 Run it after a key or a code has changed; a test fails until then. Words are in the structs of files and in
 `accord.workflows.findings`.
@@ -49,22 +49,21 @@ TITLES: Mapping[type[Struct], str] = {
     document.Trajectories: "trajectories",
 }
 
-HEAD = """# Everything a workflow file may say
+HEAD = """# Workflow file reference
 
-This page is written by [generate.py](generate.py) from the code that reads files, so it says what is read. The schema
-for editors is [{schema}]({schema}), which `accord workflow schema`
-prints as well; `accord workflow validate FILE` says what is wrong with a file, and where. Whole files are in
+This page is written by [generate.py](generate.py) from the code that reads workflow files. The schema for editors is
+[{schema}]({schema}), which `accord workflow schema` prints as well.
+`accord workflow validate FILE` reports the errors of a file with their positions. Complete files are in
 [examples/workflows](../../examples/workflows).
 
-- Keys may be written in camelCase, as here, or in snake_case. A key that is not here is an error, and so is one without
-  a value or one that does nothing for its type of step or agent.
-- A time is `90s`, `10m`, `1h30m`, `2d`, `250ms`, or a number of seconds. Behind a key that ends in `Ms` (`timeoutMs`
-  for `timeout`) is a number of milliseconds, as agent-relay has it; `idleThresholdSecs` is a number of seconds.
-- The text is YAML 1.2: `on`, `yes` and `no` are words. Anchors, aliases and `<<` may be used; a key may not be there
-  twice.
+- Keys may be written in camelCase, as here, or in snake_case. An unknown key, a key without a value, and a key without
+  effect for its type of step or agent are errors.
+- A time is `90s`, `10m`, `1h30m`, `2d`, `250ms`, or a number of seconds. A key that ends in `Ms` (`timeoutMs` for
+  `timeout`) takes a number of milliseconds, as in agent-relay. `idleThresholdSecs` takes a number of seconds.
+- The text is YAML 1.2: `on`, `yes` and `no` are words. Anchors, aliases and `<<` are allowed, duplicate keys are not.
 - Texts with `{{{{...}}}}` are templates.
 
-A star marks what must be there.
+A star marks required keys.
 """
 
 
@@ -82,7 +81,7 @@ def _purpose(struct: type[Struct]) -> str:
 
 
 def _table(struct: type[Struct]) -> Iterator[str]:
-    yield "| key | value | default | what it does |"
+    yield "| key | value | default | description |"
     yield "| --- | --- | --- | --- |"
     for field in decoder.fields_of(struct):
         star = "\\*" if field.required else ""
@@ -137,29 +136,29 @@ def _default(field: inspect.Field) -> str:
 def _types() -> str:
     always = ", ".join(f"`{name}`" for name in ALWAYS)
     lines = [
-        "## Which keys count for which",
+        "## Keys by type of step and agent",
         "",
-        f"Every step has {always}; of these `name` must be there. Any other key is an error.",
+        f"Every step may have {always}, of which `name` is required. Any other key is an error.",
         "",
-        "| type of step | must have | may have |",
+        "| type of step | required | optional |",
         "| --- | --- | --- |",
     ]
     for kind, row in STEP_TYPES.items():
         needs = [*(f"`{name}`" for name in row.needs), " or ".join(f"`{name}`" for name in row.either)]
         uses = ", ".join(f"`{name}`" for name in row.uses if name not in row.either)
         lines.append(f"| `{kind}` | {', '.join(filter(None, needs))} | {uses} |")
-    lines += ["", "| agent | may have |", "| --- | --- |"]
+    lines += ["", "| agent | optional |", "| --- | --- |"]
     for what, names in (
         ("a command: `cli` or `command`", agents.PROCESS),
         ("a model: `cli: api`", agents.MODEL),
-        ("elsewhere: `runtime: a2a`", agents.A2A),
+        ("a remote agent: `runtime: a2a`", agents.A2A),
     ):
         lines.append(f"| {what} | {', '.join(f'`{name}`' for name in names)} |")
     return "\n".join(lines)
 
 
 def _patterns() -> str:
-    lines = ["## Patterns", "", "| `swarm.pattern` | when |", "| --- | --- |"]
+    lines = ["## Patterns", "", "| `swarm.pattern` | use |", "| --- | --- |"]
     return "\n".join([*lines, *(f"| `{row.name}` | {row.when} |" for row in PATTERNS.values())])
 
 
@@ -167,11 +166,11 @@ def _templates() -> str:
     lines = [
         "## Templates",
         "",
-        "`swarm: NAME` alone takes a whole document, which the rest of the file changes: keys by their names, agents,",
+        "`swarm: NAME` alone starts from a whole document. The file overrides its keys by their names, and its agents,",
         "workflows and steps by their `name`. Files in `.accord/workflows` and `.relay/workflows` beside a file are",
-        "templates too. These come with the package:",
+        "templates too. The package contains:",
         "",
-        "| `swarm` | what it does |",
+        "| `swarm` | description |",
         "| --- | --- |",
     ]
     found = {name: read_document(read_text(file)) for name, file in template_files(FOLDER).items()}
@@ -180,11 +179,11 @@ def _templates() -> str:
 
 def _refused() -> str:
     lines = [
-        "## What is refused",
+        "## Refused keys",
         "",
-        "Keys of agent-relay and of others that would do nothing here, and what to write instead.",
+        "Keys of agent-relay and other tools that would have no effect here, and their replacements.",
         "",
-        "| where | written | instead |",
+        "| section | key | replacement |",
         "| --- | --- | --- |",
     ]
     rows = [(struct, f"`{key}`", fix) for (struct, key), fix in (*REFUSED.items(), *MEANT.items())]
@@ -195,12 +194,11 @@ def _refused() -> str:
 
 def _codes() -> str:
     lines = [
-        "## What is found",
+        "## Findings",
         "",
-        "Every finding is a line `file:line:column: severity CODE: what is wrong (how it is mended)`. A file with an",
-        "error is not run.",
+        "Every finding is a line `file:line:column: severity CODE: problem (fix)`. A file with an error is not run.",
         "",
-        "| code | severity | what is wrong |",
+        "| code | severity | meaning |",
         "| --- | --- | --- |",
     ]
     return "\n".join([*lines, *(f"| `{code}` | {row.severity} | {row.meaning} |" for code, row in CODES.items())])

@@ -98,7 +98,7 @@ class RequestTimeout(InvalidRequest):
 
 
 class MethodNotFound(AccordError):
-    """There is no such method."""
+    """The method is unknown."""
 
 
 class InvalidParams(AccordError):

@@ -63,7 +63,7 @@ def test_a_key_is_made_used_listed_and_revoked(accord: Accord, tmp_path: Path) -
     )
     assert made.code == 0
     shown = dict(line.split(maxsplit=1) for line in made.out.splitlines())
-    assert made.err == "Keep the key: it is not shown again.\n"
+    assert made.err == "Save the key now. It is not shown again.\n"
     assert shown["roles"] == "reader user"
     assert identify(tmp_path, shown["key"]) == Identity(
         owner="alice", tenant="acme", roles=frozenset({"user", "reader"})
@@ -107,7 +107,7 @@ def test_mistakes_are_one_line(accord: Accord, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     accord("create")
     unknown = accord("revoke", "0" * 16)
-    assert (unknown.code, unknown.err) == (1, f"accord apikeys: there is no key {'0' * 16}\n")
+    assert (unknown.code, unknown.err) == (1, f"accord apikeys: unknown key {'0' * 16}\n")
     assert accord("create", "--owner", "a" * 300).code == 2
     assert accord("create", "--expires-days", "0").code == 2
     assert accord("list", store="mysql://me:s3cret@host/db").code == 2
@@ -118,12 +118,12 @@ def test_a_role_that_there_is_not_makes_no_key(accord: Accord, tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     unsure = accord("create", "--role", "king")
     assert unsure.code == 0, "a server with settings of its own may know it"
-    assert "There is no role king; there are admin, caller, operator, reader, user" in unsure.err
+    assert "Unknown role king (expected one of admin, caller, operator, reader, user)" in unsure.err
     Path("accord.toml").write_text('[[auth.roles]]\nname = "clerk"\n')
     refused = accord("create", "--role", "king")
     assert (refused.code, refused.out) == (2, "")
-    assert "There is no role king; there are admin, caller, clerk, operator, reader, user" in refused.err
-    assert accord("create", "--role", "clerk").err == "Keep the key: it is not shown again.\n"
+    assert "Unknown role king (expected one of admin, caller, clerk, operator, reader, user)" in refused.err
+    assert accord("create", "--role", "clerk").err == "Save the key now. It is not shown again.\n"
     Path("accord.toml").write_text('store = "sqlite:///other.db"\n')
     assert accord("create", "--role", "king").code == 0, "these settings are those of another server"
     assert len(json.loads(accord("list", "-o", "json").out)) == 3

@@ -30,7 +30,7 @@ def test_flags_come_back_in_their_order_and_media_types_belong_to_the_part_befor
 
 @pytest.mark.parametrize("order", [["media_type", "file"], ["file", "media_type", "media_type"]])
 def test_a_media_type_without_a_part_is_a_mistake(order: list[str]) -> None:
-    with pytest.raises(typer.BadParameter, match="belongs to the part before it"):
+    with pytest.raises(typer.BadParameter, match="must follow the part"):
         given_parts(order, {"file": ["a"], "media_type": ["x", "y"]})
 
 
@@ -74,7 +74,7 @@ def test_only_what_is_sure_to_end_is_read(tmp_path: Path, flag: str) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for odd in (str(pipe), "/dev/zero", str(tmp_path)):
-        with pytest.raises(typer.BadParameter, match="is no regular file; - is standard input"):
+        with pytest.raises(typer.BadParameter, match=r"is not a regular file\. Use - for standard input"):
             parts_of(None, [GivenPart(flag, odd)])
 
 
@@ -83,7 +83,7 @@ def test_what_is_too_large_is_refused_before_it_fills_the_memory(
 ) -> None:
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(message_parts.MAX_BYTES + 1)
-    with pytest.raises(typer.BadParameter, match="sparse is larger than 64 MiB; give the agent an https address"):
+    with pytest.raises(typer.BadParameter, match=r"sparse is larger than 64 MiB\. Send an https URL instead"):
         parts_of(None, [GivenPart("file", str(tmp_path / "sparse"))])
     monkeypatch.setattr(message_parts, "MAX_BYTES", 3)
     for text, given in (("-", []), (None, [GivenPart("file", "-")]), (None, [GivenPart("data", "-")])):
@@ -99,7 +99,7 @@ def test_standard_input_that_is_no_text_is_refused(monkeypatch: pytest.MonkeyPat
     with pytest.raises(typer.BadParameter, match="UTF-8"):
         parts_of("-", [])
     piped(monkeypatch, b'"\xff"')
-    with pytest.raises(typer.BadParameter, match="not JSON"):
+    with pytest.raises(typer.BadParameter, match="not valid JSON"):
         parts_of(None, [GivenPart("data", "-")])
 
 
@@ -115,7 +115,7 @@ def test_bytes_that_are_no_text_are_refused(text: str | None, given: list[GivenP
         (GivenPart("file", "/nowhere/at/all"), "No such file"),
         (GivenPart("file", "/no\0where"), "embedded null"),
         (GivenPart("data", "/nowhere/at/all"), "No such file"),
-        (GivenPart("data", "{oops"), "not JSON"),
+        (GivenPart("data", "{oops"), "not valid JSON"),
     ],
 )
 def test_what_cannot_be_read_is_said(given: GivenPart, why: str) -> None:
@@ -125,7 +125,7 @@ def test_what_cannot_be_read_is_said(given: GivenPart, why: str) -> None:
 
 def test_there_is_something_to_send() -> None:
     for text, given in ((None, []), ("", []), (None, [GivenPart("texts", "")])):
-        with pytest.raises(typer.BadParameter, match="nothing to send"):
+        with pytest.raises(typer.BadParameter, match="The message is empty"):
             parts_of(text, given)
     assert parts_of("", [GivenPart("data", "[1]"), GivenPart("texts", "")]) == (Part(data=[1]),)
 

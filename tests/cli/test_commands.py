@@ -258,7 +258,7 @@ def test_what_a_task_made_is_saved_in_the_folder(ask: Asking) -> None:
     assert not list(ask.folder.glob("*.png"))
     refused = accord(ask.folder, "task", "download", task_id, "-a", ask.server.url, "--to", "out")
     assert refused.returncode == Exit.FAILED
-    assert "is there already" in refused.stderr
+    assert "already exists" in refused.stderr
     assert "Saved: " in ask("task", "download", task_id, "--to", "out", "--force", "--artifact", "numbers").stdout
     unknown = accord(ask.folder, "task", "download", task_id, "-a", ask.server.url, "--artifact", "nothing")
     assert unknown.returncode == Exit.FAILED
@@ -330,7 +330,7 @@ def test_a_card_file_that_is_none(ask: Asking) -> None:
 def test_a_wait_that_takes_too_long_says_how_to_go_on(ask: Asking, arguments: tuple[str, ...]) -> None:
     waited = accord(ask.folder, *arguments, "-a", ask.server.url, f"hold {ask.folder / 'never'}", "--timeout", "3s")
     assert waited.returncode == Exit.TIMED_OUT, waited.stderr
-    way_on = waited.stderr.split("To wait for it again: ")[1].split()
+    way_on = waited.stderr.split("To wait for the task again: ")[1].split()
     assert way_on[:5] == ["accord", "task", "get", "--wait", "-a"]
     ask("task", "cancel", way_on[-1])
 

@@ -56,7 +56,7 @@ def test_what_is_right_is_said_to_be(tmp_path: Path) -> None:
     written(tmp_path, 'keep_days = 3\n[agents.x]\ntype = "http"\nurl = "https://x.example"\n')
     done = accord(tmp_path, "config", "check")
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.startswith("Nothing is wrong (accord.toml, 2 settings")
+    assert done.stderr.startswith("The settings are valid (accord.toml, 2 not default")
 
 
 def test_what_is_wrong_ends_with_1(tmp_path: Path) -> None:

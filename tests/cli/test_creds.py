@@ -91,7 +91,7 @@ def test_each_kind_is_kept_and_shown_only_when_asked_for(
     gone = accord("remove", "some/svc", "--in", place)
     assert gone.code == 0
     assert accord("remove", "some/svc", "--in", place).code == 1
-    assert accord("get", "some/svc") == Said(1, "", "accord creds: nothing is kept under some/svc\n")
+    assert accord("get", "some/svc") == Said(1, "", "accord creds: unknown credential some/svc\n")
 
 
 def test_kinds_under_one_id_are_kept_beside_each_other(accord: Accord) -> None:
@@ -212,7 +212,7 @@ def test_a_store_keeps_them_sealed_by_tenant_and_shows_none(
     monkeypatch.delenv("ACCORD_CREDENTIALS__KEYS")
     (tmp_path / "keys").write_text(f"{second}\n\n{first}\n")
     (tmp_path / "accord.toml").write_text('[credentials]\nkey_file = "keys"\n')
-    assert accord("rotate").err == "1 sealed anew\n"
+    assert accord("rotate").err == "1 resealed\n"
     (tmp_path / "keys").write_text(second)
     assert accord("get", "svc", "--in", "store", "--tenant", "acme").code == 0
     (tmp_path / "keys").write_text(first)
@@ -260,27 +260,27 @@ def test_credentials_are_tried_and_it_is_said_what_happened(accord: Accord, guar
     host = f"localhost:{guarded.port}"
     assert accord("set", host, piped="wrong-s3cret-of-the-test").code == 0
     said = accord("test", guarded.url)
-    assert (said.code, told(said)["with it"][:8]) == (4, "refused:")
+    assert (said.code, told(said)["with"][:8]) == (4, "refused:")
     assert accord("set", host, piped=SECRET).code == 0
     said = accord("test", guarded.url)
     assert said.code == 0, said
     found = told(said)
-    assert found["asks for"] == found["scheme"] == "header"
+    assert found["requires"] == found["scheme"] == "header"
     assert found["sends"] == "ApiKey(location='header', name='X-Secret')"
-    assert found["kept as"] == host
+    assert found["stored as"] == host
     assert found["without"].startswith("refused:")
-    assert found["with it"] == "let in"
+    assert found["with"] == "accepted"
     assert SECRET not in said.out + said.err
     assert accord("test", guarded.url, "--service", "nothing").code == 4
 
 
 def test_an_agent_that_lets_everybody_in_is_said_to(accord: Accord, unguarded: Server) -> None:
     said = accord("test", unguarded.url)
-    assert (said.code, told(said)["asks for"], told(said)["without"]) == (0, "nothing", "let in")
+    assert (said.code, told(said)["requires"], told(said)["without"]) == (0, "nothing", "accepted")
     accord("set", "svc", "--kind", "bearer", piped=SECRET)
     said = accord("test", unguarded.url, "--service", "svc")
-    assert (said.code, told(said)["with it"]) == (0, "let in")
-    assert "answers everybody" in told(said)["note"]
+    assert (said.code, told(said)["with"]) == (0, "accepted")
+    assert "accepts anonymous requests" in told(said)["note"]
 
 
 def test_an_agent_that_is_not_there_is_said_to_be_away(accord: Accord) -> None:

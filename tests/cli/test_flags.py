@@ -118,24 +118,24 @@ def test_credentials_may_come_from_variables(asked: Asked) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("send",), "Name the agent"),
-        (("send", URL), "nothing to send"),
-        (("send", URL, ""), "nothing to send"),
-        (("send", URL, "--text", ""), "nothing to send"),
-        (("send", "", "hi"), "Name the agent"),
-        (("send", " ", "hi"), "Name the agent"),
-        (("task", "get"), "Name the agent"),
+        (("send",), "Missing agent"),
+        (("send", URL), "The message is empty"),
+        (("send", URL, ""), "The message is empty"),
+        (("send", URL, "--text", ""), "The message is empty"),
+        (("send", "", "hi"), "Missing agent"),
+        (("send", " ", "hi"), "Missing agent"),
+        (("task", "get"), "Missing agent"),
         (("task", "get", URL), "ID"),
         (("task", "get", "-a", URL), "ID"),
-        (("task", "get", "-a", URL, "t-1", "t-2"), "What is 't-2'"),
-        (("send", URL, "hello", "you"), "Quote a text"),
+        (("task", "get", "-a", URL, "t-1", "t-2"), "Unexpected argument 't-2'"),
+        (("send", URL, "hello", "you"), "Quote text that contains spaces"),
         (("send", URL, "hello", "--async", "--stream"), "--async"),
         (("send", URL, "hello", "-q", "-o", "json"), "--quiet"),
         (("task", "subscribe", URL, "t-1", "-q", "-o", "json"), "--quiet"),
         (("send", URL, "hello", "--media-type", "x/y"), "--media-type"),
         (("send", URL, "hello", "--metadata", "[]"), "not a JSON object"),
-        (("task", "list", URL, "--timeout", "soon"), "no time"),
-        (("task", "list", URL, "--timeout", "0"), "cannot be waited"),
+        (("task", "list", URL, "--timeout", "soon"), "not a valid duration"),
+        (("task", "list", URL, "--timeout", "0"), "is out of range"),
         (("task", "list", URL, "--dialect", "v9"), "v1, v03"),
         (("task", "list", URL, "--binding", "soap"), "jsonrpc"),
         (("task", "list", URL, "--status", "odd"), "submitted"),
@@ -176,7 +176,7 @@ def test_an_error_is_a_document_for_programs() -> None:
     assert json.loads(json.dumps(found.document())) == {
         "error": {"code": "TaskNotFoundError", "message": "There is no task t-1", "hint": None, "a2aCode": -32001}
     }
-    assert failure(RateLimited(retry_after=7)).hint == "Try again in 7 seconds"
+    assert failure(RateLimited(retry_after=7)).hint == "Retry in 7 seconds"
     wrong = InvalidParams("Wrong", violations=(Violation("message.parts", "too few"),))
     assert failure(wrong).message == "Wrong; message.parts: too few"
 

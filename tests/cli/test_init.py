@@ -16,7 +16,7 @@ FILES = ["accord.toml", "hello.py", ".accord/accord.schema.json"]
 def test_what_it_writes_is_served_at_once(tmp_path: Path) -> None:
     made = accord(tmp_path, "init", "project")
     assert (made.returncode, made.stdout.splitlines()) == (0, [f"project/{name}" for name in FILES])
-    assert made.stderr == "Now serve it: cd project && accord serve\n"
+    assert made.stderr == "To serve the agent: cd project && accord serve\n"
     folder = tmp_path / "project"
     with running(folder) as server:
         assert (folder / "accord.db").exists()
@@ -58,7 +58,7 @@ def test_nothing_is_replaced_unless_it_is_forced(tmp_path: Path, name: str) -> N
     (tmp_path / name).write_text("mine", encoding="utf-8")
     refused = accord(tmp_path, "init")
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr == f"accord init: {name}: already there; --force replaces it\n"
+    assert refused.stderr == f"accord init: {name} already exists. Use --force to replace it\n"
     assert [file for file in FILES if (tmp_path / file).exists()] == [name]
     assert (tmp_path / name).read_text(encoding="utf-8") == "mine"
     forced = accord(tmp_path, "init", "--force")
@@ -70,7 +70,7 @@ def test_a_project_with_settings_of_its_own_is_left_alone(tmp_path: Path) -> Non
     (tmp_path / "pyproject.toml").write_text("[tool.accord]\nkeep_days = 4\n", encoding="utf-8")
     refused = accord(tmp_path, "init", "--force")
     assert refused.returncode == 1
-    assert "pyproject.toml has settings already" in refused.stderr
+    assert "pyproject.toml already has settings" in refused.stderr
     assert not (tmp_path / "accord.toml").exists()
 
 

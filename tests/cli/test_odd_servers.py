@@ -199,7 +199,7 @@ def test_files_are_fetched_from_where_the_user_wants_them(odd: Callable[[Answer]
         assert len(there.asked) == 1
         trusting = (*download, "--allow-host", "127.0.0.1")
         assert accord(tmp_path, *trusting, far, "--to", "far").returncode == Exit.DONE
-        assert "it answers 302" in accord(tmp_path, *trusting, moved, "--to", "moved").stderr
+        assert "HTTP status 302" in accord(tmp_path, *trusting, moved, "--to", "moved").stderr
 
 
 def test_a_link_that_is_refused_keeps_no_other_file_from_being_saved(
@@ -228,7 +228,7 @@ def test_a_link_that_is_refused_keeps_no_other_file_from_being_saved(
     assert done.returncode == Exit.FAILED
     refused, missing = done.stderr.splitlines()
     assert "http://169.254.169.254/secret cannot be fetched" in refused
-    assert "/missing cannot be fetched: it answers 404" in missing
+    assert "/missing cannot be fetched: HTTP status 404" in missing
     assert done.stdout == "Saved: made/2.txt (application/octet-stream, 4 bytes)\n"
     assert [path.name for path in (tmp_path / "made").iterdir()] == ["2.txt"]
     done = accord(tmp_path, *download, "--to", "again", "-o", "json")

@@ -112,7 +112,7 @@ def test_a_receiver_is_given_its_keys(monkeypatch: pytest.MonkeyPatch, tmp_path:
     without = CliRunner().invoke(
         app, ["push", "key", "https://hooks.example/x"], env={"XDG_CONFIG_HOME": str(tmp_path)}
     )
-    assert (without.exit_code, "no push.signing_keys are set" in without.stderr) == (1, True)
+    assert (without.exit_code, "missing setting push.signing_keys" in without.stderr) == (1, True)
     assert CliRunner().invoke(app, ["push", "key", "hooks"], env=env).exit_code == 2
 
 
@@ -177,7 +177,7 @@ def test_what_strangers_wrote_does_not_command_the_terminal(accord: Operated) ->
 @pytest.mark.proves("C-13")
 def test_one_webhook_is_tried_again(accord: Operated) -> None:
     said = accord("redeliver", "--task", "t-1", "--config", "dead")
-    assert (said.code, said.out) == (0, "dead of task t-1 is tried again\n")
+    assert (said.code, said.out) == (0, "dead of task t-1 is scheduled for redelivery\n")
     assert accord.ids("--state", "dead") == []
 
     async def claim(store: Store) -> list[webhooks.ClaimedWebhook]:
@@ -191,9 +191,9 @@ def test_one_webhook_is_tried_again(accord: Operated) -> None:
 
 @pytest.mark.proves("C-13")
 def test_all_that_were_given_up_are_tried_again_and_nothing_else(accord: Operated) -> None:
-    assert accord("redeliver", "--all-dead").out == "1 tried again\n"
+    assert accord("redeliver", "--all-dead").out == "1 scheduled for redelivery\n"
     assert accord.ids("--state", "due") == ["dead", "due"]
-    assert accord("redeliver", "--all-dead").out == "0 tried again\n"
+    assert accord("redeliver", "--all-dead").out == "0 scheduled for redelivery\n"
 
 
 def test_a_webhook_that_is_not_there_cannot_be_tried_again(accord: Operated) -> None:
@@ -229,7 +229,7 @@ def test_a_store_that_is_not_there_is_not_made(arguments: list[str], tmp_path: P
     file = tmp_path / "accord.db"
     said = Operated(f"sqlite:///{file}", tmp_path)(*arguments)
     assert said.code == 1
-    assert said.err.startswith(f"accord push: There is no database at sqlite:///{file}: name another with --store")
+    assert said.err.startswith(f"accord push: There is no database at sqlite:///{file}: set --store")
     assert not file.exists()
     file.touch()
     assert "accord db upgrade" in Operated(f"sqlite:///{file}", tmp_path)(*arguments).err

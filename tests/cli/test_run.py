@@ -80,7 +80,7 @@ def test_what_is_told_of_a_step_has_its_channels_and_what_came_of_an_attempt(flo
     )
     file = flows.write(text)
     plain = flows("run", file)
-    assert re.search(r"^last: failed after [0-9.]+s, will be tried again: ", plain.stderr, re.MULTILINE), plain.stderr
+    assert re.search(r"^last: failed after [0-9.]+s, will be retried: ", plain.stderr, re.MULTILINE), plain.stderr
     told = [json.loads(line) for line in flows("run", file, "-o", "json").stdout.splitlines()]
     ends = [line for line in told if line["event"] == "ended"]
     assert [line["channels"] for line in ends] == [["news"]] * 3
@@ -97,7 +97,7 @@ def test_a_builder_is_run_like_a_file(flows: Flows) -> None:
     )
     done = flows("run", "built.py:flow", "--input", "word")
     assert (done.returncode, done.stdout) == (Exit.DONE, "word\n"), done.stderr
-    assert "neither a workflow file" in flows("run", "built.py:other").stderr
+    assert "must be a workflow file" in flows("run", "built.py:other").stderr
     assert flows("run", "built.py:nothing").returncode == Exit.MISUSED
 
 
@@ -138,16 +138,16 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(flows: Flows) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ([], "Name a workflow file"),
+        ([], "Missing workflow file"),
         (["nothing.yaml"], "nothing.yaml"),
         (["nothing.py:flow"], "There is no file nothing.py"),
         (["flow.yaml", "--var", "novalue"], "NAME=VALUE"),
         (["flow.yaml", "--vars-file", "nothing.json"], "nothing.json"),
-        (["flow.yaml", "--resume", "x", "--dry-run"], "neither new nor dry"),
+        (["flow.yaml", "--resume", "x", "--dry-run"], "excludes --previous-run and --dry-run"),
         (["flow.yaml", "--store", "mysql://x"], "mysql"),
         (["flow.yaml", "--var", "typo=3"], "no input or variable 'typo'"),
         (["flow.yaml", "--start-from", "jion"], "did you mean 'join'?"),
-        (["flow.yaml", "--start-from", "jion", "--dry-run"], "no step 'jion'"),
+        (["flow.yaml", "--start-from", "jion", "--dry-run"], "Unknown step 'jion'"),
         (["flow.yaml", "--previous-run", "nope"], "There is no database"),
     ],
 )
@@ -240,10 +240,10 @@ def test_a_mended_file_takes_over_from_an_earlier_run(flows: Flows) -> None:
     assert flows.lines("first.txt") == ["first", "first"]
     other = flows("run", flows.write(QUICK.replace("name: demo", "name: other"), "o.yaml"), "--previous-run", run)
     assert other.returncode == Exit.MISUSED
-    assert "no earlier run" in other.stderr
+    assert "Unknown previous run" in other.stderr
     nowhere = flows("run", file, "--previous-run", "nope")
     assert nowhere.returncode == Exit.MISUSED
-    assert "no earlier run nope of demo" in nowhere.stderr
+    assert "Unknown previous run nope of demo" in nowhere.stderr
     too_early = flows("run", flows.write(TOO_EARLY), "--previous-run", run, "--start-from", "end")
     assert too_early.returncode == Exit.MISUSED
     assert "has not completed last" in too_early.stderr
@@ -348,7 +348,7 @@ def test_a_run_that_has_not_ended_takes_no_other_values(flows: Flows) -> None:
     run = run_id(flows("run", flows.write(ASKING)).stderr)
     done = flows("run", "--resume", run, "--var", "a=b")
     assert done.returncode == Exit.MISUSED
-    assert "goes on as it began" in done.stderr
+    assert "keeps its values" in done.stderr
 
 
 def test_two_documents_of_one_name_do_not_do_each_others_work(flows: Flows) -> None:

@@ -73,7 +73,7 @@ def test_tasks_of_other_agents_are_no_runs(flows: Flows) -> None:
     assert flows.json("runs", "list") == []
     done = flows("runs", "show", task)
     assert done.returncode == Exit.FAILED
-    assert "there is no run" in done.stderr
+    assert "unknown run" in done.stderr
 
 
 def test_a_run_is_shown_with_its_steps(flows: Flows) -> None:
@@ -120,7 +120,7 @@ def test_a_log_is_printed_with_times_and_steps(flows: Flows) -> None:
     only = flows("runs", "logs", run, "--step", "join").stdout
     assert "hello world and more" in only
     assert "each" not in only
-    assert "nothing to show" in flows("runs", "logs", run, "--step", "nothing").stderr
+    assert "the log is empty" in flows("runs", "logs", run, "--step", "nothing").stderr
 
 
 def test_a_log_is_followed_to_the_end_of_the_run(flows: Flows) -> None:
@@ -193,7 +193,7 @@ def test_only_what_asks_is_approved(flows: Flows) -> None:
     for arguments, why in [
         ((run, "build"), "no approval build"),
         ((run, "nothing"), "no approval nothing"),
-        ((NOBODY,), "there is no run"),
+        ((NOBODY,), "unknown run"),
     ]:
         done = flows("runs", "approve", *arguments)
         assert done.returncode == Exit.FAILED
@@ -208,7 +208,7 @@ def test_only_what_asks_is_approved(flows: Flows) -> None:
         assert told.count(f"accord runs reject {both} {step}\n") == 1
     unsaid = flows("runs", "approve", both)
     assert unsaid.returncode == Exit.FAILED
-    assert "several steps ask: " in unsaid.stderr
+    assert "several steps wait for approval: " in unsaid.stderr
     assert flows("runs", "approve", both, "other").returncode == Exit.DONE
     assert flows("runs", "approve", both, "gate").returncode == Exit.DONE
     assert flows("runs", "resume", both).stdout == "shipped\n"
@@ -254,15 +254,15 @@ def test_what_an_agent_asks_is_answered_from_elsewhere(flows: Flows) -> None:
         assert (answered.returncode, answered.stdout) == (Exit.DONE, f"{run} is answered\n")
         nothing = flows("runs", "answer", run, "Monday", ACCORD_STORE="sqlite:///own.db")
         assert nothing.returncode == Exit.FAILED
-        assert "asks nothing" in nothing.stderr
+        assert "has no pending question" in nothing.stderr
         done = flows("runs", "resume", run, ACCORD_STORE="sqlite:///own.db")
         assert (done.returncode, done.stdout) == (Exit.DONE, "It is Sunday\n"), done.stderr
 
 
 def test_an_event_is_handed_in_to_a_run_that_waits_for_it(flows: Flows) -> None:
     process = flows.started("run", flows.write(WAITING))
-    run = run_id(told := said(process, "waits for the event"))
-    assert f"The run waits for the event payment: accord runs signal {run} payment\n" in told
+    run = run_id(told := said(process, "waits for the signal"))
+    assert f"The run waits for the signal payment: accord runs signal {run} payment\n" in told
     assert flows.json("runs", "show", run)["waits_for"] == ["event payment"]
     wrong = flows("runs", "signal", run, "refund")
     assert wrong.returncode == Exit.FAILED
@@ -281,7 +281,7 @@ def test_a_time_that_is_waited_for_is_shown(flows: Flows) -> None:
     process = flows.started("run", flows.write(f"{HEAD}workflows: [{{name: main, steps: {steps}}}]\n"))
     run = run_id(said(process, "rest: started"))
     assert flows.json("runs", "show", run)["waits_for"] == ["rest until 2099-01-01T00:00:00.000Z"]
-    assert flows("runs", "approve", run).stderr == "accord runs: no step asks for approval\n"
+    assert flows("runs", "approve", run).stderr == "accord runs: no step waits for approval\n"
     assert flows("runs", "cancel", run).returncode == Exit.DONE
     assert ended(process)[0] == Exit.FAILED
 
@@ -334,4 +334,4 @@ def test_a_run_that_is_not_there_is_missed(flows: Flows, verb: str) -> None:
     flows("run", flows.write(QUICK))
     missing = flows("runs", verb, NOBODY)
     assert missing.returncode == Exit.FAILED
-    assert "there is no run" in missing.stderr
+    assert "unknown run" in missing.stderr

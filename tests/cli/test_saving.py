@@ -66,7 +66,7 @@ def test_two_files_of_one_name_get_two_places(tmp_path: Path) -> None:
 
 def test_nothing_is_saved_over_a_file_that_is_there(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("mine")
-    with pytest.raises(CommandError, match=r"b\.txt is there already"):
+    with pytest.raises(CommandError, match=r"b\.txt already exists"):
         choose_paths([found("a.txt"), found("b.txt")], tmp_path, force=False)
     assert choose_paths([found("a.txt"), found("b.txt")], tmp_path, force=True)
     with pytest.raises(CommandError, match="cannot be written"):
@@ -87,7 +87,7 @@ def test_links_are_not_followed(tmp_path: Path, force: bool) -> None:
         save(folder / "a.txt", b"theirs", force=True)
         assert (folder / "a.txt").read_bytes() == b"theirs"
     else:
-        with pytest.raises(CommandError, match="is there already"):
+        with pytest.raises(CommandError, match="already exists"):
             choose_paths([found("a.txt")], folder, force=False)
         with pytest.raises(CommandError, match="cannot be written"):
             save(folder / "a.txt", b"theirs", force=False)

@@ -66,7 +66,7 @@ def test_a_command_that_is_misspelled_is_known() -> None:
         (
             ["send", "--file", "/dev/zero", "http://localhost:1"],
             [
-                "accord send: Invalid value for --file: /dev/zero is no regular file; - is standard input",
+                "accord send: Invalid value for --file: /dev/zero is not a regular file. Use - for standard input",
                 "Try 'accord send --help'.",
             ],
         ),

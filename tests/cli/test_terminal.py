@@ -45,9 +45,9 @@ def test_ctrl_c_in_a_terminal_says_how_to_go_on(served: Server, tmp_path: Path) 
     with terminal(tmp_path, "send", served.url, "--stream", f"hold {file}") as shown:
         shown.says("begun")
         shown.press(CTRL_C)
-        shown.says("goes on without you")
+        shown.says("is still running")
         assert shown.ended() == Exit.INTERRUPTED
-        command = shown.shown.split("follow it")[1].split("\r\n")[0].split()
+        command = shown.shown.split("  subscribe  ")[1].split("\r\n")[0].split()
     file.touch()
     done = accord(tmp_path, *command[1:], "-q")
     assert done.stdout == "begun done\n"
@@ -64,7 +64,7 @@ def test_a_conversation(served: Server, tmp_path: Path) -> None:
         chat.press(f"hold {file}\n")
         chat.says("begun")
         chat.press(CTRL_C)
-        chat.says("No longer waiting")
+        chat.says("Stopped waiting")
         file.touch()
         for line, answer in [
             ("/wait", "begun done"),
@@ -72,7 +72,7 @@ def test_a_conversation(served: Server, tmp_path: Path) -> None:
             ("/cancel", "accord: "),  # it has ended, and the conversation goes on
             ("/file nothing.txt", "/file"),
             ("parts", "cannot be read"),
-            ("make", "To save them: accord task download"),
+            ("make", "To save the files: accord task download"),
             ("/help", "/quit"),
         ]:
             chat.asks()

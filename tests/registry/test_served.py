@@ -225,7 +225,7 @@ def test_mistakes_are_one_line(elsewhere: Path) -> None:
 
 def test_a_card_is_judged_before_it_is_published(elsewhere: Path) -> None:
     good = agents("check", write(elsewhere))
-    assert (good.exit_code, good.stdout) == (0, "It can be published as acme/weather. The card is not signed.\n")
+    assert (good.exit_code, good.stdout) == (0, "The card can be published as acme/weather. The card is not signed.\n")
     bad = agents("check", write(elsewhere, humanReadableId="no", url="http://plain.example/"))
     assert bad.exit_code == 1
     assert [line.partition(":")[0] for line in bad.stdout.splitlines()] == ["humanReadableId", "url"]

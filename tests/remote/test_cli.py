@@ -55,6 +55,6 @@ def test_tasks_that_are_done_elsewhere_are_listed(url: str) -> None:
 
 @pytest.mark.proves("0-63")
 def test_one_that_was_given_up_is_tried_again(url: str) -> None:
-    assert ran("retry", "t-2", "--store", url) == (0, "t-2 is tried again\n")
+    assert ran("retry", "t-2", "--store", url) == (0, "t-2 is scheduled for retry\n")
     code, said = ran("retry", "t-9", "--store", url)
-    assert (code, "not done by an agent elsewhere" in said) == (1, True)
+    assert (code, "is not a remote task" in said) == (1, True)

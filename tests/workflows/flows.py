@@ -84,7 +84,7 @@ class FlowAgent:
         self.outcomes.append(outcome)
         if outcome.status == "failed":
             raise Failed(f"Failed at {', '.join(outcome.failed)}: {outcome.error}")
-        ends = {name: node.end.output for name, node in drive.state.nodes.items() if node.end is not None}
+        ends = {name: node.final_end.output for name, node in drive.state.nodes.items() if node.final_end is not None}
         await ctx.artifact(Part(data=ends), id="result")
 
 

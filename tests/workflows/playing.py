@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
-from accord.workflows.decide import RunDecision, RunOutcome, cancelled, decide, ended
+from accord.workflows.decide import RunDecision, RunOutcome, decide, make_cancel_record, make_end_record
 from accord.workflows.document import Barrier, Step
 from accord.workflows.executors import Result
 from accord.workflows.plan import Plan
@@ -33,7 +33,7 @@ def mapping(name: str, *after: str, each: Mapping[str, Any] | None = None, **mem
 def answer(state: RunState, node: PlanNode) -> bool:
     """Answer the few conditions that played steps have."""
     assert node.step is not None
-    before = [state.nodes[name].standing for name in node.after]
+    before = [state.nodes[name].status for name in node.dependencies]
     answers = {"true": True, "false": False, "always()": True, "failed()": "failed" in before}
     return answers[node.step.if_ or "true"]
 
@@ -83,10 +83,10 @@ class Play:
         """Let a running step end, by the script unless told otherwise."""
         node = self.state.nodes[name]
         assert node.step is not None
-        assert node.standing == "running"
+        assert node.status == "running"
         is_ok = node.attempt > self.failures.get(name, 0) if ok is None else ok
         result = Result(ok=is_ok, output=f"{name}/{node.attempt}", error=None if is_ok else "broken")
-        record = ended(node.step, node.attempt, result, self.now)
+        record = make_end_record(node.step, node.attempt, result, self.now)
         self.note(record)
         return record
 
@@ -103,7 +103,7 @@ class Play:
         if decision.begin:
             return
         for name in decision.cancel:
-            self.note(cancelled(self.state, name, self.now))
+            self.note(make_cancel_record(self.state, name, self.now))
         if decision.cancel:
             return
         if self.running:
@@ -115,7 +115,7 @@ class Play:
             self.now = decision.wake_at
 
     def standing(self) -> dict[str, str]:
-        return {name: node.standing for name, node in self.state.nodes.items()}
+        return {name: node.status for name, node in self.state.nodes.items()}
 
     def began(self) -> list[str]:
         return [record.step for record in self.records if isinstance(record, StepStarted)]

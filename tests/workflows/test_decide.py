@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.workflows.decide import LONGEST_DELAY, cancelled, decide, ended
+from accord.workflows.decide import LONGEST_DELAY, decide, make_cancel_record, make_end_record
 from accord.workflows.document import Barrier, Step
 from accord.workflows.executors import Result
 from accord.workflows.records import Record, StepEnded, StepStarted
@@ -22,7 +22,7 @@ DIAMOND = (step("a"), step("b", "a"), step("c", "a"), step("d", "b", "c"))
 
 
 def ended_as(play: Play, name: str) -> StepEnded:
-    end = play.state.nodes[name].end
+    end = play.state.nodes[name].final_end
     assert end is not None
     return end
 
@@ -89,7 +89,7 @@ def test_after_a_failure_nothing_new_begins_and_what_runs_is_cancelled(strategy:
     play.end("a", ok=False)
     decision = play.turn()
     assert (decision.begin, decision.cancel, decision.outcome) == ((), ("b",), None)
-    play.note(cancelled(play.state, "b", play.now))
+    play.note(make_cancel_record(play.state, "b", play.now))
     outcome = play.turn().outcome
     assert outcome is not None
     assert (outcome.status, outcome.failed) == ("failed", ("a",))
@@ -138,7 +138,7 @@ def test_a_stop_from_outside_ends_a_run_like_a_failure_and_is_remembered() -> No
     play.turn()
     decision = play.turn(stop="it took longer than 10m")
     assert (decision.cancel, decision.begin) == (("a",), ()), "who cleans up begins when nothing before it runs"
-    play.note(cancelled(play.state, "a", play.now))
+    play.note(make_cancel_record(play.state, "a", play.now))
     assert play.turn(stop="it took longer than 10m").begin == (("clean", 1),)
     play.end("clean")
     outcome = decide(RunState(play.state.plan, play.records), play.now, play.holds).outcome
@@ -230,7 +230,7 @@ def test_how_often_a_step_is_tried(members: dict[str, Any], attempts: int) -> No
 def test_the_pause_between_attempts_is_never_longer_than_an_hour() -> None:
     patient = step("a", retries=10_000, backoff=10.0)
     for attempt in (9, 500, 9_999):
-        end = ended(patient, attempt, Result(ok=False), START)
+        end = make_end_record(patient, attempt, Result(ok=False), START)
         assert end.again_at == START + LONGEST_DELAY * 1000
 
 
@@ -247,8 +247,8 @@ def test_who_waits_for_another_attempt_is_given_up_with_the_run() -> None:
 
 def test_what_a_person_rejects_is_not_tried_again() -> None:
     ask = step("ask", type="approval", retries=5, on_error="retry")
-    assert ended(ask, 1, Result(ok=False), START, rule="fail").again_at is None
-    end = ended(ask, 1, Result(ok=False), START, rule="skip")
+    assert make_end_record(ask, 1, Result(ok=False), START, rule="fail").again_at is None
+    end = make_end_record(ask, 1, Result(ok=False), START, rule="skip")
     assert (end.status, end.cause, end.again_at) == ("skipped", "ask", None)
 
 
@@ -368,7 +368,7 @@ def test_a_map_whose_run_failed_is_given_up_with_its_items() -> None:
     play.turn()
     play.end("a", ok=False)
     assert play.turn().cancel == ("m[0]",)
-    play.note(cancelled(play.state, "m[0]", play.now))
+    play.note(make_cancel_record(play.state, "m[0]", play.now))
     assert play.turn().outcome is not None
     assert (ended_as(play, "m").status, ended_as(play, "m").error) == ("skipped", "'a' failed")
 
@@ -440,16 +440,16 @@ def test_every_run_ends_and_every_attempt_is_made_once_and_ended_once(play: Play
 def test_no_step_begins_before_all_that_it_depends_on_has_ended_nor_too_many_at_once(play: Play) -> None:
     def look() -> None:
         most = play.state.plan.max_concurrency
-        assert most is None or sum(node.works for node in play.state.running.values()) <= most
+        assert most is None or sum(node.uses_slot for node in play.state.running.values()) <= most
         for node in play.state.nodes.values():
             cap = node.step.concurrency if node.step is not None and node.is_map else None
-            assert cap is None or sum(item.standing == "running" for item in node.items or ()) <= cap
+            assert cap is None or sum(item.status == "running" for item in node.items or ()) <= cap
 
     play.looks.append(look)
     play.run()
     places = {record.key: place for place, record in enumerate(play.records)}
     for begun in (record for record in play.records if isinstance(record, StepStarted)):
-        for name in play.state.nodes[begun.step].after:
+        for name in play.state.nodes[begun.step].dependencies:
             end = ended_as(play, name)
             assert places[end.key] < places[begun.key]
 
@@ -465,7 +465,7 @@ def test_after_a_failure_only_those_begin_that_ask_about_failures(play: Play) ->
         if isinstance(record, StepEnded):
             failed = failed or (record.fails and record.again_at is None and node.parent is None)
         elif failed:
-            assert node.immune
+            assert node.ignores_failures
 
 
 def expected(play: Play) -> dict[str, tuple[str, str | None]]:
@@ -486,7 +486,7 @@ def expected(play: Play) -> dict[str, tuple[str, str | None]]:
     for node in sorted(play.state.nodes.values(), key=lambda node: int(node.name.split("[")[0][1:])):
         if node.parent is not None:
             continue
-        before = [found[name] for name in node.after]
+        before = [found[name] for name in node.dependencies]
         causes = [cause for _, cause in before if cause is not None]
         if node.barrier is not None:
             needed = {"all": len(before), "any": 1, "majority": len(before) // 2 + 1}[node.barrier.mode]
@@ -541,7 +541,7 @@ def test_a_state_made_again_of_the_records_in_any_order_decides_the_same(play: P
         assert {end.key: end for end in theirs.ends} == {end.key: end for end in ours.ends}
         assert (theirs.begin, theirs.wake_at, theirs.outcome) == (ours.begin, ours.wake_at, ours.outcome)
         assert set(theirs.cancel) == set(ours.cancel)
-        assert {name: node.standing for name, node in other.nodes.items()} == play.standing()
+        assert {name: node.status for name, node in other.nodes.items()} == play.standing()
         if random.random() < 0.3:  # the process ended, and another goes on
             play.state = other
 

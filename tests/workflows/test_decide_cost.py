@@ -6,13 +6,13 @@ from types import FrameType
 from typing import Any
 
 from accord.workflows import decide as deciding
-from accord.workflows import state as standing
+from accord.workflows import state as run_state
 from accord.workflows.document import Barrier, Step
 from accord.workflows.plan import Plan
 from tests.cases import each
 from tests.workflows.playing import Play, mapping, plan_of, step
 
-COUNTED = {deciding.__file__, standing.__file__}
+COUNTED = {deciding.__file__, run_state.__file__}
 MOST = 5_000
 
 
@@ -110,7 +110,7 @@ def test_so_does_reading_its_records_again(shape: Callable[[int], Play]) -> None
         play = shape(size)
         play.run()
         plan, records = play.state.plan, play.records
-        lines = lines_of(lambda: standing.RunState(plan, records))
+        lines = lines_of(lambda: run_state.RunState(plan, records))
         return lines / (size + edges_of(plan))
 
     assert cost(MOST) < cost(MOST // 20) * 1.2

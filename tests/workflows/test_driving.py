@@ -175,7 +175,7 @@ async def test_what_a_member_asks_is_asked_of_the_caller(hosting: Hosting) -> No
 
 
 async def test_a_run_that_waits_for_a_quiet_member_parks_and_goes_on(hosting: Hosting, monkeypatch: Any) -> None:
-    monkeypatch.setattr("accord.workflows.runner.PATIENCE", 0.05)
+    monkeypatch.setattr("accord.workflows.runner.SUSPEND_AFTER_SECONDS", 0.05)
 
     async def patient(ctx: Context) -> str:
         return str(await ctx.wait("news"))

@@ -44,7 +44,7 @@ def test_what_failed_and_what_was_skipped_because_of_it_is_done_again_and_nothin
     assert play.run().status == "failed"
     assert done_again(play) == ["b", "c"]
     again = next_run(play)
-    end = again.state.nodes["a"].end
+    end = again.state.nodes["a"].final_end
     assert end is not None
     assert (end.output, end.at) == ("a/1", again.now)
 
@@ -99,7 +99,7 @@ def test_a_map_that_ended_well_is_kept_with_the_items_that_did_not() -> None:
     play = Play(plan_of(maps, step("b", "m")), {"m[1]": 9, "b": 9}, {"m": 3})
     play.run()
     assert done_again(play) == ["b"]
-    end = next_run(play).state.nodes["m"].end
+    end = next_run(play).state.nodes["m"].final_end
     assert end is not None
     assert msgspec.json.decode(end.output) == ["m[0]/1", None, "m[2]/1"]
 
@@ -159,10 +159,10 @@ def test_a_plan_may_have_changed() -> None:
 def test_nothing_that_ended_well_after_such_is_ever_done_twice_and_all_else_is(play: Play) -> None:
     play.run()
     again = next_run(play)
-    kept = {name for name, node in again.state.nodes.items() if node.end is not None and node.parent is None}
+    kept = {name for name, node in again.state.nodes.items() if node.final_end is not None and node.parent is None}
     for name in kept:
-        before = play.state.nodes[name].end
-        after = again.state.nodes[name].end
+        before = play.state.nodes[name].final_end
+        after = again.state.nodes[name].final_end
         assert before is not None
         assert after is not None
         assert (before.status, before.output, before.cause) == (after.status, after.output, None)
@@ -171,7 +171,7 @@ def test_nothing_that_ended_well_after_such_is_ever_done_twice_and_all_else_is(p
     begun = {record.step for record in again.records[first:] if isinstance(record, StepStarted)}
     assert not begun & kept
     for name, node in play.state.nodes.items():
-        if node.end is not None and node.end.fails and node.parent is None and node.step is not None:
+        if node.final_end is not None and node.final_end.fails and node.parent is None and node.step is not None:
             assert name not in kept
 
 

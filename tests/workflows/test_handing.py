@@ -51,7 +51,7 @@ class Flow:
                 nodes = (await self.find(run)).state().nodes
             except TaskNotFound:
                 return False
-            is_there = all(name in nodes and nodes[name].standing == how for name, how in wanted.items())
+            is_there = all(name in nodes and nodes[name].status == how for name, how in wanted.items())
             return is_there and not self.host.node._executions
 
         await until(is_so)
@@ -81,7 +81,7 @@ def serving(hosting: Hosting, tmp_path: Path) -> Any:
 
 
 async def test_an_event_may_come_before_its_step_and_comes_once(serving: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "PATIENCE", 600)  # what is there is not waited for
+    monkeypatch.setattr(runner, "SUSPEND_AFTER_SECONDS", 600)  # what is there is not waited for
     flow = await serving(
         "      - {name: first, type: approval}\n"
         "      - {name: late, type: wait, event: paid, dependsOn: [first]}\n"
@@ -167,7 +167,7 @@ def token(output: str) -> str:
 
 
 async def told(flow: Flow, run: str, step: str) -> str:
-    end = (await flow.find(run)).state().nodes[step].end
+    end = (await flow.find(run)).state().nodes[step].final_end
     assert end is not None
     return str(end.output)
 

@@ -10,7 +10,7 @@ import pytest
 
 from accord.workflows import functions
 from accord.workflows.attempts import step_values
-from accord.workflows.decide import ended
+from accord.workflows.decide import make_end_record
 from accord.workflows.document import Step
 from accord.workflows.executors import Result
 from accord.workflows.expressions import references
@@ -255,7 +255,7 @@ class Scripted(Play):
     def end(self, name: str, ok: bool | None = None) -> StepEnded:
         node = self.state.nodes[name]
         assert node.step is not None
-        record = ended(node.step, node.attempt, self._done(node, node.step), self.now)
+        record = make_end_record(node.step, node.attempt, self._done(node, node.step), self.now)
         self.note(record)
         return record
 
@@ -279,7 +279,7 @@ def outcome(text: str, said: Mapping[str, str | None], folder: Path) -> Scripted
 
 
 def output(play: Scripted, name: str) -> str:
-    end = play.state.nodes[name].end
+    end = play.state.nodes[name].final_end
     return "" if end is None else end.output
 
 
@@ -348,7 +348,7 @@ def test_a_rejection_is_no_consensus(tmp_path: Path) -> None:
     said = dict.fromkeys(("ann", "bob", "cleo"), "VOTE: REJECT")
     play = outcome(example("consensus"), said, tmp_path)
     assert play.standing() | {"consensus": "failed", "publish": "skipped"} == play.standing()
-    end = play.state.nodes["consensus"].end
+    end = play.state.nodes["consensus"].final_end
     assert end is not None
     assert "no majority for APPROVE" in (end.error or "")
 

@@ -47,7 +47,7 @@ def accord(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Accord:
 
 def test_a_good_file_is_good(accord: Accord, tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text(GOOD, encoding="utf-8")
-    assert accord("validate", "good.yaml") == Said(Exit.DONE, "", "1 file: nothing is wrong\n")
+    assert accord("validate", "good.yaml") == Said(Exit.DONE, "", "1 file: no findings\n")
     assert json.loads(accord("validate", "good.yaml", "-o", "json").out) == {"isValid": True, "findings": []}
 
 

@@ -149,7 +149,7 @@ app = typer.Typer(
 
 @app.callback(invoke_without_command=True)
 def accord(version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
-    """A durable home for agents that talk to each other over A2A."""
+    """Serve, call and orchestrate A2A agents with durable tasks."""
     if version:
         typer.echo(__version__)
         raise typer.Exit

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from accord.agents.relay import RelayA2AAdapter
 
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Agents of other systems, over A2A.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Serve relay channel agents over A2A.")
 
 COMMANDS = {
     "claude": ("claude", "-p"),
@@ -32,45 +32,50 @@ COMMANDS = {
 
 @app.callback()
 def a2a() -> None:
-    """Agents of other systems, over A2A."""
+    """Serve relay channel agents over A2A."""
 
 
 @app.command()
 def serve(
     port: Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)] = 9000,
-    channel: Annotated[str, typer.Option(help="The channel in which the agent is asked.")] = "general",
-    agent: Annotated[str, typer.Option(help="What the agent is called in the channel.")] = "Worker1",
+    channel: Annotated[str, typer.Option(help="Relay channel of the agent.")] = "general",
+    agent: Annotated[str, typer.Option(help="Name of the agent in the channel.")] = "Worker1",
     command: Annotated[
         str | None,
         typer.Option(
-            help="What the agent is: a command that is given each request as its input, or where it says {prompt}."
-            f" By default the first of {', '.join(COMMANDS)} that there is."
+            help="Command of the agent. The request is its standard input, or replaces {prompt}."
+            f" [default: the first installed of {', '.join(COMMANDS)}]"
         ),
     ] = None,
     native: Annotated[
         bool,
-        typer.Option("--native", help="The command reads the channel itself, by the RELAY_* variables it is given."),
+        typer.Option("--native", help="Let the command read the channel itself, with the RELAY_* variables."),
     ] = False,
     pass_env: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A variable of this environment that the command gets; repeatable."),
+        typer.Option(metavar="NAME", help="Environment variable to pass to the command (repeatable)."),
     ] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds that an answer may take.", min=0.001)] = 300.0,
+    timeout: Annotated[float, typer.Option(help="Maximum seconds for a reply.", min=0.001)] = 300.0,
     poll_interval: Annotated[
         float | None,
-        typer.Option(help="Seconds between two looks at the channel.", min=0.01, show_default="0.2, elsewhere 2"),
+        typer.Option(
+            help="Seconds between two polls of the channel.", min=0.01, show_default="0.2, or 2 with --relay-url"
+        ),
     ] = None,
-    broker_port: Annotated[int, typer.Option(help="Port of the broker; 0 is any.", min=0, max=65535)] = 0,
+    broker_port: Annotated[int, typer.Option(help="Port of the broker. 0 selects a free port.", min=0, max=65535)] = 0,
     relay_url: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", help="Use the relay there, with the key in RELAY_API_KEY: nothing is started here."
+            metavar="URL",
+            help="URL of an existing relay, with its key in RELAY_API_KEY. No broker or agent is started.",
         ),
     ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
-    url: Annotated[str | None, typer.Option(help="The address that callers use, if it is another.")] = None,
-    store: Annotated[str | None, typer.Option(metavar="URL", help="The store, as for `accord serve`.")] = None,
-    config: Annotated[Path | None, typer.Option(envvar="ACCORD_CONFIG", help="A file of settings.")] = None,
+    url: Annotated[
+        str | None, typer.Option(help="Public URL of the server, if it differs from the listening address.")
+    ] = None,
+    store: Annotated[str | None, typer.Option(metavar="URL", help="URL of the store, as for `accord serve`.")] = None,
+    config: Annotated[Path | None, typer.Option(envvar="ACCORD_CONFIG", help="Settings file.")] = None,
 ) -> None:
     """Serve an agent of a channel. Tasks are posted to the channel, and the agent's DONE message is the result."""
     from accord.api.administration import BadAddress
@@ -99,7 +104,7 @@ def _remote_relay(
 
     key = os.environ.get("RELAY_API_KEY")
     if not key:
-        fail("A relay wants a key: set RELAY_API_KEY.")
+        fail("The relay requires an API key: set RELAY_API_KEY.")
     return RelayA2AAdapter(key, channel, agent, relay_url, poll_interval or 2.0, timeout)
 
 
@@ -134,9 +139,9 @@ def _command(given: str | None) -> list[str]:
     try:
         found = shlex.split(given)
     except ValueError as error:
-        raise typer.BadParameter(f"{given!r} is no command: {error}", param_hint="--command") from None
+        raise typer.BadParameter(f"{given!r} is not a valid command: {error}", param_hint="--command") from None
     if not found or shutil.which(found[0]) is None:
-        raise typer.BadParameter(f"There is no command {given!r}", param_hint="--command")
+        raise typer.BadParameter(f"Command not found: {given!r}", param_hint="--command")
     return found
 
 
@@ -146,11 +151,12 @@ def _tell(served: "RelayA2AAdapter") -> None:
 
     who = f"{served.target_agent} in #{served.channel} at {served.base_url}"
     if not isinstance(served, LocalRelay):
-        typer.echo(f"Asking {who}", err=True)
+        typer.echo(f"Serving {who}", err=True)
     elif served.command:
-        typer.echo(f"Asking {who}: {shlex.join(served.command)}", err=True)
+        typer.echo(f"Serving {who}: {shlex.join(served.command)}", err=True)
     else:
         joined = " ".join(f"{name}={shlex.quote(value)}" for name, value in served.environment().items())
         typer.echo(
-            f"Asking {who}\nNo agent was started: name one with --command, or let one join with\n  {joined}", err=True
+            f"Serving {who}\nNo agent was started. Use --command, or start an agent with these variables:\n  {joined}",
+            err=True,
         )

@@ -40,27 +40,23 @@ KEYS, AUDIT, PUSH, REMOTES = "accord apikeys", "accord audit", "accord push", "a
 
 DAY_MS = 24 * 3600 * 1000
 
-keys_app = typer.Typer(no_args_is_help=True, help="Look after the keys of callers.")
+keys_app = typer.Typer(no_args_is_help=True, help="Manage API keys of callers.")
 
 
 @keys_app.command()
 @async_command(KEYS)
 async def create(
-    name: Annotated[str, typer.Option(help="What the key is for; shown in lists.")] = "",
-    owner: Annotated[
-        str | None, typer.Option(help="Whose tasks its holder sees and makes; by default nobody else's.")
-    ] = None,
-    tenant: Annotated[str, typer.Option(help="The tenant of its holder, or * for any.")] = "",
-    role: Annotated[
-        list[str] | None, typer.Option(metavar="ROLE", help="A role of its holder; may be repeated.")
-    ] = None,
+    name: Annotated[str, typer.Option(help="Name of the key, shown in lists.")] = "",
+    owner: Annotated[str | None, typer.Option(help="Owner of the key's tasks [default: a new owner].")] = None,
+    tenant: Annotated[str, typer.Option(help="Tenant of the key, or * for all tenants [default: none].")] = "",
+    role: Annotated[list[str] | None, typer.Option(metavar="ROLE", help="Role of the key (repeatable).")] = None,
     expires_days: Annotated[
-        float | None, typer.Option(min=0.001, help="How long it is good; by default for ever.")
+        float | None, typer.Option(min=0.001, help="Days until the key expires [default: never].")
     ] = None,
     output: OutputOption = OutputFormat.TEXT,
     store: StoreOption = None,
 ) -> int:
-    """Create a key and print it once: only its hash is stored."""
+    """Create an API key and print it once. Only its hash is stored."""
     from accord.api import Grant, administration
     from accord.api.access import new_key
     from accord.api.administration import NewApiKey, SqliteAddress, open_store
@@ -93,14 +89,14 @@ async def create(
     else:
         for label, value in shown.items():
             typer.echo(f"{label:<8} {cell_text(value)}")
-        typer.echo("Keep the key: it is not shown again.", err=True)
+        typer.echo("Save the key now. It is not shown again.", err=True)
     return DONE
 
 
 @keys_app.command("list")
 @async_command(KEYS)
 async def list_keys(output: OutputOption = OutputFormat.TEXT, store: StoreOption = None) -> int:
-    """List keys without their secrets, newest first."""
+    """List API keys without secrets, newest first."""
     from accord.api import queries
 
     async with open_existing_store(store, read_only=True) as opened:
@@ -113,16 +109,16 @@ async def list_keys(output: OutputOption = OutputFormat.TEXT, store: StoreOption
 @keys_app.command()
 @async_command(KEYS)
 async def revoke(
-    id: Annotated[str, typer.Argument(metavar="ID", help="The key's id: what is between the underscores.")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="Id of the key: the part between the underscores.")],
     store: StoreOption = None,
 ) -> int:
-    """Revoke a key; running servers refuse it within seconds."""
+    """Revoke an API key. Running servers reject it within seconds."""
     from accord.api import administration
 
     async with open_existing_store(store) as opened:
         is_known = await administration.revoke_api_key(opened, id)
     if not is_known:
-        typer.echo(f"{KEYS}: there is no key {printable(id)}", err=True)
+        typer.echo(f"{KEYS}: unknown key {printable(id)}", err=True)
         return FAILED
     typer.echo(f"{printable(id)} is revoked")
     return DONE
@@ -134,10 +130,10 @@ def _check_roles(roles: "AbstractSet[str]", store: str | None) -> None:
     unknown = sorted(roles - known)
     if not unknown:
         return
-    listed = f"There is no role {', '.join(map(printable, unknown))}; there are {', '.join(sorted(known))}"
+    listed = f"Unknown role {', '.join(map(printable, unknown))} (expected one of {', '.join(sorted(known))})"
     if is_all:
-        raise typer.BadParameter(f"{listed} (auth.roles of the settings makes more)", param_hint="--role")
-    typer.echo(f"{KEYS}: {listed}, and those that the server's own settings make; they were not found here", err=True)
+        raise typer.BadParameter(f"{listed}. Define more roles in the setting auth.roles", param_hint="--role")
+    typer.echo(f"{KEYS}: {listed}. The server's settings were not found and may define more roles", err=True)
 
 
 def _known_roles(store: str | None) -> "tuple[AbstractSet[str], bool]":
@@ -177,7 +173,7 @@ AUDIT_COLUMNS = ("at", "owner", "operation", "agent", "task", "outcome", "peer")
 _AGO = re.compile(r"(\d{1,6})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
 
-audit_app = typer.Typer(no_args_is_help=True, help="Look through the audit log.")
+audit_app = typer.Typer(no_args_is_help=True, help="Read the audit log.")
 
 
 @audit_app.callback()
@@ -188,20 +184,23 @@ def _audit_group() -> None:
 @audit_app.command("list")
 @async_command(AUDIT)
 async def list_audit(
-    owner: Annotated[str | None, typer.Option(help="Only what this caller asked for.")] = None,
+    owner: Annotated[str | None, typer.Option(help="Filter by owner of the request.")] = None,
     operation: Annotated[
-        str | None, typer.Option(help="Only this operation, such as SendMessage; Authenticate for who was not let in.")
+        str | None, typer.Option(help="Filter by operation, e.g. SendMessage, or Authenticate for rejected callers.")
     ] = None,
-    task: Annotated[str | None, typer.Option(metavar="ID", help="Only what concerns this task.")] = None,
+    task: Annotated[str | None, typer.Option(metavar="ID", help="Filter by task id.")] = None,
     outcome: Annotated[
-        str | None, typer.Option(help="Only this outcome: ok, or the reason of an error, such as PERMISSION_DENIED.")
+        str | None, typer.Option(help="Filter by outcome: ok, or an error reason, e.g. PERMISSION_DENIED.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only from this time on: 90s, 15m, 2h, 7d ago, or an ISO time.")
+        str | None,
+        typer.Option(metavar="TIME", help="Earliest time: an age such as 90s, 15m, 2h or 7d, or an ISO 8601 time."),
     ] = None,
-    tenant: Annotated[str | None, typer.Option(help="Only this tenant.", show_default="the one without a name")] = None,
-    all_tenants: Annotated[bool, typer.Option("--all-tenants", help="The entries of every tenant.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="How many are listed at most.")] = 100,
+    tenant: Annotated[
+        str | None, typer.Option(help="Filter by tenant.", show_default="the tenant without a name")
+    ] = None,
+    all_tenants: Annotated[bool, typer.Option("--all-tenants", help="Include all tenants.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = 100,
     output: RowsOption = OutputFormat.TEXT,
     store: StoreOption = None,
 ) -> int:
@@ -210,7 +209,7 @@ async def list_audit(
     from accord.api.queries import AuditLogQuery
 
     if all_tenants and tenant is not None:
-        raise typer.BadParameter("Give a tenant or all of them, not both", param_hint="--all-tenants")
+        raise typer.BadParameter("--tenant and --all-tenants exclude each other", param_hint="--all-tenants")
     query = AuditLogQuery(
         owner=owner,
         operation=None if operation is None else _operation(operation),
@@ -222,7 +221,7 @@ async def list_audit(
     async with open_existing_store(store, read_only=True) as opened:
         found = await queries.find_audit(opened, None if all_tenants else tenant or "", query)
     columns = ("at", "tenant", *AUDIT_COLUMNS[1:]) if all_tenants else AUDIT_COLUMNS
-    print_page(list(map(_audit_row, found)), limit, columns, output, "--limit shows more, other options fewer")
+    print_page(list(map(_audit_row, found)), limit, columns, output, "raise --limit or add filters")
     return DONE
 
 
@@ -260,13 +259,15 @@ def _since(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is no time", param_hint="--since") from None
+        raise typer.BadParameter(
+            f"{text!r} is not a valid time (expected e.g. 90s, 15m, 2h, 7d or an ISO 8601 time)", param_hint="--since"
+        ) from None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 # --- webhooks and remote tasks ----------------------------------------------------------------------------------------
 
-push_app = typer.Typer(no_args_is_help=True, help="Look after webhooks.")
+push_app = typer.Typer(no_args_is_help=True, help="Manage webhooks.")
 
 
 class WebhookFilter(Enum):
@@ -280,15 +281,15 @@ class WebhookFilter(Enum):
 @push_app.command("list")
 @async_command(PUSH)
 async def list_webhooks(
-    task: Annotated[str | None, typer.Option("--task", metavar="ID", help="Only webhooks of this task.")] = None,
+    task: Annotated[str | None, typer.Option("--task", metavar="ID", help="Filter by task id.")] = None,
     state: Annotated[
-        WebhookFilter, typer.Option(help="due has something to deliver, dead was given up after many attempts.")
+        WebhookFilter, typer.Option(help="Filter by state: due (delivery pending), dead (retries exhausted) or all.")
     ] = WebhookFilter.ALL,
-    limit: Annotated[int, typer.Option(min=1, help="How many are listed at most.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = 100,
     output: RowsOption = OutputFormat.TEXT,
     store: StoreOption = None,
 ) -> int:
-    """List webhooks and the state of their deliveries, without tokens and credentials."""
+    """List webhooks and delivery states, without tokens and credentials."""
     from accord.api import queries
 
     async with open_existing_store(store, read_only=True) as opened:
@@ -299,7 +300,7 @@ async def list_webhooks(
         limit,
         columns,
         output,
-        "--limit shows more, --task and --state fewer",
+        "raise --limit or filter with --task and --state",
     )
     return DONE
 
@@ -307,37 +308,39 @@ async def list_webhooks(
 @push_app.command()
 @async_command(PUSH)
 async def redeliver(
-    task: Annotated[str | None, typer.Option("--task", metavar="ID", help="The webhook's task.")] = None,
-    config: Annotated[str | None, typer.Option("--config", metavar="ID", help="The webhook's own id.")] = None,
-    all_dead: Annotated[bool, typer.Option("--all-dead", help="Every webhook that was given up.")] = False,
+    task: Annotated[str | None, typer.Option("--task", metavar="ID", help="Id of the task.")] = None,
+    config: Annotated[str | None, typer.Option("--config", metavar="ID", help="Id of the webhook.")] = None,
+    all_dead: Annotated[bool, typer.Option("--all-dead", help="Redeliver all dead letters.")] = False,
     store: StoreOption = None,
 ) -> int:
-    """Redeliver a webhook now, or all dead letters, from the first event that was not delivered."""
+    """Redeliver a webhook, or all dead letters, from the first undelivered event."""
     from accord.api import administration
 
     if all_dead and task is None and config is None:
         async with open_existing_store(store) as opened:
             count = await administration.redeliver_dead(opened)
-        typer.echo(f"{count} tried again")
+        typer.echo(f"{count} scheduled for redelivery")
         return DONE
     if all_dead or task is None or config is None:
-        raise typer.BadParameter("Give either --task and --config, or --all-dead alone")
+        raise typer.BadParameter("Use either --task with --config, or --all-dead alone")
     async with open_existing_store(store) as opened:
         is_known = await administration.redeliver_task(opened, task, config)
     if not is_known:
         typer.echo(f"{PUSH}: task {printable(task)} has no webhook {printable(config)}", err=True)
         return FAILED
-    typer.echo(f"{printable(config)} of task {printable(task)} is tried again")
+    typer.echo(f"{printable(config)} of task {printable(task)} is scheduled for redelivery")
     return DONE
 
 
 @push_app.command()
 @async_command(PUSH)
 async def key(
-    url: Annotated[str, typer.Argument(metavar="URL", help="Address of the receiver; its host and port count.")],
-    tenant: Annotated[str, typer.Option(metavar="NAME", help="Tenant whose webhooks it gets [default: none].")] = "",
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="URL of the webhook endpoint. Only its host and port are used.")
+    ],
+    tenant: Annotated[str, typer.Option(metavar="NAME", help="Tenant of the webhooks [default: none].")] = "",
 ) -> int:
-    """Print the keys for a receiver to verify signatures, one for each of `push.signing_keys`, newest first."""
+    """Print the signature verification keys of a webhook endpoint, one per `push.signing_keys` entry, newest first."""
     from accord.protocol import http_headers, urls
     from accord.server.settings_loader import load
 
@@ -347,7 +350,7 @@ async def key(
     config = os.environ.get("ACCORD_CONFIG")
     signing_keys = load(Path(config) if config else None, os.environ, {}).settings.push.signing_keys
     if not signing_keys:
-        typer.echo(f"{PUSH}: no push.signing_keys are set: webhooks are signed with their tokens only", err=True)
+        typer.echo(f"{PUSH}: missing setting push.signing_keys: webhooks are signed with their tokens only", err=True)
         return FAILED
     for signing_key in signing_keys:
         typer.echo(http_headers.receiver_key(signing_key, url, tenant))
@@ -370,15 +373,15 @@ def _webhook_row(webhook: "WebhookStatus") -> dict[str, Any]:
     }
 
 
-remotes_app = typer.Typer(no_args_is_help=True, help="Look after tasks that agents elsewhere do.")
+remotes_app = typer.Typer(no_args_is_help=True, help="Manage tasks of remote agents.")
 
 
 @remotes_app.command("list")
 @async_command(REMOTES)
 async def list_remote_tasks(
-    task: Annotated[str | None, typer.Option("--task", metavar="ID", help="Only this task.")] = None,
-    unknown: Annotated[bool, typer.Option("--unknown", help="Only tasks that were given up.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="How many are listed at most.")] = 100,
+    task: Annotated[str | None, typer.Option("--task", metavar="ID", help="Filter by task id.")] = None,
+    unknown: Annotated[bool, typer.Option("--unknown", help="Include only tasks in an unknown state.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = 100,
     output: RowsOption = OutputFormat.TEXT,
     store: StoreOption = None,
 ) -> int:
@@ -394,7 +397,7 @@ async def list_remote_tasks(
         limit,
         columns,
         output,
-        "--limit shows more, --task and --unknown fewer",
+        "raise --limit or filter with --task and --unknown",
     )
     return DONE
 
@@ -402,19 +405,19 @@ async def list_remote_tasks(
 @remotes_app.command()
 @async_command(REMOTES)
 async def retry(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="The id that the task has here.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="Id of the local task.")],
     store: StoreOption = None,
 ) -> int:
-    """Retry a remote task: ask its agent for the state, and send undelivered messages again."""
+    """Retry a remote task: request its state, and resend undelivered messages."""
     from accord.api import administration
 
     async with open_existing_store(store) as opened:
         tried = await administration.retry_remote_task(opened, task)
     if not any(tried):
-        why = "has ended" if tried else "is not done by an agent elsewhere"
+        why = "has ended" if tried else "is not a remote task"
         typer.echo(f"{REMOTES}: task {printable(task)} {why}", err=True)
         return FAILED
-    typer.echo(f"{printable(task)} is tried again")
+    typer.echo(f"{printable(task)} is scheduled for retry")
     return DONE
 
 

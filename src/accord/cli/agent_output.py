@@ -80,7 +80,7 @@ def result(
         return
     lines(text)
     if next_page:
-        notice(f"There are more: --page-token {line(next_page)}")
+        notice(f"Next page: --page-token {line(next_page)}")
 
 
 def safe(text: str) -> str:

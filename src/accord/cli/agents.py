@@ -27,13 +27,13 @@ MAX_SHOWN = 60
 
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 
-app = typer.Typer(no_args_is_help=True, help="Publish agents, and find them by their names.")
+app = typer.Typer(no_args_is_help=True, help="Publish and search agents in a registry.")
 
 RegistryOption = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="A registry elsewhere, or `store` for the store's own.",
+        help="URL of the registry, or `store` for the store's own.",
         show_default="$ACCORD_REGISTRY_URL, else the store's own",
     ),
 ]
@@ -42,15 +42,15 @@ RegistryOption = Annotated[
 @app.command()
 @async_command(NAME)
 async def publish(
-    card: Annotated[str, typer.Argument(metavar="CARD", help="The card's file, - for standard input, or an address.")],
+    card: Annotated[str, typer.Argument(metavar="CARD", help="Agent card: a file, a URL, or - for standard input.")],
     name: Annotated[
-        str | None, typer.Option(metavar="ORG/AGENT", help="Its name, if it is not the one that the card states.")
+        str | None, typer.Option(metavar="ORG/AGENT", help="Name of the agent [default: from the card].")
     ] = None,
     visibility: Annotated[
-        str | None, typer.Option(help="private, tenant or public: who gets to see it.", show_default="tenant")
+        str | None, typer.Option(help="Visibility: private, tenant or public.", show_default="tenant")
     ] = None,
-    owner: Annotated[str, typer.Option(help="Whose it is, in the store's own registry.")] = "",
-    tenant: Annotated[str, typer.Option(help="In which tenant, in the store's own registry.")] = "",
+    owner: Annotated[str, typer.Option(help="Owner of the agent (local registry only).")] = "",
+    tenant: Annotated[str, typer.Option(help="Tenant of the agent (local registry only).")] = "",
     output: OutputOption = OutputFormat.TEXT,
     registry: RegistryOption = None,
     store: StoreOption = None,
@@ -62,7 +62,7 @@ async def publish(
     try:
         body: dict[str, Any] = {"card_data": decode(await _read_card(card))}
     except DecodeError as error:
-        raise command_error(f"That is no card: {error}") from None
+        raise command_error(f"The card is not valid JSON: {error}") from None
     body |= {"human_readable_id": name} if name else {}
     body |= {"visibility": visibility} if visibility else {}
     async with _open_registry(store, registry, owner, tenant, writes=True) as found:
@@ -73,17 +73,17 @@ async def publish(
 @app.command()
 @async_command(NAME)
 async def search(
-    words: Annotated[list[str] | None, typer.Argument(metavar="[WORDS]", help="All of them must occur.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="A tag; all that are given must match.")] = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="[WORDS]", help="Search terms. All must match.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Filter by tag (repeatable). All must match.")] = None,
     tee: Annotated[
-        bool | None, typer.Option("--tee/--no-tee", help="Only with, or without, a trusted execution environment.")
+        bool | None, typer.Option("--tee/--no-tee", help="Filter by trusted execution environment (TEE).")
     ] = None,
-    tee_type: Annotated[str | None, typer.Option(help="Only with this one, such as 'Intel SGX'.")] = None,
-    owned: Annotated[bool, typer.Option("--owned", help="Only your own.")] = False,
-    all_: Annotated[bool, typer.Option("--all", help="Also those that were removed.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=250, help="How many are listed at most.")] = 25,
-    skip: Annotated[int, typer.Option("--skip", "--offset", min=0, help="How many are left out before them.")] = 0,
-    tenant: Annotated[str, typer.Option(help="Whose, in the store's own registry.")] = "",
+    tee_type: Annotated[str | None, typer.Option(help="Filter by TEE type, e.g. 'Intel SGX'.")] = None,
+    owned: Annotated[bool, typer.Option("--owned", help="Include only your own agents.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Include removed agents.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=250, help="Maximum number of agents.")] = 25,
+    skip: Annotated[int, typer.Option("--skip", "--offset", min=0, help="Number of agents to skip.")] = 0,
+    tenant: Annotated[str, typer.Option(help="Tenant to search (local registry only).")] = "",
     output: OutputOption = OutputFormat.TEXT,
     registry: RegistryOption = None,
     store: StoreOption = None,
@@ -108,9 +108,9 @@ async def search(
 @app.command("show")
 @async_command(NAME)
 async def show_(
-    name: Annotated[str, typer.Argument(metavar="ORG/AGENT", help="The agent's name.")],
-    card: Annotated[bool, typer.Option("--card", help="Print the card and nothing else.")] = False,
-    tenant: Annotated[str, typer.Option(help="Whose, in the store's own registry.")] = "",
+    name: Annotated[str, typer.Argument(metavar="ORG/AGENT", help="Name of the agent.")],
+    card: Annotated[bool, typer.Option("--card", help="Print only the card.")] = False,
+    tenant: Annotated[str, typer.Option(help="Tenant to search (local registry only).")] = "",
     output: OutputOption = OutputFormat.TEXT,
     registry: RegistryOption = None,
     store: StoreOption = None,
@@ -129,15 +129,18 @@ async def show_(
 @async_command(NAME)
 async def check(
     target: Annotated[
-        str, typer.Argument(metavar="AGENT", help="A name to look for, or a card to judge: its file, - or an address.")
+        str,
+        typer.Argument(
+            metavar="AGENT", help="Name to look up, or a card to validate: a file, a URL, or - for standard input."
+        ),
     ],
-    owner: Annotated[str, typer.Option(help="Whose it is, in the store's own registry.")] = "",
-    tenant: Annotated[str, typer.Option(help="In which tenant, in the store's own registry.")] = "",
+    owner: Annotated[str, typer.Option(help="Owner of the agent (local registry only).")] = "",
+    tenant: Annotated[str, typer.Option(help="Tenant of the agent (local registry only).")] = "",
     output: OutputOption = OutputFormat.TEXT,
     registry: RegistryOption = None,
     store: StoreOption = None,
 ) -> int:
-    """Check an agent's availability, or validate a card for publishing; exit with 0 on success."""
+    """Check an agent's availability, or validate a card for publishing. Exit with 0 on success."""
     if not _is_published_name(target):
         return _check_card(await _read_card(target), output)
     async with _open_registry(store, registry, owner, tenant, writes=True) as found:
@@ -196,7 +199,7 @@ async def _fetch_card(url: str) -> bytes:
             answer = await ask("GET", place)
             if answer.status == 200:
                 return answer.body
-    raise UnreachableServer(f"There is no card at {' or '.join(places)}")
+    raise UnreachableServer(f"No agent card at {' or '.join(places)}")
 
 
 def _check_card(document: bytes, output: OutputFormat) -> int:
@@ -217,7 +220,7 @@ def _check_card(document: bytes, output: OutputFormat) -> int:
     if output is OutputFormat.JSON:
         echo_json({"is_valid": True, "human_readable_id": name, "signature": verdict, "findings": []})
     else:
-        typer.echo(f"It can be published as {printable(name)}. {printable(verdict.detail)}.")
+        typer.echo(f"The card can be published as {printable(name)}. {printable(verdict.detail)}.")
     return Exit.DONE
 
 
@@ -236,7 +239,7 @@ def _show(known: dict[str, Any], output: OutputFormat) -> None:
         "Active": "yes" if known.get("is_active") else "no",
         "Address": tuple(dict.fromkeys(place for place in places if place)),
         "Signature": _stated(signature),
-        "Health": _stated(health) or "not looked for yet",
+        "Health": _stated(health) or "not checked yet",
         "Checked": health.get("checked_at"),
         "Updated": known.get("updated_at"),
     }

@@ -34,7 +34,7 @@ UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 BINDINGS = {"jsonrpc": "JSONRPC", "rest": "HTTP+JSON", "http+json": "HTTP+JSON", "grpc": "GRPC"}
 """Binding names for users -> binding names in cards."""
 
-AGENT_HELP = "AGENT, if -a does not name it: its address, the address or file of its card, or its name."
+AGENT_HELP = "Agent: URL, card URL, card file or registry name. Omit with -a."
 
 
 class ConnectionOptions(NamedTuple):
@@ -67,7 +67,7 @@ class ConnectionOptions(NamedTuple):
     def check(self, *, quiet: bool) -> None:
         """Refuse options that exclude each other."""
         if quiet and self.is_json:
-            raise typer.BadParameter("It prints text, and -o json wants JSON", param_hint="--quiet")
+            raise typer.BadParameter("--quiet and -o json exclude each other", param_hint="--quiet")
 
     def shell_command(self, does: str, *operands: str) -> str:
         """Return a command about the same agent, for copying."""
@@ -95,55 +95,60 @@ def _shared_options(  # size: one parameter for each flag
             "--agent-card",
             metavar="AGENT",
             envvar="ACCORD_AGENT_CARD",
-            help="The agent, if it is not the first argument.",
+            help="Agent, instead of the first argument.",
         ),
     ] = None,
     output: OutputOption = OutputFormat.TEXT,
-    bearer: Annotated[str | None, typer.Option(metavar="TOKEN", envvar="ACCORD_BEARER", help="A bearer token.")] = None,
+    bearer: Annotated[str | None, typer.Option(metavar="TOKEN", envvar="ACCORD_BEARER", help="Bearer token.")] = None,
     api_key: Annotated[
-        str | None, typer.Option(metavar="KEY", envvar="ACCORD_API_KEY", help="A key, sent where the card wants it.")
+        str | None, typer.Option(metavar="KEY", envvar="ACCORD_API_KEY", help="API key, sent as the card declares.")
     ] = None,
     registry: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="Where names are looked up, or `store` for the store's own registry.",
+            help="URL of the registry for names, or `store` for the store's own.",
             show_default="$ACCORD_REGISTRY_URL, else the store's own",
         ),
     ] = None,
     service: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="The stored credentials to use.", show_default="by the card and the host"),
+        typer.Option(metavar="ID", help="Id of the stored credential.", show_default="from the card and the host"),
     ] = None,
-    header: Annotated[
-        list[str] | None, typer.Option(metavar="NAME:VALUE", help="An HTTP header; may be repeated.")
-    ] = None,
+    header: Annotated[list[str] | None, typer.Option(metavar="NAME:VALUE", help="HTTP header (repeatable).")] = None,
     svc_param: Annotated[
-        list[str] | None, typer.Option(metavar="NAME:VALUE", help="A service parameter of A2A; may be repeated.")
+        list[str] | None, typer.Option(metavar="NAME:VALUE", help="A2A service parameter (repeatable).")
     ] = None,
     timeout: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="How long to wait for all of it: 90s, 15m, 2h.",
-            show_default="60s for an answer, none for a task",
+            help="Timeout of the command, e.g. 90s, 15m or 2h.",
+            show_default="60s for a response, none for a task",
         ),
     ] = None,
     dialect: Annotated[
-        str | None, typer.Option(metavar="NAME", help="v1, v03, vault, gen or relay.", show_default="by the card")
+        str | None,
+        typer.Option(metavar="NAME", help="Dialect: v1, v03, vault, gen or relay.", show_default="from the card"),
     ] = None,
     binding: Annotated[
         str | None,
         typer.Option(
-            "--binding", "--transport", metavar="NAME", help="jsonrpc, rest or grpc.", show_default="by the card"
+            "--binding",
+            "--transport",
+            metavar="NAME",
+            help="Binding: jsonrpc, rest or grpc.",
+            show_default="from the card",
         ),
     ] = None,
-    insecure: Annotated[bool, typer.Option("--insecure", help="Verify no certificates: development only.")] = False,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Skip certificate verification (development only).")
+    ] = False,
     trust_host: Annotated[
         list[str] | None,
         typer.Option(
             metavar="HOST",
-            help="A host that the card may lead to though another one served it: it is then called; may be repeated.",
+            help="Host that the card may refer to, although another host served the card (repeatable).",
         ),
     ] = None,
 ) -> ConnectionOptions:
@@ -219,13 +224,13 @@ def _split(
     is_flag = "-a" in options.named
     if not is_flag and (not options.agent or len(words) > len(operands)):
         if not words or not words[0].strip():
-            raise typer.BadParameter("Name the agent: its address, its card's file, or its name", param_hint="AGENT")
+            raise typer.BadParameter("Missing agent: URL, card file or registry name", param_hint="AGENT")
         options = options._replace(agent=words[0], named=("-a", words[0], *options.named))
         words = words[1:]
     if len(words) < least:
-        raise typer.BadParameter("It is missing", param_hint=operands[len(words)])
+        raise typer.BadParameter("Missing argument", param_hint=operands[len(words)])
     if len(words) > len(operands):
-        raise typer.BadParameter(f"What is {words[len(operands)]!r}? Quote a text of several words")
+        raise typer.BadParameter(f"Unexpected argument {words[len(operands)]!r}. Quote text that contains spaces")
     return options, [*words, *[None] * (len(operands) - len(words))]
 
 
@@ -238,9 +243,13 @@ def parse_seconds(text: str) -> float:
     try:
         found = float(number) * UNITS[text[len(number) :]]
     except (KeyError, ValueError):
-        raise typer.BadParameter(f"{text!r} is no time: write 90s, 15m or 2h", param_hint="--timeout") from None
+        raise typer.BadParameter(
+            f"{text!r} is not a valid duration (expected e.g. 90s, 15m, 2h)", param_hint="--timeout"
+        ) from None
     if not 0 < found < 10**9:
-        raise typer.BadParameter(f"{text!r} cannot be waited", param_hint="--timeout")
+        raise typer.BadParameter(
+            f"{text!r} is out of range (must be above 0 and below 10^9 seconds)", param_hint="--timeout"
+        )
     return found
 
 
@@ -248,9 +257,9 @@ def parse_pair(text: str) -> tuple[str, str]:
     """Parse a header, or a service parameter, which HTTP sends as a header."""
     name, sign, value = (part.strip() for part in text.partition(":"))
     if not sign or not name.isascii() or not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
-        raise typer.BadParameter("Write a header as name:value")  # without the text, which may contain a secret
+        raise typer.BadParameter("The header must be NAME:VALUE")  # without the text, which may contain a secret
     if not value.isprintable():
-        raise typer.BadParameter(f"The value of {name} has control characters")
+        raise typer.BadParameter(f"The value of {name} contains control characters")
     return name, value
 
 
@@ -423,7 +432,7 @@ async def _run_work(options: ConnectionOptions, work: Work, *, is_anonymous: boo
     except TimeoutError:
         if options.seconds is None:
             raise
-        raise TimeoutError(f"It took longer than {options.seconds:g} seconds") from None
+        raise TimeoutError(f"The command timed out after {options.seconds:g} seconds") from None
 
 
 def warn(options: ConnectionOptions) -> None:
@@ -431,7 +440,9 @@ def warn(options: ConnectionOptions) -> None:
     from accord.cli import agent_output
 
     if options.insecure:
-        agent_output.notice("accord: certificates are not verified: whoever is in between reads all, credentials too")
+        agent_output.notice(
+            "accord: certificates are not verified: an attacker on the network can read all traffic and credentials"
+        )
 
 
 def report_failure(options: ConnectionOptions, failure: ExplainedFailure) -> None:
@@ -449,15 +460,15 @@ def _with_resume_hint(options: ConnectionOptions, task_id: str | None, failure: 
     """Add a hint how to resume waiting for the task, if the agent did not fail."""
     if task_id is None or failure.exit not in (Exit.TIMED_OUT, Exit.UNREACHABLE):
         return failure
-    return failure._replace(hint=f"To wait for it again: {options.shell_command('task get --wait', task_id)}")
+    return failure._replace(hint=f"To wait for the task again: {options.shell_command('task get --wait', task_id)}")
 
 
 def _interrupted(options: ConnectionOptions, awaited: AwaitedTask | None) -> None:
     from accord.cli import agent_output
 
     if awaited is None or awaited.task_id is None:
-        agent_output.notice("\naccord: interrupted" + (" before the agent said which task it is" if awaited else ""))
+        agent_output.notice("\naccord: interrupted" + (" before the agent returned a task id" if awaited else ""))
         return
-    agent_output.notice(f"\nTask {agent_output.line(awaited.task_id)} goes on without you.")
-    agent_output.notice(f"  follow it  {options.shell_command('task subscribe', awaited.task_id)}")
-    agent_output.notice(f"  cancel it  {options.shell_command('task cancel', awaited.task_id)}")
+    agent_output.notice(f"\nTask {agent_output.line(awaited.task_id)} is still running.")
+    agent_output.notice(f"  subscribe  {options.shell_command('task subscribe', awaited.task_id)}")
+    agent_output.notice(f"  cancel     {options.shell_command('task cancel', awaited.task_id)}")

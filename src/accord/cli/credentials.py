@@ -38,10 +38,10 @@ async def _outcome(card: "AgentCard", auth: "ClientAuth") -> tuple[bool, str]:
     except (AuthenticationFailed, PermissionDenied) as error:
         return False, f"refused: {error.message}"
     except TaskNotFound:
-        return True, "let in"
+        return True, "accepted"
     except AccordError as error:
-        return True, f"let in, as far as one can tell: {error.message}"
-    return True, "let in"
+        return True, f"accepted, but the request failed: {error.message}"
+    return True, "accepted"
 
 
 def _required_schemes(card: "AgentCard") -> str:
@@ -60,7 +60,7 @@ HIDDEN = "********"
 PUBLIC = frozenset({"client_id", "username", "key_id", "file", "key", "ca", "hosts", "parameters"})
 """Parts of credentials that are not secret."""
 
-app = typer.Typer(no_args_is_help=True, help="Look after what is sent to agents to be let in.")
+app = typer.Typer(no_args_is_help=True, help="Manage credentials for remote agents.")
 
 
 class CredentialPlaceName(Enum):
@@ -73,16 +73,17 @@ class CredentialPlaceName(Enum):
 
 IdArgument = Annotated[
     str,
-    typer.Argument(metavar="ID", help="The agent's host or URL, its own id (org/agent), or the service of a card."),
+    typer.Argument(metavar="ID", help="Id of the credential: host, URL, agent name (org/agent) or service name."),
 ]
 WhereOption = Annotated[
     CredentialPlaceName,
-    typer.Option("--in", help="The user's key file, the system's keyring, or the store of a server."),
+    typer.Option("--in", help="Location: the user's key file, the system's keyring or a server's store."),
 ]
 FileOption = Annotated[
-    Path | None, typer.Option("--file", metavar="FILE", help="The key file, if not the user's own (ACCORD_KEYS).")
+    Path | None,
+    typer.Option("--file", metavar="FILE", help="Key file [default: $ACCORD_KEYS, else the user's key file]."),
 ]
-TenantOption = Annotated[str, typer.Option(help="Whose it is, in a store.")]
+TenantOption = Annotated[str, typer.Option(help="Tenant of the credential (store only).")]
 
 
 class CredentialKind(NamedTuple):
@@ -123,13 +124,11 @@ def _mtls(name: str, secret: str) -> Mapping[str, Any]:
 KINDS = {
     "api-key": CredentialKind(None, "API key", lambda _, secret: {"api_key": secret}),
     "bearer": CredentialKind(None, "Bearer token", lambda _, secret: {"bearer": secret}),
-    "oauth": CredentialKind("the client's id", "Client secret", _oauth),
-    "basic": CredentialKind("the user's name", "Password", _basic),
-    "hmac": CredentialKind("[the key's name]", "Secret to sign with", _hmac),
-    "header": CredentialKind(
-        "the header's name", "Value of the header", lambda name, secret: {"headers": {name: secret}}
-    ),
-    "mtls": CredentialKind("the file with the certificate", None, _mtls),
+    "oauth": CredentialKind("the client id", "Client secret", _oauth),
+    "basic": CredentialKind("the username", "Password", _basic),
+    "hmac": CredentialKind("[the key id]", "Signing secret", _hmac),
+    "header": CredentialKind("the header name", "Header value", lambda name, secret: {"headers": {name: secret}}),
+    "mtls": CredentialKind("the certificate file", None, _mtls),
     "hosts": CredentialKind(None, None, lambda *_: {}),
 }
 
@@ -137,28 +136,28 @@ KINDS = {
 @app.command("set")
 def set_(
     id: IdArgument,
-    kind: Annotated[str, typer.Option(metavar="KIND", help=f"One of {', '.join(KINDS)}.")] = "api-key",
+    kind: Annotated[str, typer.Option(metavar="KIND", help=f"Kind of credential: {', '.join(KINDS)}.")] = "api-key",
     name: Annotated[
-        str | None, typer.Option(help="What is not secret: a client's id, a user, a header, a certificate's file.")
+        str | None, typer.Option(help="Non-secret part: client id, username, key id, header name or certificate file.")
     ] = None,
     secret: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="The secret; better typed or piped in, because others may see commands."),
+        typer.Option(
+            metavar="TEXT", help="Secret. Prefer the prompt or a pipe: command lines are visible to other users."
+        ),
     ] = None,
-    certificate_key: Annotated[Path | None, typer.Option(help="The file with a certificate's key.")] = None,
-    ca: Annotated[
-        Path | None, typer.Option(help="The file with the authority of servers, beside a certificate.")
-    ] = None,
+    certificate_key: Annotated[Path | None, typer.Option(help="Private key file of the certificate.")] = None,
+    ca: Annotated[Path | None, typer.Option(help="CA bundle that verifies the server (with --kind mtls).")] = None,
     host: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST", help="Host or URL that the credential may be sent to; may be repeated."),
+        typer.Option(metavar="HOST", help="Host or URL that may receive the credential (repeatable)."),
     ] = None,
     where: WhereOption = CredentialPlaceName.FILE,
     file: FileOption = None,
     tenant: TenantOption = "",
     store: StoreOption = None,
 ) -> None:
-    """Store a credential; other kinds under the same id remain. Kind `hosts` replaces the allowed hosts alone."""
+    """Store a credential. Other kinds under the same id remain. Kind `hosts` replaces only the allowed hosts."""
     if kind not in KINDS:
         raise typer.BadParameter(f"{kind!r} is not one of {', '.join(KINDS)}", param_hint="--kind")
     parts = _parts(KINDS[kind], name, secret)
@@ -168,7 +167,7 @@ def set_(
         targets = [id, *host] if "://" in id else host
         parts = {**parts, "hosts": tuple(dict.fromkeys(map(_host_of, targets)))}
     elif kind == "hosts":
-        raise typer.BadParameter("This kind needs at least one host", param_hint="--host")
+        raise typer.BadParameter("--kind hosts requires at least one host", param_hint="--host")
     run_and_exit(NAME, _set(_host_of(id) if "://" in id else id, parts, _place(where, file, tenant, store)))
 
 
@@ -182,9 +181,11 @@ async def _set(id: str, parts: Mapping[str, Any], opened: AbstractAsyncContextMa
         before = await place.get(id) or Credential()
         headers = before.headers | parts.get("headers", {})
         await place.put(id, replace(before, **{**parts, "headers": headers}))
-        typer.echo(f"{printable(id)} is kept in {place.name}", err=True)
+        typer.echo(f"{printable(id)} is stored in {place.name}", err=True)
         if not (before.hosts or "hosts" in parts or is_host(id)):
-            typer.echo(f"It is used with `--service {printable(id)}` alone; --host allows cards to name it", err=True)
+            typer.echo(
+                f"It is used only with `--service {printable(id)}`. To let cards refer to it, set --host", err=True
+            )
     return Exit.DONE
 
 
@@ -192,19 +193,19 @@ async def _set(id: str, parts: Mapping[str, Any], opened: AbstractAsyncContextMa
 @async_command(NAME)
 async def get(
     id: IdArgument,
-    reveal: Annotated[bool, typer.Option("--show", help="Print the secrets themselves.")] = False,
+    reveal: Annotated[bool, typer.Option("--show", help="Print secrets.")] = False,
     output: OutputOption = OutputFormat.TEXT,
     where: Annotated[
         CredentialPlaceName | None,
-        typer.Option("--in", help="Only there; by default wherever a command would find it."),
+        typer.Option("--in", help="Location [default: all locations]."),
     ] = None,
     file: FileOption = None,
     tenant: TenantOption = "",
     store: StoreOption = None,
 ) -> int:
-    """Show a credential and its sources; exit with 1 if it does not exist."""
+    """Show a credential and its sources. Exit with 1 if it does not exist."""
     if reveal and where is CredentialPlaceName.STORE:
-        raise typer.BadParameter("What a store keeps is sealed for its server and is not shown", param_hint="--show")
+        raise typer.BadParameter("Secrets in a store are sealed and cannot be shown", param_hint="--show")
     if where is None:
         keys = user_keys(file)
         found, sources = keys.find(id), keys.sources(id)
@@ -213,7 +214,7 @@ async def get(
             found = await place.get(id)
         sources = dict.fromkeys(found.__struct_fields__, where.value) if found else {}
     if found is None:
-        typer.echo(f"{NAME}: nothing is kept under {printable(id)}", err=True)
+        typer.echo(f"{NAME}: unknown credential {printable(id)}", err=True)
         return Exit.FAILED
     rows = [
         {"part": part, "source": sources[part.partition(".")[0]], "value": value if reveal or is_public else HIDDEN}
@@ -228,13 +229,13 @@ async def get(
 async def list_(
     output: OutputOption = OutputFormat.TEXT,
     where: Annotated[
-        CredentialPlaceName | None, typer.Option("--in", help="A store; by default the user's own credentials.")
+        CredentialPlaceName | None, typer.Option("--in", help="Location [default: the user's credentials].")
     ] = None,
     file: FileOption = None,
     tenant: TenantOption = "",
     store: StoreOption = None,
 ) -> int:
-    """List stored credentials without secrets; a keyring cannot be listed."""
+    """List stored credentials without secrets. A keyring cannot be listed."""
     if where is CredentialPlaceName.STORE:
         async with store_place(store, tenant) as place:
             held = await place.keys.listed(tenant)
@@ -245,7 +246,7 @@ async def list_(
         print_rows(rows, ("id", "kinds", "sealed with", "updated"), output)
         return Exit.DONE
     if where is CredentialPlaceName.KEYRING:
-        raise command_error("A keyring cannot be listed, only asked: `accord creds get ID`")
+        raise command_error("A keyring cannot be listed. Look up one credential: `accord creds get ID`")
     keys = user_keys(file)
     sources = {id: keys.sources(id) for id in keys.ids()}
     rows = [
@@ -264,13 +265,13 @@ async def remove(
     tenant: TenantOption = "",
     store: StoreOption = None,
 ) -> int:
-    """Remove a credential; exit with 1 if it does not exist."""
+    """Remove a credential. Exit with 1 if it does not exist."""
     async with _place(where, file, tenant, store) as place:
         is_there = await place.remove(id)
         said = (
-            f"{printable(id)} is gone from {place.name}"
+            f"{printable(id)} is removed from {place.name}"
             if is_there
-            else f"{NAME}: there is no {printable(id)} in {place.name}"
+            else f"{NAME}: {printable(id)} is not in {place.name}"
         )
         typer.echo(said, err=True)
     return Exit.DONE if is_there else Exit.FAILED
@@ -281,7 +282,7 @@ async def remove(
 async def rotate(store: StoreOption = None) -> int:
     """Seal all credentials and webhook secrets in a store with the first key of its settings.
 
-    The other keys are no longer needed then. Webhook secrets in plain text are sealed as well.
+    Afterwards the other keys can be removed. Webhook secrets in plain text are also sealed.
     """
     from accord.cli.database import open_existing_store
     from accord.server import credentials
@@ -290,15 +291,15 @@ async def rotate(store: StoreOption = None) -> int:
     settings = credentials_of(os.environ)
     async with open_existing_store(store) as found:
         count = await credentials.rotate_keys(found, settings)
-    typer.echo(f"{count} sealed anew", err=True)
+    typer.echo(f"{count} resealed", err=True)
     return Exit.DONE
 
 
 @app.command("test")
 @async_command(NAME)
 async def try_(
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Its address, its card's file, or its name.")],
-    service: Annotated[str | None, typer.Option(metavar="ID", help="Use what is kept under this id.")] = None,
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Agent: URL, card file or registry name.")],
+    service: Annotated[str | None, typer.Option(metavar="ID", help="Id of the stored credential.")] = None,
     file: FileOption = None,
 ) -> int:
     """Test credentials against an agent: read its card, select credentials, and request a task that does not exist.
@@ -313,10 +314,10 @@ async def try_(
     async with connect_client(ConnectionOptions(agent=agent), is_anonymous=True) as client:
         card, origin = client.card, client.discovered.url
         _print_line("card", f"{card.name}, {origin or agent}")
-    _print_line("asks for", _required_schemes(card))
+    _print_line("requires", _required_schemes(card))
     auth, schemes, ids = choose_auth_with_ids(card, keys, service=service, origin=origin)
     _print_line("sends", "nothing" if isinstance(auth, Anonymous) else repr(auth))
-    for label, names in (("scheme", schemes), ("kept as", ids)):
+    for label, names in (("scheme", schemes), ("stored as", ids)):
         if names:
             _print_line(label, ", ".join(names))
     is_open, how = await _outcome(card, Anonymous())
@@ -324,9 +325,9 @@ async def try_(
     if isinstance(auth, Anonymous):
         return Exit.DONE if is_open else Exit.UNAUTHENTICATED
     is_in, how = await _outcome(card, auth)
-    _print_line("with it", how)
+    _print_line("with", how)
     if is_in and is_open:
-        _print_line("note", "it answers everybody, so this says nothing about the credentials")
+        _print_line("note", "the agent accepts anonymous requests, so the credentials are not tested")
     return Exit.DONE if is_in else Exit.UNAUTHENTICATED
 
 
@@ -351,9 +352,9 @@ async def _place(
 
 def _parts(kind: CredentialKind, name: str | None, secret: str | None) -> Mapping[str, Any]:
     if name is None and kind.name is not None and not kind.name.startswith("["):
-        raise typer.BadParameter(f"It needs {kind.name}", param_hint="--name")
+        raise typer.BadParameter(f"--name is required: {kind.name}", param_hint="--name")
     if name is not None and kind.name is None:
-        raise typer.BadParameter("This kind has no name", param_hint="--name")
+        raise typer.BadParameter("This kind of credential has no name", param_hint="--name")
     given = "" if kind.secret is None else secret if secret is not None else _read_secret(kind.secret)
     if kind.secret is not None and not given:
         raise typer.BadParameter("The secret is empty")
@@ -381,7 +382,7 @@ def _with_files(parts: Mapping[str, Any], key: Path | None, ca: Path | None) -> 
     from msgspec.structs import replace
 
     if "certificate" not in parts:
-        raise typer.BadParameter("Only a certificate has files: --kind mtls")
+        raise typer.BadParameter("--certificate-key and --ca require --kind mtls")
     files = {name: str(path.expanduser().resolve()) for name, path in (("key", key), ("ca", ca)) if path is not None}
     return {"certificate": replace(parts["certificate"], **files)}
 

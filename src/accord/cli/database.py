@@ -25,18 +25,18 @@ StoreOption = Annotated[
         "--store",
         metavar="URL",
         envvar="ACCORD_STORE",
-        help="The store, as sqlite:///file.db or postgresql://user:password@host/database."
-        " By default the one in accord.toml, else a file in the user's data directory.",
+        help="URL of the store: sqlite:///file.db or postgresql://user:password@host/database"
+        " [default: from accord.toml, else a file in the user's data directory].",
     ),
 ]
 
-app = typer.Typer(no_args_is_help=True, help="Look after the database.")
+app = typer.Typer(no_args_is_help=True, help="Manage the database.")
 
 
 @app.command()
 @async_command(NAME)
 async def status(store: StoreOption = None) -> int:
-    """Show the database and its schema; exit with 0 if this version can use it and with 1 if not."""
+    """Show the database and its schema. Exit with 0 if this version can use it, otherwise with 1."""
     from accord.api import administration
     from accord.api.administration import SqliteAddress, open_store
 
@@ -48,13 +48,13 @@ async def status(store: StoreOption = None) -> int:
     async with open_store(address, read_only=True) as opened:
         _show("engine", await administration.database_version(opened))
         found = await administration.schema_version(opened)
-        _show("schema", f"{found}, {newest} is the newest that this version of accord knows")
+        _show("schema", f"{found}, {newest} is the newest of this version")
         for migration in administration.known_migrations():
             if migration.number > found:
                 _show("pending", migration)
         if found > newest:
             await administration.check_schema(opened)  # raises with a remedy, if this version cannot be used with it
-            _show("overlap", "this version may still be used with it; install the newer one soon")
+            _show("overlap", "this version can still use the database: install the newer version soon")
     return UP_TO_DATE if found >= newest else NOT_UP_TO_DATE
 
 
@@ -69,17 +69,17 @@ async def upgrade(store: StoreOption = None) -> int:
     _show("store", address)
     async with open_store(address) as opened:
         if not await administration.upgrade_schema(opened, partial(_show, "applied")):
-            _show("schema", "up to date, nothing to do")
+            _show("schema", "up to date")
     return UP_TO_DATE
 
 
 @app.command()
 @async_command(NAME)
 async def backup(
-    target: Annotated[Path, typer.Argument(metavar="FILE", help="The copy, which must not be there yet.")],
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="File of the copy. It must not exist.")],
     store: StoreOption = None,
 ) -> int:
-    """Copy a SQLite database, which may be in use. For PostgreSQL, print which tool copies it."""
+    """Copy a SQLite database, even while it is in use. For PostgreSQL, print the tool to use."""
     import asyncio
 
     from accord.api import StoreRefused
@@ -87,7 +87,7 @@ async def backup(
 
     address = store_address(store)
     if not isinstance(address, SqliteAddress):
-        raise StoreRefused("A PostgreSQL is copied with its own tools: pg_dump --format=custom")
+        raise StoreRefused("Copy a PostgreSQL database with: pg_dump --format=custom")
     if not (address.path and address.path.exists()):
         raise StoreRefused(f"There is no database at {address}")
     size = await asyncio.to_thread(back_up, address.path, target)
@@ -116,9 +116,7 @@ async def open_existing_store(url: str | None, *, read_only: bool = False) -> As
 
     address = store_address(url)
     if isinstance(address, SqliteAddress) and not (address.path and address.path.exists()):
-        raise StoreRefused(
-            f"There is no database at {address}: name another with --store, or make it with `accord db upgrade`"
-        )
+        raise StoreRefused(f"There is no database at {address}: set --store, or create it with `accord db upgrade`")
     async with open_store(address, read_only=read_only) as store:
         await administration.check_schema(store)
         yield store

@@ -30,15 +30,13 @@ STOP_SECONDS = 10.0
 def demo(
     port: Annotated[
         int | None,
-        typer.Option(help="Port to listen on; by default 8000, or another if that is taken.", min=1, max=65535),
+        typer.Option(help="Port to listen on [default: 8000, or a free port].", min=1, max=65535),
     ] = None,
     store: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL", help="The store; by default a file for demonstrations in the user's data directory."
-        ),
+        typer.Option(metavar="URL", help="URL of the store [default: a demo file in the user's data directory]."),
     ] = None,
-    speed: Annotated[float, typer.Option(min=0.1, max=1000, help="How many times faster than usual agents are.")] = 1.0,
+    speed: Annotated[float, typer.Option(min=0.1, max=1000, help="Speed multiplier of the demo agents.")] = 1.0,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the console in a browser.")] = False,
 ) -> None:
     """Serve example agents without setup."""
@@ -60,7 +58,7 @@ def demo(
         if application.settings.telemetry.log_format is not LogFormat.JSON:  # which says it for each server
             if chosen != (port or PORT):
                 typer.echo(f"Port {PORT} is in use: listening on {chosen} instead.", err=True)
-            typer.echo(f"{REMOTE_AGENT_NAME} is on a server of its own: {url}", err=True)
+            typer.echo(f"{REMOTE_AGENT_NAME} runs on a separate server: {url}", err=True)
         if open_browser:
             application.on_start.append(lambda: _show(f"{application.url}/console/"))
         run_here(application, "warning")
@@ -68,7 +66,7 @@ def demo(
 
 def _show(url: str) -> None:
     if typer.launch(url):
-        typer.echo(f"No browser could be opened: go to {url}", err=True)
+        typer.echo(f"The browser could not be opened. Open {url}", err=True)
 
 
 def _folder() -> Path:
@@ -79,7 +77,7 @@ def _folder() -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        fail(f"{folder} cannot be made: {error.strerror}. Choose another place with XDG_DATA_HOME.")
+        fail(f"{folder} cannot be created: {error.strerror}. Set XDG_DATA_HOME to another directory.")
     return folder
 
 
@@ -112,7 +110,7 @@ def _second_server(folder: Path, port: int, speed: float) -> Iterator[str]:
     there.close()
     try:
         if not _wait_until_ready(here):
-            fail(f"The second server, which the demonstration needs on port {port}, could not be started.")
+            fail(f"The demo's second server could not be started on port {port}.")
         yield f"http://{HOST}:{port}"
     finally:
         process.terminate()

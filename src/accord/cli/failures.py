@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-UNKNOWN_CALLER = "Bring credentials: --bearer, --api-key, or `accord creds set`"
-FORBIDDEN = "The credentials are known, but not enough: whoever runs the agent can give their holder another role"
+UNKNOWN_CALLER = "Set credentials with --bearer, --api-key or `accord creds set`"
+FORBIDDEN = "The credentials are valid but lack permission. Ask the agent's operator for another role"
 
 
 class Exit(IntEnum):
@@ -95,7 +95,7 @@ def explain_failure(error: Exception) -> ExplainedFailure | None:
     cause = getattr(error, "because", error)  # of a message whose answer was lost
     for kind, exit, code in _own_failures():
         if isinstance(cause, kind) and (exit is not Exit.TIMED_OUT or getattr(cause, "was_sent", True)):
-            return ExplainedFailure(exit, code, str(error) or "It took too long", _remedy(exit, error))
+            return ExplainedFailure(exit, code, str(error) or "The operation timed out", _remedy(exit, error))
     return None
 
 
@@ -157,9 +157,9 @@ def _remedy(exit: Exit, error: Exception) -> str | None:
     from accord.client.interfaces import UNTRUSTED_HOST
 
     if exit is Exit.UNREACHABLE:
-        return "See that the agent runs, and that its address is right"
+        return "Check that the agent is running and that its URL is correct"
     if isinstance(error, BadCard) and UNTRUSTED_HOST in str(error):
-        return "Ask it at the address that the card names, or go there all the same with --trust-host"
+        return "Use the URL in the card, or allow its host with --trust-host"
     return None
 
 
@@ -171,8 +171,8 @@ def _number(error: "AccordError") -> int:
 
 def _hint(error: "AccordError") -> str | None:
     if error.retry_after is not None:
-        return f"Try again in {error.retry_after} seconds"
-    return "The agent does not offer this" if error.row.reason == "METHOD_NOT_FOUND" else None
+        return f"Retry in {error.retry_after} seconds"
+    return "The agent does not support this operation" if error.row.reason == "METHOD_NOT_FOUND" else None
 
 
 def _own_failures() -> list[tuple[type[Exception], Exit, str]]:

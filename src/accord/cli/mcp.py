@@ -34,39 +34,43 @@ class McpTransport(StrEnum):
 
 def mcp(  # size: one parameter for each flag
     targets: Annotated[
-        list[str] | None, typer.Argument(metavar="TARGET", help="Agents to run here, as module:name or file.py:name.")
+        list[str] | None, typer.Argument(metavar="TARGET", help="Local agents: module:name or file.py:name.")
     ] = None,
     url: Annotated[
         list[str] | None,
-        typer.Option(metavar="URL", help="An A2A agent elsewhere, or a server with all of its agents; repeatable."),
+        typer.Option(metavar="URL", help="URL of a remote agent, or of a server with all its agents (repeatable)."),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(envvar="ACCORD_CONFIG", help="A file of settings; by default accord.toml, if there is one."),
+        typer.Option(envvar="ACCORD_CONFIG", help="Settings file [default: accord.toml if it exists]."),
     ] = None,
     store: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Where the tasks of agents here are kept.", show_default="as accord serve"),
+        typer.Option(metavar="URL", help="URL of the store for tasks of local agents.", show_default="as accord serve"),
     ] = None,
-    transport: Annotated[McpTransport, typer.Option(help="How clients connect.")] = McpTransport.STDIO,
-    host: Annotated[str, typer.Option(help="Address to listen on; only this machine's own.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; the path is /mcp.", min=1, max=65535)] = 8080,
-    by_skill: Annotated[bool, typer.Option("--by-skill", help="A tool for each skill, not for each agent.")] = False,
+    transport: Annotated[McpTransport, typer.Option(help="Transport for MCP clients.")] = McpTransport.STDIO,
+    host: Annotated[str, typer.Option(help="Loopback address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on. The path is /mcp.", min=1, max=65535)] = 8080,
+    by_skill: Annotated[
+        bool, typer.Option("--by-skill", help="Offer one tool per skill instead of one per agent.")
+    ] = False,
     wait: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", min=0.1, help="How long a call waits before it answers with the task's id."),
+        typer.Option(
+            metavar="SECONDS", min=0.1, help="Maximum seconds until a call returns the task id instead of the result."
+        ),
     ] = None,
     bearer: Annotated[
-        str | None, typer.Option(metavar="TOKEN", envvar="ACCORD_BEARER", help="A bearer token for agents elsewhere.")
+        str | None, typer.Option(metavar="TOKEN", envvar="ACCORD_BEARER", help="Bearer token for remote agents.")
     ] = None,
     api_key: Annotated[
-        str | None, typer.Option(metavar="KEY", envvar="ACCORD_API_KEY", help="A key for agents elsewhere.")
+        str | None, typer.Option(metavar="KEY", envvar="ACCORD_API_KEY", help="API key for remote agents.")
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option(metavar="NAME:VALUE", help="A header for agents elsewhere; repeatable.")
+        list[str] | None, typer.Option(metavar="NAME:VALUE", help="HTTP header for remote agents (repeatable).")
     ] = None,
 ) -> None:
-    """Offer agents as tools over MCP, the Model Context Protocol."""
+    """Offer agents as tools over the Model Context Protocol (MCP)."""
     import asyncio
 
     from accord.agents.command_environment import close_process
@@ -75,7 +79,10 @@ def mcp(  # size: one parameter for each flag
     from accord.telemetry.logs import configure_logging
 
     if transport is McpTransport.HTTP and not urls.is_loopback(host):
-        raise typer.BadParameter("Anybody could use the agents: listen on 127.0.0.1", param_hint="--host")
+        raise typer.BadParameter(
+            "The host must be a loopback address, because MCP has no authentication here: use 127.0.0.1",
+            param_hint="--host",
+        )
     headers = tuple(map(parse_pair, header or ()))
     remotes = [ConnectionOptions(agent=one, bearer=bearer, api_key=api_key, headers=headers) for one in url or ()]
     application = None

@@ -59,7 +59,7 @@ def given_parts(order: Iterable[str], values: dict[str, list[str]]) -> list[Give
         if flag != "media_type":
             found.append(GivenPart(flag, value))
         elif not found or found[-1].media_type is not None:
-            raise typer.BadParameter("It belongs to the part before it, and there is none", param_hint="--media-type")
+            raise typer.BadParameter("--media-type must follow the part that it describes", param_hint="--media-type")
         else:
             found[-1] = found[-1]._replace(media_type=value)
     return found
@@ -71,7 +71,7 @@ def parts_of(text: str | None, given: Iterable[GivenPart]) -> tuple[Part, ...]:
     parts = [Part(text=said)] if said else []
     parts += [part for one in given if (part := _READERS[one.flag](one)).text != ""]
     if not parts:
-        raise typer.BadParameter("There is nothing to send: give a text, --file or --data", param_hint="TEXT")
+        raise typer.BadParameter("The message is empty: set TEXT, --file or --data", param_hint="TEXT")
     return tuple(parts)
 
 
@@ -80,7 +80,7 @@ def parse_object(text: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError as error:
-        raise typer.BadParameter(f"It is not a JSON object: {error}", param_hint="--metadata") from None
+        raise typer.BadParameter(f"The value is not a JSON object: {error}", param_hint="--metadata") from None
 
 
 def _text(given: GivenPart) -> Part:
@@ -111,7 +111,7 @@ def _data(given: GivenPart) -> Part:
     try:
         return Part(data=msgspec.json.decode(stated), media_type=given.media_type)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"It is not JSON: {error}", param_hint="--data") from None
+        raise typer.BadParameter(f"The value is not valid JSON: {error}", param_hint="--data") from None
 
 
 _ANY = "application/octet-stream"
@@ -122,7 +122,7 @@ def _read(path: str, flag: str) -> bytes:
     """Read a regular file. A pipe or a device may never end."""
     try:
         if not stat.S_ISREG(Path(path).stat().st_mode):
-            raise typer.BadParameter(f"{path} is no regular file; - is standard input", param_hint=flag)
+            raise typer.BadParameter(f"{path} is not a regular file. Use - for standard input", param_hint=flag)
         with Path(path).open("rb") as file:
             return _bounded(file.read(MAX_BYTES + 1), path, flag)
     except OSError as error:
@@ -133,7 +133,7 @@ def _read(path: str, flag: str) -> bytes:
 
 def _bounded(found: bytes, name: str, flag: str) -> bytes:
     if len(found) > MAX_BYTES:
-        larger = f"{name} is larger than {MAX_BYTES >> 20} MiB; give the agent an https address to fetch it from"
+        larger = f"{name} is larger than {MAX_BYTES >> 20} MiB. Send an https URL instead"
         raise typer.BadParameter(larger, param_hint=flag)
     return found
 
@@ -157,7 +157,7 @@ def _sendable(text: str, flag: str) -> str:
 
 
 def _no_text(flag: str) -> typer.BadParameter:
-    return typer.BadParameter("It is no text in UTF-8; --file sends anything", param_hint=flag)
+    return typer.BadParameter("The text is not valid UTF-8. Use --file for other data", param_hint=flag)
 
 
 def _stdin(flag: str) -> bytes:
@@ -238,7 +238,7 @@ def choose_paths(found: Iterable[ArtifactFile], folder: Path, *, force: bool) ->
         places.append((one, folder / name))
     there = [path for _, path in places if os.path.lexists(path)]
     if there and not force:
-        raise command_error(f"{there[0]} is there already", "--force replaces it, --to saves somewhere else")
+        raise command_error(f"{there[0]} already exists", "Use --force to replace it, or --to for another folder")
     return places
 
 
@@ -326,7 +326,7 @@ async def download(
     if failure:
         raise typer.Exit(failure.exit)
     if not places:
-        agent_output.notice("The task has made nothing")
+        agent_output.notice("The task has no artifacts")
 
 
 def _file_report(options: ConnectionOptions, found: ArtifactFile, path: Path, size: int) -> dict[str, Any]:
@@ -342,16 +342,16 @@ async def _fetch(outbound: HttpSession, url: str, file: BinaryIO) -> int:
         request = HttpRequest(method="GET", url=url, seconds=None, streams=True)
         async with await outbound.open(request) as answer, asyncio.timeout(SILENT_SECONDS) as silence:
             if answer.status != 200:
-                raise NotFetched(f"{url} cannot be fetched: it answers {answer.status}")
+                raise NotFetched(f"{url} cannot be fetched: HTTP status {answer.status}")
             async for piece in answer.pieces():
                 size += file.write(piece)
                 if size > MAX_FILE_BYTES:
-                    raise NotFetched(f"{url} cannot be fetched: it is larger than {MAX_FILE_BYTES} bytes")
+                    raise NotFetched(f"{url} cannot be fetched: larger than {MAX_FILE_BYTES} bytes")
                 silence.reschedule(asyncio.get_running_loop().time() + SILENT_SECONDS)
     except Unreachable as error:
         raise NotFetched(f"{url} cannot be fetched: {error}") from None
     except TimeoutError:
-        raise NotFetched(f"{url} cannot be fetched: nothing came for {SILENT_SECONDS:g} seconds") from None
+        raise NotFetched(f"{url} cannot be fetched: no data for {SILENT_SECONDS:g} seconds") from None
     return size
 
 

@@ -28,48 +28,49 @@ def send(  # size: one parameter for each flag
     options: ConnectionOptions,
     text: str | None,
     texts: Annotated[
-        list[str] | None, typer.Option("--text", metavar="TEXT", help="One more text; - is standard input.")
+        list[str] | None,
+        typer.Option("--text", metavar="TEXT", help="Additional text, or - for standard input (repeatable)."),
     ] = None,
     file: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="FILE", help="A file to attach, - for standard input, or an address that the agent is to fetch."
+            metavar="FILE", help="File to attach, - for standard input, or a URL for the agent to fetch (repeatable)."
         ),
     ] = None,
     data: Annotated[
-        list[str] | None, typer.Option(metavar="JSON", help="Data: JSON, a file of it, or - for standard input.")
+        list[str] | None,
+        typer.Option(metavar="JSON", help="JSON data, a JSON file, or - for standard input (repeatable)."),
     ] = None,
     media_type: Annotated[
-        list[str] | None, typer.Option(metavar="TYPE", help="The media type of the part before it.")
+        list[str] | None, typer.Option(metavar="TYPE", help="Media type of the preceding part (repeatable).")
     ] = None,
-    task_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Go on with this task: answer its question.")
-    ] = None,
-    context_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="A new task that belongs to this conversation.")
-    ] = None,
+    task_id: Annotated[str | None, typer.Option(metavar="ID", help="Id of the task to answer.")] = None,
+    context_id: Annotated[str | None, typer.Option(metavar="ID", help="Id of the context for a new task.")] = None,
     message_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="The message's own id: who repeats it repeats no work.")
+        str | None,
+        typer.Option(metavar="ID", help="Message id, used as idempotency key: resending it does not repeat the work."),
     ] = None,
-    metadata: Annotated[str | None, typer.Option(metavar="JSON", help="An object to send along.")] = None,
-    stream: Annotated[bool, typer.Option("--stream", help="Print what comes as it comes; JSON in lines.")] = False,
-    async_: Annotated[
-        bool, typer.Option("--async", "--no-wait", help="Do not wait: print the task and how to find it again.")
+    metadata: Annotated[
+        str | None, typer.Option(metavar="JSON", help="Metadata of the request: a JSON object.")
+    ] = None,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Print output as it arrives. With -o json, one line per event.")
     ] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the task ends or asks something; the default.")] = (
+    async_: Annotated[
+        bool, typer.Option("--async", "--no-wait", help="Print the task without waiting for the result.")
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the task ends or requires input (default).")] = (
         False
     ),
-    quiet: Annotated[
-        bool, typer.Option("-q", "--quiet", help="Print the text of the answer and nothing else.")
-    ] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print only the text of the reply.")] = False,
 ) -> None:
     """Send a message to an agent and wait for the reply.
 
-    TEXT may be - for standard input. Texts, files and data are sent in their given order.
+    TEXT may be - for standard input. Texts, files and data are sent in the order of the options.
     """
     options.check(quiet=quiet)
     if async_ and (wait or stream or quiet):
-        raise typer.BadParameter("Whoever does not wait has nothing to wait for or to stream", param_hint="--async")
+        raise typer.BadParameter("--async excludes --wait, --stream and --quiet", param_hint="--async")
     values = {"texts": texts or [], "file": file or [], "data": data or [], "media_type": media_type or []}
     request = _request(text, options.order, values, task_id, context_id, message_id, metadata)
     awaited = AwaitedTask(task_id)
@@ -129,17 +130,21 @@ async def _send_held(
 @with_connection_options()
 def chat(
     options: ConnectionOptions,
-    context_id: Annotated[str | None, typer.Option(metavar="ID", help="Go on with this conversation.")] = None,
-    task_id: Annotated[str | None, typer.Option(metavar="ID", help="Answer the question of this task first.")] = None,
+    context_id: Annotated[str | None, typer.Option(metavar="ID", help="Id of the context to continue.")] = None,
+    task_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="Id of the task that the first line answers.")
+    ] = None,
 ) -> None:
-    """Chat with an agent. The next line answers its question."""
+    """Chat with an agent. If the agent requires input, the next line is the answer."""
     from asyncio import Runner
 
     from accord.cli import replies
 
     is_typed = sys.stdin.isatty()
     if is_typed and (options.is_json or not sys.stdout.isatty()):
-        raise typer.BadParameter("Somebody types, so the answers belong in a terminal; or pipe lines into it")
+        raise typer.BadParameter(
+            "An interactive chat requires text output on a terminal. Pipe standard input for other output"
+        )
     warn(options)
     with Runner() as runner:
         raise typer.Exit(replies.ChatSession(options, runner, context_id, task_id, is_typed=is_typed).run())

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 Answer = Task | Message
 
-RESTARTED = "What was said so far does not count: the agent began anew"
+RESTARTED = "The agent restarted: ignore the output above"
 """Message after an agent's restart, its default after a crash of its server: printed text cannot be taken back."""
 
 
@@ -303,7 +303,7 @@ async def _final_task(client: "Client", answer: Answer | None, later: list[Event
     except ValueError:
         pass
     if awaited.task_id is None:
-        raise command_error("The agent answered nothing")
+        raise command_error("The agent returned no reply")
     return await client.get(GetRequest(id=awaited.task_id))
 
 
@@ -313,7 +313,7 @@ def print_file_remarks(options: ConnectionOptions, task: Task) -> None:
     for part in files:
         agent_output.notice(agent_output.field("File", agent_output.of_file(part)))
     if files:
-        agent_output.notice(f"To save them: {options.shell_command('task download', task.id)}")
+        agent_output.notice(f"To save the files: {options.shell_command('task download', task.id)}")
 
 
 def print_remarks(options: ConnectionOptions, answer: Answer) -> None:
@@ -327,7 +327,7 @@ def print_remarks(options: ConnectionOptions, answer: Answer) -> None:
             f"The task waits for {what}: {options.shell_command('send', '--task-id', answer.id, 'TEXT')}"
         )
     elif state not in TERMINAL and state is not TaskState.UNKNOWN:
-        agent_output.notice(f"The task goes on: {options.shell_command('task subscribe', answer.id)}")
+        agent_output.notice(f"The task is still running: {options.shell_command('task subscribe', answer.id)}")
     elif state is not TaskState.COMPLETED:
         agent_output.notice(f"The task is {agent_output.state_of(answer)}")
 
@@ -337,11 +337,11 @@ def print_remarks(options: ConnectionOptions, answer: Answer) -> None:
 Result = TypeVar("Result")
 
 HELP = """\
-Type a message, or one of these:
-  /new          begin another conversation
-  /file FILE    attach a file, or an address, to the next message
-  /task         show which task and conversation this is
-  /wait         follow the last task, if it goes on
+Enter a message or a command:
+  /new          start a new conversation
+  /file FILE    attach a file or URL to the next message
+  /task         show the ids of the task and the conversation
+  /wait         wait for the last task, if it is still running
   /cancel       cancel the last task
   /quit         end; so does Ctrl+D"""
 
@@ -384,7 +384,8 @@ class ChatSession:
     def _talk(self, client: "Client") -> Exit:
         if self._is_typed:
             agent_output.notice(
-                f"{agent_output.line(client.card.name)}: {agent_output.line(client.card.description)}\n/help shows more"
+                f"{agent_output.line(client.card.name)}: {agent_output.line(client.card.description)}"
+                "\n/help lists the commands"
             )
         for line in self._lines():
             word, _, rest = line.partition(" ")
@@ -419,7 +420,9 @@ class ChatSession:
         try:
             return self._runner.run(self._bounded(work))
         except KeyboardInterrupt:
-            agent_output.notice("\nNo longer waiting. If the task goes on, /wait follows it and /cancel cancels it.")
+            agent_output.notice(
+                "\nStopped waiting. If the task is still running, use /wait to wait for it or /cancel to cancel it."
+            )
             return Exit.INTERRUPTED
         except Exception as error:
             if isinstance(error, BrokenPipeError) or (failure := explain_failure(error)) is None:
@@ -482,5 +485,5 @@ class ChatSession:
 
     def _task_id(self) -> str:
         if self._awaited.task_id is None:
-            raise command_error("There is no task yet")
+            raise command_error("No task has started")
         return self._awaited.task_id

@@ -373,7 +373,7 @@ def _event_text(event: RunEvent) -> str:
                 return f"completed{took}\n{said}"
             why = f": {event.error}" if event.error else ""
             if event.status == "retrying":
-                return f"failed{took}, will be tried again{why}"
+                return f"failed{took}, will be retried{why}"
             return f"{event.status}{took}{why}"
         case "asks":
             return f"asks: {event.text or ''}"

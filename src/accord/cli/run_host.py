@@ -116,10 +116,10 @@ async def _until_stopped(work: Callable[[], Coroutine[Any, Any, Exit]]) -> Exit:
 
 def _interrupted(command_line: RunCommand) -> None:
     if command_line.run_id is None:
-        agent_output.notice("\naccord: interrupted before a run began")
+        agent_output.notice("\naccord: interrupted before the run started")
         return
-    agent_output.notice(f"\nRun {command_line.run_id} has stopped, and is kept as it is.")
-    agent_output.notice(f"  go on   {command_line.shell_command('runs resume')}")
+    agent_output.notice(f"\nRun {command_line.run_id} is stopped and can be resumed.")
+    agent_output.notice(f"  resume  {command_line.shell_command('runs resume')}")
     agent_output.notice(f"  cancel  {command_line.shell_command('runs cancel')}")
 
 
@@ -155,7 +155,7 @@ async def _check_earlier(command_line: RunCommand, flow: WorkflowFile, request: 
         raise _refusal(error) from None
     owned = found is not None and (found.task.tenant, found.task.owner) == (LOCAL_CALLER.tenant, LOCAL_CALLER.owner)
     if found is None or not owned or found.origin.name != flow.document.name:
-        raise _refusal(f"There is no earlier run {run_id} of {flow.document.name}")
+        raise _refusal(f"Unknown previous run {run_id} of {flow.document.name}")
     try:
         carry_over_records(plan_run(flow, request), found.records, request.start_from, 0)
     except ValueError as error:
@@ -216,7 +216,7 @@ def _report_end(command_line: RunCommand, task: "Task", waits: "list[RunWait]") 
     if task.status.state is TaskState.COMPLETED:
         return Exit.DONE
     if task.status.state in ENDED:
-        agent_output.notice(f"To do again what is not done: {command_line.shell_command('runs resume')}")
+        agent_output.notice(f"To retry the incomplete steps: {command_line.shell_command('runs resume')}")
         return Exit.FAILED
     _how_to_answer(command_line, task, waits)
     return Exit.WAITS
@@ -225,7 +225,7 @@ def _report_end(command_line: RunCommand, task: "Task", waits: "list[RunWait]") 
 def _how_to_signal(command_line: RunCommand, event: str) -> None:
     """Print how to send a signal that the run waits for."""
     agent_output.notice(
-        f"The run waits for the event {agent_output.line(event)}: {command_line.shell_command('runs signal', event)}"
+        f"The run waits for the signal {agent_output.line(event)}: {command_line.shell_command('runs signal', event)}"
     )
 
 
@@ -246,7 +246,7 @@ def _how_to_answer(command_line: RunCommand, task: "Task", waits: "list[RunWait]
         agent_output.notice(f"  reject   {command_line.shell_command('runs reject', one)}")
     for event in dict.fromkeys(wait.event for wait in waits if wait.event is not None):
         agent_output.notice(f"  signal   {command_line.shell_command('runs signal', event)}")
-    agent_output.notice(f"  go on    {command_line.shell_command('runs resume')}")
+    agent_output.notice(f"  resume   {command_line.shell_command('runs resume')}")
 
 
 # --- an existing run --------------------------------------------------------------------------------------------------
@@ -261,13 +261,13 @@ async def _resume(command_line: RunCommand, run_id: str, flow: WorkflowFile | No
     async with open_existing_store(command_line.store, read_only=True) as store:
         found = await stored_run.load_stored_run(store, run_id)
     if found is None:
-        agent_output.notice(f"accord: there is no run {agent_output.line(run_id)}")
+        agent_output.notice(f"accord: unknown run {agent_output.line(run_id)}")
         return Exit.FAILED
     if found.task.parent_id is not None:
-        agent_output.notice(f"accord: {agent_output.line(run_id)} is part of {found.task.parent_id}: resume that")
+        agent_output.notice(f"accord: {agent_output.line(run_id)} is part of {found.task.parent_id}: resume that run")
         return Exit.FAILED
     if found.task.state is TaskState.COMPLETED:
-        agent_output.notice(f"accord: {agent_output.line(run_id)} has completed: there is nothing left to do")
+        agent_output.notice(f"accord: {agent_output.line(run_id)} has completed and cannot be resumed")
         return Exit.FAILED
     if found.task.state in TERMINAL:
         return await _host_new_run(command_line, flow or _stored_document(found), _rerun_request(found, request))
@@ -301,7 +301,7 @@ async def _host_stored_run(command_line: RunCommand, found: "StoredRun", request
     from accord.workflows.run_request import RunRequest
 
     if request != RunRequest():
-        said = "A run that has not ended goes on as it began: cancel it first to begin it with other values"
+        said = "An unfinished run keeps its values. To change them, cancel the run first"
         raise typer.BadParameter(said, param_hint="--resume")
     command_line.run_id = found.task.task_id
     agent = await _agent(command_line, _stored_document(found), vars=found.origin.vars, name=found.task.agent)

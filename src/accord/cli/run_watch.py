@@ -66,7 +66,7 @@ class Keyboard:
     async def decision(self, step: str, question: Message) -> tuple[bool, str] | None:
         """Prompt for yes or no and a comment. Returns None at the end of input."""
         self._ask(step, question)
-        while (line := await self._line("y or n, and a comment if you like: ")) is not None:
+        while (line := await self._line("y or n, optionally with a comment: ")) is not None:
             word, _, comment = line.partition(" ")
             said = word.strip(".,!").lower()
             if said in YES | NO:

@@ -27,56 +27,60 @@ if TYPE_CHECKING:
 def run(  # size: one parameter for each flag
     file: Annotated[
         str | None,
-        typer.Argument(metavar="FILE", help="A workflow file, or file.py:name of a builder; not needed with --resume."),
+        typer.Argument(metavar="FILE", help="Workflow file, or file.py:name of a builder. Optional with --resume."),
     ] = None,
-    input: Annotated[str | None, typer.Option(metavar="TEXT", help="The run's input; - is standard input.")] = None,
+    input: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Input of the run, or - for standard input.")
+    ] = None,
     var: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="The value of an input or a variable; may be repeated."),
+        typer.Option(metavar="NAME=VALUE", help="Value of an input or a variable (repeatable)."),
     ] = None,
     vars_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Values by their names, as YAML or JSON; --var comes over them.")
+        Path | None,
+        typer.Option(metavar="FILE", help="YAML or JSON file of values by name. --var overrides its values."),
     ] = None,
     workflow: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which workflow of the file; by default its first.")
+        str | None, typer.Option(metavar="NAME", help="Workflow of the file [default: the first].")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the steps as they would be done, and do nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the planned steps without running them.")] = False,
     check_agents: Annotated[
-        bool, typer.Option("--check-agents", help="Do nothing unless every A2A agent of the run shows its card.")
+        bool, typer.Option("--check-agents", help="Start only if the cards of all A2A agents are reachable.")
     ] = False,
     start_from: Annotated[
         str | None,
-        typer.Option(metavar="STEP", help="Begin with this step; what is before it is taken over, or left out."),
+        typer.Option(
+            metavar="STEP", help="First step to run. Earlier steps are reused from --previous-run, or skipped."
+        ),
     ] = None,
     previous_run: Annotated[
-        str | None, typer.Option(metavar="RUN", help="An earlier run: what it has done is not done again.")
+        str | None, typer.Option(metavar="RUN", help="Id of an earlier run, whose completed steps are skipped.")
     ] = None,
     resume: Annotated[
         str | None,
         typer.Option(
             metavar="RUN",
-            help="Go on with a run. One that has failed or was cancelled begins anew, without what it has done.",
+            help="Resume a run. A failed or canceled run restarts and skips completed steps.",
         ),
     ] = None,
-    output: Annotated[OutputFormat, typer.Option("-o", "--output", help="text, or json: a line for each event.")] = (
-        OutputFormat.TEXT
-    ),
+    output: Annotated[
+        OutputFormat, typer.Option("-o", "--output", help="Output format: text, or json with one line per event.")
+    ] = (OutputFormat.TEXT),
     store: StoreOption = None,
 ) -> None:
     """Run a workflow, and show its progress.
 
-    The output of the run is printed on standard output. Exit with 0 if it completed, with 1 if not, and with 2 if it
-    cannot start. Exit with 6 if it waits for input, and with 130 after Ctrl+C, which leaves it to be resumed.
+    The output of the run is printed on standard output. Exit with 0 if the run completed, with 1 if it did not, and
+    with 2 if it cannot start. Exit with 6 if the run waits for input, and with 130 after Ctrl+C. An interrupted run
+    can be resumed.
     """
     from accord.cli import run_host, workflow_files
     from accord.workflows.run_request import RunRequest
 
     if resume is not None and (previous_run is not None or dry_run):
-        raise typer.BadParameter("A run that is resumed is neither new nor dry", param_hint="--resume")
+        raise typer.BadParameter("--resume excludes --previous-run and --dry-run", param_hint="--resume")
     if file is None and resume is None:
-        raise typer.BadParameter("Name a workflow file, or a run with --resume", param_hint="FILE")
+        raise typer.BadParameter("Missing workflow file, or a run with --resume", param_hint="FILE")
     given = workflow_files.read_values(var or (), vars_file)
     opened = None if file is None else workflow_files.load_workflow(file, given)
     request = RunRequest(
@@ -110,7 +114,7 @@ def _print_dry_run(report: "DryRun", form: OutputFormat) -> None:
         agent_output.write(agent_output.compact(report) + "\n")
         return
     lines = [
-        f"{report.name}: {report.workflow} ({report.pattern}), {report.total} steps, {report.peak} at once at most"
+        f"{report.name}: {report.workflow} ({report.pattern}), {report.total} steps, at most {report.peak} at once"
     ]
     for number, wave in enumerate(report.waves, start=1):
         lines += ["", f"Wave {number}"]
@@ -134,13 +138,13 @@ def _print_dry_run(report: "DryRun", form: OutputFormat) -> None:
 
 NAME = "accord runs"
 
-app = typer.Typer(no_args_is_help=True, help="Look after runs of workflows.")
+app = typer.Typer(no_args_is_help=True, help="Manage workflow runs.")
 
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.", show_default=False)]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Id of the run.", show_default=False)]
 StepArgument = Annotated[
-    str | None, typer.Argument(metavar="STEP", help="The step that asks; not needed if only one does.")
+    str | None, typer.Argument(metavar="STEP", help="Step to decide [default: the only pending one].")
 ]
-CommentOption = Annotated[str, typer.Option(metavar="TEXT", help="What there is to say about it.")]
+CommentOption = Annotated[str, typer.Option(metavar="TEXT", help="Comment on the decision.")]
 
 
 class RunFilter(Enum):
@@ -157,13 +161,13 @@ class RunFilter(Enum):
 @app.command("list")
 @async_command(NAME)
 async def list_(
-    state: Annotated[RunFilter, typer.Option(help="open has not ended yet.")] = RunFilter.ALL,
-    inner: Annotated[bool, typer.Option("--inner", help="Also runs that are steps of others.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="How many are listed at most.")] = 50,
+    state: Annotated[RunFilter, typer.Option(help="Filter by state: open (not ended), ended or all.")] = RunFilter.ALL,
+    inner: Annotated[bool, typer.Option("--inner", help="Include runs started by other runs.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of runs.")] = 50,
     output: OutputOption = OutputFormat.TEXT,
     store: StoreOption = None,
 ) -> int:
-    """List runs, latest start first, with the signals and approvals that they wait for."""
+    """List runs and their pending signals and approvals, latest start first."""
     from accord.api import queries
     from accord.api.queries import RunListQuery
     from accord.cli import stored_runs
@@ -174,7 +178,7 @@ async def list_(
         rows = [await stored_runs.run_row(opened, run) for run in found[:limit]]
     stored_runs.show_list(rows, output)
     if len(found) > limit:
-        typer.echo(f"There are more than {limit}: --limit shows more", err=True)
+        typer.echo(f"There are more than {limit}: raise --limit", err=True)
     return Exit.DONE
 
 
@@ -195,8 +199,8 @@ async def show(run: RunArgument, output: OutputOption = OutputFormat.TEXT, store
 @async_command(NAME)
 async def logs(
     run: RunArgument,
-    step: Annotated[str | None, typer.Option(metavar="STEP", help="Only what is said about this step.")] = None,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the run has ended.")] = False,
+    step: Annotated[str | None, typer.Option(metavar="STEP", help="Filter by step.")] = None,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Print new events until the run ends.")] = False,
     output: OutputOption = OutputFormat.TEXT,
     store: StoreOption = None,
 ) -> int:
@@ -207,7 +211,7 @@ async def logs(
         if (found := await _read_run(opened, run)) is None:
             return Exit.FAILED
         if not await stored_runs.show_log(opened, found, step, output, follow=follow):
-            typer.echo(f"{NAME}: there is nothing to show, or it is kept no longer", err=True)
+            typer.echo(f"{NAME}: the log is empty or no longer stored", err=True)
     return Exit.DONE
 
 
@@ -236,10 +240,10 @@ async def reject(
 @async_command(NAME)
 async def answer(
     run: RunArgument,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The answer to what the run asks.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Answer to the run's question.")],
     store: StoreOption = None,
 ) -> int:
-    """Answer the question of a run's agent."""
+    """Answer the pending question of a run."""
     return await _control(store, run, lambda one: one.answer(text))
 
 
@@ -247,10 +251,8 @@ async def answer(
 @async_command(NAME)
 async def signal(
     run: RunArgument,
-    event: Annotated[str, typer.Argument(metavar="EVENT", help="The event that a step waits for.")],
-    data: Annotated[
-        str, typer.Option(metavar="JSON", help="What comes with it: JSON, or else it is taken as text.")
-    ] = "",
+    event: Annotated[str, typer.Argument(metavar="EVENT", help="Name of the signal.")],
+    data: Annotated[str, typer.Option(metavar="JSON", help="Event data: JSON or text.")] = "",
     store: StoreOption = None,
 ) -> int:
     """Send a signal to a step that waits for it."""
@@ -261,7 +263,7 @@ async def signal(
 @async_command(NAME)
 async def cancel(
     run: RunArgument,
-    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")] = None,
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Reason of the cancellation.")] = None,
     store: StoreOption = None,
 ) -> int:
     """Cancel a run and its child tasks."""
@@ -270,7 +272,7 @@ async def cancel(
 
 @app.command()
 def resume(run: RunArgument, output: OutputOption = OutputFormat.TEXT, store: StoreOption = None) -> None:
-    """Resume a run here; a failed or canceled run restarts and skips completed steps."""
+    """Resume a run. A failed or canceled run restarts and skips completed steps."""
     from accord.cli import run_host
     from accord.workflows.run_request import RunRequest
 
@@ -302,5 +304,5 @@ async def _read_run(store: "Store", run: str) -> "StoredRun | None":
 
     found = await stored_run.load_stored_run(store, run)
     if found is None:
-        typer.echo(f"{NAME}: there is no run {printable(run)}", err=True)
+        typer.echo(f"{NAME}: unknown run {printable(run)}", err=True)
     return found

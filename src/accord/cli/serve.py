@@ -129,72 +129,86 @@ SETTINGS: Mapping[str, str] = {
 def serve(  # size: one parameter for each flag
     targets: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TARGET", help="Agents, as module:name, file.py:name or flow.yaml; by default an echo."),
+        typer.Argument(
+            metavar="TARGET", help="Agents: module:name, file.py:name or flow.yaml [default: an echo agent]."
+        ),
     ] = None,
     config: Annotated[
         Path | None,
         typer.Option(
             envvar="ACCORD_CONFIG",
-            help="A file of settings; by default accord.toml or [tool.accord] in pyproject.toml, if there is one.",
+            help="Settings file [default: accord.toml, or tool.accord in pyproject.toml].",
         ),
     ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on.", min=1, max=65535, show_default="8000")] = None,
-    url: Annotated[str | None, typer.Option(help="The address that callers use, if it is another.")] = None,
+    url: Annotated[
+        str | None, typer.Option(help="Public URL of the server, if it differs from the listening address.")
+    ] = None,
     store: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="The store, as sqlite:///file.db or postgresql://user:password@host/database."
-            " By default a file in the user's data directory.",
+            help="URL of the store: sqlite:///file.db or postgresql://user:password@host/database"
+            " [default: a file in the user's data directory].",
         ),
     ] = None,
     blobs: Annotated[
-        str | None, typer.Option(metavar="URL", help="Large files: table:, dir:///path or s3://bucket/prefix.")
+        str | None,
+        typer.Option(metavar="URL", help="URL of the blob store: table:, dir:///path or s3://bucket/prefix."),
     ] = None,
     keep_days: Annotated[
-        float | None, typer.Option(min=0, help="How long ended tasks are kept; 0 is for ever.", show_default="30")
+        float | None, typer.Option(min=0, help="Days to keep ended tasks. 0 keeps them forever.", show_default="30")
     ] = None,
     dialects: Annotated[
-        str | None, typer.Option(help="Dialects to speak, with commas: v1, v03, vault, gen, relay.", show_default="all")
+        str | None, typer.Option(help="Dialects, comma-separated: v1, v03, vault, gen, relay.", show_default="all")
     ] = None,
     capabilities: Annotated[
-        str | None, typer.Option(help="all, none, or some of streaming, push, extended-card, with commas.")
+        str | None,
+        typer.Option(help="Capabilities: all, none, or a comma-separated list of streaming, push and extended-card."),
     ] = None,
-    grpc_port: Annotated[int | None, typer.Option(help="Port for gRPC, which is an extra.", min=1, max=65535)] = None,
+    grpc_port: Annotated[
+        int | None, typer.Option(help="Port for gRPC (requires the extra grpc).", min=1, max=65535)
+    ] = None,
     auth: Annotated[
-        list[str] | None, typer.Option(help="Require this of callers: api-keys. More ways are in the settings.")
+        list[str] | None,
+        typer.Option(help="Authentication scheme of callers: api-keys. Other schemes need a settings file."),
     ] = None,
-    tls_cert: Annotated[str | None, typer.Option(metavar="FILE", help="The server's certificate chain.")] = None,
-    tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="The key of the certificate.")] = None,
+    tls_cert: Annotated[str | None, typer.Option(metavar="FILE", help="Certificate chain of the server.")] = None,
+    tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Private key of the certificate.")] = None,
     tls_client_ca: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Who issues certificates to clients; gRPC and granian demand one."),
+        typer.Option(metavar="FILE", help="CA bundle for client certificates, which gRPC and granian then require."),
     ] = None,
     behind_proxy: Annotated[
-        bool | None, typer.Option("--behind-proxy", help="A proxy ends TLS and says who called.")
+        bool | None,
+        typer.Option(
+            "--behind-proxy", help="Trust a reverse proxy that terminates TLS and forwards the client address."
+        ),
     ] = None,
     remote: Annotated[
         list[str] | None,
-        typer.Option("--remote", metavar="NAME=URL", help="Serve the A2A agent at URL, under a name; repeatable."),
+        typer.Option("--remote", metavar="NAME=URL", help="Serve the remote agent at URL under NAME (repeatable)."),
     ] = None,
     webhook_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where remote agents reach this server's /api/webhook/tasks.")
+        str | None,
+        typer.Option(metavar="URL", help="URL at which remote agents reach this server's /api/webhook/tasks."),
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="1")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Number of worker processes.", show_default="1")] = None,
     server: Annotated[
-        str | None, typer.Option(help="uvicorn, or granian, which is an extra.", show_default="uvicorn")
+        str | None,
+        typer.Option(help="HTTP server: uvicorn, or granian (requires the extra granian).", show_default="uvicorn"),
     ] = None,
     log_format: Annotated[
-        str | None, typer.Option(help="How records are written: text, or json.", show_default="text")
+        str | None, typer.Option(help="Format of log records: text or json.", show_default="text")
     ] = None,
     log_level: Annotated[
         str | None,
-        typer.Option(help="Least severe records to write: debug, info, warning or error.", show_default="info"),
+        typer.Option(help="Minimum severity of log records: debug, info, warning or error.", show_default="info"),
     ] = None,
-    reload: Annotated[bool, typer.Option("--reload", help="Start anew when files change.")] = False,
+    reload: Annotated[bool, typer.Option("--reload", help="Restart when files change.")] = False,
 ) -> None:
-    """Serve agents; their tasks outlive the server."""
+    """Serve agents with durable tasks."""
     served = _serve_request(locals())
     application = application_of(served)
     refuse(application)

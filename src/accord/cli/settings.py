@@ -23,11 +23,11 @@ NAME = "accord config"
 CONTEXT = {"ignore_unknown_options": True}
 """Context settings that pass on the arguments of `accord serve`."""
 
-app = typer.Typer(no_args_is_help=True, help="Look at the settings.")
+app = typer.Typer(no_args_is_help=True, help="Show and check the settings.")
 
 ServeArguments = Annotated[
     list[str] | None,
-    typer.Argument(metavar="SERVE ARGUMENTS", help="What `accord serve` would be told: its targets and flags."),
+    typer.Argument(metavar="SERVE ARGUMENTS", help="Targets and options of `accord serve`."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -35,10 +35,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 @app.command("show", context_settings=CONTEXT)
 def show_(
     arguments: ServeArguments = None,
-    changed: Annotated[bool, typer.Option("--changed", help="Leave out what has its default.")] = False,
+    changed: Annotated[bool, typer.Option("--changed", help="Omit settings with their default value.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Show every setting, with its source: a flag, a variable, a line of the file or the default.
+    """Show every setting and its source: option, variable, line of the file or default.
 
     Secrets are not shown.
     """
@@ -59,9 +59,9 @@ def show_(
 
 @app.command(context_settings=CONTEXT)
 def check(arguments: ServeArguments = None) -> None:
-    """Check the settings and the agents, as `accord serve` does before it starts; exit with 0 or 1.
+    """Check the settings and the agents, as `accord serve` does at startup. Exit with 0 if valid, otherwise with 1.
 
-    Agents are imported, but neither they nor the store are started. For that, use `accord doctor`.
+    Agents are imported but not started, and the store is not opened. To check those, use `accord doctor`.
     """
     import sys
     from contextlib import redirect_stdout
@@ -85,7 +85,7 @@ def check(arguments: ServeArguments = None) -> None:
     except (NotAnAgent, BadSettings) as error:
         _fail(f"{error}\n{traceback_of(error) or ''}".rstrip(), Exit.FAILED)
     where = "no file" if file is None else file.source
-    typer.echo(f"Nothing is wrong ({where}, {len(loaded.sources)} settings that are no defaults)", err=True)
+    typer.echo(f"The settings are valid ({where}, {len(loaded.sources)} not default)", err=True)
 
 
 @app.command()
@@ -173,12 +173,12 @@ STATUS_WIDTH = 9
 
 def doctor(
     arguments: ServeArguments = None,
-    timeout: Annotated[float, typer.Option(min=0.1, max=600, help="Seconds that one check may take.")] = 10.0,
+    timeout: Annotated[float, typer.Option(min=0.1, max=600, help="Timeout of each check in seconds.")] = 10.0,
     json: JsonOption = False,
 ) -> None:
-    """Check settings, store, clock, reachability, agents, keys, ports and limits, each with a remedy.
+    """Check settings, store, clock, reachability, agents, keys, ports and limits. Print a remedy for each finding.
 
-    Exit with 0 without failures (warnings are allowed), and with 1 otherwise.
+    Exit with 0 if no check fails (warnings are allowed), otherwise with 1.
     """
     import asyncio
     import os
@@ -193,7 +193,7 @@ def doctor(
     try:
         loaded = served.load()
     except BadSettings as error:
-        found = [failed(error, "mend it; `accord config schema` lists what there is", check="configuration")]
+        found = [failed(error, "correct the setting; `accord config schema` lists all settings", check="configuration")]
     else:
         with redirect_stdout(sys.stderr):  # agents are imported, which may print anything
             found = asyncio.run(examine(loaded, served.targets, os.environ, timeout))
@@ -220,10 +220,10 @@ FOLDER = ".accord"
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder; it is made if there is none.")] = Path(),
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Project folder, created if missing.")] = Path(),
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> None:
-    """Write a commented settings file and a first agent; existing files are replaced only with --force."""
+    """Write a commented settings file and a first agent. Existing files are replaced only with --force."""
     from importlib import resources
 
     from accord.server.settings_schema import SCHEMA_FILE, all_agent_types, schema_document
@@ -234,7 +234,7 @@ def init(
     _refuse_second(folder)
     taken = [name for name in files if (folder / name).exists()]
     if taken and not force:
-        _fail_init(f"{', '.join(str(folder / name) for name in taken)}: already there; --force replaces it")
+        _fail_init(f"{', '.join(str(folder / name) for name in taken)} already exists. Use --force to replace it")
     try:
         for name, text in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -243,7 +243,7 @@ def init(
     except OSError as error:
         _fail_init(f"{error.filename} cannot be written: {error.strerror}")
     there = f"cd {shlex.quote(str(folder))} && " if folder != Path() else ""
-    typer.echo(f"Now serve it: {there}{shell_command('serve')}", err=True)
+    typer.echo(f"To serve the agent: {there}{shell_command('serve')}", err=True)
 
 
 def _refuse_second(folder: Path) -> None:
@@ -253,7 +253,7 @@ def _refuse_second(folder: Path) -> None:
     project = folder / PROJECT_FILE
     try:
         if project.is_file() and read_project_file(project) is not None:
-            _fail_init(f"{project} has settings already, in its table [tool.accord]")
+            _fail_init(f"{project} already has settings in its table [tool.accord]")
     except BadSettings as error:
         _fail_init(str(error))
 
@@ -264,7 +264,7 @@ def _fail_init(message: str) -> NoReturn:
 
 
 def hash_password() -> None:
-    """Print the hash of a password, typed in or piped in as one line."""
+    """Print the hash of a password from the prompt or from standard input."""
     import sys
 
     from accord.api import access

@@ -194,8 +194,8 @@ class RunControl:
         if step is None:
             asking += [] if helper is None else [helper]
             if len(asking) != 1:
-                several = f"several steps ask: {', '.join(asking)}"
-                return self._refuse(several if asking else "no step asks for approval")
+                several = f"several steps wait for approval: {', '.join(asking)}"
+                return self._refuse(several if asking else "no step waits for approval")
             step = asking[0]
         what = f"{step} is {'approved' if is_approved else 'rejected'}"
         if step == helper:
@@ -208,14 +208,14 @@ class RunControl:
             value = msgspec.json.decode(data)
         except msgspec.DecodeError:
             value = data
-        return await self._deliver(self._signals.tell(self._run, event, value), f"{event} is handed in")
+        return await self._deliver(self._signals.tell(self._run, event, value), f"signal {event} is sent")
 
     async def answer(self, text: str) -> Exit:
         """Answer the pending question of the run."""
         if self._run.is_over:
             return self._refuse_ended(self._run.task.state)
         if self._run.task.state not in INTERRUPTED:
-            return self._refuse(f"{self._id} asks nothing")
+            return self._refuse(f"{self._id} has no pending question")
         return await self._send(Part(text=text), f"{self._id} is answered")
 
     async def cancel(self, reason: str | None) -> Exit:
@@ -282,7 +282,7 @@ class RunControl:
         typer.echo(printable(what))
         if not await self._is_claimed():
             typer.echo(
-                f"No node is there to go on with the run: {self._command_line.shell_command('runs resume')}", err=True
+                f"No node is available to resume the run: {self._command_line.shell_command('runs resume')}", err=True
             )
         return Exit.DONE
 

@@ -23,8 +23,8 @@ class OutputFormat(Enum):
     JSON = "json"
 
 
-OutputOption = Annotated[OutputFormat, typer.Option("-o", "--output", help="How it is printed.")]
-RowsOption = Annotated[OutputFormat, typer.Option("-o", "--output", help="How they are printed.")]
+OutputOption = Annotated[OutputFormat, typer.Option("-o", "--output", help="Output format.")]
+RowsOption = Annotated[OutputFormat, typer.Option("-o", "--output", help="Output format.")]
 
 
 def print_rows(rows: Rows, columns: Sequence[str], output: OutputFormat) -> None:

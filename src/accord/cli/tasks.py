@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from accord.model import PushConfig, Task, TaskState
 
 
-webhooks_app = typer.Typer(no_args_is_help=True, help="Have changes of a task reported to a webhook.")
+webhooks_app = typer.Typer(no_args_is_help=True, help="Manage the webhooks of a task.")
 
 
 @with_connection_options("TASK", "URL")
@@ -25,20 +25,22 @@ def set_webhook(
     options: ConnectionOptions,
     task: str,
     url: str,
-    id: Annotated[str | None, typer.Option(help="The webhook's id: one with the same id is replaced.")] = None,
+    id: Annotated[
+        str | None, typer.Option(help="Id of the webhook. An existing webhook with this id is replaced.")
+    ] = None,
     token: Annotated[
-        str | None, typer.Option(envvar="ACCORD_PUSH_TOKEN", help="What the agent shows with every report.")
+        str | None, typer.Option(envvar="ACCORD_PUSH_TOKEN", help="Token that the agent sends with each delivery.")
     ] = None,
     auth: Annotated[
         str | None,
         typer.Option(
             metavar="SCHEME CREDENTIALS",
             envvar="ACCORD_PUSH_AUTH",
-            help="The Authorization header that the webhook wants, such as 'Bearer xyz'.",
+            help="Authorization header for the webhook, e.g. 'Bearer xyz'.",
         ),
     ] = None,
 ) -> None:
-    """Send reports about a task to a webhook URL."""
+    """Send updates of a task to a webhook URL."""
     from accord.model import Authentication, PushConfig
 
     scheme, _, credentials = (auth or "").strip().partition(" ")
@@ -65,7 +67,7 @@ webhooks_app.command("create", hidden=True)(set_webhook)  # the operation's name
 @webhooks_app.command("get")
 @with_connection_options("TASK", "ID")
 def get_webhook(options: ConnectionOptions, task: str, id: str) -> None:
-    """Show a webhook, without its secrets; -o json shows all that the agent returns."""
+    """Show a webhook without secrets. With -o json, show the agent's complete response."""
 
     async def work(client: "Client", progress: "Progress") -> None:
         from accord.model import PushGetRequest
@@ -82,8 +84,10 @@ def get_webhook(options: ConnectionOptions, task: str, id: str) -> None:
 def list_webhooks(
     options: ConnectionOptions,
     task: str,
-    page_size: Annotated[int | None, typer.Option(min=1, help="How many at most.")] = None,
-    page_token: Annotated[str | None, typer.Option(metavar="TOKEN", help="The page that the last one named.")] = None,
+    page_size: Annotated[int | None, typer.Option(min=1, help="Maximum number of webhooks.")] = None,
+    page_token: Annotated[
+        str | None, typer.Option(metavar="TOKEN", help="Page token from the previous response.")
+    ] = None,
 ) -> None:
     """List the webhooks of a task."""
 
@@ -125,7 +129,7 @@ def _show_webhook(options: ConnectionOptions, config: "PushConfig") -> None:
     agent_output.result(Operation.PUSH_GET, config, agent_output.of_push(config), is_json=options.is_json)
 
 
-app = typer.Typer(no_args_is_help=True, help="Look after the tasks of an agent.")
+app = typer.Typer(no_args_is_help=True, help="Manage tasks of an agent.")
 app.add_typer(webhooks_app, name="push")
 app.add_typer(webhooks_app, name="push-config", hidden=True)  # the name in the official command line
 
@@ -135,8 +139,8 @@ app.add_typer(webhooks_app, name="push-config", hidden=True)  # the name in the 
 def get_task(
     options: ConnectionOptions,
     id: str,
-    history: Annotated[int | None, typer.Option(min=0, help="So many of its latest messages.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until it ends or asks something.")] = False,
+    history: Annotated[int | None, typer.Option(min=0, help="Maximum number of history messages.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the task ends or requires input.")] = False,
 ) -> None:
     """Show a task: its state, status message and artifacts."""
     awaited = AwaitedTask(id)
@@ -166,17 +170,17 @@ def get_task(
 @with_connection_options()
 def list_tasks(
     options: ConnectionOptions,
-    context_id: Annotated[str | None, typer.Option(metavar="ID", help="Only those of this conversation.")] = None,
-    status: Annotated[
-        str | None, typer.Option(metavar="STATE", help="Only those in this state, such as working.")
-    ] = None,
+    context_id: Annotated[str | None, typer.Option(metavar="ID", help="Filter by context id.")] = None,
+    status: Annotated[str | None, typer.Option(metavar="STATE", help="Filter by state, e.g. working.")] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only those whose state changed since this ISO time.")
+        str | None, typer.Option(metavar="TIME", help="Earliest state change, as an ISO 8601 time.")
     ] = None,
-    page_size: Annotated[int | None, typer.Option(min=1, max=100, help="How many at most.")] = None,
-    page_token: Annotated[str | None, typer.Option(metavar="TOKEN", help="The page that the last one named.")] = None,
-    history: Annotated[int | None, typer.Option(min=0, help="So many of their latest messages.")] = None,
-    artifacts: Annotated[bool, typer.Option("--artifacts", help="What they made, too.")] = False,
+    page_size: Annotated[int | None, typer.Option(min=1, max=100, help="Maximum number of tasks.")] = None,
+    page_token: Annotated[
+        str | None, typer.Option(metavar="TOKEN", help="Page token from the previous response.")
+    ] = None,
+    history: Annotated[int | None, typer.Option(min=0, help="Maximum number of history messages.")] = None,
+    artifacts: Annotated[bool, typer.Option("--artifacts", help="Include artifacts.")] = False,
 ) -> None:
     """List tasks, latest change first."""
     from accord.model import TaskFilter
@@ -211,7 +215,7 @@ def list_tasks(
 def cancel(
     options: ConnectionOptions,
     id: str,
-    reason: Annotated[str | None, typer.Option(help="Why, for the agent.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Reason sent to the agent.")] = None,
 ) -> None:
     """Cancel a task."""
 
@@ -233,13 +237,11 @@ def subscribe(
     options: ConnectionOptions,
     id: str,
     stream: Annotated[
-        bool, typer.Option("--stream", help="With -o json: a line for each event, not the task at its end.")
+        bool, typer.Option("--stream", help="With -o json, print one line per event instead of the final task.")
     ] = False,
-    quiet: Annotated[
-        bool, typer.Option("-q", "--quiet", help="Print the text of the answer and nothing else.")
-    ] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print only the text of the reply.")] = False,
 ) -> None:
-    """Subscribe to a task until it ends or asks for input."""
+    """Subscribe to a task until it ends or requires input."""
     options.check(quiet=quiet)
     awaited = AwaitedTask(id)
 
@@ -260,17 +262,18 @@ def subscribe(
 def download(
     options: ConnectionOptions,
     id: str,
-    to: Annotated[Path, typer.Option(metavar="FOLDER", help="Where to save; made if it is not there.")] = Path(),
+    to: Annotated[Path, typer.Option(metavar="FOLDER", help="Target folder, created if missing.")] = Path(),
     artifact: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only the artifact with this id or name; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Id or name of an artifact to save (repeatable) [default: all]."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST", help="Fetch files from here even on a private network; may be repeated."),
+        typer.Option(metavar="HOST", help="Host that may serve files from a private network (repeatable)."),
     ] = None,
 ) -> None:
-    """Save a task's artifacts: each file, text and data as a file."""
+    """Save each file, text and data part of a task's artifacts as a file."""
 
     async def work(client: "Client", progress: "Progress") -> None:
         from accord.cli import message_parts
@@ -292,7 +295,7 @@ def _with_artifacts(task: "Task", wanted: list[str]) -> "Task":
     for name in wanted:
         if not any(name in (artifact.artifact_id, artifact.name) for artifact in task.artifacts):
             known = ", ".join(artifact.name or artifact.artifact_id for artifact in task.artifacts)
-            raise command_error(f"The task has no artifact {name!r}, but: {known or 'none'}")
+            raise command_error(f"Unknown artifact {name!r} (the task has: {known or 'none'})")
     chosen = [one for one in task.artifacts if not wanted or {one.artifact_id, one.name} & {*wanted}]
     return replace(task, artifacts=tuple(chosen))
 
@@ -316,7 +319,7 @@ class _CardGroup(TyperGroup):
         return super().resolve_command(ctx, ["get", *args] if is_address else args)
 
 
-card_app = typer.Typer(cls=_CardGroup, no_args_is_help=True, help="Look at an agent's card.")
+card_app = typer.Typer(cls=_CardGroup, no_args_is_help=True, help="Show an agent's card.")
 
 
 @card_app.callback()
@@ -328,7 +331,9 @@ def _card_group() -> None:
 @with_connection_options()
 def get_card(
     options: ConnectionOptions,
-    extended: Annotated[bool, typer.Option("--extended", help="The card that only authenticated callers see.")] = False,
+    extended: Annotated[
+        bool, typer.Option("--extended", help="Show the extended card for authenticated callers.")
+    ] = False,
 ) -> None:
     """Show an agent's card: its profile, interfaces, capabilities and security."""
 

@@ -77,7 +77,7 @@ def _import_workflow(name: str) -> "Document":
         raise typer.BadParameter(str(error), param_hint="FILE") from None
     document = found.to_config() if isinstance(found, Builder) else found
     if not isinstance(document, Document):
-        what = f"{name} is neither a workflow file nor what workflow(...) has built, but {type(found).__name__}"
+        what = f"{name} must be a workflow file or a workflow(...) builder, not {type(found).__name__}"
         raise typer.BadParameter(what, param_hint="FILE")
     return document
 
@@ -103,7 +103,7 @@ def plan_run(flow: WorkflowFile, request: "RunRequest") -> "Plan":
         raise  # it always contains an error
     names = [step.name for step in made.steps]
     if request.start_from is not None and request.start_from not in names:
-        what = f"There is no step {request.start_from!r} to start from{nearest(request.start_from, names)}"
+        what = f"Unknown step {request.start_from!r}{nearest(request.start_from, names)}"
         raise typer.BadParameter(what, param_hint="--start-from")
     return made
 
@@ -180,13 +180,13 @@ def _table(file: Path) -> dict[str, Any]:
     except BadDocument as error:
         raise typer.BadParameter(str(error), param_hint="--vars-file") from None
     if not isinstance(tree, dict):
-        raise typer.BadParameter(f"{file} has no names with values", param_hint="--vars-file")
+        raise typer.BadParameter(f"{file} must contain names with values", param_hint="--vars-file")
     return dict(tree)
 
 
-app = typer.Typer(no_args_is_help=True, help="Check workflow files, and print what they may say.")
+app = typer.Typer(no_args_is_help=True, help="Validate workflow files and print their schema.")
 
-OutputOption = Annotated[OutputFormat, typer.Option("-o", "--output", help="How it is printed.")]
+OutputOption = Annotated[OutputFormat, typer.Option("-o", "--output", help="Output format.")]
 
 
 @app.command()
@@ -194,14 +194,14 @@ def validate(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Workflow files.", show_default=False)],
     var: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Value of a variable, as for `accord run`; may be repeated."),
+        typer.Option(metavar="NAME=VALUE", help="Value of a variable, as for `accord run` (repeatable)."),
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Warnings are errors too.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")] = False,
     output: OutputOption = OutputFormat.TEXT,
 ) -> None:
     """Validate workflow files: one line per finding with location, code and fix.
 
-    Exit with 0 if they can be run, with 1 if not.
+    Exit with 0 if all files are valid, otherwise with 1.
     """
 
     given = read_values(var or (), None)
@@ -242,4 +242,4 @@ def _count_text(files: int, errors: int, warnings: int) -> str:
     told = [
         f"{count} {word}{'s' * (count != 1)}" for count, word in ((errors, "error"), (warnings, "warning")) if count
     ]
-    return f"{files} file{'s' * (files != 1)}: {' and '.join(told) or 'nothing is wrong'}"
+    return f"{files} file{'s' * (files != 1)}: {' and '.join(told) or 'no findings'}"

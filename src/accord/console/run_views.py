@@ -11,7 +11,7 @@ from accord.console.routing import V, time_of, view_of
 from accord.console.views import Lane, Segment, StateName, Timeline, View
 from accord.model.base import timestamp_ms
 from accord.protocol.states import LOWER
-from accord.workflows.attempts import WITH_ADVICE
+from accord.workflows.attempts import FAILED_WITH_DIAGNOSTIC
 from accord.workflows.source import StepPositions
 from accord.workflows.state import PlanNode
 from accord.workflows.step_types import StepType, step_type
@@ -190,7 +190,7 @@ BARRIER = "barrier"
 """Type of a barrier, which is not a step but stands between steps."""
 
 PASSED = "completed_verified"
-MISSED = frozenset({"failed_verification", WITH_ADVICE})
+MISSED = frozenset({"failed_verification", FAILED_WITH_DIAGNOSTIC})
 """Reasons of a failed verification (`workflows.verification`)."""
 
 
@@ -258,7 +258,7 @@ def _step_view(kind: type[V], run: StoredRun, stored: StoredStep, positions: Ste
     members = {
         "agent": step.agent or step.url,
         "parent": None if node.parent is None else node.parent.name,
-        "needs": list(node.after),
+        "needs": list(node.dependencies),
         "begin": time_of(stored.begun_at),
         "end": time_of(stored.ended_at),
         "error": None if stored.error is None else stored.error[:MAX_SHOWN],
@@ -282,14 +282,14 @@ def _attempts(run: StoredRun, step: str) -> list[TryView]:
 
 
 def _barrier(node: PlanNode) -> StepView:
-    stored = StoredStep(name=node.name, type=BARRIER, status=node.standing)
+    stored = StoredStep(name=node.name, type=BARRIER, status=node.status)
     none = dict.fromkeys(("agent", "parent", "verification", "line", "last_line", "begin", "end", "reason", "error"))
     end = (
         {}
-        if node.end is None
-        else {"end": timestamp_ms(node.end.at), "reason": node.end.reason, "error": node.end.error}
+        if node.final_end is None
+        else {"end": timestamp_ms(node.final_end.at), "reason": node.final_end.reason, "error": node.final_end.error}
     )
-    return view_of(StepView, stored, needs=list(node.after), is_reused=False, **(none | end))
+    return view_of(StepView, stored, needs=list(node.dependencies), is_reused=False, **(none | end))
 
 
 # --- timeline ---------------------------------------------------------------------------------------------------------

@@ -35,16 +35,16 @@ CREDENTIALS = tuple(f"{PREFIX}{kind}_" for kind in ("KEY", "TOKEN", "OAUTH", "BA
 """Prefixes of variables with credentials for remote agents (`client.credentials.credential`). Any id follows."""
 
 OTHER_VARIABLES = {
-    CONFIG_VARIABLE: "the file of settings",
-    "ACCORD_KEYS": "the key file of commands and servers",
-    "ACCORD_REGISTRY_KEY": "the key that a registry elsewhere wants",
-    "ACCORD_AGENT_CARD": "`--agent-card` of commands that ask an agent",
+    CONFIG_VARIABLE: "path of the settings file",
+    "ACCORD_KEYS": "path of the key file of commands and servers",
+    "ACCORD_REGISTRY_KEY": "API key for a remote registry",
+    "ACCORD_AGENT_CARD": "`--agent-card` of commands that call an agent",
     "ACCORD_BEARER": "`--bearer` of these commands",
     "ACCORD_API_KEY": "`--api-key` of these commands",
     "ACCORD_PUSH_TOKEN": "`--token` of `accord task push set`",
     "ACCORD_PUSH_AUTH": "`--auth` of `accord task push set`",
-    "ACCORD_SERVED": "what `accord serve` tells its own processes; only it sets this",
-    "ACCORD_REQUIRE_UI": "`1` where the package is built: fail rather than leave out the pages of the console",
+    "ACCORD_SERVED": "state of `accord serve` for its own processes; do not set it",
+    "ACCORD_REQUIRE_UI": "`1` in package builds: fail if the pages of the console are missing",
 }
 """Variables that are not settings, and their purpose."""
 

@@ -62,33 +62,33 @@ def trajectory_of(plan: Plan, state: RunState) -> dict[str, Any] | None:
         return None
     chapters: list[dict[str, Any]] = []
     for node in state.nodes.values():
-        if node.ended is None:
+        if node.last_end is None:
             continue
         if node.barrier is not None:
             if options.reflect_on_barriers:
                 chapters.append(_chapter(node, "barrier", waited_for=_statuses_before(state, node)))
             continue
         chapters.append(_chapter(node, "step"))
-        if options.reflect_on_converge and len(node.after) >= FAN_IN:
+        if options.reflect_on_converge and len(node.dependencies) >= FAN_IN:
             chapters.append(_chapter(node, "converge", met=_statuses_before(state, node)))
         if options.auto_decisions and _was_skipped_or_retried(node):
-            chapters.append(_chapter(node, "decision", because=node.ended.error or node.ended.reason))
+            chapters.append(_chapter(node, "decision", because=node.last_end.error or node.last_end.reason))
     chapters.sort(key=lambda one: one["at"])
     return {"workflow": plan.workflow, "pattern": plan.pattern, "chapters": chapters}
 
 
 def _chapter(node: PlanNode, kind: str, **more: Any) -> dict[str, Any]:
-    end = node.ended
+    end = node.last_end
     assert end is not None
     return {"kind": kind, "name": node.name, "at": end.at, "status": end.status, "attempts": end.attempt, **more}
 
 
 def _statuses_before(state: RunState, node: PlanNode) -> dict[str, str]:
-    return {name: end.status for name in node.after if (end := state.nodes[name].ended) is not None}
+    return {name: end.status for name in node.dependencies if (end := state.nodes[name].last_end) is not None}
 
 
 def _was_skipped_or_retried(node: PlanNode) -> bool:
-    end = node.ended
+    end = node.last_end
     return end is not None and (end.status == "skipped" or end.attempt > 1)
 
 

@@ -24,45 +24,46 @@ class Constraints(DocumentPart, frozen=True, kw_only=True):
     """The model, limits, timeout and retries of an agent."""
 
     model: str | None = None
-    """The model that it is called with."""
+    """Model of the agent."""
     max_tokens: Count | None = None
-    """Tokens that it may use for a step; the step then fails."""
+    """Maximum number of tokens for a step. The step then fails."""
     max_cost: Annotated[float, Meta(gt=0)] | None = None
-    """What it may cost for a step, in dollars; the step then fails."""
+    """Maximum cost of a step, in dollars. The step then fails."""
     timeout: Seconds | None = None
-    """How long it may take for a step, unless the step says otherwise."""
+    """Maximum duration of a step, unless the step sets `timeout`."""
     retries: Tally | None = None
-    """How often a step of it is tried again, unless the step says otherwise."""
+    """Number of retries of a step, unless the step sets `retries`."""
     idle_threshold: Seconds = 30.0
-    """Silence after which an agent in a terminal counts as done; 0 for never."""
+    """Silence after which an agent in a terminal counts as done, 0 for no limit."""
 
 
 class Files(DocumentPart, frozen=True, kw_only=True):
     """Patterns of files, relative to the directory of an agent."""
 
     read: tuple[str, ...] = ()
-    """What it is told that it may read."""
+    """Files that the agent may read, as part of its prompt."""
     write: tuple[str, ...] = ()
-    """What it may change: a step that changes anything else fails."""
+    """Files that the agent may change. A step that changes other files fails."""
     deny: tuple[str, ...] = ()
-    """What it may neither read nor change: a step that changes it fails."""
+    """Files that the agent may neither read nor change. A step that changes one of them fails."""
 
 
 class Permissions(DocumentPart, frozen=True, kw_only=True):
     """Permissions of an agent to change files, checked after every step."""
 
     profile: str | None = None
-    """The profile that the rest is added to."""
+    """Name of the profile that these permissions extend."""
     access: Access | None = None
-    """What the agent may do: its command gets the flag for it, and what it changed is compared with it."""
+    """Access level of the agent. Its command gets the matching flag, and changed files are checked against the
+    level."""
     inherit: bool = True
-    """Whether `.agentignore` and `.agentreadonly` count as well."""
+    """Whether `.agentignore` and `.agentreadonly` apply as well."""
     files: Files | None = None
     """Patterns of files."""
     description: str | None = None
-    """What it is for; the agent is told."""
+    """Purpose of the permissions, part of the agent's prompt."""
     why: str | None = None
-    """Why it is so; the agent is told."""
+    """Reason for the permissions, part of the agent's prompt."""
 
 
 class FilePermissions(DocumentPart, frozen=True, kw_only=True):
@@ -71,63 +72,64 @@ class FilePermissions(DocumentPart, frozen=True, kw_only=True):
     profiles: dict[str, Permissions] = field(default_factory=dict)
     """Permissions by name, the same as `permission_profiles`."""
     default: Permissions | None = None
-    """The permissions of agents that state none."""
+    """Permissions of agents without their own."""
 
 
 class AgentDef(DocumentPart, frozen=True, kw_only=True):
     """An agent: a command line agent (`cli`, or any `command`), or with `runtime: a2a` an agent at a URL."""
 
     name: str
-    """What steps call it."""
+    """Name of the agent, for steps."""
     runtime: Literal["cli", "a2a"] = "cli"
-    """`a2a` for an agent at a URL, `cli` for a command."""
+    """Runtime: `cli` for a command, `a2a` for an agent at a URL."""
     cli: Cli | None = None
-    """Which command line agent it is; `api` is a model behind an OpenAI or Anthropic API."""
+    """Command line agent; `api` is a model behind an OpenAI or Anthropic API."""
     command: str | None = None
-    """Any other command: it gets the task as its standard input, or where `{prompt}` stands."""
+    """Any other command. It gets the task as its standard input, or in place of `{prompt}`."""
     role: str | None = None
-    """Who it is: it is told, and patterns choose by it."""
+    """Role of the agent, part of its prompt. Patterns select agents by role."""
     task: str | None = None
-    """What it does where the pattern gives it work and no step says otherwise."""
+    """Task in patterns that assign work to the agent, unless a step sets another."""
     channels: tuple[str, ...] = ()
-    """Channels that what it does is posted to besides the run's."""
+    """Channels for the agent's output, besides the channel of the run."""
     interactive: bool | None = None
-    """Whether it works in a terminal of its own; if not, it is called once for each step. Left out, a `cli` and a
-    `lead` work in a terminal and any other `command` does not."""
+    """Whether the agent works in a terminal of its own instead of one call per step [default: true for a `cli` or a
+    `lead`, false for any other `command`]."""
     preset: Literal["lead", "worker", "reviewer", "analyst"] | None = None
-    """`lead` works in a terminal; `worker`, `reviewer` and `analyst` without, and are told how."""
+    """Preset: `lead` works in a terminal. `worker`, `reviewer` and `analyst` work without one and get matching
+    instructions."""
     constraints: Constraints = Constraints()
-    """What it may use."""
+    """Model, limits, timeout and retries of the agent."""
     cwd: str | None = None
-    """The directory that it works in, relative to the file."""
+    """Working directory, relative to the file."""
     workdir: str | None = None
-    """The same, by a name from `paths`."""
+    """Working directory, by a name from `paths`."""
     additional_paths: tuple[str, ...] = ()
-    """Further directories that it may use."""
+    """Further directories that the agent may use."""
     env: dict[str, Text] = field(default_factory=dict)
-    """Variables for its command; `${NAME}` and `${credential:NAME}` are filled in."""
+    """Environment variables of the command. `${NAME}` and `${credential:NAME}` are replaced by their values."""
     permissions: Permissions | None = None
-    """What it may change."""
+    """Permissions to change files."""
     skills: str | None = None
-    """What it is told before its first task; the system prompt of a model."""
+    """Instructions before the first task; the system prompt of a model."""
     done: str | None = None
-    """A pattern: what an agent in a terminal prints when it is done."""
+    """Pattern of the output with which an agent in a terminal reports that it is done."""
     allow_interpreter: bool = False
     """Whether `{prompt}` may be an argument of a program that runs its arguments, such as `sh`."""
     url: str | None = None
-    """Where it is. `${NAME}` is filled in from the environment."""
+    """URL of the agent. `${NAME}` is replaced by a variable of the environment."""
     headers: dict[str, str] = field(default_factory=dict)
-    """Headers of every request; `${NAME}` and `${credential:NAME}` are filled in."""
+    """HTTP headers of every request. `${NAME}` and `${credential:NAME}` are replaced by their values."""
     credentials: str | None = None
-    """The name of a credential that it is called with."""
+    """Name of the credential for calls."""
     timeout: Seconds | None = None
-    """How long it may take for a step: a minute, unless this or the step says otherwise."""
+    """Maximum duration of a step, unless the step sets `timeout` [default: 1m for agents at a URL]."""
     streaming: bool | None = None
-    """Whether what it says is followed as it comes; left out, if it offers that."""
+    """Whether to stream the agent's output [default: if the agent supports it]."""
     mode: Literal["auto", "stream", "poll", "push"] | None = None
-    """How its result gets here: `stream`, `poll`, `push` by webhook while nothing waits, or `auto`."""
+    """Transport of the result: `stream`, `poll`, `push` by webhook while no process waits, or `auto`."""
     share_context: bool = False
-    """Whether its steps in a run are one conversation."""
+    """Whether the agent's steps in a run are one conversation."""
 
     @property
     def is_a2a(self) -> bool:

@@ -19,7 +19,7 @@ from accord.client.credentials import Keys
 from accord.model import Task
 from accord.workflows.agent_definition import AgentDef
 from accord.workflows.channel import OpenQuestion
-from accord.workflows.decide import ended
+from accord.workflows.decide import make_end_record
 from accord.workflows.document import Document, OnError, Step
 from accord.workflows.executors import Executor, Result
 from accord.workflows.findings import CheckProblem, Where
@@ -104,13 +104,13 @@ class EndedSteps(Mapping[str, StepValue]):
         self._own = {} if item is None else {top_of(item).name: item}
 
     def __getitem__(self, name: str) -> StepValue:
-        end = (self._own.get(name) or self._state.nodes[name]).end
+        end = (self._own.get(name) or self._state.nodes[name]).final_end
         if end is None:
             raise KeyError(name)
         return StepValue(status=end.status, output=end.output, exit_code=end.exit_code)
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name, node in self._state.nodes.items() if node.end is not None)
+        return (name for name, node in self._state.nodes.items() if node.final_end is not None)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -144,7 +144,7 @@ def step_values(
         state=shared or {},
         env=env or {},
         run=run or {},
-        needs=node.after,
+        needs=node.dependencies,
         item=node.item,
         index=None if above is None else node.index,
         name="item" if above is None or above.step is None else above.step.as_,
@@ -174,13 +174,15 @@ def run_output(state: RunState, env: Mapping[str, str] | None = None, run: Mappi
         )
         return values.text(plan.output)
     last = [node for node in state.nodes.values() if node.step is not None and not node.dependents and not node.parent]
-    texts = [node.end.output for node in last if node.end is not None and node.end.status == "completed"]
+    texts = [
+        node.final_end.output for node in last if node.final_end is not None and node.final_end.status == "completed"
+    ]
     return "\n\n".join(text for text in texts if text)
 
 
-WITH_ADVICE = "failed_verification_with_diagnostic"
+FAILED_WITH_DIAGNOSTIC = "failed_verification_with_diagnostic"
 
-TOLD_WHY = frozenset({"failed_verification", WITH_ADVICE})
+REASONS_IN_PROMPT = frozenset({"failed_verification", FAILED_WITH_DIAGNOSTIC})
 """Reasons of a failed attempt that the prompt of the next attempt contains."""
 
 
@@ -224,8 +226,8 @@ class StepAttempt(Struct, frozen=True, kw_only=True):
     def text(self) -> str:
         """Return the prompt. After a failed verification it contains the reason."""
         task = self.values.text(self.step.task or "")
-        before = self.node.ended
-        if before is not None and before.reason in TOLD_WHY:
+        before = self.node.last_end
+        if before is not None and before.reason in REASONS_IN_PROMPT:
             task += f"\n\nThe last attempt failed. {before.error}"
         return task
 
@@ -270,7 +272,7 @@ class StepBehavior(Struct, frozen=True, kw_only=True):
 
     signal: Callable[[PlanNode], str | None] | None = None
     question: Callable[[Context, PlanNode, Values, int], OpenQuestion] | None = None
-    end: Callable[[Step, object], tuple[Result, OnError | None]] | None = None
+    result_of_signal: Callable[[Step, object], tuple[Result, OnError | None]] | None = None
     """For a signal: its key, the question to the caller, and the result of a value with a rule for failures."""
 
 
@@ -289,7 +291,7 @@ def start_attempt(attempt: StepAttempt) -> AttemptStart:
         return behavior_of(attempt.step.kind).start(attempt)
     except (Unresolved, UnsafeCommand, CannotStart) as error:
         result = Result(ok=False, error=str(error))
-        return AttemptStart(ended=ended(attempt.step, attempt.number, result, attempt.at))
+        return AttemptStart(ended=make_end_record(attempt.step, attempt.number, result, attempt.at))
 
 
 INNER = "workflow"

@@ -39,7 +39,7 @@ from accord.workflows.records import (
 from accord.workflows.state import FINAL, PlanNode, RunState, SkipCause
 from accord.workflows.values import Unresolved
 
-Holds = Callable[[PlanNode], bool]
+EvaluateCondition = Callable[[PlanNode], bool]
 """Evaluates the `if` of a step whose dependencies have all ended; raises `Unresolved`."""
 
 RETRIES = 2
@@ -66,7 +66,7 @@ class RunDecision(Struct, frozen=True, kw_only=True):
 
     `begin` contains steps and the number of their attempt. They are repeated until their `StepStarted` is applied.
     `ends` are ends without execution, already applied to the state. `cancel` contains running steps whose result is not
-    needed anymore: each ends as `cancelled` returns. With an `outcome` the run is over.
+    needed anymore: each ends as `make_cancel_record` returns. With an `outcome` the run is over.
     """
 
     begin: tuple[tuple[str, int], ...] = ()
@@ -76,30 +76,30 @@ class RunDecision(Struct, frozen=True, kw_only=True):
     outcome: RunOutcome | None = None
 
 
-def decide(state: RunState, now: int, holds: Holds, stop: str | None = None) -> RunDecision:
+def decide(state: RunState, now: int, holds: EvaluateCondition, stop: str | None = None) -> RunDecision:
     """Return the next actions. With `stop`, nothing new starts for that reason, as after a failure."""
     if stop is not None:
         state.stop(stop)
-    state.ring(now)
+    state.fire_due_timers(now)
     ends: list[StepEnded] = []
-    while state.touched:
-        node = state.touched.popleft()
+    while state.nodes_to_check:
+        node = state.nodes_to_check.popleft()
         end = _end_of(state, node, now, holds)
         if end is not None:
             ends.append(end)
             state.apply(end)
         elif _can_begin(node):
-            state.offer(node)
+            state.enqueue(node)
     return RunDecision(
         begin=tuple((node.name, node.attempt + 1) for node in state.ready()),
         ends=tuple(ends),
-        cancel=tuple(state.condemned),
-        wake_at=state.next_alarm(),
-        outcome=_outcome(state) if state.open == 0 else None,
+        cancel=tuple(state.steps_to_cancel),
+        wake_at=state.next_timer(),
+        outcome=_outcome(state) if state.open_nodes == 0 else None,
     )
 
 
-def ended(step: Step, attempt: int, result: Result, now: int, rule: OnError | None = None) -> StepEnded:
+def make_end_record(step: Step, attempt: int, result: Result, now: int, rule: OnError | None = None) -> StepEnded:
     """Return the end of an attempt, with the time of the next attempt if there is one.
 
     A `rule` replaces the step's `onError` and its retries: a rejected approval is not retried.
@@ -124,11 +124,11 @@ def ended(step: Step, attempt: int, result: Result, now: int, rule: OnError | No
     )
 
 
-def cancelled(state: RunState, name: str, now: int) -> StepEnded:
+def make_cancel_record(state: RunState, name: str, now: int) -> StepEnded:
     """Return the end of a running step that was canceled because its result is not needed anymore."""
     node = state.nodes[name]
-    doom = state.doom(node) or SkipCause(None, "it was cancelled")
-    return _given_up(node, node.attempt, doom, now)
+    skip_cause = state.skip_cause(node) or SkipCause(None, "it was cancelled")
+    return _end_of_skipped(node, node.attempt, skip_cause, now)
 
 
 def _again_at(step: Step, attempt: int, now: int) -> int | None:
@@ -136,9 +136,9 @@ def _again_at(step: Step, attempt: int, now: int) -> int | None:
     if attempt > retries or step.row.executor == "items":
         return None
     delay = RETRY_DELAY if step.retry_delay is None else step.retry_delay
-    growth = BACKOFF if step.backoff is None else step.backoff
+    factor = BACKOFF if step.backoff is None else step.backoff
     try:
-        delay = min(delay * growth ** (attempt - 1), LONGEST_DELAY)
+        delay = min(delay * factor ** (attempt - 1), LONGEST_DELAY)
     except OverflowError:
         delay = LONGEST_DELAY
     return now + round(delay * 1000)
@@ -156,35 +156,41 @@ def _failure(step: Step, rule: OnError | None = None) -> tuple[Status, str | Non
 
 
 def _can_begin(node: PlanNode) -> bool:
-    if node.standing == "waiting":
-        return node.due
-    return node.standing == "pending" and node.open == 0 and not node.held and node.step is not None
+    if node.status == "waiting":
+        return node.is_due
+    return (
+        node.status == "pending"
+        and node.open_dependencies == 0
+        and not node.exceeds_concurrency
+        and node.step is not None
+    )
 
 
 # --- ends without execution -------------------------------------------------------------------------------------------
 
 
-def _end_of(state: RunState, node: PlanNode, now: int, holds: Holds) -> StepEnded | None:
+def _end_of(state: RunState, node: PlanNode, now: int, holds: EvaluateCondition) -> StepEnded | None:
     """Return how a node ends without execution, or by itself; None if it does not."""
-    if node.standing in FINAL:
+    if node.status in FINAL:
         return None
     if node.step is None:
         return _end_of_barrier(state, node, now)
-    doom = state.doom(node)
-    if node.standing == "running":
-        return _end_of_running(state, node, node.step, doom, now)
-    if node.open:  # steps that are given up wait too, so that cleanup starts only when nothing before it runs
+    skip_cause = state.skip_cause(node)
+    if node.status == "running":
+        return _end_of_running(state, node, node.step, skip_cause, now)
+    # Steps to skip wait for their dependencies too, so that cleanup starts only when nothing before it runs.
+    if node.open_dependencies:
         return None
-    if doom is not None:
-        return _given_up(node, node.attempt + 1, doom, now)
-    if node.standing == "waiting" or node.held:
+    if skip_cause is not None:
+        return _end_of_skipped(node, node.attempt + 1, skip_cause, now)
+    if node.status == "waiting" or node.exceeds_concurrency:
         return None
-    return _unwanted(state, node, now, holds)
+    return _end_before_start(state, node, now, holds)
 
 
-def _unwanted(state: RunState, node: PlanNode, now: int, holds: Holds) -> StepEnded | None:
+def _end_before_start(state: RunState, node: PlanNode, now: int, holds: EvaluateCondition) -> StepEnded | None:
     """Return how a step ends that could start but must not; None if it may start."""
-    if not node.immune and node.passed < node.needed:
+    if not node.ignores_failures and node.satisfied_dependencies < node.required_dependencies:
         return _skipped_after(state, node, now)
     step = node.step
     if step is None or step.if_ is None:
@@ -194,34 +200,34 @@ def _unwanted(state: RunState, node: PlanNode, now: int, holds: Holds) -> StepEn
             return None
     except Unresolved as error:
         status, cause = _failure(step)
-        return _end(node, now, status, reason=UNDECIDABLE, error=str(error), cause=cause)
-    return _end(node, now, "skipped", reason=BY_CONDITION, error=f"its if is false: {step.if_}")
+        return _make_end(node, now, status, reason=UNDECIDABLE, error=str(error), cause=cause)
+    return _make_end(node, now, "skipped", reason=BY_CONDITION, error=f"its if is false: {step.if_}")
 
 
 def _skipped_after(state: RunState, node: PlanNode, now: int) -> StepEnded:
     """Return the end of a node whose dependency skips its dependents."""
-    before = (state.nodes[name].ended for name in node.after)
-    cause = next(end.cause for end in before if end is not None and end.cause is not None)
-    how = state.nodes[cause].standing
-    return _end(node, now, "skipped", reason=BY_FAILURE, error=f"{cause!r} {_PAST[how]}", cause=cause)
+    dependency_ends = (state.nodes[name].last_end for name in node.dependencies)
+    cause = next(end.cause for end in dependency_ends if end is not None and end.cause is not None)
+    status = state.nodes[cause].status
+    return _make_end(node, now, "skipped", reason=BY_FAILURE, error=f"{cause!r} {_PAST[status]}", cause=cause)
 
 
 _PAST = {"failed": "failed", "skipped": "was skipped"}
 
 
-def _given_up(node: PlanNode, attempt: int, doom: SkipCause, now: int) -> StepEnded:
+def _end_of_skipped(node: PlanNode, attempt: int, skip_cause: SkipCause, now: int) -> StepEnded:
     return StepEnded(
         step=node.name,
         attempt=attempt,
         at=now,
         status="skipped",
         reason=BY_END_OF_RUN,
-        error=doom.error,
-        cause=doom.cause or node.name,
+        error=skip_cause.error,
+        cause=skip_cause.cause or node.name,
     )
 
 
-def _end(
+def _make_end(
     node: PlanNode,
     now: int,
     status: Status,
@@ -230,44 +236,55 @@ def _end(
     error: str | None = None,
     cause: str | None = None,
 ) -> StepEnded:
-    attempt = node.attempt + (node.standing != "running")
+    attempt = node.attempt + (node.status != "running")
     return StepEnded(step=node.name, attempt=attempt, at=now, status=status, reason=reason, error=error, cause=cause)
 
 
 # --- ends of running steps, maps and barriers -------------------------------------------------------------------------
 
 
-def _end_of_running(state: RunState, node: PlanNode, step: Step, doom: SkipCause | None, now: int) -> StepEnded | None:
-    if node.items is not None and node.items_open == 0:
+def _end_of_running(
+    state: RunState, node: PlanNode, step: Step, skip_cause: SkipCause | None, now: int
+) -> StepEnded | None:
+    if node.items is not None and node.open_items == 0:
         return _end_of_map(node, step, node.items, now)
-    if node.due and node.begun is not None and node.begun.until is not None and node.begun.until <= now:
-        return _end(node, now, "completed")
-    if node.due and step.row.executor == "signal":
+    if (
+        node.is_due
+        and node.last_start is not None
+        and node.last_start.until is not None
+        and node.last_start.until <= now
+    ):
+        return _make_end(node, now, "completed")
+    if node.is_due and step.row.executor == "signal":
         error = f"it took longer than {step.timeout:g} s"
-        return msgspec.structs.replace(ended(step, node.attempt, Result(ok=False, error=error), now), reason=TIMED_OUT)
-    if doom is not None and not node.is_map:
-        state.condemned[node.name] = node
+        return msgspec.structs.replace(
+            make_end_record(step, node.attempt, Result(ok=False, error=error), now), reason=TIMED_OUT
+        )
+    if skip_cause is not None and not node.is_map:
+        state.steps_to_cancel[node.name] = node
     return None
 
 
 def _end_of_map(node: PlanNode, step: Step, items: list[PlanNode], now: int) -> StepEnded:
     """Return the end of a map, with the outputs of its items in order. The output of a skipped item is null."""
-    ends = [item.ended for item in items if item.ended is not None]
-    broken = [end for end in ends if end.fails]
+    ends = [item.last_end for item in items if item.last_end is not None]
+    failed_items = [end for end in ends if end.fails]
     output = msgspec.json.encode([None if end.status == "skipped" else end.output for end in ends]).decode()
-    if node.due and any(end.reason == BY_END_OF_RUN for end in ends):
+    if node.is_due and any(end.reason == BY_END_OF_RUN for end in ends):
         status, cause = _failure(step)
-        end = _end(node, now, status, reason=TIMED_OUT, error=f"it took longer than {step.timeout:g} s", cause=cause)
-    elif broken:
+        end = _make_end(
+            node, now, status, reason=TIMED_OUT, error=f"it took longer than {step.timeout:g} s", cause=cause
+        )
+    elif failed_items:
         status, cause = _failure(step)
-        error = f"{len(broken)} of {len(items)} items failed, the first is {broken[0].step!r}"
-        end = _end(node, now, status, reason=ITEM_FAILED, error=error, cause=cause)
-    elif given_up := [end for end in ends if end.reason == BY_END_OF_RUN]:
-        first = given_up[0]
+        error = f"{len(failed_items)} of {len(items)} items failed, the first is {failed_items[0].step!r}"
+        end = _make_end(node, now, status, reason=ITEM_FAILED, error=error, cause=cause)
+    elif skipped_items := [end for end in ends if end.reason == BY_END_OF_RUN]:
+        first = skipped_items[0]
         cause = node.name if first.cause == first.step else first.cause
-        end = _end(node, now, "skipped", reason=BY_END_OF_RUN, error=first.error, cause=cause)
+        end = _make_end(node, now, "skipped", reason=BY_END_OF_RUN, error=first.error, cause=cause)
     else:
-        end = _end(node, now, "completed")
+        end = _make_end(node, now, "completed")
     return msgspec.structs.replace(end, output=output)
 
 
@@ -275,20 +292,20 @@ def _end_of_barrier(state: RunState, node: PlanNode, now: int) -> StepEnded | No
     barrier = node.barrier
     if barrier is None:
         return None
-    if node.passed >= node.needed:
-        return _end(node, now, "completed")
-    if node.open == 0:
+    if node.satisfied_dependencies >= node.required_dependencies:
+        return _make_end(node, now, "completed")
+    if node.open_dependencies == 0:
         return _skipped_after(state, node, now)
-    if node.due:
-        error = f"it waited longer than {barrier.timeout:g} s for {', '.join(node.after)}"
-        return _end(node, now, "failed", reason=TIMED_OUT, error=error, cause=node.name)
+    if node.is_due:
+        error = f"it waited longer than {barrier.timeout:g} s for {', '.join(node.dependencies)}"
+        return _make_end(node, now, "failed", reason=TIMED_OUT, error=error, cause=node.name)
     return None
 
 
 def _outcome(state: RunState) -> RunOutcome:
     failed = tuple(node.name for node in sorted(state.failed, key=lambda node: node.order))
     if failed:
-        first = state.nodes[failed[0]].ended
+        first = state.nodes[failed[0]].last_end
         return RunOutcome(status="failed", failed=failed, error=first.error if first is not None else None)
     if state.halted is not None:
         return RunOutcome(status="failed", error=state.halted.error)

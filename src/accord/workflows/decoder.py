@@ -58,7 +58,7 @@ REFUSED_VALUES: Mapping[tuple[type[Struct], str, str], str] = MappingProxyType(
         (Step, "type", "run"): "write `type: deterministic` and `command`",
         (Step, "type", "human"): "write `type: approval` and `task`",
         (Step, "type", "dispatch"): "write `type: workflow` and `workflow`",
-        (Step, "type", "done"): "remove the step: `output` of the workflow is what a run returns",
+        (Step, "type", "done"): "remove the step: a run returns the `output` of the workflow",
     }
 )
 """Values of agent-relay and of its successor that are refused, and what to write instead."""

@@ -25,139 +25,141 @@ class Verification(DocumentPart, frozen=True, kw_only=True):
     """A check that a step must pass to count as completed."""
 
     type: Literal["output_contains", "exit_code", "file_exists", "custom", "regex", "pr_url"]
-    """What is looked at."""
+    """Kind of check."""
     value: Text = ""
-    """The text that the output contains, the exit code, the file, the command (with the output in `$STEP_OUTPUT`), the
-    pattern, or the repository of the pull request."""
+    """Expected text, exit code, file, pattern or repository of a pull request; for `custom`, a command that finds the
+    output in `$STEP_OUTPUT`."""
     argv: Argv | None = None
-    """For `custom`, in place of `value`: a program and its arguments, run without a shell."""
+    """Program and arguments of a `custom` check, run without a shell, in place of `value`."""
     allow_options: bool = False
-    """As for a step."""
+    """Whether a value may begin with `-`, as for a step."""
     allow_interpreter: bool = False
-    """As for a step."""
+    """Whether `argv` may pass values to a program that runs its arguments, as for a step."""
     description: str | None = None
-    """What it is for; shown if it fails."""
+    """Purpose of the check, shown if it fails."""
     timeout: Seconds = 30.0
-    """How long a custom command may take."""
+    """Timeout of a custom command."""
     diagnostic_agent: str | None = None
-    """Who says why it failed; the next attempt is told."""
+    """Name of the agent that explains a failed check. The next attempt gets its explanation."""
     diagnostic_timeout: Seconds = 60.0
-    """How long that may take. A plain number is milliseconds here, as in agent-relay."""
+    """Timeout of the diagnostic agent. A plain number is milliseconds here, as in agent-relay."""
 
 
 class Step(DocumentPart, frozen=True, kw_only=True):
     """A step of a workflow. Its type decides which members have an effect; validation reports the others."""
 
     name: str
-    """What others call it."""
+    """Name of the step, for `dependsOn` and templates."""
     type: TypeName | None = None
-    """What kind of step it is; left out, one for the agent that it names. Packages may add types."""
+    """Type of the step [default: the type for its agent]. Packages may add types."""
     use: str | None = None
-    """The step of your own that it is."""
+    """Name of the custom step to use."""
     with_: dict[str, Any] = field(default_factory=dict, name="with")
-    """What a step of your own, or of a type that a package has added, is given; as in agent-relay it may also stand
-    beside `use`."""
+    """Parameters of a custom step, or of a step type that a package adds. As in agent-relay, they may also stand beside
+    `use`."""
     description: str | None = None
-    """What it is for; shown with it."""
+    """Purpose of the step, shown with it."""
     depends_on: tuple[str, ...] | None = None
-    """The steps and barriers that must have ended before it begins."""
+    """Steps and barriers that must end before the step starts."""
     if_: str | None = field(default=None, name="if")
-    """A condition: if it is false, the step is skipped and those after it are not."""
+    """Condition for running the step. If it is false, the step is skipped, and the steps that depend on it still
+    run."""
     timeout: Seconds | None = None
-    """How long an attempt may take; it then fails."""
+    """Maximum duration of an attempt. A longer attempt fails."""
     retries: Tally | None = None
-    """How often it is tried again after a failure."""
+    """Maximum number of retries after a failure."""
     retry_delay: Seconds | None = None
-    """How long to wait before the second attempt."""
+    """Delay before the first retry [default: 1s]."""
     backoff: Annotated[float, Meta(ge=1)] | None = None
-    """How many times longer to wait before each further attempt."""
+    """Factor by which the delay grows with each further retry [default: 2]."""
     on_error: OnError | None = None
-    """What its failure means: `fail` the run; `skip` it and what depends on it; `retry` it; or `continue` with what
-    depends on it."""
+    """Effect of a failure: `fail` the run, `skip` the step and its dependents, `retry` it, or `continue` with its
+    dependents."""
     on_crash: Literal["restart", "fail"] | None = None
-    """What becomes of a command that was running when its node died: `restart` it, or `fail`."""
+    """Handling of a command whose node failed while it ran: `restart` it, or `fail`."""
     verification: Verification | None = None
-    """What must be so afterwards for it to count as done."""
+    """Check that the step must pass to count as completed."""
     max_iterations: Count | None = None
-    """How often it is done at most, until `until` holds or, without that, its `verification`."""
+    """Maximum number of repetitions until `until` holds or, without it, `verification` passes."""
     permissions: Permissions | None = None
-    """What its agent may change in this step, instead of the agent's own permissions."""
+    """Permissions of the agent in this step, instead of its own."""
     cwd: str | None = None
-    """The directory that it works in, relative to the file."""
+    """Working directory, relative to the file."""
     workdir: str | None = None
-    """The same, by a name from `paths`."""
+    """Working directory, by a name from `paths`."""
     env: dict[str, Text] = field(default_factory=dict)
-    """Variables for its command."""
+    """Environment variables of the command."""
     set: dict[str, Text] = field(default_factory=dict)
-    """Values of the shared state that it sets, by name: templates, also over its own output."""
+    """Values to set in the shared state, by name: templates that may contain the step's output."""
 
     # agents, A2A agents and approvals
     agent: str | None = None
-    """Who does it."""
+    """Name of the agent that does the step."""
     task: str | None = None
-    """What is to be done, a template; for an approval, what a person is asked."""
+    """Task for the agent, as a template; for an approval, the question to decide."""
     allow_empty: bool = False
-    """Whether an answer without text or files is a success; left out, it is a failure."""
+    """Whether an answer without text or files is a success. By default it is a failure."""
 
     # commands
     command: str | None = None
-    """A command for a shell. Templates may stand only in arguments of a few commands: prefer `argv`."""
+    """Shell command. Templates are allowed only in arguments of a few commands: prefer `argv`."""
     argv: Argv | None = None
-    """A program and its arguments, run without a shell: a template is one argument, or a part of one."""
+    """Program and arguments, run without a shell. A template is one argument, or a part of one."""
     allow_options: bool = False
-    """Whether a value may begin with `-`, where the program reads it as an option."""
+    """Whether a value may begin with `-`, which the program reads as an option."""
     allow_interpreter: bool = False
-    """Whether `argv` may give values to a program that runs its arguments, such as `sh`."""
+    """Whether `argv` may pass values to a program that runs its arguments, such as `sh`."""
     fail_on_error: bool = True
     """Whether an exit code other than 0 is a failure."""
     capture_output: bool = True
-    """Whether what it prints is its output; if not, that is `Command completed (exit code N)`."""
+    """Whether the printed text is the step's output. Otherwise the output is `Command completed (exit code N)`."""
 
     # worktrees
     branch: str | None = None
-    """The branch of the worktree."""
+    """Branch of the worktree."""
     base_branch: str | None = None
-    """Where a new branch begins; left out, at HEAD."""
+    """Start point of a new branch [default: HEAD]."""
     path: str | None = None
-    """Where the worktree is; left out, `.worktrees/STEP`."""
+    """Directory of the worktree [default: `.worktrees/STEP`]."""
     create_branch: bool = True
-    """Whether the branch is made if it is not there."""
+    """Whether a missing branch is created."""
 
     # A2A agents
     url: str | None = None
-    """Where its A2A agent is; it counts before its agent's."""
+    """URL of the A2A agent. It takes precedence over the agent's own `url`."""
     headers: dict[str, str] = field(default_factory=dict)
-    """Headers of its requests, added to its agent's."""
+    """HTTP headers of requests, added to those of the agent."""
     credentials: str | None = None
-    """The name of the credential that it calls with."""
+    """Name of the credential for calls."""
     streaming: bool | None = None
-    """Whether what the agent says is followed as it comes."""
+    """Whether to stream the agent's output."""
     mode: Literal["auto", "stream", "poll", "push"] | None = None
-    """How the result gets here, as for agents."""
+    """Transport of the result, as for agents."""
     share_context: bool | None = None
-    """Whether it belongs to its agent's conversation in this run."""
+    """Whether the step is part of its agent's conversation in this run."""
 
     # approvals
     on_reject: Literal["fail", "skip"] | None = None
-    """What a rejection means: `fail` the run, which is the default, or `skip` what depends on it."""
+    """Effect of a rejection: `fail` the run, or `skip` the steps that depend on the approval [default: `fail`]."""
     approvers: tuple[str, ...] = ()
-    """The roles that may decide it; left out, those of `approvals.approvers`, or the owner of the run."""
+    """Roles that may decide [default: `approvals.approvers`, or else the owner of the run]."""
     not_by_starter: bool = False
-    """Whether the owner of the run may not decide it; `approvals.not_by_starter` is for all."""
+    """Whether the owner of the run is excluded from the decision. The setting `approvals.not_by_starter` applies to all
+    runs."""
 
     # waits
     for_: Seconds | None = field(default=None, name="for")
-    """How long to wait."""
+    """Duration of the wait."""
     until: str | None = None
-    """For a wait, the time that it waits for; for a loop, the condition that ends it."""
+    """Time at which a wait ends, or condition that ends a loop."""
     event: str | None = None
-    """The name of the event that it waits for."""
+    """Name of the event to wait for."""
 
     # workflows
     workflow: str | None = None
-    """The workflow that it runs: of this file, or of `file`."""
+    """Name of the workflow to run: of this file, or of `file`."""
     file: str | None = None
-    """The file of that workflow, relative to this one."""
+    """File of that workflow, relative to this file."""
     input: str | None = None
     """The `{{input}}` of that workflow."""
     vars: dict[str, Any] = field(default_factory=dict)
@@ -165,13 +167,13 @@ class Step(DocumentPart, frozen=True, kw_only=True):
 
     # maps
     over: str | tuple[Any, ...] | None = None
-    """The list that a map goes over: a list, or a template of one."""
+    """List of items for a map, or a template of a list."""
     as_: str = field(default="item", name="as")
-    """What the step within calls an item; it is also `{{item}}`, and its place is `{{index}}`."""
+    """Name of the item in the inner step. `{{item}}` is also the item, and `{{index}}` its position."""
     concurrency: Count | None = None
-    """How many items are under way at a time."""
+    """Maximum number of items in progress at a time."""
     step: "Step | None" = None
-    """What is done for each item."""
+    """Step to run for each item."""
 
     @property
     def kind(self) -> str:
@@ -208,30 +210,30 @@ class Preflight(DocumentPart, frozen=True, kw_only=True):
     """A check before the first step."""
 
     command: str
-    """What is run, for at most 30 seconds; it must succeed."""
+    """Command that must succeed within 30 seconds."""
     fail_if: str | None = None
-    """`non-empty`, `empty`, or a pattern: what it must not print."""
+    """Output that fails the check: `non-empty`, `empty`, or a pattern."""
     success_if: str | None = None
-    """A pattern: what it must print."""
+    """Pattern that the output must match."""
     description: str | None = None
-    """What it is for; shown if it fails."""
+    """Purpose of the check, shown if it fails."""
 
 
 class Workflow(DocumentPart, frozen=True, kw_only=True):
     """A workflow: named steps with an order."""
 
     name: str
-    """What it is called."""
+    """Name of the workflow."""
     steps: Annotated[tuple[Step, ...], Meta(min_length=1)]
-    """What is done."""
+    """Steps of the workflow."""
     description: str | None = None
-    """What it is for."""
+    """Purpose of the workflow."""
     on_error: OnError | None = None
-    """What a failed step means, unless the step says otherwise."""
+    """Effect of a failed step, unless the step sets `onError`."""
     preflight: tuple[Preflight, ...] = ()
-    """What is looked at before the first step; all of it must be right."""
+    """Checks before the first step. All of them must pass."""
     output: str | None = None
-    """What a run of it answers, a template; left out, what its last steps said."""
+    """Result of a run, as a template [default: the output of the last steps]."""
 
 
 # --- coordination -----------------------------------------------------------------------------------------------------
@@ -241,159 +243,160 @@ class IdleNudge(DocumentPart, frozen=True, kw_only=True):
     """Reminders for an agent that is silent, and its end."""
 
     nudge_after: Seconds = 120.0
-    """Silence after which it is reminded of its task."""
+    """Silence before the agent is reminded of its task."""
     escalate_after: Seconds = 120.0
-    """Silence after the last reminder, after which it is ended."""
+    """Silence after the last reminder before the agent is ended."""
     max_nudges: Tally = 1
-    """How often it is reminded."""
+    """Maximum number of reminders."""
 
 
 class Swarm(DocumentPart, frozen=True, kw_only=True):
     """How the agents of a document work together. Without a `pattern`, their roles choose one."""
 
     pattern: str | None = None
-    """How work is divided, by the name of a pattern; left out, it is chosen by the agents' roles."""
+    """Name of the pattern that divides the work [default: chosen by the agents' roles]."""
     max_concurrency: Count | None = None
-    """How many steps work at a time."""
+    """Maximum number of concurrent steps."""
     timeout: Seconds | None = None
-    """How long a run may take; it then fails."""
+    """Maximum duration of a run. A longer run fails."""
     token_budget: Count | None = None
-    """Tokens that the agents of a run may use together; it then fails."""
+    """Maximum number of tokens for all agents of a run. The run then fails."""
     cost_budget: Annotated[float, Meta(gt=0)] | None = None
-    """What the agents of a run may cost together, in dollars; it then fails."""
+    """Maximum cost of all agents of a run, in dollars. The run then fails."""
     channel: str | None = None
-    """The channel that progress is posted to."""
+    """Channel for progress messages."""
     idle_nudge: IdleNudge | None = None
-    """What becomes of an agent in a terminal that says nothing."""
+    """Reminders for a silent agent in a terminal."""
     completion_grace_period: Seconds = 5.0
-    """How long an agent that is done has to end by itself, at most a minute."""
+    """Time for a finished agent to exit by itself, at most a minute."""
 
 
 class Barrier(DocumentPart, frozen=True, kw_only=True):
     """A point that steps wait for. It completes when the steps of `waitFor` have ended as `mode` demands."""
 
     name: str
-    """What `dependsOn` calls it."""
+    """Name of the barrier, for `dependsOn`."""
     wait_for: Annotated[tuple[str, ...], Meta(min_length=1)]
-    """The steps that it waits for."""
+    """Steps to wait for."""
     timeout: Seconds | None = None
-    """How long it waits after the first of them began; it then fails."""
+    """Timeout, counted from the start of the first of these steps. The barrier then fails."""
     mode: Literal["all", "any", "majority"] = "all"
-    """How many of them must have ended well."""
+    """Number of these steps that must complete: `all`, `any` or `majority`."""
 
 
 class Coordination(DocumentPart, frozen=True, kw_only=True):
     """How agents agree: barriers and votes."""
 
     barriers: tuple[Barrier, ...] = ()
-    """Points that steps wait for together."""
+    """Points at which steps wait for each other."""
     voting_threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
-    """The share of votes that a decision needs."""
+    """Share of votes that a decision needs."""
     consensus_strategy: Literal["majority", "unanimous", "quorum"] | None = None
-    """How a decision is reached by the patterns that vote."""
+    """Rule for decisions in patterns that vote."""
 
 
 class SharedState(DocumentPart, frozen=True, kw_only=True):
     """State that the runs of a document share. Steps `set` values and read them as `{{state.NAME}}`."""
 
     backend: Literal["memory", "database"] = "database"
-    """`database` is kept and shared by the runs of a workflow; `memory` is the run's own."""
+    """Storage of values: `database` keeps them for all runs of a workflow, `memory` for one run."""
     ttl: Seconds | None = None
-    """How long a value is kept."""
+    """Time until a value expires."""
     namespace: str | None = None
-    """What it is kept under; workflows with the same share it. Left out, the workflow's name."""
+    """Name under which values are stored [default: the workflow's name]. Workflows with the same namespace share
+    values."""
 
 
 class ErrorHandling(DocumentPart, frozen=True, kw_only=True):
     """What happens to a run when a step fails."""
 
     strategy: Literal["fail-fast", "continue", "retry"] = "fail-fast"
-    """`fail-fast` ends the run with the first failure; `continue` does what does not depend on it; `retry` is
-    `fail-fast` with two retries."""
+    """Reaction to a failed step: `fail-fast` ends the run, `continue` runs the steps that do not depend on it, and
+    `retry` is `fail-fast` with two retries."""
     max_retries: Tally | None = None
-    """How often steps are tried again, unless they say otherwise."""
+    """Default number of retries of a step."""
     retry_delay: Seconds | None = None
-    """How long to wait before that."""
+    """Default delay before the first retry."""
     backoff: Annotated[float, Meta(ge=1)] | None = None
-    """How many times longer to wait before each further attempt."""
+    """Default factor by which the delay grows with each further retry."""
     notify_channel: str | None = None
-    """The channel that failures are posted to."""
+    """Channel for failure messages."""
     repair_agent: str | None = None
-    """Who is asked to mend what made a step fail, before it is tried again."""
+    """Name of the agent that repairs the cause of a failure before the step is retried."""
     repair_retries: Tally | None = None
-    """How often that is tried."""
+    """Maximum number of repairs [default: 2]."""
 
 
 class Trajectories(DocumentPart, frozen=True, kw_only=True):
     """Which decisions of a run are recorded in its `trajectory` artifact."""
 
     enabled: bool = True
-    """Whether anything is: each step, and how it ended."""
+    """Whether each step and its outcome are recorded."""
     reflect_on_barriers: bool = False
-    """Also barriers, and how what they waited for ended."""
+    """Whether barriers and the outcomes of their steps are recorded."""
     reflect_on_converge: bool = False
-    """Also where branches come together, and how they ended."""
+    """Whether steps with several dependencies are recorded with the outcomes of these."""
     auto_decisions: bool = False
-    """Also what was decided for a step, and why."""
+    """Whether decisions about steps are recorded with their reasons, such as a retry."""
 
 
 class Path(DocumentPart, frozen=True, kw_only=True):
     """A named directory that agents and steps may work in."""
 
     name: str
-    """What `workdir` calls it."""
+    """Name of the directory, for `workdir`."""
     path: str
-    """Where it is: relative to the file, with `$NAME` from the environment."""
+    """Path of the directory, relative to the file. `$NAME` is a variable of the environment."""
     description: str | None = None
-    """What is there."""
+    """Content of the directory."""
     required: bool = True
-    """Whether a run is refused without it."""
+    """Whether a missing directory is an error."""
 
 
 class Input(DocumentPart, frozen=True, kw_only=True):
     """A value that the caller gives to a run."""
 
     type: Literal["string", "number", "integer", "boolean", "array", "object"] = "string"
-    """What a value must be; texts from a command line are read as that."""
+    """Type of the value. Text from a command line is converted to it."""
     description: str | None = None
-    """What it is for."""
+    """Purpose of the input."""
     default: Any = None
-    """Its value if none is given."""
+    """Value if the caller gives none."""
     required: bool = False
-    """Whether a run is refused without it."""
+    """Whether a missing value is an error."""
     enum: tuple[Any, ...] = ()
-    """The values that it may have."""
+    """Allowed values."""
 
 
 class Param(DocumentPart, frozen=True, kw_only=True):
     """A parameter of a custom step, given in `with`."""
 
     name: str
-    """What it is called in `with` and in templates."""
+    """Name of the parameter in `with` and in templates."""
     required: bool = False
-    """Whether it must be given."""
+    """Whether a missing value is an error."""
     default: Any = None
-    """Its value if it is not given."""
+    """Value if the parameter is not set."""
     description: str | None = None
-    """What it is for."""
+    """Purpose of the parameter."""
 
 
 class CustomStep(DocumentPart, frozen=True, kw_only=True):
     """A custom step for `use`: any members of a step, in which `{{NAME}}` are its parameters."""
 
     params: tuple[Param, ...] = ()
-    """What it is given."""
+    """Parameters of the custom step."""
     step: dict[str, Any] = field(default_factory=dict)
-    """Its members, in which `{{NAME}}` is a parameter; they may also stand beside `params`."""
+    """Members of the step, in which `{{NAME}}` is a parameter. They may also stand beside `params`."""
 
 
 class Schedule(DocumentPart, frozen=True, kw_only=True):
     """A schedule that starts runs: five cron fields, in a time zone."""
 
     cron: str
-    """Minute, hour, day, month and weekday, or `@daily` and the like."""
+    """Cron expression: minute, hour, day, month and weekday, or a shorthand such as `@daily`."""
     timezone: str = "UTC"
-    """The zone that these are meant in."""
+    """Time zone of the cron expression."""
     input: str | None = None
     """The run's `{{input}}`."""
     vars: dict[str, Any] = field(default_factory=dict)
@@ -404,43 +407,43 @@ class Hook(DocumentPart, frozen=True, kw_only=True):
     """A webhook endpoint: each POST to `/hooks/NAME/PATH` starts a run. `secret` names the credential that signs it."""
 
     path: str
-    """The last part of the address `/hooks/NAME/PATH`."""
+    """Last part of the URL path `/hooks/NAME/PATH`."""
     secret: str | None = None
-    """The name of the credential that callers sign with; calls without a valid signature are refused."""
+    """Name of the credential that callers sign with. Calls without a valid signature are refused."""
     signature: Literal["timestamp", "github"] = "timestamp"
-    """What callers sign: `timestamp` (and nonce or id, and body), or the body alone as `github` does."""
+    """Signed content: `timestamp` for timestamp (and nonce or ID) and body, `github` for the body alone."""
     input: str | None = None
-    """The run's `{{input}}`; left out, the body of the call."""
+    """The run's `{{input}}` [default: the body of the call]."""
 
 
 class Triggers(DocumentPart, frozen=True, kw_only=True):
     """Triggers that start runs of a served document, besides messages."""
 
     schedule: tuple[Schedule, ...] = ()
-    """Times at which a run begins."""
+    """Schedules that start runs."""
     webhook: tuple[Hook, ...] = ()
-    """Addresses whose calls begin a run."""
+    """Webhook endpoints that start runs."""
 
 
 class Document(DocumentPart, frozen=True, kw_only=True):
     """A workflow file."""
 
     version: Text
-    """The version of this form: `1`."""
+    """Version of the file format: `1`."""
     name: str
-    """What the workflow is called, also as an agent."""
+    """Name of the workflow and of its agent."""
     description: str | None = None
-    """What it is for; the description on its card."""
+    """Purpose of the workflow, also the description on its card."""
     swarm: Swarm
-    """How the agents work together. A name alone is a pattern, or a template."""
+    """Coordination of the agents. A name alone is a pattern, or a template."""
     on: Triggers | None = None
-    """What begins a run of a served workflow, besides a message."""
+    """Triggers that start runs of a served workflow, besides messages."""
     inputs: dict[str, Input] = field(default_factory=dict)
-    """Values that whoever runs it gives, by name: `{{inputs.NAME}}`."""
+    """Values that the caller of a run gives, by name: `{{inputs.NAME}}`."""
     vars: dict[str, Any] = field(default_factory=dict)
-    """Values by name: `{{vars.NAME}}` or `{{NAME}}`; `--var NAME=VALUE` overrides one."""
+    """Variables by name: `{{vars.NAME}}` or `{{NAME}}`. `--var NAME=VALUE` overrides one."""
     env: dict[str, Text] = field(default_factory=dict)
-    """Variables that all commands get besides the common ones; `${NAME}` is the server's variable."""
+    """Environment variables of all commands, added to the common ones. `${NAME}` is a variable of the server."""
     paths: tuple[Path, ...] = ()
     """Directories by name, for `workdir`."""
     permission_profiles: dict[str, Permissions] = field(default_factory=dict, name="permission_profiles")
@@ -448,19 +451,19 @@ class Document(DocumentPart, frozen=True, kw_only=True):
     permissions: FilePermissions = FilePermissions()
     """Permission profiles and a default, as agent-relay writes them."""
     agents: tuple[AgentDef, ...] = ()
-    """Who works."""
+    """Agents of the workflow."""
     steps: dict[str, CustomStep] = field(default_factory=dict)
-    """Steps of your own by name, for `use`; `.accord/steps.yaml` and `.relay/steps.yaml` have more."""
+    """Custom steps by name, for `use`, in addition to those in `.accord/steps.yaml` and `.relay/steps.yaml`."""
     workflows: tuple[Workflow, ...] = ()
-    """What is done; the first is run unless another is named."""
+    """Workflows of the file. A run without a workflow's name uses the first."""
     coordination: Coordination = Coordination()
-    """Barriers, and how votes are counted."""
+    """Barriers, and the counting of votes."""
     state: SharedState | None = None
-    """Values that steps `set` and other steps read as `{{state.NAME}}`."""
+    """State that steps `set` and other steps read as `{{state.NAME}}`."""
     error_handling: ErrorHandling | None = None
-    """What becomes of a run when a step fails."""
+    """Handling of failed steps."""
     trajectories: Trajectories | None = None
-    """What of how a run went is written down in an artifact of it; left out, or `false`: nothing."""
+    """Record of a run's decisions in an artifact [default: `false`]."""
 
     @property
     def profiles(self) -> dict[str, Permissions]:

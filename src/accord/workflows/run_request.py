@@ -181,10 +181,14 @@ def _matches_plan(steps: Mapping[str, Step], record: Record) -> bool:
 def _reusable_steps(state: RunState, again: set[str]) -> set[str]:
     """Return the steps that ended well and depend only on such steps. A barrier needs as many as its mode demands."""
     kept: set[str] = set()
-    for name in in_order({node.name: node.after for node in state.nodes.values() if node.parent is None}):
+    for name in in_order({node.name: node.dependencies for node in state.nodes.values() if node.parent is None}):
         node = state.nodes[name]
-        held = sum(name in kept for name in node.after)
-        if node.name in again or held < node.needed or (node.step is not None and node.step.is_ruled_approval):
+        held = sum(name in kept for name in node.dependencies)
+        if (
+            node.name in again
+            or held < node.required_dependencies
+            or (node.step is not None and node.step.is_ruled_approval)
+        ):
             continue
         if node.barrier is not None or _ended_well(node):
             kept.add(node.name)
@@ -192,34 +196,34 @@ def _reusable_steps(state: RunState, again: set[str]) -> set[str]:
 
 
 def _ended_well(node: PlanNode) -> bool:
-    return node.end is not None and node.end.cause is None
+    return node.final_end is not None and node.final_end.cause is None
 
 
 def _reachable(state: RunState, start: str, *, forward: bool) -> set[str]:
     nodes = state.nodes.values()
     if forward:
         return reachable({node.name: [other.name for other in node.dependents] for node in nodes}, start)
-    return reachable({node.name: node.after for node in nodes}, start)
+    return reachable({node.name: node.dependencies for node in nodes}, start)
 
 
 def _carried(state: RunState, name: str, kept: set[str], again: set[str], now: int) -> Iterator[Record]:
     node = state.nodes[name]
-    if name not in again and all(other in kept for other in node.after):
+    if name not in again and all(other in kept for other in node.dependencies):
         yield from _item_records(node, now, every=name in kept)
-    if name in kept and node.step is not None and node.end is not None:
-        yield _as_first_attempt(node.end, now)
+    if name in kept and node.step is not None and node.final_end is not None:
+        yield _as_first_attempt(node.final_end, now)
 
 
 def _item_records(node: PlanNode, now: int, *, every: bool) -> Iterator[Record]:
     """Yield the list of a map and the records of its items: of every item, or of those that ended well."""
-    if node.items is None or node.begun is None:
+    if node.items is None or node.last_start is None:
         return
-    yield _as_first_attempt(node.begun, now)
+    yield _as_first_attempt(node.last_start, now)
     for item in node.items:
         is_kept = every or _ended_well(item)
         yield from _item_records(item, now, every=is_kept)
-        if is_kept and item.end is not None:
-            yield _as_first_attempt(item.end, now)
+        if is_kept and item.final_end is not None:
+            yield _as_first_attempt(item.final_end, now)
 
 
 def _as_first_attempt(record: R, now: int) -> R:

@@ -18,7 +18,7 @@ from accord.protocol import lifecycle
 from accord.workflows import channel
 from accord.workflows.attempts import AttemptStart, RunSetup, StepAttempt, behavior_of, child_key, start_attempt
 from accord.workflows.channel import METADATA, OpenQuestions, Post
-from accord.workflows.decide import RunDecision, RunOutcome, cancelled, decide, ended
+from accord.workflows.decide import RunDecision, RunOutcome, decide, make_cancel_record, make_end_record
 from accord.workflows.document import OnError
 from accord.workflows.executors import Result
 from accord.workflows.records import Record, StepEnded, StepStarted, decode_records
@@ -31,7 +31,7 @@ T = TypeVar("T")
 PREFIX = "flow:"
 """Prefix of the journal keys of records."""
 
-PATIENCE = 5.0
+SUSPEND_AFTER_SECONDS = 5.0
 """Seconds without news from members after which a run suspends. Most steps that take less time never suspend a run."""
 
 SOON_MS = 2000
@@ -63,7 +63,7 @@ class Runner:
         self._finished: deque[tuple[str, asyncio.Task[Result] | asyncio.Task[Task]]] = deque()
         self._new_ends: list[StepEnded] = []
         self._posts: list[Post] = []
-        self._news_at = asyncio.get_running_loop().time()
+        self._last_event_at = asyncio.get_running_loop().time()
         self._shown_at = 0.0
 
     async def run(self) -> RunOutcome:
@@ -90,7 +90,7 @@ class Runner:
                 continue
             if step.row.executor == "process" and step.on_crash == "fail":
                 lost = Result(ok=False, error="It was interrupted, and `onCrash: fail` does not let it start again")
-                self._end(node, lost)
+                self._record_result(node, lost)
             else:
                 self._start(name)
 
@@ -102,26 +102,26 @@ class Runner:
             ends, self._new_ends = [*self._new_ends, *decision.ends], []
             for name in decision.cancel:
                 await self._cancel_step(name)
-                ends.append(self._ended(cancelled(self.state, name, now)))
-            begins = [
+                ends.append(self._apply_end(make_cancel_record(self.state, name, now)))
+            starts = [
                 await self._evaluate(start_attempt, self._attempt(name, number, now)) for name, number in decision.begin
             ]
-            ends += [self._ended(begin.ended) for begin in begins if begin.ended is not None]
+            ends += [self._apply_end(begin.ended) for begin in starts if begin.ended is not None]
             self._post_output()
-            if not ends and not begins and not self._posts:
+            if not ends and not starts and not self._posts:
                 return decision
-            await self._write(ends, [one for one in begins if one.begun is not None], is_last=bool(decision.outcome))
+            await self._write(ends, [one for one in starts if one.begun is not None], is_last=bool(decision.outcome))
 
     async def _evaluate(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
         """Evaluate conditions and templates; in a thread if the plan uses `matches`, which may take seconds."""
         return await asyncio.to_thread(work, *given, **named) if self._searches else work(*given, **named)
 
-    async def _write(self, ends: list[StepEnded], begins: list[AttemptStart], *, is_last: bool) -> None:
+    async def _write(self, ends: list[StepEnded], starts: list[AttemptStart], *, is_last: bool) -> None:
         """Commit ends, starts and posts, then start the attempts.
 
         The last write belongs to the transaction that ends the run.
         """
-        begun = [begin.begun for begin in begins if begin.begun is not None]
+        begun = [begin.begun for begin in starts if begin.begun is not None]
         records: list[Record] = [*ends, *begun]
         entries = {PREFIX + record.key: msgspec.json.encode(record).decode() for record in records}
         for one in begun:
@@ -129,12 +129,12 @@ class Runner:
         sets = [(end, values) for end in ends if (values := await self._executor.values_to_set(end))]
         for end, values in sets:
             entries.update(self._setup.shared.entry(end.step, end.attempt, values, end.at))
-        calls: list[ChildCall] = [one.call for one in begins if one.call is not None]
-        sayings = self._status_entries(ends, begun)
+        calls: list[ChildCall] = [one.call for one in starts if one.call is not None]
+        statuses = self._status_entries(ends, begun)
         if is_last and not sets:
-            self._journal.note(entries, sayings)
+            self._journal.note(entries, statuses)
         else:
-            await self._journal.write(entries, calls, sayings)
+            await self._journal.write(entries, calls, statuses)
         for end, values in sets:
             await self._setup.shared.put(values, end.at)
         for one in begun:
@@ -150,7 +150,7 @@ class Runner:
             if printed is not None and (last := printed.take()) is not None:
                 posts.append(last)
             if node.step is not None:
-                began = node.begun
+                began = node.last_start
                 posts.append(channel.end_post(node.step, end, None if began is None else (end.at - began.at) / 1000))
         started = [record.step for record in begun]
         if started:
@@ -158,9 +158,9 @@ class Runner:
             posts[-1:] = [Post(text, {**about, "started": started})]
         if posts:
             self._questions.forget()
-        sayings = [self._status_entry(post) for post in posts]
+        statuses = [self._status_entry(post) for post in posts]
         question = self._questions.show()
-        return sayings if question is None else [*sayings, question]
+        return statuses if question is None else [*statuses, question]
 
     def _status_entry(self, post: Post) -> StatusEntry:
         node = self.state.nodes.get(post.about.get("step", ""))
@@ -228,11 +228,11 @@ class Runner:
             self._posts += [post for printed in self._executor.printed.values() if (post := printed.take()) is not None]
 
     async def _post(self, post: Post) -> None:
-        self._news_at = asyncio.get_running_loop().time()
+        self._last_event_at = asyncio.get_running_loop().time()
         self._posts.append(post)
         self._journal.nudge()
 
-    def _ended(self, end: StepEnded) -> StepEnded:
+    def _apply_end(self, end: StepEnded) -> StepEnded:
         self.state.apply(end)
         self._questions.close(end.step)
         self._unclear_answers.pop(end.step, None)
@@ -240,13 +240,13 @@ class Runner:
         self._awaited.pop(end.step, None)
         return end
 
-    def _end(self, node: PlanNode, result: Result, rule: OnError | None = None) -> None:
+    def _record_result(self, node: PlanNode, result: Result, rule: OnError | None = None) -> None:
         """Record the result of the current attempt of a step. A `rule` replaces the step's own for failures."""
         assert node.step is not None
         end = self._executor.after_repair(
-            node, result, ended(node.step, node.attempt, result, self._setup.now_ms(), rule)
+            node, result, make_end_record(node.step, node.attempt, result, self._setup.now_ms(), rule)
         )
-        self._new_ends.append(self._ended(end))
+        self._new_ends.append(self._apply_end(end))
 
     async def _cancel_step(self, name: str) -> None:
         node = self.state.nodes[name]
@@ -273,7 +273,7 @@ class Runner:
             if self._can_suspend(left):
                 await self._suspend(left)
             if not self._new_ends:  # an end may have been added before the run could suspend
-                seconds = LOOK_SECONDS if self._awaits_signal or self._work else PATIENCE
+                seconds = LOOK_SECONDS if self._awaits_signal or self._work else SUSPEND_AFTER_SECONDS
                 until = self._journal.changed if self._awaits_signal else self._journal.nudged
                 await until(seconds if left is None else min(seconds, left / 1000 + 0.001))
         while self._finished:
@@ -282,7 +282,7 @@ class Runner:
             await self._check_signals()
 
     def _process_result(self, name: str, done: asyncio.Task[Result] | asyncio.Task[Task]) -> None:
-        self._news_at = asyncio.get_running_loop().time()
+        self._last_event_at = asyncio.get_running_loop().time()
         tasks = self._work if self._work.get(name) is done else self._children
         if tasks.get(name) is not done:
             return  # stopped in the meantime
@@ -290,7 +290,7 @@ class Runner:
         result = done.result()
         node = self.state.nodes[name]
         if isinstance(result, Result):
-            self._end(node, result)
+            self._record_result(node, result)
         elif result.status.state in lifecycle.INTERRUPTED:
             self._asking[name] = result.id
             self._questions.open(name, self._executor.passed_question(node, result))
@@ -300,7 +300,7 @@ class Runner:
     def _can_suspend(self, left_ms: int | None) -> bool:
         if self._work or self._posts or (left_ms is not None and left_ms <= SOON_MS):
             return False
-        return not self._children or asyncio.get_running_loop().time() - self._news_at > PATIENCE
+        return not self._children or asyncio.get_running_loop().time() - self._last_event_at > SUSPEND_AFTER_SECONDS
 
     async def _suspend(self, left_ms: int | None) -> None:
         """Suspend the run until an event; continue if it has already happened."""
@@ -312,7 +312,7 @@ class Runner:
         for name in attending:
             self._children.pop(name).cancel()
         await self._journal.suspend(keys=list(self._awaited.values()), children=children, delay_ms=left_ms)
-        self._news_at = asyncio.get_running_loop().time()
+        self._last_event_at = asyncio.get_running_loop().time()
         await self._check_signals()
         for name in attending:
             self._await_child(name)
@@ -353,10 +353,10 @@ class Runner:
     def _end_with_value(self, node: PlanNode, value: object) -> None:
         """End a step with the value of its signal, or with the decision of the caller."""
         assert node.step is not None
-        conclude = behavior_of(node.step.kind).end
+        conclude = behavior_of(node.step.kind).result_of_signal
         assert conclude is not None
         result, rule = conclude(node.step, value)
-        self._end(node, result, rule)
+        self._record_result(node, result, rule)
 
 
 def is_ruled(node: PlanNode) -> bool:

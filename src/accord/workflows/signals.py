@@ -58,8 +58,8 @@ class RunSignals:
         if node is None or node.step is None or not node.step.row.has_decision:
             raise TaskNotFound(f"The run has no approval {step}")
         _check_open(run)
-        if node.standing != "running":
-            raise NotWaiting(f"{step} does not ask: it is {node.standing}")
+        if node.status != "running":
+            raise NotWaiting(f"{step} does not ask: it is {node.status}")
         value = encode_decision(is_approved=approved, comment=comment)
         if not await self._wake(run.task.tenant, run.task.task_id, signal_key(step, node.attempt), value):
             raise NotWaiting(f"{step} has been decided")
@@ -70,7 +70,7 @@ class RunSignals:
             raise TaskNotFound(f"The run has no step that waits for {event}")
         _check_open(run)
         nodes = [node for node in run.state().nodes.values() if node.step is not None and node.step.event == event]
-        open_ = {_attempt(node) for node in nodes if node.standing not in FINAL}
+        open_ = {_attempt(node) for node in nodes if node.status not in FINAL}
         attempts = open_ if nodes else {1}  # a map without items yet will have such steps
         tenant, task_id = run.task.tenant, run.task.task_id
         keys = [signal_key(f"event/{event}", attempt) for attempt in sorted(attempts)]
@@ -89,7 +89,7 @@ def _check_open(run: StoredRun) -> None:
 
 
 def _attempt(node: PlanNode) -> int:
-    return node.attempt if node.standing == "running" else node.attempt + 1
+    return node.attempt if node.status == "running" else node.attempt + 1
 
 
 # --- event addresses --------------------------------------------------------------------------------------------------

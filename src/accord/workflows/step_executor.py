@@ -18,9 +18,9 @@ from accord.api import UNTRACED, ChildCall, Context, StepSpan, tracing
 from accord.client.text import text_of
 from accord.model import ArtifactUpdate, Message, Part, Role, Task, TaskState
 from accord.workflows import agent_access, channel, members, permissions
-from accord.workflows.attempts import WITH_ADVICE, RunSetup, behavior_of, child_key, step_values
+from accord.workflows.attempts import FAILED_WITH_DIAGNOSTIC, RunSetup, behavior_of, child_key, step_values
 from accord.workflows.channel import CHUNKS, METADATA, OpenQuestion, Post
-from accord.workflows.decide import ended as after
+from accord.workflows.decide import make_end_record
 from accord.workflows.document import Step
 from accord.workflows.executors import Result, Scene, executor_of
 from accord.workflows.records import StepEnded, StepStarted
@@ -142,8 +142,10 @@ class StepExecutor:
         try:
             result = await verify(scene, result, prompt)
             files = await self._changed_files(node, member, scene.place)
-            if member.is_interactive and node.begun is not None and not isinstance(files, str):
-                files = files or await permissions.changed_since(scene.place, node.begun.at, self._setup.store_files)
+            if member.is_interactive and node.last_start is not None and not isinstance(files, str):
+                files = files or await permissions.changed_since(
+                    scene.place, node.last_start.at, self._setup.store_files
+                )
         except (Unresolved, OSError, ValueError) as error:
             return Result(ok=False, output=result.output, error=str(error))
         if isinstance(files, str):
@@ -196,12 +198,12 @@ class StepExecutor:
     def _neighbor_rules(self, node: PlanNode, place: Path) -> list[permissions.PermissionRules]:
         """Return the rules of steps that worked in the same directory at the same time."""
         found: list[permissions.PermissionRules] = []
-        since = node.begun.at if node.begun is not None else 0
+        since = node.last_start.at if node.last_start is not None else 0
         for other in self._state.nodes.values():
-            step, begun = other.step, other.begun
+            step, begun = other.step, other.last_start
             if other is node or step is None or begun is None or not step.row.changes_files:
                 continue
-            if other.ended is not None and other.ended.attempt >= begun.attempt and other.ended.at < since:
+            if other.last_end is not None and other.last_end.attempt >= begun.attempt and other.last_end.at < since:
                 continue
             if self._scene(other).place != place:
                 continue
@@ -220,12 +222,12 @@ class StepExecutor:
         if result.ok:
             return result
         check = step.verification
-        is_last = after(step, node.attempt, result, self._setup.now_ms()).again_at is None
+        is_last = make_end_record(step, node.attempt, result, self._setup.now_ms()).again_at is None
         if result.reason == "failed_verification" and check is not None and check.diagnostic_agent and not is_last:
             question = diagnostic_prompt(step, result, prompt)
             advice = await self._ask(node, check.diagnostic_agent, question, "diagnosis", check.diagnostic_timeout)
             error = f"{result.error}\n\nWhat {check.diagnostic_agent} says about it:\n{advice}"
-            return replace(result, reason=WITH_ADVICE, error=error) if advice else result
+            return replace(result, reason=FAILED_WITH_DIAGNOSTIC, error=error) if advice else result
         if is_last and plan.repair_agent is not None and self._can_repair(node, step):
             question = _repair_prompt(step, result, prompt)
             await self._ask(node, plan.repair_agent, question, "repair", None)

@@ -158,13 +158,13 @@ class StoredRun:
             yield from self._lines(item, depth + 1)
 
     def _line(self, node: PlanNode, step: Step, depth: int) -> StoredStep:
-        begun, ended = node.begun, node.ended
+        begun, ended = node.last_start, node.last_end
         end = ended if ended is not None and (begun is None or ended.attempt >= begun.attempt) else None
-        is_cut = self.is_over and begun is not None and node.standing not in FINAL
+        is_cut = self.is_over and begun is not None and node.status not in FINAL
         return StoredStep(
             name=node.name,
             type=step.kind,
-            status=CANCELLED if is_cut else node.standing,
+            status=CANCELLED if is_cut else node.status,
             depth=depth,
             attempts=node.attempt if begun is not None else 0,
             begun_at=None if begun is None else begun.at,
@@ -226,17 +226,19 @@ class StoredRun:
 
 def _wait(node: PlanNode, step: Step) -> RunWait:
     if step.row.has_decision or step.event is not None:
-        return RunWait(step=node.name, event=step.event, attempt=1 if node.begun is None else node.begun.attempt)
-    return RunWait(step=node.name, until=0 if node.begun is None else node.begun.until or 0)
+        return RunWait(
+            step=node.name, event=step.event, attempt=1 if node.last_start is None else node.last_start.attempt
+        )
+    return RunWait(step=node.name, until=0 if node.last_start is None else node.last_start.until or 0)
 
 
 def is_reused(node: PlanNode) -> bool:
     """Whether an earlier run executed the step: it completed without a start in this run."""
-    if node.standing != "completed" or node.step is None:
+    if node.status != "completed" or node.step is None:
         return False
     if node.is_map:
         return bool(node.items) and all(is_reused(item) for item in node.items or ())
-    return node.begun is None
+    return node.last_start is None
 
 
 async def load_stored_run(store: Store, run_id: str) -> StoredRun | None:

@@ -266,9 +266,9 @@ async def test_without_a_command_an_agent_may_join(tmp_path: Path) -> None:
 
 def test_what_cannot_be_served_is_said_at_once(tmp_path: Path) -> None:
     nothing = accord(tmp_path, "a2a", "serve", "--command", "no-such-command -p")
-    assert (nothing.returncode, "There is no command" in nothing.stderr) == (2, True)
+    assert (nothing.returncode, "Command not found" in nothing.stderr) == (2, True)
     keyless = accord(tmp_path, "a2a", "serve", "--relay-url", "https://relay.example", RELAY_API_KEY="")
-    assert (keyless.returncode, keyless.stderr) == (1, "A relay wants a key: set RELAY_API_KEY.\n")
+    assert (keyless.returncode, keyless.stderr) == (1, "The relay requires an API key: set RELAY_API_KEY.\n")
     open_to_all = accord(tmp_path, "a2a", "serve", "--host", "0.0.0.0", "--port", str(free_port()))
     assert (open_to_all.returncode, "Anybody could use this server" in open_to_all.stderr) == (1, True)
     assert "a2a" in accord(tmp_path, "--help").stdout

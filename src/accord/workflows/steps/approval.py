@@ -68,7 +68,7 @@ def _rule(step: Step) -> str:
     return f"decided by a caller{roles}{other}, in the console or with the runs API, not by a message"
 
 
-def end(step: Step, value: object) -> tuple[Result, OnError | None]:
+def result_of_signal(step: Step, value: object) -> tuple[Result, OnError | None]:
     """Return the result of a decision. A rejected approval is not retried."""
     if not isinstance(value, Approval):
         part = Part(text=value) if isinstance(value, str) else Part(data=value)
@@ -79,4 +79,4 @@ def end(step: Step, value: object) -> tuple[Result, OnError | None]:
     return Result(ok=False, output=value.comment, error=f"It was not approved{why}"), step.on_reject or "fail"
 
 
-BEHAVIOR = StepBehavior(signal=signal, question=question, end=end)
+BEHAVIOR = StepBehavior(signal=signal, question=question, result_of_signal=result_of_signal)

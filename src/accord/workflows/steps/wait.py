@@ -36,7 +36,7 @@ def signal(node: PlanNode) -> str | None:
     return None if event is None else signal_key(f"event/{event}", node.attempt)
 
 
-def end(step: Step, value: object) -> tuple[Result, None]:
+def result_of_signal(step: Step, value: object) -> tuple[Result, None]:
     """Return the result of an event: its data is the output."""
     return Result(ok=True, output=value if isinstance(value, str) else msgspec.json.encode(value).decode()), None
 
@@ -71,4 +71,6 @@ def check_time(step: Step, where: Where, agent: AgentDef | None, document: Docum
         yield CheckProblem("BAD_TIME", (*where, "until"), message, "write it like 2030-01-31T08:00:00Z")
 
 
-BEHAVIOR = StepBehavior(start=start, signal=signal, end=end, describe=describe, checks=(check_one_end, check_time))
+BEHAVIOR = StepBehavior(
+    start=start, signal=signal, result_of_signal=result_of_signal, describe=describe, checks=(check_one_end, check_time)
+)
