@@ -110,7 +110,7 @@ class Group(Generic[T]):
                 return self.take(entry)
         near = difflib.get_close_matches(name, self.names(), 1)
         rest = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(self.names())}"
-        raise NotRegistered(f"there is no {self.what} called {name!r}; {rest}")
+        raise NotRegistered(f"unknown {self.what} {name!r}; {rest}")
 
     def take(self, entry: Entry) -> T:
         """Return the target of an entry; raises Unusable."""
@@ -123,15 +123,15 @@ class Group(Generic[T]):
             except (Exception, SystemExit) as error:  # a module may raise anything
                 raise Unusable(entry, f"{type(error).__name__}: {error}") from error
         if not isinstance(found, self._kind):
-            raise Unusable(entry, f"it is no {self._kind.__name__} but {type(found).__name__}")
+            raise Unusable(entry, f"it must be of type {self._kind.__name__}, not {type(found).__name__}")
         return found
 
     def _refuse_taken(self, entry: Entry) -> None:
         if entry.name in self._taken:
-            raise Unusable(entry, f"accord has a {self.what} of that name itself")
+            raise Unusable(entry, f"accord itself registers this {self.what}")
         others = {one.package for one in registered(self.name) if one.name == entry.name} - {entry.package}
         if others:
-            raise Unusable(entry, f"{', '.join(sorted(others))} has a {self.what} of that name as well: uninstall one")
+            raise Unusable(entry, f"{', '.join(sorted(others))} also registers this {self.what}: uninstall one")
 
 
 @cache

@@ -152,12 +152,12 @@ def test_a_kind_of_ours_is_not_replaced_unnoticed(installed: Install, caplog: py
     assert KINDS.load("function") is FUNCTION
     with caplog.at_level(logging.ERROR, "accord.agents"):
         assert kind_of(Callable_()) is FUNCTION
-    assert "accord has a kind of agent of that name itself" in caplog.text
+    assert "accord itself registers this agent type" in caplog.text
 
 
 def test_an_entry_point_that_is_no_kind_is_refused(installed: Install) -> None:
     installed("KIND = 5", "parrot = parrots:KIND")
-    with pytest.raises(Unusable, match=r"accord\.agents: parrot = parrots:KIND\): it is no Kind but int"):
+    with pytest.raises(Unusable, match=r"accord\.agents: parrot = parrots:KIND\): it must be of type Kind, not int"):
         KINDS.load("parrot")
 
 
@@ -386,7 +386,7 @@ def test_an_agent_elsewhere_keeps_its_name(described: Callable[..., Agent]) -> N
     table = described(f'[agents.shop]\ntarget = "{HERE}:shop"\ntimeout = 60')
     assert isinstance(table, RemoteAgentPort)
     assert (table.profile.name, table.profile.timeout) == ("shop", 60)
-    with pytest.raises(BadSettings, match=r"agents\.x: it works elsewhere and is called 'shop'"):
+    with pytest.raises(BadSettings, match=r"agents\.x: it is a remote agent, so its name 'shop' must be changed"):
         described(f'agents.x = "{HERE}:shop"')
 
 
@@ -399,19 +399,25 @@ def test_a_variable_may_be_a_table(described: Callable[..., Agent]) -> None:
 @pytest.mark.parametrize(
     ("table", "reason"),
     [
-        ("", "agents.x: say what it is made of"),
-        ('type = "functoin"', "agents.x: there is no kind of agent called 'functoin'; did you mean 'function'?"),
-        ('type = "function"', "agents.x: an agent of the kind function is made of something"),
-        ('target = "HERE:greet"\ntimout = 5', "there is no setting called agents.x.timout; did you mean agents.x.time"),
+        ("", "agents.x: missing target or type"),
+        ('type = "functoin"', "agents.x: unknown agent type 'functoin'; did you mean 'function'?"),
+        ('type = "function"', "agents.x: missing target: set target = "),
+        ('target = "HERE:greet"\ntimout = 5', "unknown setting agents.x.timout; did you mean agents.x.time"),
         ('target = "HERE:greet"\ntimeout = 0', "agents.x.timeout: Expected `float` > 0.0"),
-        ('target = "HERE:greet"\non_crash = "run"', "agents.x.on_crash: 'run' is none of resume, restart, fail"),
+        ('target = "HERE:greet"\non_crash = "run"', "agents.x.on_crash: 'run' is not one of resume, restart, fail"),
         ('target = "HERE:greet"\nskills = [1]', "agents.x.skills[0]: Expected `str`, got `int`"),
         ('target = "HERE:greet"\ndescription = "env:NONE"', "agents.x.description refers to NONE, which is not set"),
         ('target = "HERE:nothing"', "has no 'nothing'"),
         ("target = 5", "agents.x: '5' is not a valid name"),
         ('target = "HERE:HERE"', "agents.x: HERE:HERE is not an agent but str"),
-        ('type = "function"\ntarget = "HERE:HERE"', "agents.x: HERE:HERE is nothing of the kind function, but str"),
-        ('type = "langgraph"\ntarget = "HERE:greet"', "HERE:greet is nothing of the kind langgraph, but function"),
+        (
+            'type = "function"\ntarget = "HERE:HERE"',
+            "agents.x: 'HERE:HERE' is not a valid target for agent type 'function': it is a str",
+        ),
+        (
+            'type = "langgraph"\ntarget = "HERE:greet"',
+            "'HERE:greet' is not a valid target for agent type 'langgraph': it is a function",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_table_is_said_with_its_place(
@@ -426,13 +432,13 @@ def test_what_is_wrong_with_a_table_is_said_with_its_place(
 
 def test_a_kind_that_is_made_of_nothing_takes_no_target(installed: Install, described: Callable[..., Agent]) -> None:
     installed(re.sub(r", recognises=.*\)", ")", PARROT), "parrot = parrots:KIND")
-    with pytest.raises(BadSettings, match="leave out the target"):
+    with pytest.raises(BadSettings, match="takes no target: remove it"):
         described('[agents.x]\ntype = "parrot"\ntarget = "parrots:polly"')
 
 
 def test_an_agent_is_of_no_other_kind(installed: Install, described: Callable[..., Agent]) -> None:
     installed(PARROT, "parrot = parrots:KIND")
-    with pytest.raises(BadSettings, match="is an agent already: leave out the type"):
+    with pytest.raises(BadSettings, match="is an agent already: remove the type"):
         described(f'[agents.x]\ntype = "parrot"\ntarget = "{HERE}:wave"')
 
 

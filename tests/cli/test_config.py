@@ -47,9 +47,7 @@ def test_wrong_settings_are_not_shown_but_explained(tmp_path: Path) -> None:
     written(tmp_path, "[server]\nprot = 1\n")
     done = accord(tmp_path, "config", "show")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        "accord config: accord.toml: there is no setting called server.prot; did you mean server.port?\n"
-    )
+    assert done.stderr == ("accord config: accord.toml: unknown setting server.prot; did you mean server.port?\n")
 
 
 def test_what_is_right_is_said_to_be(tmp_path: Path) -> None:
@@ -70,17 +68,17 @@ def test_what_is_wrong_ends_with_1(tmp_path: Path) -> None:
     for text, said in (
         ("keep_days = -1", "accord.toml: keep_days: Expected `float` >= 0.0"),
         ('store = "mysql://x"', "accord.toml: store: A store cannot be at mysql://"),
-        ('[agents.x]\ntype = "htp"', "accord.toml: agents.x: there is no kind of agent called 'htp'"),
+        ('[agents.x]\ntype = "htp"', "accord.toml: agents.x: unknown agent type 'htp'"),
         (
             '[agents.x]\ntype = "http"\nurll = "y"',
-            "there is no setting called agents.x.urll; did you mean agents.x.url?",
+            "unknown setting agents.x.urll; did you mean agents.x.url?",
         ),
         ('[server]\nhost = "0.0.0.0"', "Anybody could use this server"),
         ('[server]\ntls_cert = "cert.pem"', "A certificate needs its key"),
         ('store = "sqlite://:memory:"\n[server]\nworkers = 2', "Several processes cannot share a store in memory"),
-        ('[receiver]\nurl = "http://accord.example/hook"', "receiver.url: It must be an https address"),
-        ('[agents.x]\ntarget = "own.py:talk"\ndescr = "y"', "there is no setting called agents.x.descr"),
-        ('[agents.x]\ntarget = "flow.yaml"\nvras = {}', "there is no setting called agents.x.vras"),
+        ('[receiver]\nurl = "http://accord.example/hook"', "receiver.url: It must be an https URL"),
+        ('[agents.x]\ntarget = "own.py:talk"\ndescr = "y"', "unknown setting agents.x.descr"),
+        ('[agents.x]\ntarget = "flow.yaml"\nvras = {}', "unknown setting agents.x.vras"),
         ('[agents]\nx = "own.py:gone"', "gone"),
     ):
         written(tmp_path, text)

@@ -217,7 +217,7 @@ def test_a_store_keeps_them_sealed_by_tenant_and_shows_none(
     assert accord("get", "svc", "--in", "store", "--tenant", "acme").code == 0
     (tmp_path / "keys").write_text(first)
     said = accord("get", "svc", "--in", "store", "--tenant", "acme")
-    assert (said.code, "not among those of this server" in said.err) == (1, True)
+    assert (said.code, "Unknown sealing key" in said.err) == (1, True)
     (tmp_path / "keys").unlink()
     assert accord("list", "--in", "store").code == 2
     database = b"".join(file.read_bytes() for file in tmp_path.glob("accord.db*"))

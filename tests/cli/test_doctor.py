@@ -37,7 +37,7 @@ def test_what_is_in_the_way_has_a_remedy_and_ends_with_1(tmp_path: Path) -> None
     done = accord(tmp_path, "doctor", ECHO, "--port", str(free_port()), *arguments)
     assert done.returncode == 1
     assert (
-        f"failed   store: There is no directory {tmp_path}/no\n         -> make it: mkdir -p {tmp_path}/no\n"
+        f"failed   store: The directory {tmp_path}/no does not exist\n         -> make it: mkdir -p {tmp_path}/no\n"
         in done.stdout
     )
     assert "failed   remote weather: " in done.stdout

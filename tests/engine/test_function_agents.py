@@ -257,8 +257,8 @@ async def test_what_cannot_be_kept_fails_at_once(hosting: Hosting, caplog: pytes
     found = await answers(hosting, unserialisable, half_a_character, half_a_reason)
     assert {(name, state(task)) for name, task in found.items()} == {(name, S.FAILED) for name in found}
     assert said(found["unserialisable"]) == "The agent failed"
-    assert {said(found[name])[:44] for name in ("half_a_character", "half_a_reason")} == {
-        "The agent said something that cannot be kept"
+    assert {said(found[name])[:35] for name in ("half_a_character", "half_a_reason")} == {
+        "The agent's output cannot be stored"
     }
     assert "An agent cannot answer with object" in caplog.text
     assert text(found["half_a_character"]) == "good"

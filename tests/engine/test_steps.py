@@ -230,7 +230,7 @@ async def test_a_call_that_fails_says_why(hosting: Hosting) -> None:
     host = await hosting(calls, refuses)
     assert text(await sent(host.default, saying("refuses"), ALICE)) == "FAILED: The task is FAILED: no paper"
     unknown = await sent(host.default, saying("nobody"), ALICE)
-    assert (state(unknown), said(unknown)) == (S.FAILED, "There is no agent called 'nobody' here")
+    assert (state(unknown), said(unknown)) == (S.FAILED, "Unknown agent 'nobody'")
 
 
 @agent

@@ -57,7 +57,7 @@ def test_a_thing_of_another_package_goes_by_its_name(install: Install) -> None:
         ("raise SystemExit(3)", "polish = acme_steps:STEP", "SystemExit: 3"),
         ("import nothing_like_this", "polish = acme_steps:STEP", "No module named 'nothing_like_this'"),
         (GOOD, "polish = acme_steps:STPE", "has no attribute 'STPE'"),
-        ("STEP = 5", "polish = acme_steps:STEP", "it is no StepKind but int"),
+        ("STEP = 5", "polish = acme_steps:STEP", "it must be of type StepKind, not int"),
     ],
 )
 def test_a_broken_one_is_named_with_its_package(install: Install, source: str, entry: str, reason: str) -> None:
@@ -75,7 +75,7 @@ def test_a_name_of_ours_is_not_given_away(install: Install, name: str) -> None:
     install("acme-steps", GOOD, "accord.steps", f"{name} = acme_steps:STEP")
     (found,) = entries.installed_plugins(check=True)
     assert found.problem is not None
-    assert "accord has a type of step of that name itself" in found.problem
+    assert "accord itself registers this type of step" in found.problem
     assert (name in STEPS) is (name in STEPS.ours)
     assert step_types().count(name) == 1
     assert "acme_steps" not in sys.modules, "it was not even looked at"
@@ -84,13 +84,13 @@ def test_a_name_of_ours_is_not_given_away(install: Install, name: str) -> None:
 def test_two_packages_with_one_name_are_both_refused(install: Install) -> None:
     install("acme-steps", GOOD, "accord.steps", "polish = acme_steps:STEP")
     install("other-steps", GOOD, "accord.steps", "polish = other_steps:STEP")
-    with pytest.raises(Unusable, match=r"acme-steps 1\.0 .*: other-steps has a type of step of that name as well"):
+    with pytest.raises(Unusable, match=r"acme-steps 1\.0 .*: other-steps also registers this type of step"):
         STEPS.load("polish")
     assert [one.problem is None for one in entries.installed_plugins(check=True)] == [False, False]
 
 
 def test_a_name_that_nobody_has_is_answered_with_the_nearest() -> None:
-    with pytest.raises(NotRegistered, match="there is no way to authenticate called 'basci'; did you mean 'basic'"):
+    with pytest.raises(NotRegistered, match="unknown authentication scheme 'basci'; did you mean 'basic'"):
         SCHEMES.load("basci")
     with pytest.raises(NotRegistered, match="there are az, dir, gs, s3"):
         BLOBS.load("zzz")

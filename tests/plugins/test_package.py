@@ -137,10 +137,10 @@ def _until(look: Any) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "reason"),
     [
-        ("pace = 0.01", "pcae = 0.01", "there is no setting called agents.countdown.pcae; did you mean"),
+        ("pace = 0.01", "pcae = 0.01", "unknown setting agents.countdown.pcae; did you mean"),
         ("pace = 0.01", "pace = -1", "agents.countdown.pace: Expected `float` >= 0"),
         ("{ secret = ", "{ sercet = ", "auth: the options of tickets: Object contains unknown field `sercet`"),
-        ('"tickets"', '"ticket"', "auth: there is no way to authenticate called 'ticket'; did you mean 'tickets'?"),
+        ('"tickets"', '"ticket"', "auth: unknown authentication scheme 'ticket'; did you mean 'tickets'?"),
         ('"tickets"', '"basic"', 'auth: basic is not a plugin: write `type = "basic"`'),
         ('blobs = "env:PARTS"', 'blobs = "deflated:///x?levl=9"', "large parts cannot be understood: Object contains"),
         ('blobs = "env:PARTS"', 'blobs = "inflated:///x"', "large parts cannot be understood; known are"),

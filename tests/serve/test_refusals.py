@@ -162,12 +162,12 @@ def test_processes_cannot_share_memory(refuse: Any) -> None:
         (["json"], "TARGET: 'json' is not a valid name: write module:name"),
         (["json:__name__"], "TARGET: json:__name__ is not an agent but str"),
         (["--config", "nowhere.toml"], "nowhere.toml cannot be read"),
-        (["--dialects", "v1,v9"], "--dialects: server.dialects[1]: 'v9' is none of"),
+        (["--dialects", "v1,v9"], "--dialects: server.dialects[1]: 'v9' is not one of"),
         (["--dialects", ""], "--dialects: server.dialects: Expected `array` of length >= 1"),
-        (["--capabilities", "flying"], "--capabilities: server.capabilities[0]: 'flying' is none of"),
-        (["--auth", "oauth"], "--auth: auth.schemes[0].type: 'oauth' is none of"),
+        (["--capabilities", "flying"], "--capabilities: server.capabilities[0]: 'flying' is not one of"),
+        (["--auth", "oauth"], "--auth: auth.schemes[0].type: 'oauth' is not one of"),
         (["--auth", "jwt"], "--auth: auth.schemes[0]: Object missing required field `issuer`"),
-        (["--server", "apache"], "--server: server.server: 'apache' is none of"),
+        (["--server", "apache"], "--server: server.server: 'apache' is not one of"),
         (["--store", "mysql://x"], "--store: A store cannot be at mysql://"),
         (["--store", "my.db"], "--store: The store's address has no scheme; write sqlite:/// before the path"),
         (["--prot", "1"], "No such option: --prot"),
@@ -238,7 +238,7 @@ def test_a_mistake_in_an_agent_s_own_module_is_shown_where_it_is(
 def test_a_mistake_in_the_settings_is_one_sentence(refuse: Any, tmp_path: Path) -> None:
     file = tmp_path / "accord.toml"
     for text, reason in [
-        ("[server]\nprot = 1", "accord.toml: there is no setting called server.prot; did you mean server.port?"),
+        ("[server]\nprot = 1", "accord.toml: unknown setting server.prot; did you mean server.port?"),
         ("store = ", "accord.toml is not TOML"),
         ('store = "env:NOWHERE"', "accord.toml: store refers to NOWHERE, which is not set"),
         ('[server]\ntrusted_proxies = ["x"]\nbehind_proxy = true', "server.trusted_proxies: 'x' does not appear to be"),
@@ -374,4 +374,4 @@ def test_an_address_for_reports_must_be_safe(tmp_path: Path) -> None:
     done = accord(tmp_path, "serve", *options, "--port", str(free_port()))
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert line.startswith("receiver.url: It must be an https address")
+    assert line.startswith("receiver.url: It must be an https URL")

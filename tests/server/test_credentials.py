@@ -59,7 +59,7 @@ async def test_the_store_is_asked_after_files_and_variables(store_url: str, tmp_
 async def test_what_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/accord.db"
     await put(url, CredentialSettings(keys=(new_key(),)))
-    with pytest.raises(KeyManagementError, match="not among those of this server"):
+    with pytest.raises(KeyManagementError, match="Unknown sealing key"):
         await own_keys(Settings(store=url, credentials=CredentialSettings(keys=(new_key(),))), {})
     with pytest.raises(BadSettings, match="key_file"):
         await own_keys(Settings(store=url, credentials=CredentialSettings(key_file=str(tmp_path / "none"))), {})

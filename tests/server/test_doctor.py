@@ -115,7 +115,7 @@ async def test_a_file_of_another_program_fails() -> None:
 
 async def test_a_directory_that_is_not_there_fails() -> None:
     found = await examined(store="sqlite:///no/where.db")
-    assert found.one("store") == (FAILED, f"There is no directory {Path.cwd()}/no")
+    assert found.one("store") == (FAILED, f"The directory {Path.cwd()}/no does not exist")
 
 
 async def test_the_directory_of_the_default_store_need_not_be_there() -> None:

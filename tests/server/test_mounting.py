@@ -237,7 +237,7 @@ async def test_a_websocket_is_turned_away(mounted: Application) -> None:
 
 
 async def test_settings_are_checked_and_named() -> None:
-    with pytest.raises(ValueError, match=r"^to_a2a: there is no setting called servr; did you mean server\?$"):
+    with pytest.raises(ValueError, match=r"^to_a2a: unknown setting servr; did you mean server\?$"):
         to_a2a(echo, servr={})
     with pytest.raises(TypeError):
         to_a2a()  # type: ignore[call-arg]
@@ -246,7 +246,7 @@ async def test_settings_are_checked_and_named() -> None:
 async def test_settings_that_cannot_work_are_said_when_it_starts() -> None:
     refused: list[tuple[dict[str, Any], str]] = [
         ({"auth": {"default_role": "boss"}}, r"^auth: There is no role 'boss'"),
-        ({"card": {"signing_key": "/nowhere/key.json"}}, r"^card\.signing_key: It is neither"),
+        ({"card": {"signing_key": "/nowhere/key.json"}}, r"^card\.signing_key: It must be a JSON Web Key"),
         ({"card": {"signing_key": '{"kty": "oct"}'}}, r"^card\.signing_key: The key to sign cards with is no"),
         ({"auth": {"schemes": [{"type": "header", "name": "", "secrets": []}]}}, r"^auth: A header"),
     ]

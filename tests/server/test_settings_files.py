@@ -83,7 +83,7 @@ def test_an_unknown_name_in_a_project_s_table_is_refused_with_the_nearest() -> N
     with pytest.raises(BadSettings) as refused:
         load()
     assert str(refused.value) == (
-        "pyproject.toml [tool.accord]: there is no setting called server.prot; did you mean server.port?"
+        "pyproject.toml [tool.accord]: unknown setting server.prot; did you mean server.port?"
     )
 
 

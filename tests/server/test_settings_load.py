@@ -207,23 +207,22 @@ def test_what_should_be_json_and_is_not_is_refused(variable: str, text: str) -> 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('stroe = "x"', "there is no setting called stroe; did you mean store?"),
-        ("[server]\nprot = 1", "there is no setting called server.prot; did you mean server.port?"),
-        ("[sever]\nport = 1", "there is no setting called sever; did you mean server?"),
-        ("[engine]\nlease = 1", "there is no setting called engine.lease"),
-        ("[limits]\nstreems = 1", "there is no setting called limits.streems; did you mean limits.streams?"),
-        ("port = 1", "there is no setting called port"),
-        ("server = 1", "server is a table of settings, not one value"),
-        ('agents = "m:a"', "agents is a table of settings, not one value"),
+        ('stroe = "x"', "unknown setting stroe; did you mean store?"),
+        ("[server]\nprot = 1", "unknown setting server.prot; did you mean server.port?"),
+        ("[sever]\nport = 1", "unknown setting sever; did you mean server?"),
+        ("[engine]\nlease = 1", "unknown setting engine.lease"),
+        ("[limits]\nstreems = 1", "unknown setting limits.streems; did you mean limits.streams?"),
+        ("port = 1", "unknown setting port"),
+        ("server = 1", "server must be a table of settings, not one value"),
+        ('agents = "m:a"', "agents must be a table of settings, not one value"),
         ("[card.provider]\norganisation = 1", "card.provider.organisation; did you mean card.provider.organization?"),
         (
             '[[auth.schemes]]\ntype = "api-keys"\nhedaer = "X"',
-            "there is no setting called auth.schemes[0].hedaer; did you mean auth.schemes[0].header?",
+            "unknown setting auth.schemes[0].hedaer; did you mean auth.schemes[0].header?",
         ),
         (
             '[[auth.schemes]]\ntype = "basic"\nusers.bob = { pasword = "x" }',
-            "there is no setting called auth.schemes[0].users.bob.pasword; did you mean"
-            " auth.schemes[0].users.bob.password?",
+            "unknown setting auth.schemes[0].users.bob.pasword; did you mean auth.schemes[0].users.bob.password?",
         ),
         ('[[auth.roles]]\nname = "x"\nskils = []', "auth.roles[0].skils; did you mean auth.roles[0].skills?"),
     ],
@@ -246,20 +245,23 @@ def test_an_unknown_name_in_a_file_is_refused_with_the_nearest(text: str, reason
         ("[server]\ngrpc_port = 0", "server.grpc_port: Expected `int` >= 1"),
         ("[server]\nworkers = 0", "server.workers: Expected `int` >= 1"),
         ("[server]\ndialects = []", "server.dialects: Expected `array` of length >= 1"),
-        ('[server]\ndialects = ["v1", "v9"]', "server.dialects[1]: 'v9' is none of v1, v03, vault, gen, relay"),
+        ('[server]\ndialects = ["v1", "v9"]', "server.dialects[1]: 'v9' is not one of v1, v03, vault, gen, relay"),
         (
             '[server]\ndialects = ["v0.3"]',
-            "server.dialects[0]: 'v0.3' is none of v1, v03, vault, gen, relay; did you mean v03?",
+            "server.dialects[0]: 'v0.3' is not one of v1, v03, vault, gen, relay; did you mean v03?",
         ),
-        ('[server]\nserver = "Uvicorn"', "server.server: 'Uvicorn' is none of uvicorn, granian; did you mean uvicorn?"),
+        (
+            '[server]\nserver = "Uvicorn"',
+            "server.server: 'Uvicorn' is not one of uvicorn, granian; did you mean uvicorn?",
+        ),
         ("[server]\nserver = 1", "server.server: Expected `str`, got `int`; it is one of uvicorn, granian"),
         (
             '[server]\ncapabilities = ["pus"]',
-            "server.capabilities[0]: 'pus' is none of streaming, push, extended-card; did you mean push?",
+            "server.capabilities[0]: 'pus' is not one of streaming, push, extended-card; did you mean push?",
         ),
         (
             '[remotes.a]\nurl = "http://x"\n[remotes.b]\nurl = "http://x"\nmode = "pol"',
-            f"remotes.b.mode: 'pol' is none of {', '.join(mode.value for mode in ReportMode)}; did you mean poll?",
+            f"remotes.b.mode: 'pol' is not one of {', '.join(mode.value for mode in ReportMode)}; did you mean poll?",
         ),
         ('[remotes.a]\nurl = "http://x"\nstreams = -1', "remotes.a.streams: Expected `int` >= 0"),
         ("keep_days = -1", "keep_days: Expected `float` >= 0.0"),
@@ -275,7 +277,7 @@ def test_an_unknown_name_in_a_file_is_refused_with_the_nearest(text: str, reason
         ('[card.provider]\nurl = "x"', "card.provider: Object missing required field `organization`"),
         (
             '[[auth.schemes]]\ntype = "api-kes"',
-            "auth.schemes[0].type: 'api-kes' is none of api-keys, jwt, basic, header, hmac, mtls, plugin;"
+            "auth.schemes[0].type: 'api-kes' is not one of api-keys, jwt, basic, header, hmac, mtls, plugin;"
             " did you mean api-keys?",
         ),
         ('[[auth.schemes]]\ntype = "jwt"\nissuer = "x"', "auth.schemes[0]: Object missing required field `audience`"),
@@ -305,22 +307,22 @@ def test_the_source_of_a_wrong_value_is_the_one_that_said_it() -> None:
 
 def test_a_wrong_choice_is_explained_wherever_it_is_said() -> None:
     assert refusal(None, {"ACCORD_AUDIT": "writs"}) == (
-        "ACCORD_AUDIT: audit: 'writs' is none of all, writes, none; did you mean writes?"
+        "ACCORD_AUDIT: audit: 'writs' is not one of all, writes, none; did you mean writes?"
     )
     assert refusal(None, {}, {"server.dialects": ["v2"]}).startswith(
-        "--dialects: server.dialects[0]: 'v2' is none of v1"
+        "--dialects: server.dialects[0]: 'v2' is not one of v1"
     )
     referred = written('audit = "env:HOW"')
     assert refusal(referred, {"HOW": "al"}).endswith("did you mean all?")
     mtls = written('[[auth.schemes]]\ntype = "mtls"\nnames = ["dnss"]')
     assert refusal(mtls) == (
-        "accord.toml: auth.schemes[0].names[0]: 'dnss' is none of uri, dns, email, common-name; did you mean dns?"
+        "accord.toml: auth.schemes[0].names[0]: 'dnss' is not one of uri, dns, email, common-name; did you mean dns?"
     )
     flow = load(written('[agents.x]\ntype = "http"\nmode = "calback"'))
     with pytest.raises(BadSettings) as raised:
         flow.read("agents.x", Flow)
     assert str(raised.value) == (
-        "accord.toml: agents.x.mode: 'calback' is none of answer, callback; did you mean callback?"
+        "accord.toml: agents.x.mode: 'calback' is not one of answer, callback; did you mean callback?"
     )
 
 
@@ -411,8 +413,8 @@ def test_no_setting_with_a_secret_name_is_shown() -> None:
 def test_a_program_s_settings_are_checked_like_a_file_s() -> None:
     assert settings_of({"server": {"capabilities": ["push"]}}, "x").server.capabilities == (Capability.PUSH,)
     refused: list[tuple[dict[str, Any], str]] = [
-        ({"servr": {}}, "to_a2a: there is no setting called servr; did you mean server?"),
-        ({"engine": {"lease": 1}}, "to_a2a: there is no setting called engine.lease"),
+        ({"servr": {}}, "to_a2a: unknown setting servr; did you mean server?"),
+        ({"engine": {"lease": 1}}, "to_a2a: unknown setting engine.lease"),
         ({"server": {"port": "x"}}, "to_a2a: server.port: Expected `int`, got `str`"),
     ]
     for wrong, reason in refused:

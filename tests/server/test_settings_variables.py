@@ -26,9 +26,7 @@ from accord.server.settings_validation import is_struct, setting_names, type_at
 ROOT = Path(__file__).resolve().parents[2]
 ITSELF = Path(settings_loader.__file__)
 
-NOBODYS = "there is no such setting, and nothing else of accord reads it: " + (
-    "unset it, or call a variable of your own something else"
-)
+NOBODYS = "unknown setting: " + ("unset it, or rename a variable of your own")
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +84,7 @@ def test_a_variable_of_any_name_may_be_referred_to() -> None:
     Path("accord.toml").write_text('[push]\nsigning_keys = ["env:ACCORD_MY_KEY"]', encoding="utf-8")
     found = load(None, env | {"ACCORD_STORE": "env:ACCORD_DATABASE"}, {"server.url": "env:ACCORD_HERE"}).settings
     assert (found.push.signing_keys, found.store, found.server.url) == (("secret",), "sqlite:///x.db", "http://here")
-    assert refusal(env).startswith("ACCORD_DATABASE: there is no such setting")
+    assert refusal(env).startswith("ACCORD_DATABASE: unknown setting")
 
 
 def test_what_kubernetes_says_of_a_service_of_our_name_is_left_alone() -> None:
@@ -126,7 +124,7 @@ def test_what_kubernetes_says_of_a_service_of_our_name_is_left_alone() -> None:
     ],
 )
 def test_an_unknown_variable_is_refused_with_the_nearest(variable: str, meant: str) -> None:
-    assert refusal({variable: "1"}) == f"{variable}: there is no such setting; did you mean {meant}?"
+    assert refusal({variable: "1"}) == f"{variable}: unknown setting; did you mean {meant}?"
 
 
 GROUPED = {path: "ACCORD_" + path[-1].upper() for path in setting_names(Settings) if len(path) > 1}

@@ -115,7 +115,7 @@ class Kind(Struct, frozen=True, kw_only=True):
 
 KINDS = Group(
     "accord.agents",
-    "kind of agent",
+    "agent type",
     Kind,
     {
         "a2a-sdk": "accord.agents.a2a_sdk:KIND",

@@ -46,7 +46,7 @@ class SchemeKind(Struct, frozen=True, kw_only=True):
 
 SCHEMES = Group(
     "accord.auth",
-    "way to authenticate",
+    "authentication scheme",
     SchemeKind,
     {
         "api-keys": "accord.auth.api_keys:SCHEME",

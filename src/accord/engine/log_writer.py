@@ -333,7 +333,7 @@ class LogWriter:
                 self._buffer.clear()  # events that depend on a missing one are invalid
                 self.log.committing = ()
                 self._refused()
-                raise Failed(f"The agent said something that cannot be kept: {error}") from error
+                raise Failed(f"The agent's output cannot be stored: {error}") from error
 
     async def retry(self, do: Callable[[], Awaitable[T]]) -> T:
         """Call a function, and retry it while the database is unavailable."""

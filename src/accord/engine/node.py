@@ -415,7 +415,7 @@ class Node:
         """Return the service of an agent. Raises Failed for an unknown one."""
         service = self.services.get(agent)
         if service is None:
-            raise Failed(f"There is no agent called {agent!r} here")
+            raise Failed(f"Unknown agent {agent!r}")
         return service
 
     def served_agents(self) -> dict[str, ServedAgent]:

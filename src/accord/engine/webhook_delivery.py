@@ -63,7 +63,7 @@ def check_events(names: Iterable[str]) -> None:
     """Raise InvalidParams for an unknown event name: a webhook with only such names would never be called."""
     for name in names:
         if _normalized(name) not in _KNOWN:
-            raise invalid_field("events", f"There is no event {name[:40]!r}")
+            raise invalid_field("events", f"Unknown event {name[:40]!r}")
 
 
 def is_subscribed(event: Event, config: PushConfig) -> bool:

@@ -82,7 +82,7 @@ class WebhookSecrets:
             return stored
         key_id, _, sealed = stored.removeprefix(SEALED).partition(":")
         if self._seals is None:
-            raise NoKey(f"The key {key_id} that sealed the secrets of this webhook is not among those of this server")
+            raise NoKey(f"Unknown sealing key {key_id} of the secrets of this webhook: add it to credentials.keys")
         return self._seals.open(urlsafe_b64decode(sealed), key_id, place).decode()
 
 

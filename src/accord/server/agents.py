@@ -71,17 +71,19 @@ def _agent_type(said: Mapping[str, Any], target: Any) -> Kind:
     stated = said.get("type")
     if stated is None:
         if target is None:
-            raise NotAnAgent('say what it is made of (target = "module:name") or which kind of agent it is (type)')
+            raise NotAnAgent('missing target or type: set target = "module:name", or type to an agent type')
         return KINDS.load("function") if loader.is_agent(target) else loader.find_type(target, said["target"])
     kind = KINDS.load(str(stated))
     if kind.recognises is not None and target is None:
-        raise NotAnAgent(f'an agent of the kind {kind.name} is made of something: say target = "module:name"')
+        raise NotAnAgent(f'missing target: set target = "module:name" for agent type {kind.name!r}')
     if kind.recognises is None and target is not None:
-        raise NotAnAgent(f"an agent of the kind {kind.name} is made of nothing else: leave out the target")
+        raise NotAnAgent(f"agent type {kind.name!r} takes no target: remove it")
     if loader.is_agent(target) and kind.name != "function":
-        raise NotAnAgent(f"{said['target']} is an agent already: leave out the type")
+        raise NotAnAgent(f"{said['target']} is an agent already: remove the type")
     if kind.recognises is not None and not loader.is_agent(target) and not kind.recognises(target):
-        raise NotAnAgent(f"{said['target']} is nothing of the kind {kind.name}, but {type(target).__name__}")
+        raise NotAnAgent(
+            f"{said['target']!r} is not a valid target for agent type {kind.name!r}: it is a {type(target).__name__}"
+        )
     return kind
 
 
@@ -118,9 +120,9 @@ def redescribe(agent: Agent, restate: Redescribe) -> Agent:
     if (
         isinstance(agent, AgentWithMembers) and stated.name != agent.profile.name
     ):  # members and child tasks refer to its name
-        raise NotAnAgent(f"it has members and is called {agent.profile.name!r}: name it where it is made")
+        raise NotAnAgent(f"it has members, so its name {agent.profile.name!r} must be changed in its code")
     if isinstance(agent, RemoteAgentPort) and stated.name != agent.profile.name:  # remote tasks refer to its name
-        raise NotAnAgent(f"it works elsewhere and is called {agent.profile.name!r}: only it can say otherwise")
+        raise NotAnAgent(f"it is a remote agent, so its name {agent.profile.name!r} must be changed on its own server")
     return agent if stated == agent.profile else RedescribedAgent(agent, restate)
 
 
@@ -241,5 +243,5 @@ def webhook_of(settings: Settings, url: str) -> str | None:
 
     stated = settings.receiver.url
     if stated is not None and not is_safe_url(stated):
-        raise BadSettings("receiver.url: It must be an https address; http is only for this machine itself")
+        raise BadSettings("receiver.url: It must be an https URL (http only on loopback addresses)")
     return stated or (url + WEBHOOK if is_safe_url(url + WEBHOOK) else None)

@@ -122,7 +122,7 @@ def by_slug(agents: Sequence[Agent]) -> dict[str, Agent]:
             names = " and ".join(repr(one.profile.name) for one in (other, agent))
             raise BadSettings(f"Two agents cannot both be at {AGENTS_PATH}{slug(agent.profile.name)}: {names}")
     if not found:
-        raise BadSettings("There is no agent to serve")
+        raise BadSettings("No agent to serve: name one")
     return found
 
 

@@ -194,7 +194,7 @@ async def _open_store(patient: ExaminedServer) -> AsyncIterator[Store]:
     """Open the store for reading. Raises StoreRefused if it does not exist or has another schema."""
     address = patient.address
     if isinstance(address, SqliteAddress) and not (address.path and address.path.exists()):
-        raise StoreRefused("There is no database yet")
+        raise StoreRefused("The database does not exist yet")
     if isinstance(address, PostgresAddress):
         address = replace(address, listen=False, signals=())
     async with open_store(address, read_only=True) as store:

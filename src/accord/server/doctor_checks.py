@@ -226,7 +226,7 @@ def _missing_database(path: Path, *, own: bool) -> list[CheckFinding]:
     """Check that a missing database can be created. The directory of the default one is created with it."""
     folder = _existing_folder(path.parent) if own else path.parent
     if not folder.is_dir():
-        return [failed(f"There is no directory {folder}", f"make it: mkdir -p {folder}")]
+        return [failed(f"The directory {folder} does not exist", f"make it: mkdir -p {folder}")]
     return [ok(f"{path} is made when the server starts"), *_disk(folder)]
 
 

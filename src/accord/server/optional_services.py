@@ -162,7 +162,7 @@ def trusted_signers(settings: RegistrySettings) -> TrustedKeys:
     """Return the keys whose card signatures count: from the setting itself, or the file that it names."""
     if settings.signers is None:
         if settings.signed_only:
-            raise BadSettings("registry.signed_only: There are no registry.signers that a card could be signed by")
+            raise BadSettings("registry.signed_only: missing registry.signers: add the keys that sign cards")
         return TrustedKeys()
     given = settings.signers.strip()
     try:
@@ -183,7 +183,7 @@ def card_signer(card: CardSettings) -> SignCard | None:
     try:
         text = given.encode() if given.startswith("{") else Path(given).read_bytes()
     except (OSError, ValueError):  # not repeated in the message: it may be the key itself in another form
-        raise ValueError("It is neither a JSON Web Key nor the name of a file that can be read") from None
+        raise ValueError("It must be a JSON Web Key or the name of a readable file") from None
     return partial(sign_card, key=read_signing_key(text, card.signing_key_url))
 
 

@@ -211,7 +211,7 @@ async def _store_registry(
     address = parse_address(url) if url else default_address(env)
     is_file = isinstance(address, SqliteAddress)
     if isinstance(address, SqliteAddress) and not writes and not (address.path and address.path.exists()):
-        raise StoreRefused(f"There is no registry at {address}: name one with --registry or ACCORD_REGISTRY_URL")
+        raise StoreRefused(f"No registry at {address}: name one with --registry or ACCORD_REGISTRY_URL")
     async with open_store(address, read_only=not writes) as there:
         if is_file and writes:  # agents may be published before the first server starts
             await schema.upgrade_schema(there)

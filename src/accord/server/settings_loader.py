@@ -70,9 +70,9 @@ class UnknownVariable(NamedTuple):
     def __str__(self) -> str:
         """Return the error and a remedy."""
         if self.meant:
-            return f"{self.name}: there is no such setting; did you mean {' or '.join(self.meant)}?"
-        remedy = "unset it, or call a variable of your own something else"
-        return f"{self.name}: there is no such setting, and nothing else of accord reads it: {remedy}"
+            return f"{self.name}: unknown setting; did you mean {' or '.join(self.meant)}?"
+        remedy = "unset it, or rename a variable of your own"
+        return f"{self.name}: unknown setting: {remedy}"
 
 
 def variable_of(name: str) -> str:

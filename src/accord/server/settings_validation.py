@@ -80,13 +80,13 @@ def _check_group(kind: type[Struct], value: Any, at: str) -> None:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
             meant = f"; did you mean {before}{near[0]}?" if near else ""
-            raise UnknownSetting(f"there is no setting called {before}{name}{meant}")
+            raise UnknownSetting(f"unknown setting {before}{name}{meant}")
         check_names(known[name], part, before + name)
 
 
 def _table(value: Any, at: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise UnknownSetting(f"{at} is a table of settings, not one value")
+        raise UnknownSetting(f"{at} must be a table of settings, not one value")
     return value
 
 
@@ -158,4 +158,4 @@ def _not_a_choice(found: tuple[str, ...], text: str, value: Any) -> str:
     if not isinstance(value, str):
         return f"{text}; it is one of {listed}"
     near = difflib.get_close_matches(value.lower(), found, 1)
-    return f"{value!r} is none of {listed}" + (f"; did you mean {near[0]}?" if near else "")
+    return f"{value!r} is not one of {listed}" + (f"; did you mean {near[0]}?" if near else "")

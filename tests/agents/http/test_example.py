@@ -43,7 +43,7 @@ def test_what_is_wrong_with_a_flow_is_said_at_once(tmp_path: Path) -> None:
         'type = "http"\nurl = "localhost:5678/x"': "agents.flow: url: The address of a webhook begins with http",
         'type = "http"\nmode = "callback"\nurl = "http://[::1"': "agents.flow: url: The address of a webhook begins",
         'type = "http"\nmode = "callback"\nurl = "http://x"\ncallback_url = "y"': "agents.flow: callback_url: The",
-        'type = "http"\nurl = "http://x"\nmode = "later"': "agents.flow.mode: 'later' is none of answer, callback",
+        'type = "http"\nurl = "http://x"\nmode = "later"': "agents.flow.mode: 'later' is not one of answer, callback",
         'type = "http"\nurl = "http://x"\ntimeot = 3': "did you mean agents.flow.timeout?",
         'type = "http"\nurl = "env:NOWHERE"': "refers to NOWHERE, which is not set",
         'type = "http"\nurl = "http://x"\npayload_template = { a = "{{who}}" }': "There is no {{who}}",

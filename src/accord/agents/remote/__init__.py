@@ -73,7 +73,7 @@ class RemoteTerms(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Reject a webhook that would carry tokens unencrypted beyond this machine."""
         if self.webhook is not None and not is_safe_url(self.webhook):
-            raise ValueError("A webhook must be an https address; http is only for this machine itself")
+            raise ValueError("A webhook must be an https URL (http only on loopback addresses)")
 
     def poll_seconds(self, polls: int) -> float:
         """Return the delay before a task is polled again."""

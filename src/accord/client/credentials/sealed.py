@@ -48,7 +48,7 @@ class CredentialSealer:
         """Return the decrypted text of a place, or raise KeyManagementError."""
         key = self._keys.get(key_id)
         if key is None:
-            raise KeyManagementError(f"The key {key_id} that sealed this is not among those of this server")
+            raise KeyManagementError(f"Unknown sealing key {key_id}: add it to credentials.keys")
         nonce, rest = sealed[len(FORM) : len(FORM) + NONCE_BYTES], sealed[len(FORM) + NONCE_BYTES :]
         try:
             if not sealed.startswith(FORM):

@@ -292,7 +292,7 @@ async def adopt_child(tx: Tx, tenant: str, parent: ParentExecution, child_id: st
     if found is not None:
         return msgspec.json.decode(found, type=str)
     if state_of(row[1]) in lifecycle.TERMINAL:
-        raise lifecycle.TaskEnded(f"Task {parent.task_id} has ended and calls nobody any more")
+        raise lifecycle.TaskEnded(f"Task {parent.task_id} has ended and cannot create child tasks")
     await put_step(tx, tenant, parent.task_id, parent.step, msgspec.json.encode(child_id).decode(), at)
     if not parent.owns:
         return None
