@@ -41,7 +41,7 @@ def left(host: Host, tasks: int) -> dict[str, int]:
     """Return what the engine and the hub still know."""
     engine = host.node
     return {
-        "runs": len(engine._runs),
+        "runs": len(engine._executions),
         "working": len(engine._working),
         "orphans": len(engine._orphans),
         "channels": len(engine.hub._channels),

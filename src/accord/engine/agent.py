@@ -1,4 +1,4 @@
-"""The engine's interface to an agent: a profile and one method that does the work."""
+"""The interface of an agent: a profile with its crash policy, and one method that does the work."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
