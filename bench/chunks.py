@@ -94,7 +94,7 @@ async def halves(send: Callable[[], Awaitable[None]], count: int) -> Measured:
 
 
 async def one_context(host: Host, count: int) -> Measured:
-    context_id = host.engine.make_id()
+    context_id = host.node.make_id()
 
     async def send() -> None:
         await host.services["Chunks"].send(hosting.saying("1", context_id=context_id), hosting.CALLER)

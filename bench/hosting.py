@@ -41,8 +41,8 @@ async def hosted(address: str, *agents: Agent) -> AsyncIterator[Host]:
     hub = Hub()
     async with open_store(address, hub.heard) as store:
         await schema.upgrade_schema(store)
-        archive = TaskStore(store, await LargeParts.open(store, open_blobs("table:", store, {})))
-        host = Host(archive, hub, agents)
+        task_store = TaskStore(store, await LargeParts.open(store, open_blobs("table:", store, {})))
+        host = Host(task_store, hub, agents)
         await host.start()
         try:
             yield host

@@ -39,9 +39,9 @@ async def send(host: Host, count: int, at_once: int) -> Spent:
 
 def left(host: Host, tasks: int) -> dict[str, int]:
     """Return what the engine and the hub still know."""
-    engine = host.engine
+    engine = host.node
     return {
-        "runs": len(engine._runs),
+        "runs": len(engine._executions),
         "working": len(engine._working),
         "orphans": len(engine._orphans),
         "channels": len(engine.hub._channels),

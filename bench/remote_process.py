@@ -113,7 +113,7 @@ async def park(host: Host, count: int, at_once: int) -> None:
 
     await asyncio.gather(*(sender() for _ in range(at_once)))
     async with asyncio.timeout(ALL_PARKED_SECONDS):
-        while (await host.engine.store.read(unparked))[0][0]:  # noqa: ASYNC110  # the rows are all that tells
+        while (await host.node.store.read(unparked))[0][0]:  # noqa: ASYNC110  # the rows are all that tells
             await asyncio.sleep(0.1)
 
 
@@ -144,7 +144,7 @@ async def main() -> None:
     )
     tune_garbage_collection()
     async with hosting.hosted(asked["address"], agent) as host:
-        remotes = RemoteTasks(host.engine.archive)
+        remotes = RemoteTasks(host.node.task_store)
         await agent.join(remotes)
         idle, before, rss = len(asyncio.all_tasks()), sockets(), rss_mb()
         begun = perf_counter()
@@ -158,7 +158,7 @@ async def main() -> None:
         async with listening(WebhookEndpoint(remotes, rate=asked["rate"])) as port:
             say(found | {"port": port, "path": WEBHOOK, "tokens": peer.tokens})
             while await asyncio.to_thread(sys.stdin.readline):
-                say(dict(await host.engine.store.read(standing)))
+                say(dict(await host.node.store.read(standing)))
         await agent.leave()
 
 

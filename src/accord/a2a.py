@@ -192,7 +192,7 @@ class Call(Struct):
     after: int | None = None
     """The number of the last event that the caller of a stream got."""
 
-    executes: bool = False
+    starts_held_task: bool = False
     """Whether to start the held task that a request for a task names. A2A has no operation for it."""
 
 
@@ -280,7 +280,7 @@ class MethodHandler(Handler):
 
     def handle(self, call: Call) -> Pending[Any]:
         """Call the method of an operation with a single reply."""
-        if call.executes:
+        if call.starts_held_task:
             raise UnsupportedOperation("This agent holds no tasks")
         pending: Pending[Any] = getattr(self._agent, METHODS[call.operation])(call.request, call.caller)
         return pending
@@ -324,9 +324,9 @@ class HostedAgent(Handler):
         """Cancel one task."""
         return self.handle(Call(Operation.CANCEL, request, caller))
 
-    def execute(self, task_id: str, caller: Caller) -> Pending[Task]:
+    def start_held_task(self, task_id: str, caller: Caller) -> Pending[Task]:
         """Start a held task of the caller and return it. A task that has started is returned unchanged."""
-        return self.handle(Call(Operation.GET, GetRequest(id=task_id), caller, executes=True))
+        return self.handle(Call(Operation.GET, GetRequest(id=task_id), caller, starts_held_task=True))
 
     def subscribe(self, request: SubscribeRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
         """Subscribe to a task."""

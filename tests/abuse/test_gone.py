@@ -80,7 +80,7 @@ async def test_who_leaves_is_not_waited_for(app: Application, name: str) -> None
     visit.leaves.set()
     await answering
     assert visit.sent == []
-    store = app.host.engine.store
+    store = app.host.node.store
 
     async def is_noted() -> bool:
         return ("ABANDONED",) in await rows(store, "audit", "outcome")
@@ -93,7 +93,7 @@ async def test_who_stays_is_answered_however_long_it_takes(app: Application) -> 
     visit = Visit("/", rpc("SendMessage", saying("wait")))
     answering = asyncio.ensure_future(app(visit.scope, visit.receive, visit.send))
     await visit.reads.wait()
-    ((task_id,),) = await rows(app.host.engine.store, "task", "id")
+    ((task_id,),) = await rows(app.host.node.store, "task", "id")
     canceled = await call(app, rpc("CancelTask", {"id": task_id}))
     assert canceled.json()["result"]["status"]["state"] == "TASK_STATE_CANCELED"
     await answering

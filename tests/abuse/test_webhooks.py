@@ -175,7 +175,7 @@ async def test_a_name_that_leads_inside_is_looked_up_and_not_called(
         params = {"message": message, "configuration": config}
         answer = await call(app, {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params})
         assert answer.json()["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
-    reasons = await failed(app.host.engine.store)
+    reasons = await failed(app.host.node.store)
     assert len(reasons) == len(hooks)
     assert set(reasons) == {NO_ADDRESS}
     assert set(names.asked) == {"inside.example"}

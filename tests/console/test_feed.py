@@ -24,7 +24,7 @@ async def feed_of(server: Asking, by: str = "alice") -> int:
 
 def telling(server: Asking) -> Feed:
     """The feed of a server, which is among those who hear its hints."""
-    observers = server.app.host.engine.hub._observers
+    observers = server.app.host.node.hub._observers
     (found,) = [one for observe in observers if isinstance(one := getattr(observe, "__self__", None), Feed)]
     return found
 

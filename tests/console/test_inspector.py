@@ -241,7 +241,7 @@ async def test_the_audit_log_has_what_was_inspected_and_what_that_asked_for(app:
     await inspect(app, by="alice", **await template(app, "SendMessage", "v1", "JSONRPC", by="alice"))
 
     async def noted() -> set[tuple[str, str, str]]:
-        rows = await app.host.engine.store.read(_audit)
+        rows = await app.host.node.store.read(_audit)
         return {(operation, agent, owner) for operation, agent, owner in rows}
 
     wanted = {("Inspect", "echo", "alice"), ("SendMessage", "echo", "alice")}

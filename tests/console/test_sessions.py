@@ -51,7 +51,7 @@ async def key_of(app: Application, owner: str = "alice", tenant: str | None = "a
     """A new key, and its id."""
     secret = new_key()
     key = NewApiKey(id=secret.id, hash=secret.hash, name="of the test", owner=owner, tenant=tenant)
-    await app.host.engine.store.do(authentication.create_api_key, key)
+    await app.host.node.store.do(authentication.create_api_key, key)
     return secret.key, secret.id
 
 
@@ -109,7 +109,7 @@ async def test_what_is_wrong_is_refused_and_noted_and_shows_no_window(
     assert answer.status == 401
     assert "www-authenticate" not in answer.headers
     assert browser.cookies == {}
-    assert await app.host.engine.store.read(hashes) == []
+    assert await app.host.node.store.read(hashes) == []
 
 
 @pytest.mark.parametrize("body", [{}, {"username": "bob"}, {"password": PASSWORD}, {"token": "x"}, {"apiKey": 1}])
@@ -120,7 +120,7 @@ async def test_what_is_nothing_to_sign_in_with_is_told(app: Application, body: d
 async def test_the_store_has_nothing_that_lets_somebody_in(app: Application) -> None:
     browser = Browser(app)
     await browser.sign_in(apiKey=SECRET)
-    [(hash, proof)] = await app.host.engine.store.read(hashes)
+    [(hash, proof)] = await app.host.node.store.read(hashes)
     token = browser.cookies["accord_session"]
     assert hash == hashlib.sha256(token.encode()).hexdigest()
     assert len(token) >= 43, "256 bits"
@@ -160,7 +160,7 @@ async def test_signing_out_ends_the_session_wherever_its_cookie_is(app: Applicat
     assert "Max-Age=0" in answer.headers["set-cookie"]
     assert browser.cookies == {}
     assert (await thief("GET", "/api/tasks")).status == 401
-    assert await app.host.engine.store.read(hashes) == []
+    assert await app.host.node.store.read(hashes) == []
 
 
 async def test_a_session_is_never_the_one_a_browser_had(app: Application) -> None:
@@ -184,7 +184,7 @@ async def test_a_revoked_key_ends_its_sessions(app: Application, monkeypatch: py
         key, id = await key_of(served)
         await browser.sign_in(apiKey=key)
         assert await browser.who() == "alice"
-        await served.host.engine.store.do(authentication.revoke_api_key, id)
+        await served.host.node.store.do(authentication.revoke_api_key, id)
         assert await browser.who() is None
 
 
@@ -217,7 +217,7 @@ async def test_a_session_expires(app: Application) -> None:
 
     browser = Browser(app)
     await browser.sign_in(username="bob", password=PASSWORD)
-    await app.host.engine.store.do(expire)
+    await app.host.node.store.do(expire)
     assert await browser.who() is None
 
 

@@ -45,7 +45,7 @@ async def test_a_task_whose_node_is_gone_waits_to_resume(server: Server) -> None
         await tx.run("UPDATE event SET data = replace(data, 'INPUT_REQUIRED', 'WORKING')")
         await tx.run("UPDATE job SET node = 'gone', parked = 0 WHERE key = :id", id=asked["id"])
 
-    await server.app.host.engine.store.do(lose_node)
+    await server.app.host.node.store.do(lose_node)
     lost = await server.get(f"/tasks/{asked['id']}")
     assert (lost["status"], lost["waitsToResume"]) == ("working", True)
 
@@ -179,7 +179,7 @@ async def test_an_unknown_task_can_be_canceled_as_well_as_retried(server: Server
     await server.reaches(task_id, "input-required")
     unknown = TaskStatus(state=TaskState.UNKNOWN)
     ending = EndRequest(task_id=task_id, status=unknown, at=1_700_000_000_000)
-    await server.app.host.engine.store.do(task_endings.end_task, "acme", ending)
+    await server.app.host.node.store.do(task_endings.end_task, "acme", ending)
     shown = await server.reaches(task_id, "unknown")
     assert shown["actions"] == ["cancel", "retry"]
     ended = await server.post(f"/tasks/{task_id}/cancel", {})

@@ -273,7 +273,7 @@ class Client:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self.store = host.engine.store
+        self.store = host.node.store
 
     async def send(self, agent: str, text: str, message_id: str | None = None) -> str:
         """Send a message and return the task's id at once."""
@@ -290,7 +290,7 @@ class Client:
     async def rested(self, task_id: str) -> Task:
         """Wait until a task has ended, and return it."""
         async with asyncio.timeout(BOUND_SECONDS):
-            return await self.host.engine.settled(CALLER.tenant, task_id)
+            return await self.host.node.settled(CALLER.tenant, task_id)
 
     def follow(self, agent: str, task_id: str) -> AsyncIterator[Event]:
         """Follow a task from its first event on."""

@@ -35,7 +35,7 @@ async def test_every_step_is_committed_once_however_often_workers_die(
         await nodes[victim].kill()
         nodes[victim] = await start(store_url)
     async with asyncio.timeout(2 * BOUND_SECONDS):
-        tasks = await asyncio.gather(*(client.host.engine.settled(CALLER.tenant, run) for run in runs))
+        tasks = await asyncio.gather(*(client.host.node.settled(CALLER.tenant, run) for run in runs))
     assert {task.status.state for task in tasks} == {TaskState.COMPLETED}
     for task in tasks:
         assert _outputs(task) == {name: name for name in STEPS}

@@ -46,8 +46,8 @@ async def hosting(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterato
             await schema.upgrade_schema(store)
             store = wrap(store) if wrap else store
             parts = await LargeParts.open(store, open_blobs("table:", store, {}))
-            archive = TaskStore(store, parts, more.pop("seals", None))
-            made = Host(archive, hub, agents, limits=limits, **more)
+            task_store = TaskStore(store, parts, more.pop("seals", None))
+            made = Host(task_store, hub, agents, limits=limits, **more)
             await made.start()
             stack.push_async_callback(made.stop, 0)
             return made

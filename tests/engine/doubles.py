@@ -148,7 +148,7 @@ async def change(store: Store, sql: str) -> None:
 async def is_parked(store: Store, task_id: str) -> bool:
     """Whether nobody works on a task that has not ended."""
     found = await rows(store, "job", "key, kind, node")
-    return (task_id, jobs.RUN, None) in found
+    return (task_id, jobs.EXECUTE_TASK, None) in found
 
 
 def words(message: Message) -> str:

@@ -366,7 +366,7 @@ BAD_IDS = ("\0", "a\0b", "x" * 100_000, "\ud800", "é" * 300)
 @pytest.mark.proves("4-32")
 async def test_what_happened_can_be_looked_up_whatever_it_was_called(hosting: Hosting) -> None:
     host = await hosting(echo)
-    audit = Audit(host.engine.store, Audited.ALL)
+    audit = Audit(host.node.store, Audited.ALL)
     audit.start()
     guarded = pipeline(host.default, "echo", audit=audit)
     task = await guarded.send(saying("hi"), ALICE)
@@ -376,7 +376,7 @@ async def test_what_happened_can_be_looked_up_whatever_it_was_called(hosting: Ho
         with pytest.raises(AccordError):
             await guarded.get(GetRequest(id=bad), ALICE)
     await audit.stop()
-    found = await host.engine.store.read(audit_log.find_audit, "acme", AuditLogQuery())
+    found = await host.node.store.read(audit_log.find_audit, "acme", AuditLogQuery())
     assert audit.lost == 0
     assert len(found) == 2 + len(BAD_IDS)
     assert [(one.operation, one.task_id, one.outcome) for one in found[-2:]] == [

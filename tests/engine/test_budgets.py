@@ -51,12 +51,12 @@ def spent(task: Task) -> int:
 
 async def states(host: Host) -> dict[str, str]:
     """The agent of every task, and the task's state."""
-    page, _ = await host.engine.store.read(list_tasks, "acme", TaskListQuery())
+    page, _ = await host.node.store.read(list_tasks, "acme", TaskListQuery())
     return {stored.agent: stored.state for stored in page}
 
 
 async def none_is_left(host: Host) -> bool:
-    return not host.engine._runs and await rows(host.engine.store, "job", "kind") == []
+    return not host.node._executions and await rows(host.node.store, "job", "kind") == []
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ async def test_a_parent_ends_while_it_waits_for_the_child_that_spends(hosting: H
     task = await sent(host.default, saying("x"), ALICE)
     assert (state(task), said(task), spent(task)) == (S.FAILED, "The budget of 5 tokens is spent", 6)
     assert await states(host) == {"patron": "failed", "eater": "canceled", "sleeper": "canceled"}
-    page, _ = await host.engine.store.read(list_tasks, "acme", TaskListQuery(agents=("eater",)))
+    page, _ = await host.node.store.read(list_tasks, "acme", TaskListQuery(agents=("eater",)))
     child = page[0].task()
     assert (said(child), spent(child)) == (LEFT_BEHIND, 3)
     await until(lambda: none_is_left(host))
@@ -235,7 +235,7 @@ async def test_a_waiting_parent_ends_by_what_its_child_uses(hosting: Hosting) ->
     host = await hosting(patron, curious)
     task = await sent(host.default, saying("x"), ALICE)
     assert state(task) is S.INPUT_REQUIRED
-    page, _ = await host.engine.store.read(list_tasks, "acme", TaskListQuery(agents=("curious",)))
+    page, _ = await host.node.store.read(list_tasks, "acme", TaskListQuery(agents=("curious",)))
     await sent(host.services["curious"], saying("nine", task_id=page[0].id), ALICE)
     task = await reaches(host.default, task.id, S.FAILED, ALICE)
     assert said(task) == "The budget of 5 tokens is spent"
@@ -281,7 +281,7 @@ async def test_a_deadline_is_no_later_than_the_agents_timeout(hosting: Hosting) 
         seen.append(ctx.deadline)
 
     host = await hosting(looks)
-    before = host.engine.now_ms() / 1000
+    before = host.node.now_ms() / 1000
     await sent(host.default, within("x", deadline=5000), ALICE)
     await sent(host.default, within("x", deadline=20), ALICE)
     late, soon = seen
@@ -335,7 +335,7 @@ async def test_a_budget_that_is_wrong_is_refused(hosting: Hosting, budget: Any, 
     with pytest.raises(InvalidParams) as refused:
         await host.default.send(_stating(saying("x"), budget), ALICE)
     assert why in refused.value.message
-    assert await rows(host.engine.store, "task", "id") == []
+    assert await rows(host.node.store, "task", "id") == []
 
 
 async def test_what_stays_open_keeps_its_budget_in_its_messages(hosting: Hosting) -> None:

@@ -43,12 +43,12 @@ async def branch(ctx: Context) -> str:
 
 async def states(host: Host) -> dict[str, str]:
     """The agent of every task, and the task's state."""
-    page, _ = await host.engine.store.read(list_tasks, "acme", TaskListQuery())
+    page, _ = await host.node.store.read(list_tasks, "acme", TaskListQuery())
     return {stored.agent: stored.state for stored in page}
 
 
 async def none_is_left(host: Host) -> bool:
-    return not host.engine._runs and await rows(host.engine.store, "job", "kind") == []
+    return not host.node._executions and await rows(host.node.store, "job", "kind") == []
 
 
 async def begun(host: Host, leaf: Leaf, **fields: Any) -> Task:
@@ -107,7 +107,7 @@ async def test_an_agreed_limit_ends_those_who_were_called(hosting: Hosting) -> N
     await reaches(host.default, task.id, S.UNKNOWN, ALICE)
     await leaf.stopped.wait()
     assert await states(host) == {"limited": "unknown", "branch": "canceled", "leaf": "canceled"}
-    page, _ = await host.engine.store.read(list_tasks, "acme", TaskListQuery(agents=("leaf",)))
+    page, _ = await host.node.store.read(list_tasks, "acme", TaskListQuery(agents=("leaf",)))
     message = page[0].task().status.message
     assert message is not None
     assert message.parts[0].text == LEFT_BEHIND
@@ -132,7 +132,7 @@ async def test_an_agent_that_fails_leaves_nobody_working(hosting: Hosting) -> No
     await leaf.stopped.wait()
     assert await states(host) == {"gathers": "failed", "refuses": "failed", "branch": "canceled", "leaf": "canceled"}
     await until(lambda: none_is_left(host))
-    assert not host.engine.slots.waiting
+    assert not host.node.slots.waiting
 
 
 async def test_an_agent_that_is_done_leaves_nobody_working(hosting: Hosting) -> None:
@@ -155,7 +155,7 @@ async def test_an_agent_that_is_done_leaves_nobody_working(hosting: Hosting) -> 
     await leaf.stopped.wait()
     assert await states(host) == {"races": "completed", "quick": "completed", "branch": "canceled", "leaf": "canceled"}
     await until(lambda: none_is_left(host))
-    assert not host.engine.slots.waiting
+    assert not host.node.slots.waiting
 
 
 async def test_an_agent_that_said_it_is_done_calls_nobody_any_more(
@@ -186,10 +186,10 @@ async def test_a_node_that_dies_takes_nobody_along_but_those_it_called(hosting: 
     first, second = await hosting(fragile), await hosting(leaf_agent(leaf))
     first.services |= {"leaf": second.default}
     task = await begun(first, leaf)
-    for loop in first.engine._loops:
+    for loop in first.node._loops:
         loop.cancel()
-    await asyncio.gather(*first.engine._loops, return_exceptions=True)
-    await change(second.engine.store, f"UPDATE node SET expires_at = 1 WHERE id = '{first.engine.node}'")
+    await asyncio.gather(*first.node._loops, return_exceptions=True)
+    await change(second.node.store, f"UPDATE node SET expires_at = 1 WHERE id = '{first.node.node_id}'")
     lost = await reaches(first.default, task.id, S.FAILED, ALICE)
     assert said(lost) == "The agent's process was lost once; the task was given up"
     await leaf.stopped.wait()
@@ -214,10 +214,10 @@ async def test_a_run_that_comes_again_after_its_end_was_said_ends_those_it_calle
     first.services |= {"leaf": second.default}
     await begun(first, leaf)
     await told.wait()
-    for loop in first.engine._loops:
+    for loop in first.node._loops:
         loop.cancel()
-    await asyncio.gather(*first.engine._loops, return_exceptions=True)
-    await change(second.engine.store, f"UPDATE node SET expires_at = 1 WHERE id = '{first.engine.node}'")
+    await asyncio.gather(*first.node._loops, return_exceptions=True)
+    await change(second.node.store, f"UPDATE node SET expires_at = 1 WHERE id = '{first.node.node_id}'")
     await hosting(hasty)
     await leaf.stopped.wait()
     assert await states(second) == {"hasty": "completed", "leaf": "canceled"}
@@ -235,6 +235,6 @@ async def test_a_child_that_is_cancelled_by_itself_fails_the_call(hosting: Hosti
 
     host = await hosting(calls, leaf_agent(leaf))
     task = await begun(host, leaf)
-    page, _ = await host.engine.store.read(list_tasks, "acme", TaskListQuery(parent_id=task.id))
+    page, _ = await host.node.store.read(list_tasks, "acme", TaskListQuery(parent_id=task.id))
     await host.services["leaf"].cancel(CancelRequest(id=page[0].id), ALICE)
     assert text(await reaches(host.default, task.id, S.COMPLETED, ALICE)) == "CANCELED"

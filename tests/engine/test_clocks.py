@@ -62,7 +62,7 @@ async def test_a_jump_of_the_databases_clock_ends_no_task(hosting: Hosting, jump
     for seconds in (JUMP, 0):
         await jump(seconds)
         await noticed(seconds, *hosts)
-        await hosts[0].engine._fire_timers()
+        await hosts[0].node._fire_timers()
         assert await _status(hosts[0], task.id) is S.WORKING
     go.set()
     await reaches(hosts[0].default, task.id, S.COMPLETED, ALICE)
@@ -89,7 +89,7 @@ async def test_a_jump_ends_no_task_that_waits_for_another(hosting: Hosting, jump
     for seconds in (JUMP, 0):
         await jump(seconds)
         await noticed(seconds, host)
-        await host.engine._fire_timers()
+        await host.node._fire_timers()
         assert await _status(host, task.id) is S.WORKING
     assert await host.services["child"].wake("acme", waits[0], "go", "went")
     await reaches(host.default, task.id, S.COMPLETED, ALICE)
@@ -97,7 +97,7 @@ async def test_a_jump_ends_no_task_that_waits_for_another(hosting: Hosting, jump
 
 
 async def _waits(host: Host, waits: list[str]) -> bool:
-    return bool(waits) and await is_parked(host.engine.store, waits[0])
+    return bool(waits) and await is_parked(host.node.store, waits[0])
 
 
 async def noticed(seconds: int, *hosts: Host) -> None:
@@ -105,14 +105,14 @@ async def noticed(seconds: int, *hosts: Host) -> None:
 
     async def is_so() -> bool:
         at = time.time() - asyncio.get_running_loop().time()
-        offsets = [host.engine.membership.clock._offset for host in hosts]
+        offsets = [host.node.membership.clock._offset for host in hosts]
         return all(offset is not None and abs(offset - at - seconds) < JUMP / 2 for offset in offsets)
 
     await until(is_so)
 
 
 async def _status(host: Host, task_id: str) -> TaskState:
-    found = await host.engine.archive.read("acme", task_id)
+    found = await host.node.task_store.read("acme", task_id)
     assert found is not None
     return found[1].status.state
 
@@ -141,11 +141,11 @@ async def test_a_jump_of_the_databases_clock_makes_no_task_unknown(hosting: Host
 
     host = await hosting(agreed)
     task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
-    await until(lambda: is_parked(host.engine.store, task.id))
+    await until(lambda: is_parked(host.node.store, task.id))
     for seconds in (JUMP, 0):
         await jump(seconds)
         await noticed(seconds, host)
-        await host.engine._fire_timers()
+        await host.node._fire_timers()
         assert await _status(host, task.id) is S.WORKING
     assert await host.default.wake("acme", task.id, "go", "went")
     await reaches(host.default, task.id, S.COMPLETED, ALICE)
@@ -161,7 +161,7 @@ async def test_a_clock_that_jumps_back_prolongs_no_sla(hosting: Hosting, jump: M
     await jump(JUMP)
     host = await hosting(agreed)
     task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
-    await until(lambda: is_parked(host.engine.store, task.id))
+    await until(lambda: is_parked(host.node.store, task.id))
     await jump(0)
     assert said(await reaches(host.default, task.id, S.UNKNOWN, ALICE)) == "silent"
 
@@ -206,7 +206,7 @@ async def test_a_sleep_takes_as_long_as_it_should(hosting: Hosting, jump: Move) 
     host = await hosting(sleeper)
     task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
     await reaches(host.default, task.id, S.WORKING, ALICE)
-    await until(lambda: is_parked(host.engine.store, task.id))
+    await until(lambda: is_parked(host.node.store, task.id))
     await jump(0)
     await reaches(host.default, task.id, S.COMPLETED, ALICE)
 

@@ -38,7 +38,7 @@ async def asking(ctx: Context) -> str:
 
 
 def meddling(host: Host) -> Meddler:
-    store = host.engine.store
+    store = host.node.store
     assert isinstance(store, Meddler)
     return store
 
@@ -67,7 +67,7 @@ async def test_what_another_may_have_to_run_is_not_kept_early(hosting: Hosting) 
 async def test_who_is_told_of_a_task_after_all_is_told_of_what_is_durable(hosting: Hosting) -> None:
     """A server that stops tells who waits how the task stands: it makes a durable commit before it does."""
     host = await hosting(endless, wrap=Meddler)
-    host.engine.dismiss()
+    host.node.dismiss()
     answer = await host.services["endless"].send(saying("hello"), ALICE)
     assert answer.status.state is TaskState.WORKING  # type: ignore[union-attr]  # it answers with tasks
     store = meddling(host)
@@ -151,7 +151,7 @@ async def test_a_stream_that_was_just_begun_is_finished_by_a_node_that_stops(hos
     host = await hosting(parrot)
     stream = host.services["parrot"].stream(saying("hello"), ALICE)
     first = await anext(stream)
-    await host.engine.stop(5.0)
+    await host.node.stop(5.0)
     rest = [event async for event in stream]
     assert first.seq < rest[-1].seq
     assert rest[-1].body.status.state is TaskState.COMPLETED  # type: ignore[union-attr]  # a status ends it

@@ -86,10 +86,10 @@ async def done(host: Host, task: Task, caller: Caller = ALICE) -> str:
 
 async def dies(host: Host) -> None:
     """Let a node look dead: it says nothing any more and its lease runs out, while its runs go on."""
-    for loop in host.engine._loops:
+    for loop in host.node._loops:
         loop.cancel()
-    await asyncio.gather(*host.engine._loops, return_exceptions=True)
-    await change(host.engine.store, f"UPDATE node SET expires_at = 1 WHERE id = '{host.engine.node}'")
+    await asyncio.gather(*host.node._loops, return_exceptions=True)
+    await change(host.node.store, f"UPDATE node SET expires_at = 1 WHERE id = '{host.node.node_id}'")
 
 
 def alive() -> list[object]:
@@ -125,7 +125,7 @@ async def test_a_full_node_leaves_work_to_others(hosting: Hosting, crowd: Crowd)
     crowd.let_go("b")
     assert text(await sent(first.default, saying("b"), ALICE)) == "b 1"
     assert (len(one.of(ExecutionStarted)), len(two.of(ExecutionStarted))) == (1, 1)
-    assert second.engine._runs == {}
+    assert second.node._executions == {}
 
 
 @pytest.mark.proves("4-15")
@@ -223,7 +223,7 @@ async def test_a_task_that_cannot_be_read_holds_up_no_other(
         await put(host, name)
     await crowd.holds("x1", "x2", "x3")
     tasks = [await put(host, name) for name in ("broken", "a", "b")]
-    await change(host.engine.store, f"UPDATE snapshot SET doc = '{{' WHERE task_id = '{tasks[0].id}'")
+    await change(host.node.store, f"UPDATE snapshot SET doc = '{{' WHERE task_id = '{tasks[0].id}'")
     crowd.let_go("x1", "x2", "x3", "a", "b")
     assert [await done(host, task) for task in tasks[1:]] == ["a 1", "b 1"]
     assert "job.not_begun" in caplog.text
@@ -239,7 +239,7 @@ async def test_cancelling_reaches_a_run_on_another_node(hosting: Hosting, crowd:
     assert state(await second.default.cancel(CancelRequest(id=task.id), ALICE)) is S.CANCELED
     await crowd.until(lambda: crowd.stopped == ["a"])
     assert state(await first.default.get(GetRequest(id=task.id), ALICE)) is S.CANCELED
-    assert await rows(first.engine.store, "job", "kind") == []
+    assert await rows(first.node.store, "job", "kind") == []
 
 
 async def test_a_run_that_is_stopped_may_clean_up(hosting: Hosting) -> None:
@@ -261,7 +261,7 @@ async def test_a_run_that_is_stopped_may_clean_up(hosting: Hosting) -> None:
     await host.default.cancel(CancelRequest(id=task.id), ALICE)
     await stopping.wait()
     for _ in range(2):
-        await host.engine._beat()
+        await host.node._beat()
     gate.set()
     await cleaned.wait()
 
@@ -277,11 +277,11 @@ async def test_a_node_that_leaves_finishes_short_work(hosting: Hosting, crowd: C
     await leaving
     assert text(await host.default.get(GetRequest(id=task.id), ALICE)) == "a 1"
     assert state(await host.default.get(GetRequest(id=late.id), ALICE)) is S.SUBMITTED
-    assert await rows(host.engine.store, "node", "id") == []
+    assert await rows(host.node.store, "node", "id") == []
 
 
 async def _is_draining(host: Host) -> bool:
-    return not host.engine.slots.is_open
+    return not host.node.slots.is_open
 
 
 async def test_a_node_that_leaves_hands_long_work_over(hosting: Hosting, crowd: Crowd) -> None:
@@ -312,7 +312,7 @@ async def test_work_that_cannot_be_repeated_fails_when_its_node_leaves(hosting: 
     await host.stop(0)
     found = await host.default.get(GetRequest(id=task.id), ALICE)
     assert (state(found), said(found), text(found)) == (S.FAILED, "The server was stopped", "partial")
-    assert await rows(host.engine.store, "job", "kind") == []
+    assert await rows(host.node.store, "job", "kind") == []
 
 
 async def test_agents_that_are_hard_to_stop_are_handed_over_too(
@@ -395,7 +395,7 @@ async def test_a_node_that_lost_its_own_work_stops_it_before_it_begins_again(hos
     host = await hosting(agent(name="crowd")(crowd))
     task = await put(host, "a")
     await crowd.holds("a")
-    await host.engine.store.do(jobs.forget_node, host.engine.node, counts=True)
+    await host.node.store.do(jobs.forget_node, host.node.node_id, counts=True)
     await crowd.until(lambda: crowd.began == ["a", "a"] and crowd.stopped == ["a"])
     crowd.let_go("a")
     assert await done(host, task) == "a 2"
@@ -411,7 +411,7 @@ async def test_work_that_is_lost_too_often_is_given_up(hosting: Hosting, crowd: 
         await dies(hosts[-2])
     failed = await reaches(hosts[-1].default, task.id, S.FAILED, ALICE)
     assert said(failed) == "The agent's process was lost 2 times; the task was given up"
-    assert await rows(hosts[-1].engine.store, "job", "kind") == []
+    assert await rows(hosts[-1].node.store, "job", "kind") == []
 
 
 async def test_work_that_was_begun_too_often_is_given_up_when_claimed(hosting: Hosting, crowd: Crowd) -> None:
@@ -419,7 +419,7 @@ async def test_work_that_was_begun_too_often_is_given_up_when_claimed(hosting: H
     await put(host, "first")
     await crowd.holds("first")
     task = await put(host, "unlucky")
-    await change(host.engine.store, f"UPDATE job SET attempts = 3 WHERE key = '{task.id}'")
+    await change(host.node.store, f"UPDATE job SET attempts = 3 WHERE key = '{task.id}'")
     crowd.let_go("first")
     failed = await reaches(host.default, task.id, S.FAILED, ALICE)
     assert said(failed) == "The agent's process was lost 3 times; the task was given up"
@@ -439,8 +439,8 @@ def meddling() -> tuple[list[Meddler], Callable[[Any], Meddler]]:
 
 async def beats_late(host: Host) -> None:
     """Let a node beat as if its last beat had been long ago."""
-    host.engine._orphans = dict.fromkeys(host.engine._orphans, 0.0)
-    await host.engine._beat()
+    host.node._orphans = dict.fromkeys(host.node._orphans, 0.0)
+    await host.node._beat()
 
 
 async def test_work_that_is_being_begun_is_not_taken_for_lost(hosting: Hosting, crowd: Crowd) -> None:
@@ -477,4 +477,4 @@ async def test_work_that_is_held_by_nobody_is_given_back(hosting: Hosting, crowd
 
 
 async def _is_held(host: Host) -> bool:
-    return (host.engine.node,) in await rows(host.engine.store, "job", "node")
+    return (host.node.node_id,) in await rows(host.node.store, "job", "node")

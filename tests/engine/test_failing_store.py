@@ -43,7 +43,7 @@ def between() -> Between:
 
 async def log(host: Host, task: Task) -> list[Event]:
     """Everything that happened to a task."""
-    return await host.engine.archive.events("acme", task.id, 0)
+    return await host.node.task_store.events("acme", task.id, 0)
 
 
 @agent
@@ -81,7 +81,7 @@ async def _has_logged(caplog: pytest.LogCaptureFixture, *doing: str) -> bool:
 async def test_work_that_was_never_begun_is_not_lost(hosting: Hosting, between: Between) -> None:
     watch = Watch()
     host = await hosting(steady, wrap=between, limits=Limits(lease_seconds=3, poll_seconds=0.1, tenant_runs=9))
-    host.engine.hooks = Hooks((watch,))
+    host.node.hooks = Hooks((watch,))
     between.store.refuses = times("steps.load_steps", 5)
     task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
     assert text(await reaches(host.default, task.id, S.COMPLETED, ALICE)) == "one 2 three"
@@ -95,7 +95,7 @@ async def test_a_send_that_broke_off_finds_its_task_again(hosting: Hosting, betw
     with pytest.raises(AgentUnavailable):
         await host.default.send(request, ALICE)
     assert text(await sent(host.default, request, ALICE)) == "one 2 three"
-    assert await rows(host.engine.store, "task", "count(*)") == [(1,)]
+    assert await rows(host.node.store, "task", "count(*)") == [(1,)]
 
 
 # --- a run --------------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ async def test_a_run_writes_again_and_nothing_twice(
     events = await log(host, task)
     assert [event.seq for event in events] == [1, 2, 3, 4, 5]
     assert await host.default.get(GetRequest(id=task.id), ALICE) == task
-    assert await rows(host.engine.store, "job", "kind") == []
+    assert await rows(host.node.store, "job", "kind") == []
 
 
 @agent
@@ -187,7 +187,7 @@ async def test_a_call_outlives_the_database(hosting: Hosting, between: Between) 
     gate.set()
     await until(lambda: _has_completed(between.store.real, task))
     assert text(await reaches(host.default, task.id, S.COMPLETED, ALICE)) == "done"
-    assert await rows(host.engine.store, "task", "count(*)") == [(2,)]
+    assert await rows(host.node.store, "task", "count(*)") == [(2,)]
 
 
 async def _has_completed(store: Store, task: Task) -> bool:
@@ -242,7 +242,7 @@ async def test_a_stream_goes_on_when_the_database_does(hosting: Hosting, between
     between.store.refuses = times("tasks.events_after", 3)
     await first.default.send(saying("good", task_id=task.id), ALICE)
     assert states(await all_of(stream))[-1] is S.COMPLETED
-    assert second.engine.hub._channels == {}
+    assert second.node.hub._channels == {}
 
 
 # --- what an agent sees meanwhile ---------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ class Reader:
     """Reads a task's events one by one."""
 
     def __init__(self, host: Host, task: Task, after: int = 0) -> None:
-        self._follower = host.engine.hub.follow("acme", task.id, after)
+        self._follower = host.node.hub.follow("acme", task.id, after)
         self._events = self._follower.events(at_end)
 
     async def next(self) -> Event:
@@ -82,7 +82,7 @@ async def test_one_may_begin_anywhere(hosting: Hosting) -> None:
     assert numbers(everything) == list(range(1, 11))
     for after in range(10):
         assert await Reader(host, task, after).rest() == everything[after:]
-    assert host.engine.hub._channels == {}
+    assert host.node.hub._channels == {}
 
 
 async def test_one_may_begin_anywhere_while_the_task_goes_on(hosting: Hosting) -> None:
@@ -159,14 +159,14 @@ async def test_a_log_that_is_gone_is_told_as_the_task(hosting: Hosting) -> None:
     host = await hosting(echo)
     task = await sent(host.default, saying("one two three"), ALICE)
     behind = Reader(host, task, 1)
-    assert await host.engine.store.do(retention.compact, -60_000, 10) == 1
+    assert await host.node.store.do(retention.compact, -60_000, 10) == 1
     (whole,) = await behind.rest()
     assert whole.seq == 5
     assert whole.body == task
     for after in (0, 2, 5, 99):
         again = await all_of(host.default.subscribe(SubscribeRequest(id=task.id), ALICE, after=after))
         assert [event.body for event in again] == [task]
-    assert host.engine.hub._channels == {}
+    assert host.node.hub._channels == {}
 
 
 # --- little is read -----------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ async def test_one_look_without_a_hint_is_enough_for_all_tasks_that_are_followed
     for reader in readers:
         await reader.next()
     following = [asyncio.create_task(reader.rest()) for reader in readers]
-    channels = list(host.engine.hub._channels.values())
+    channels = list(host.node.hub._channels.values())
     for channel in channels:
         await until(partial(_all_wait, channel))
     before, looks = reads(between.store), between.store.done.count("tasks.log_lengths")
@@ -247,8 +247,8 @@ async def test_followers_with_different_cursors_see_a_log_that_is_gone(hosting: 
     """The first one is told the task as it is, and so is every other that has not seen as much."""
     host = await hosting(echo)
     task = await sent(host.default, saying("x"), ALICE)
-    assert await host.engine.store.do(retention.compact, -60_000, 10) == 1
-    hub = host.engine.hub
+    assert await host.node.store.do(retention.compact, -60_000, 10) == 1
+    hub = host.node.hub
     followed = [hub.follow("acme", task.id, after) for after in (1, 0, 2)]
     heard = []
     for follower in followed:
@@ -265,10 +265,10 @@ async def test_a_hint_about_nothing_is_looked_into_once(hosting: Hosting) -> Non
     readers = [Reader(second, task) for _ in range(30)]
     await asyncio.gather(*(reader.next() for reader in readers))
     rest = asyncio.gather(*(reader.rest() for reader in readers))
-    (channel,) = second.engine.hub._channels.values()
+    (channel,) = second.node.hub._channels.values()
     await until(lambda: _all_wait(channel))
     before = reads(between.store)
-    second.engine.hub.heard([tasks.task_topic("acme", task.id)])
+    second.node.hub.heard([tasks.task_topic("acme", task.id)])
     await until(lambda: _are_read(between.store, before + 1))
     await until(lambda: _all_wait(channel))
     assert reads(between.store) - before <= 3
@@ -298,17 +298,17 @@ async def test_leaving_frees_everything(hosting: Hosting) -> None:
     streams = [host.default.subscribe(SubscribeRequest(id=task.id), ALICE) for _ in range(3)]
     for stream in streams:
         await anext(stream)
-    assert [channel.followers for channel in host.engine.hub._channels.values()] == [3]
+    assert [channel.followers for channel in host.node.hub._channels.values()] == [3]
     left, gone, last = streams
     await left.aclose()  # type: ignore[attr-defined]  # it is a generator
     waiting = asyncio.create_task(all_of(gone))
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    assert [channel.followers for channel in host.engine.hub._channels.values()] == [1]
+    assert [channel.followers for channel in host.node.hub._channels.values()] == [1]
     gated.go_on()
     assert states(await all_of(last))[-1] is S.COMPLETED
-    assert host.engine.hub._channels == {}
+    assert host.node.hub._channels == {}
 
 
 async def test_what_has_ended_leaves_no_trace_in_memory(hosting: Hosting) -> None:
@@ -317,8 +317,8 @@ async def test_what_has_ended_leaves_no_trace_in_memory(hosting: Hosting) -> Non
     long = {"task_config": {"timeout": 3_600_000}}
     for _ in range(5):
         await _work(host, long)
-    engine, hub = host.engine, host.engine.hub
-    assert (engine._runs, engine._working, engine._orphans, hub._channels) == ({}, {}, {}, {})
+    engine, hub = host.node, host.node.hub
+    assert (engine._executions, engine._working, engine._orphans, hub._channels) == ({}, {}, {}, {})
     await until(lambda: _has_no_plans(host))
     assert (_alive(Execution) - before, _alive(LogChannel) - before) == (set(), set())
     assert _alarms(host) <= 1
@@ -331,7 +331,7 @@ async def _work(host: Host, hints: dict[str, Any]) -> None:
 
 
 async def _has_no_plans(host: Host) -> bool:
-    return not host.engine.slots.reserved.total()
+    return not host.node.slots.reserved.total()
 
 
 def _alive(kind: type[object]) -> set[int]:
@@ -341,7 +341,7 @@ def _alive(kind: type[object]) -> set[int]:
 
 def _alarms(host: Host) -> int:
     handles: list[Any] = [found for found in gc.get_objects() if type(found) is asyncio.TimerHandle]
-    return sum(not handle.cancelled() and handle._callback == host.engine._due.set for handle in handles)
+    return sum(not handle.cancelled() and handle._callback == host.node._due.set for handle in handles)
 
 
 async def test_a_blocking_send_keeps_no_channel_while_its_own_run_works(hosting: Hosting) -> None:
@@ -349,13 +349,13 @@ async def test_a_blocking_send_keeps_no_channel_while_its_own_run_works(hosting:
     host = await hosting(agent(name="gated")(gated))
     task = asyncio.create_task(sent(host.default, saying("x", parts=(Part(text="x"),)), ALICE))
     await until(lambda: _is_running(host))
-    assert host.engine.hub._channels == {}
+    assert host.node.hub._channels == {}
     gated.go_on()
     assert (state(await task), text(await task)) == (S.COMPLETED, "0 ")
 
 
 async def _is_running(host: Host) -> bool:
-    return bool(host.engine._runs)
+    return bool(host.node._executions)
 
 
 async def test_at_rest_ends_a_wait_for_the_caller(hosting: Hosting) -> None:
@@ -365,7 +365,7 @@ async def test_at_rest_ends_a_wait_for_the_caller(hosting: Hosting) -> None:
 
     host = await hosting(asks)
     task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
-    async with host.engine.hub.follow("acme", task.id, 0) as follower:
+    async with host.node.hub.follow("acme", task.id, 0) as follower:
         events = [event async for event in follower.events(at_turn_end)]
     assert states(events) == [S.WORKING, S.INPUT_REQUIRED]
     await reaches(host.default, task.id, S.INPUT_REQUIRED, ALICE)
@@ -378,19 +378,19 @@ async def test_at_rest_ends_a_wait_for_the_caller(hosting: Hosting) -> None:
 async def test_those_who_follow_a_task_that_is_deleted_are_told(hosting: Hosting) -> None:
     host = await hosting(echo)
     task = await sent(host.default, saying("a b c"), ALICE)
-    stored = await host.engine.store.read(tasks.read_task, "acme", task.id)
+    stored = await host.node.store.read(tasks.read_task, "acme", task.id)
     assert stored is not None
     waiting = [asyncio.create_task(Reader(host, task, stored.last_seq).rest()) for _ in range(2)]
     behind = Reader(host, task, 1)
     await until(lambda: _has_looked(host))
-    assert await host.engine.store.do(retention.purge, -60_000, 10) == 1
+    assert await host.node.store.do(retention.purge, -60_000, 10) == 1
     for one in (*waiting, asyncio.create_task(behind.rest())):
         with pytest.raises(TaskNotFound) as gone:
             await one
         assert gone.value.metadata == {"taskId": task.id}
-    assert host.engine.hub._channels == {}
+    assert host.node.hub._channels == {}
 
 
 async def _has_looked(host: Host) -> bool:
     """Whether somebody has read all there is, and waits for more."""
-    return all(channel._waiting for channel in host.engine.hub._channels.values())
+    return all(channel._waiting for channel in host.node.hub._channels.values())

@@ -163,7 +163,7 @@ async def test_not_even_an_administrator_sees_others_webhooks_or_speaks_for_them
 
 
 async def test_open_tasks_are_counted_in_the_store(host: Host, task: Task) -> None:
-    count = counting(host.engine.store)
+    count = counting(host.node.store)
     guarded = pipeline(host.default, "patient", usage=CallerUsage(Quotas(open_tasks=3), count=count))
     made = [await guarded.send(saying("x", configuration=AT_ONCE), ALICE) for _ in range(2)]
     with pytest.raises(RateLimited, match="3 tasks have not ended yet"):

@@ -32,26 +32,28 @@ async def test_a_held_task_waits_until_it_is_executed(hosting: Hosting) -> None:
     host = await hosting(echo)
     task = await sent(host.default, held(), ALICE)  # which answers at once although it was not asked to
     assert state(task) is S.SUBMITTED
-    assert await rows(host.engine.store, "job", "key, parked, node") == [(task.id, 1, None)]
-    begun = await host.default.execute(task.id, ALICE)
+    assert await rows(host.node.store, "job", "key, parked, node") == [(task.id, 1, None)]
+    begun = await host.default.start_held_task(task.id, ALICE)
     assert begun.id == task.id
     ended = await reaches(host.default, task.id, S.COMPLETED, ALICE)
     assert text(ended) == "said later"
-    assert state(await host.default.execute(task.id, ALICE)) is S.COMPLETED  # once more is no error, and does nothing
+    assert (
+        state(await host.default.start_held_task(task.id, ALICE)) is S.COMPLETED
+    )  # once more is no error, and does nothing
 
 
 async def test_only_whose_it_is_executes_it(hosting: Hosting) -> None:
     host = await hosting(echo)
     task = await sent(host.default, held(), ALICE)
     with pytest.raises(TaskNotFound):
-        await host.default.execute(task.id, BOB)
+        await host.default.start_held_task(task.id, BOB)
     with pytest.raises(TaskNotFound):
-        await host.default.execute("nobody's", ALICE)
+        await host.default.start_held_task("nobody's", ALICE)
     reader = Caller(tenant="acme", owner="alice", roles=frozenset({"reader"}))
     with pytest.raises(PermissionDenied):
-        await pipeline(host.default, "echo").execute(task.id, reader)
+        await pipeline(host.default, "echo").start_held_task(task.id, reader)
     assert state(await host.default.get(GetRequest(id=task.id), ALICE)) is S.SUBMITTED
-    await pipeline(host.default, "echo").execute(task.id, ALICE)
+    await pipeline(host.default, "echo").start_held_task(task.id, ALICE)
     await reaches(host.default, task.id, S.COMPLETED, ALICE)
 
 
@@ -60,8 +62,8 @@ async def test_a_held_task_can_be_cancelled_and_then_not_be_executed(hosting: Ho
     task = await sent(host.default, held(), ALICE)
     await host.default.cancel(CancelRequest(id=task.id), ALICE)
     with pytest.raises(UnsupportedOperation):
-        await host.default.execute(task.id, ALICE)
-    assert await rows(host.engine.store, "job", "key") == []
+        await host.default.start_held_task(task.id, ALICE)
+    assert await rows(host.node.store, "job", "key") == []
 
 
 async def test_a_held_task_outlives_its_node(hosting: Hosting) -> None:
@@ -70,7 +72,7 @@ async def test_a_held_task_outlives_its_node(hosting: Hosting) -> None:
     await first.stop(0)
     second = await hosting(echo)
     assert state(await second.default.get(GetRequest(id=task.id), ALICE)) is S.SUBMITTED
-    await second.default.execute(task.id, ALICE)
+    await second.default.start_held_task(task.id, ALICE)
     await reaches(second.default, task.id, S.COMPLETED, ALICE)
 
 
@@ -81,8 +83,8 @@ async def test_the_time_of_a_held_task_begins_when_it_does(hosting: Hosting) -> 
 
     host = await hosting(slow)
     task = await sent(host.default, held({**HELD, TASK_CONFIG: {"timeout": 300}}), ALICE)
-    assert await rows(host.engine.store, "job", "kind") == [("run",)]
-    await host.default.execute(task.id, ALICE)
+    assert await rows(host.node.store, "job", "kind") == [("run",)]
+    await host.default.start_held_task(task.id, ALICE)
     await reaches(host.default, task.id, S.FAILED, ALICE)
 
 
@@ -96,7 +98,7 @@ async def test_executing_twice_at_once_begins_one_run(hosting: Hosting) -> None:
 
     host, other = await hosting(counted), await hosting(counted)
     task = await sent(host.default, held(), ALICE)
-    await asyncio.gather(*(one.default.execute(task.id, ALICE) for one in (host, other, host)))
+    await asyncio.gather(*(one.default.start_held_task(task.id, ALICE) for one in (host, other, host)))
     await reaches(host.default, task.id, S.COMPLETED, ALICE)
     assert runs == 1
 
@@ -116,9 +118,9 @@ async def test_a_run_begins_tasks_of_its_caller_beside_its_own(hosting: Hosting)
     assert (text(done), done.context_id, (done.metadata or {})["why"]) == ("said now", plan.context_id, "planned")
     waits = await host.services["echo"].get(GetRequest(id=later), ALICE)
     assert state(waits) is S.SUBMITTED
-    parents = await rows(host.engine.store, "task", "parent_id")
+    parents = await rows(host.node.store, "task", "parent_id")
     assert parents == [(None,)] * 3  # they are no children: they do not end with the plan
-    await host.services["echo"].execute(later, ALICE)
+    await host.services["echo"].start_held_task(later, ALICE)
     await reaches(host.services["echo"], later, S.COMPLETED, ALICE)
 
 

@@ -15,7 +15,7 @@ NOTED = {"a:1:ended": "1", "b:1:ended": "2"}
 
 async def kept(host: Host) -> dict[str, str]:
     """What all runs have written down."""
-    return dict(await rows(host.engine.store, "step", "key, output"))
+    return dict(await rows(host.node.store, "step", "key, output"))
 
 
 @agent
@@ -73,5 +73,5 @@ async def test_what_is_noted_is_kept_of_a_run_that_parks(hosting: Hosting) -> No
 
     host = await hosting(waits)
     task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
-    await until(lambda: is_parked(host.engine.store, task.id))
+    await until(lambda: is_parked(host.node.store, task.id))
     assert await kept(host) == NOTED

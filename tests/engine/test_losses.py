@@ -69,7 +69,7 @@ async def has(host: Host, task: Task, count: int) -> None:
     """Wait until a task's log has so many events."""
 
     async def is_so() -> bool:
-        head = await host.engine.store.read(tasks.read_head, "acme", task.id)
+        head = await host.node.store.read(tasks.read_head, "acme", task.id)
         return head is not None and head.last_seq == count
 
     await until(is_so)
@@ -82,12 +82,12 @@ async def collect(stream: AsyncIterator[Event], into: list[Event]) -> None:
 
 def restarted(host: Host) -> None:
     """Tell a node what a connection to another server tells it."""
-    host.engine.hub.heard([RESTARTED])
+    host.node.hub.heard([RESTARTED])
 
 
 def noted(host: Host) -> str:
     """What `/readyz` shows of losses."""
-    return host.engine.losses.note or ""
+    return host.node.losses.note or ""
 
 
 async def test_a_run_of_which_events_are_gone_is_claimed_again(hosting: Hosting) -> None:
@@ -96,10 +96,10 @@ async def test_a_run_of_which_events_are_gone_is_claimed_again(hosting: Hosting)
     task = await sent(host.default, saying("3", configuration=AT_ONCE), ALICE)
     gated.go_on()
     await has(host, task, 2)
-    copy = await copied(host.engine.store)
+    copy = await copied(host.node.store)
     gated.go_on()
     await has(host, task, 3)
-    await restored(host.engine.store, copy)
+    await restored(host.node.store, copy)
     gated.go_on(4)  # the third word is refused: its log is too short; then there are three more
     ended = await reaches(host.default, task.id, S.COMPLETED, ALICE)
     assert text(ended) == "0 1 2 "
@@ -113,10 +113,10 @@ async def test_a_task_that_had_ended_is_claimed_again(hosting: Hosting) -> None:
     task = await sent(host.default, saying("2", configuration=AT_ONCE), ALICE)
     gated.go_on()
     await has(host, task, 2)
-    copy = await copied(host.engine.store)
+    copy = await copied(host.node.store)
     gated.go_on()
     await reaches(host.default, task.id, S.COMPLETED, ALICE)
-    await restored(host.engine.store, copy)
+    await restored(host.node.store, copy)
     restarted(host)
     gated.go_on(2)
     ended = await reaches(host.default, task.id, S.COMPLETED, ALICE)
@@ -137,8 +137,8 @@ async def test_a_silent_run_whose_events_are_gone_is_claimed_again(hosting: Host
     host = await hosting(silent, limits=PATIENT)
     task = await sent(host.default, saying("2", configuration=AT_ONCE), ALICE)
     await has(host, task, 2)
-    await change(host.engine.store, "DELETE FROM event WHERE seq = 2")
-    await change(host.engine.store, "UPDATE task SET last_seq = 1")
+    await change(host.node.store, "DELETE FROM event WHERE seq = 2")
+    await change(host.node.store, "UPDATE task SET last_seq = 1")
     restarted(host)
     await reaches(host.default, task.id, S.COMPLETED, ALICE)
     assert begun == [1, 1], "what the store lost is no fault of the agent"
@@ -167,7 +167,7 @@ async def test_subscribers_start_from_the_task(hosting: Hosting) -> None:
     task = await sent(hosts[0].default, saying("4", configuration=AT_ONCE), ALICE)
     gated.go_on()
     await has(hosts[0], task, 2)
-    copy = await copied(hosts[0].engine.store)
+    copy = await copied(hosts[0].node.store)
     seen: list[list[Event]] = [[], []]
     following = [
         asyncio.create_task(collect(host.default.subscribe(SubscribeRequest(id=task.id), ALICE, 0), into))
@@ -175,7 +175,7 @@ async def test_subscribers_start_from_the_task(hosting: Hosting) -> None:
     ]
     gated.go_on()
     await until(lambda: _all_have(seen, 3))
-    await restored(hosts[0].engine.store, copy)
+    await restored(hosts[0].node.store, copy)
     for host in hosts:
         restarted(host)
     gated.go_on(10)
@@ -196,7 +196,7 @@ async def test_subscribers_notice_a_log_that_has_grown_again(hosting: Hosting) -
     following = asyncio.create_task(collect(host.default.subscribe(SubscribeRequest(id=task.id), ALICE, 0), seen))
     gated.go_on()
     await until(lambda: _all_have([seen], 2))
-    await change(host.engine.store, "UPDATE event SET at = at + 1 WHERE seq = 2")
+    await change(host.node.store, "UPDATE event SET at = at + 1 WHERE seq = 2")
     restarted(host)
     await until(lambda: _has_task(seen, 2))
     gated.go_on()
@@ -240,10 +240,10 @@ async def test_a_caller_without_its_child_is_run_again(hosting: Hosting) -> None
     host = await hosting(parent, agent(name="gated")(gated), limits=PATIENT)
     task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
     await has(host, task, 1)
-    copy = await copied(host.engine.store)
+    copy = await copied(host.node.store)
     ready.set()
     await until(lambda: _begun(gated, 1))
-    await restored(host.engine.store, copy)
+    await restored(host.node.store, copy)
     restarted(host)
     await until(lambda: _begun(gated, 2))
     gated.go_on(2)
@@ -262,15 +262,15 @@ async def test_a_webhook_continues_where_the_log_ends(hosting: Hosting) -> None:
     await sent(host.default, saying("1", configuration=hook), ALICE)
     await sender.told(S.WORKING)
     await until(lambda: _is_quiet(host))
-    copy = await copied(host.engine.store)
+    copy = await copied(host.node.store)
     sender.held["w"] = asyncio.Event()
     gated.go_on()
     await sender.until(lambda: _tries(sender, S.COMPLETED) == 1)
-    await restored(host.engine.store, copy)
-    await change(host.engine.store, "UPDATE push SET epoch = epoch + 1")  # as it was claimed for this delivery
+    await restored(host.node.store, copy)
+    await change(host.node.store, "UPDATE push SET epoch = epoch + 1")  # as it was claimed for this delivery
     sender.held["w"].set()
     await until(lambda: _is_quiet(host))
-    assert await rows(host.engine.store, "push", "cursor") == [(1,)], "not beyond the log, as the delivery was"
+    assert await rows(host.node.store, "push", "cursor") == [(1,)], "not beyond the log, as the delivery was"
     gated.go_on()
     await sender.until(lambda: sender.states().count(S.COMPLETED) == 2)
 
@@ -287,10 +287,10 @@ async def _is_quiet(host: Host) -> bool:
 
 async def test_lost_heartbeats_are_reported(hosting: Hosting) -> None:
     host = await hosting(agent(name="gated")(Gated()), limits=PATIENT)
-    copy = await copied(host.engine.store)
-    await host.engine._beat()
-    await host.engine._beat()
+    copy = await copied(host.node.store)
+    await host.node._beat()
+    await host.node._beat()
     assert not noted(host)
-    await restored(host.engine.store, copy)
-    await host.engine._beat()
+    await restored(host.node.store, copy)
+    await host.node._beat()
     assert "up to 30 s of changes are lost" in noted(host)

@@ -142,7 +142,7 @@ def with_hook(word: str = "x", id: str = "w", **fields: Any) -> SendRequest:
 
 async def hook(host: Host, task: Task, id: str = "w") -> Webhook:
     """A webhook as it is kept."""
-    found = await host.engine.store.read(webhooks.list_webhooks, "acme", task.id)
+    found = await host.node.store.read(webhooks.list_webhooks, "acme", task.id)
     return next(webhook for webhook in found if webhook.config.id == id)
 
 
@@ -150,7 +150,7 @@ async def rests(host: Host, task: Task, id: str = "w") -> Webhook:
     """Wait until a webhook has nothing to deliver."""
 
     async def is_idle() -> bool:
-        return (None, None) in await rows(host.engine.store, f"push WHERE id = '{id}'", "due_at, node")
+        return (None, None) in await rows(host.node.store, f"push WHERE id = '{id}'", "due_at, node")
 
     await until(is_idle)
     return await hook(host, task, id)
@@ -210,7 +210,7 @@ async def test_what_happens_while_a_webhook_is_looked_at_is_told_step_by_step(ho
     await rests(sends, task)
     gate = between.store.waits["tasks.read_task"] = asyncio.Event()
     looked = between.store.begun.count("tasks.read_task")
-    await runs.engine.store.do(webhooks.redeliver, "acme", task.id, "w")
+    await runs.node.store.do(webhooks.redeliver, "acme", task.id, "w")
 
     async def looks() -> bool:
         return between.store.begun.count("tasks.read_task") > looked
@@ -229,7 +229,7 @@ async def delivering(hosting: Hosting, sender: Recorder, between: Between, **opt
     host = await hosting(asks, tells, sender=sender, wrap=between)
     assert host.pusher is not None
     await host.pusher.stop()
-    host.pusher = WebhookDispatcher(host.engine, sender, **options)
+    host.pusher = WebhookDispatcher(host.node, sender, **options)
     host.pusher.start()
     return host
 
@@ -268,7 +268,7 @@ async def test_what_fails_too_often_waits_for_somebody_to_ask(hosting: Hosting) 
     is_broken[0] = False
     await host.default.send(saying("good", task_id=task.id), ALICE)
     assert len(sender.tried) == 3
-    assert await host.engine.store.do(webhooks.redeliver, "acme", task.id, "w")
+    assert await host.node.store.do(webhooks.redeliver, "acme", task.id, "w")
     assert await sender.told(S.COMPLETED) == [S.WORKING, S.INPUT_REQUIRED, S.WORKING, S.COMPLETED]
     assert not (await rests(host, task)).is_dead
 
@@ -322,7 +322,7 @@ async def test_attempts_are_written_down_for_people(hosting: Hosting) -> None:
     task = await sent(host.default, with_hook(), ALICE)
     await sender.told(S.INPUT_REQUIRED)
     await rests(host, task)
-    tried = [one for _, one in await host.engine.store.read(webhooks.list_attempts, "acme", task.id, "w")][::-1]
+    tried = [one for _, one in await host.node.store.read(webhooks.list_attempts, "acme", task.id, "w")][::-1]
     assert [(one.attempt, one.status, one.error) for one in tried] == [(1, 503, "503"), (2, 204, None), (1, 204, None)]
     assert tried[0].seq == tried[1].seq < tried[2].seq
     assert '"not now"' in tried[0].detail
@@ -527,7 +527,7 @@ async def test_a_webhook_that_is_deleted_gets_nothing_more(hosting: Hosting) -> 
     await sender.told(S.INPUT_REQUIRED)
     await host.default.push_set(PushConfig(url=URL, id="other", task_id=task.id), ALICE)
     await rests(host, task)
-    await host.engine.store.do(webhooks.delete, "acme", task.id, "w")
+    await host.node.store.do(webhooks.delete, "acme", task.id, "w")
     await host.default.send(saying("good", task_id=task.id), ALICE)
     await sender.told(S.COMPLETED, "other")
     assert sender.states() == [S.WORKING, S.INPUT_REQUIRED]
@@ -544,10 +544,10 @@ async def test_another_node_delivers_for_one_that_died(hosting: Hosting) -> None
     await dying.until(lambda: len(dying.tried) == 1)
     assert first.pusher is not None
     assert first.pusher._loop is not None
-    for loop in (*first.engine._loops, first.pusher._loop):
+    for loop in (*first.node._loops, first.pusher._loop):
         loop.cancel()
-    await asyncio.gather(*first.engine._loops, first.pusher._loop, return_exceptions=True)
-    await change(first.engine.store, f"UPDATE node SET expires_at = 1 WHERE id = '{first.engine.node}'")
+    await asyncio.gather(*first.node._loops, first.pusher._loop, return_exceptions=True)
+    await change(first.node.store, f"UPDATE node SET expires_at = 1 WHERE id = '{first.node.node_id}'")
     second = await hosting(tells, sender=living)
     assert await living.told(S.COMPLETED) == [S.WORKING, S.WORKING, S.COMPLETED]
     dying.held.pop("w").set()
@@ -582,8 +582,8 @@ async def test_a_dead_webhook_outlives_its_log(hosting: Hosting) -> None:
     host = await delivering(hosting, sender, between)
     task = await sent(host.services["tells"], with_hook(), ALICE)
     assert (await rests(host, task)).is_dead
-    assert await host.engine.store.do(retention.compact, -60_000, 10) == 1
-    assert await host.engine.store.do(webhooks.redeliver, "acme", task.id, "w")
+    assert await host.node.store.do(retention.compact, -60_000, 10) == 1
+    assert await host.node.store.do(webhooks.redeliver, "acme", task.id, "w")
     assert await sender.told(S.COMPLETED) == [S.COMPLETED]
     assert (await rests(host, task)).cursor == 5
     claims = between.store.done.count("webhooks.advance")

@@ -128,7 +128,7 @@ async def test_a_webhook_that_the_sender_would_not_call_is_refused(host: Host, t
         with pytest.raises(InvalidParams, match="Only https"):
             await attempt
     assert await ids(host, task) == []
-    assert await rows(host.engine.store, "task", "id") == [(task.id,)]
+    assert await rows(host.node.store, "task", "id") == [(task.id,)]
 
 
 @pytest.mark.proves("3-40")
@@ -138,7 +138,7 @@ async def test_a_webhook_of_the_same_id_is_replaced(host: Host, task: Task) -> N
     assert await host.default.push_set(changed, ALICE) == changed
     assert await host.default.push_get(PushGetRequest(task_id=task.id, id="w"), ALICE) == changed
     assert await ids(host, task) == ["w"]
-    assert await rows(host.engine.store, "task", "pushes") == [(1,)]
+    assert await rows(host.node.store, "task", "pushes") == [(1,)]
 
 
 @pytest.mark.proves("PUSH-GET-002")
@@ -197,7 +197,7 @@ async def test_webhooks_are_deleted_by_id_by_url_or_all(host: Host, task: Task) 
     assert await delete(id="c", url=f"{URL}/d") == 0
     assert await delete() == 2
     assert await ids(host, task) == []
-    assert await rows(host.engine.store, "task", "pushes") == [(0,)]
+    assert await rows(host.node.store, "task", "pushes") == [(0,)]
 
 
 @pytest.mark.proves("AUTH-SCOPE-003")

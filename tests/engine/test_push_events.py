@@ -118,7 +118,7 @@ async def test_a_webhook_that_would_never_be_called_is_refused(hosting: Hosting)
     assert refused.value.violations[0].field == "events"
     with pytest.raises(InvalidParams, match="'finished'"):
         await host.default.send(with_hook(events=("finished",)), ALICE)
-    assert await rows(host.engine.store, "push", "id") == []
+    assert await rows(host.node.store, "push", "id") == []
 
 
 # --- from which one on ------------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ async def test_what_is_delivered_late_is_delivered_as_it_was(hosting: Hosting, t
     for after in range(len(punctual)):
         sender.got = []
         seq = punctual[after].event.seq - 1
-        assert await host.engine.store.do(webhooks.redeliver, "acme", task.id, "w", seq)
+        assert await host.node.store.do(webhooks.redeliver, "acme", task.id, "w", seq)
         await sender.told(S.COMPLETED)
         await rests(host, task)
         assert sender.got == punctual[after:]
@@ -290,9 +290,9 @@ async def test_of_a_log_that_is_gone_the_task_is_what_is_left(hosting: Hosting) 
     task = await sent(host.default, with_hook(), ALICE)
     await sender.told(S.COMPLETED)
     await rests(host, task)
-    assert await host.engine.store.do(retention.compact, -60_000, 10) == 1
+    assert await host.node.store.do(retention.compact, -60_000, 10) == 1
     sender.got = []
-    assert await host.engine.store.do(webhooks.redeliver, "acme", task.id, "w", 1)
+    assert await host.node.store.do(webhooks.redeliver, "acme", task.id, "w", 1)
     await sender.told(S.COMPLETED)
     assert [got.task for got in sender.got] == [await host.default.get(GetRequest(id=task.id), ALICE)]
 
@@ -304,16 +304,16 @@ async def test_a_log_that_goes_while_it_is_delivered_leaves_the_task(hosting: Ho
     task = await sent(host.default, with_hook(), ALICE)
     await sender.told(S.COMPLETED)
     await rests(host, task)
-    archive, events = host.engine.archive, await host.engine.archive.events("acme", task.id, 0)
-    assert await host.engine.store.do(retention.compact, -60_000, 10) == 1
+    task_store, events = host.node.task_store, await host.node.task_store.events("acme", task.id, 0)
+    assert await host.node.store.do(retention.compact, -60_000, 10) == 1
 
     async def as_before(*_: object) -> list[Event]:
         return events if not sender.got else []
 
     sender.got = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(archive, "events", as_before)
-        assert await host.engine.store.do(webhooks.redeliver, "acme", task.id, "w", 0)
+        patch.setattr(task_store, "events", as_before)
+        assert await host.node.store.do(webhooks.redeliver, "acme", task.id, "w", 0)
         await sender.until(lambda: len(sender.got) == 3)
         await until(lambda: _is_idle(host, task))
     whole = await host.default.get(GetRequest(id=task.id), ALICE)

@@ -49,7 +49,7 @@ async def answer(service: Service, task: Task, word: str) -> Task:
 
 async def child_of(host: Host, task: Task, agent: str = "asks") -> Task:
     """The task that a task has started."""
-    found, _ = await host.engine.store.read(list_tasks, "acme", TaskListQuery(parent_id=task.id, agents=(agent,)))
+    found, _ = await host.node.store.read(list_tasks, "acme", TaskListQuery(parent_id=task.id, agents=(agent,)))
     return await host.services[agent].get(GetRequest(id=found[0].id), ALICE)
 
 
@@ -65,8 +65,8 @@ async def test_a_child_asks_through_its_parent(hosting: Hosting) -> None:
         task.id,
         task.context_id,
     )
-    assert host.engine._runs == {}
-    assert await is_parked(host.engine.store, task.id)
+    assert host.node._executions == {}
+    assert await is_parked(host.node.store, task.id)
     done = await answer(host.default, task, "blue")
     assert (state(done), text(done)) == (S.COMPLETED, "so it is blue")
     assert [said.parts[0].text for said in done.history] == ["it", "What is it?", "blue"]
@@ -80,12 +80,12 @@ async def test_nothing_of_it_needs_the_process_that_began(hosting: Hosting) -> N
     first = await hosting(calls, asks)
     task = await sent(first.default, saying("it"), ALICE)
     await first.stop(0)
-    await change(first.engine.store, "DELETE FROM idempotency")  # as if days had passed
+    await change(first.node.store, "DELETE FROM idempotency")  # as if days had passed
     second = await hosting(calls, asks, hooks=Hooks((watch,)))
     done = await answer(second.default, task, "blue")
     assert text(done) == "so it is blue"
     assert {detail.agent for detail in watch.of(ExecutionStarted)} == {"calls", "asks"}
-    assert await rows(second.engine.store, "task", "count(*)") == [(2,)]
+    assert await rows(second.node.store, "task", "count(*)") == [(2,)]
 
 
 async def test_a_stream_shows_the_question_and_goes_on_with_the_answer(hosting: Hosting) -> None:
@@ -179,7 +179,7 @@ async def test_those_who_ask_at_the_same_time_get_their_own_answers(hosting: Hos
         task = await answer(host.default, task, f"what {said(task)[8]} is")
     assert (state(task), text(task)) == (S.COMPLETED, "a is what a is, b is what b is")
     assert sorted(asked) == ["What is a?", "What is b?"]
-    assert not host.engine.slots.waiting
+    assert not host.node.slots.waiting
 
 
 async def test_one_agent_may_ask_several_things_at_the_same_time(hosting: Hosting) -> None:
@@ -290,7 +290,7 @@ async def test_news_that_a_child_does_not_wait_for_leave_the_question_as_it_is(h
     task = await sent(host.default, saying("it"), ALICE)
     assert await host.default.wake("acme", task.id, "other", 1)
     await watch.until(ExecutionStarted, 3)
-    await until(lambda: is_parked(host.engine.store, task.id))
+    await until(lambda: is_parked(host.node.store, task.id))
     seen = await host.default.get(GetRequest(id=task.id), ALICE)
     assert seen.status == task.status
     assert text(await answer(host.default, task, "blue")) == "so it is blue"
@@ -345,7 +345,7 @@ async def test_a_child_that_asks_ends_with_its_parent(hosting: Hosting) -> None:
     task = await sent(host.default, saying("it"), ALICE)
     await host.default.cancel(CancelRequest(id=task.id), ALICE)
     assert state(await child_of(host, task)) is S.CANCELED
-    assert await rows(host.engine.store, "job", "kind") == []
+    assert await rows(host.node.store, "job", "kind") == []
 
 
 async def test_a_deadline_of_a_child_that_asks_reaches_its_parent(hosting: Hosting) -> None:
@@ -395,7 +395,7 @@ async def test_a_failing_database_delays_calls_only(hosting: Hosting, command: s
         await host.default.send(saying(word, task_id=task.id, configuration=AT_ONCE), ALICE)
     task = await reaches(Patient(host.default), task.id, S.COMPLETED, ALICE)
     assert text(task) == "so a b"
-    assert await rows(host.engine.store, "task", "count(*)") == [(2,)]
+    assert await rows(host.node.store, "task", "count(*)") == [(2,)]
     child = await child_of(host, task, "inquires")
     assert [said.parts[0].text for said in child.history] == ["x", "One?", "a", "Two?", "b"]
 

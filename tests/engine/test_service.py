@@ -254,7 +254,7 @@ async def test_a_node_that_stops_gives_its_callers_the_task_as_it_stands(host: H
     service = host.services["patient"]
     waiting = asyncio.create_task(service.send(saying("go"), ALICE))
     await until(lambda: _works(service))
-    host.engine.dismiss()
+    host.node.dismiss()
     waiting.cancel()
     answer = await waiting
     assert isinstance(answer, Task)
@@ -460,7 +460,7 @@ async def test_large_parts_are_kept_apart_and_nobody_notices(host: Host) -> None
     assert [event.body for event in again[1:]] == [event.body for event in events[1:]]
     listed = await host.default.list(TaskFilter(include_artifacts=True), ALICE)
     assert listed.tasks[0].artifacts[0].parts[0] == image
-    assert max(len(text) for text in await host.engine.store.read(rows)) < 10_000
+    assert max(len(text) for text in await host.node.store.read(rows)) < 10_000
 
 
 async def test_what_no_store_can_keep_is_refused_alike(host: Host) -> None:
@@ -482,7 +482,7 @@ async def test_everything_about_a_task_can_be_read_from_the_store_alone(
     assert isinstance(task, Task)
     task = await host.services["asking"].send(saying("Ada", task_id=task.id), ALICE)
     assert isinstance(task, Task)
-    stored = await host.engine.store.read(tasks.read_task, "acme", task.id)
+    stored = await host.node.store.read(tasks.read_task, "acme", task.id)
     assert stored is not None
     assert (stored.id, stored.context_id, stored.state, stored.owner) == (task.id, "c", "completed", "alice")
     assert timestamp_ms(stored.updated_at) == task.status.timestamp

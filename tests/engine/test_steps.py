@@ -28,7 +28,7 @@ async def answer(service: Service, task: Task, word: str = "go on") -> Task:
 
 async def children(host: Host, parent: Task) -> list[tuple[str, str, str]]:
     """The tasks that a task started: their agent, owner and state."""
-    found, _ = await host.engine.store.read(list_tasks, "acme", TaskListQuery(parent_id=parent.id))
+    found, _ = await host.node.store.read(list_tasks, "acme", TaskListQuery(parent_id=parent.id))
     return sorted((child.agent, child.owner, child.state) for child in found)
 
 
@@ -263,8 +263,8 @@ async def test_calls_nest_however_little_room_there_is(hosting: Hosting, limits:
     host = await hosting(outer, middle, inner, limits=limits)
     tasks = await asyncio.gather(*(sent(host.default, saying("go"), caller) for caller in (ALICE, BOB, ALICE)))
     assert [text(task) for task in tasks] == ["<a1><a2> <b1><b2>"] * 3
-    assert host.engine._runs == {}
-    assert not host.engine.slots.waiting
+    assert host.node._executions == {}
+    assert not host.node.slots.waiting
 
 
 async def test_an_agent_may_call_itself_however_few_of_it_may_run(hosting: Hosting) -> None:
@@ -292,6 +292,6 @@ async def test_a_call_is_made_once_however_often_the_caller_runs(hosting: Hostin
 
     host = await hosting(boss, worker)
     task = await sent(host.default, saying("go"), ALICE)
-    await change(host.engine.store, "DELETE FROM idempotency")  # as if a day had passed
+    await change(host.node.store, "DELETE FROM idempotency")  # as if a day had passed
     assert text(await answer(host.default, task)) == "worked on it"
     assert ledger.done["work"] == 1

@@ -180,7 +180,7 @@ async def brief(ctx: Context) -> str:
 
 async def test_quotas_hold_over_nodes_and_after_retention(hosting: Hosting) -> None:
     host = await hosting(brief)
-    store = host.engine.store
+    store = host.node.store
 
     def node() -> HostedAgent:
         quotas = StorageQuotas(Quotas(owner_tasks=3), measuring(store))
@@ -211,7 +211,7 @@ async def test_a_webhook_that_exceeds_the_quota_is_refused() -> None:
 async def test_a_message_that_is_not_stored_uses_up_nothing(hosting: Hosting) -> None:
     """Or a caller could use up the quota of its tenant with messages that fail."""
     host = await hosting(brief)
-    quotas = StorageQuotas(Quotas(tenant_bytes=100_000), measuring(host.engine.store), lambda: 0.0)
+    quotas = StorageQuotas(Quotas(tenant_bytes=100_000), measuring(host.node.store), lambda: 0.0)
     guarded = pipeline(host.default, "brief", storage=quotas)
     task = await guarded.send(saying("x"), ALICE)
     assert isinstance(task, Task)

@@ -61,7 +61,7 @@ async def test_any_node_goes_on_from_a_snapshot_that_is_a_little_old(hosting: Ho
     later: list[int] = []
     for at in range(TURNS):
         task = await answered(nodes[at % 2], task, f"{at}")
-        later += [events for (events,) in await rows(nodes[0].engine.store, "snapshot, task", "last_seq - seq")]
+        later += [events for (events,) in await rows(nodes[0].node.store, "snapshot, task", "last_seq - seq")]
     assert max(later) > 3, "more than a turn"
     assert (state(task), text(task)) == (S.COMPLETED, " ".join(map(str, range(TURNS))))
     assert await as_kept(nodes[0], task) == await as_kept(nodes[1], task) == task
@@ -78,7 +78,7 @@ async def test_a_large_answer_is_kept_once(hosting: Hosting) -> None:
     task = await sent(host.default, saying("go"), ALICE)
     file = Part(raw=b"x" * (THRESHOLD + 1), media_type="image/png")
     task = await sent(host.default, saying("", parts=(file,), task_id=task.id), ALICE)
-    assert await rows(host.engine.store, "step", "length(output)") == [(1,)]
+    assert await rows(host.node.store, "step", "length(output)") == [(1,)]
     assert text(await answered(host, task, "yes")) == f"[{THRESHOLD + 1}]"
 
 

@@ -38,7 +38,7 @@ async def age(tx: Tx, milliseconds: int) -> None:
 
 async def test_ended_tasks_become_small_then_go_and_open_ones_stay(hosting: Hosting) -> None:
     host = await hosting(echo, asking)
-    store = host.engine.store
+    store = host.node.store
     upkeep = RetentionLoop(store, open_blobs("table:", store, {}), Retention(compact_after=60, purge_after=3600))
     large = Part(raw=b"x" * 100_000, media_type="image/png")
     done = await host.default.send(saying("", parts=(large, Part(text="a"))), ALICE)
@@ -71,11 +71,11 @@ async def test_ended_tasks_become_small_then_go_and_open_ones_stay(hosting: Host
 
 async def test_it_is_done_again_and_again(hosting: Hosting) -> None:
     host = await hosting(echo)
-    upkeep = RetentionLoop(host.engine.store, keep=Retention(compact_after=0, purge_after=0, every=0.05))
+    upkeep = RetentionLoop(host.node.store, keep=Retention(compact_after=0, purge_after=0, every=0.05))
     upkeep.start()
     for word in ("first", "second"):
         await host.default.send(saying(word), ALICE)
-        while (await host.engine.store.read(counted))["task"]:
+        while (await host.node.store.read(counted))["task"]:
             pass
     await upkeep.stop()
 
@@ -83,9 +83,9 @@ async def test_it_is_done_again_and_again(hosting: Hosting) -> None:
 @pytest.mark.proves("4-32")
 async def test_the_audit_log_is_kept_for_its_own_time(hosting: Hosting) -> None:
     host = await hosting(echo)
-    store = host.engine.store
+    store = host.node.store
     for age_ms in (3600_000, 0):
-        at = host.engine.now_ms() - age_ms
+        at = host.node.now_ms() - age_ms
         entry = AuditEntry(tenant="acme", at=at, owner="alice", agent="echo", operation="GetTask", outcome=f"{age_ms}")
         await store.do(monitoring.append_audit, [entry] * (BATCH + 1))
     await RetentionLoop(store, keep=Retention(purge_audit_after=None)).once()
@@ -97,7 +97,7 @@ async def test_the_audit_log_is_kept_for_its_own_time(hosting: Hosting) -> None:
 
 
 async def test_sessions_that_have_expired_are_forgotten(hosting: Hosting) -> None:
-    store = (await hosting(echo)).engine.store
+    store = (await hosting(echo)).node.store
     lasting = NewSession(hash="h", owner="alice", tenant="", roles=(), scheme="basic", lasts_ms=3_600_000)
     await store.do(authentication.create_session, lasting)
     await store.do(authentication.create_session, replace(lasting, hash="over", lasts_ms=0))

@@ -100,7 +100,7 @@ async def test_without_a_key_every_call_counts(hosting: Hosting) -> None:
 
 async def test_a_commit_whose_answer_was_lost_counts_once(hosting: Hosting) -> None:
     host = await hosting(modest, wrap=Meddler)
-    store = host.engine.store
+    store = host.node.store
     assert isinstance(store, Meddler)
     store.loses = times("task_endings.charge_usage", 2)
     assert tokens(await sent(host.default, saying("x"), ALICE)) == (8, 5)
@@ -186,5 +186,5 @@ async def test_who_uses_nothing_has_no_account(hosting: Hosting) -> None:
 
     host: Host = await hosting(plain)
     task = await sent(host.default, saying("x"), ALICE)
-    assert (task.metadata, await host.engine.store.read(load_steps, "acme", task.id)) == (None, {})
+    assert (task.metadata, await host.node.store.read(load_steps, "acme", task.id)) == (None, {})
     await reaches(host.default, task.id, S.COMPLETED, ALICE)

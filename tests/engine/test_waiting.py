@@ -40,7 +40,7 @@ def within(seconds: float) -> SendRequest:
 
 async def timers(host: Host) -> list[str]:
     """The timers that are set."""
-    return [kind for (kind,) in await rows(host.engine.store, "job", "kind") if kind != "run"]
+    return [kind for (kind,) in await rows(host.node.store, "job", "kind") if kind != "run"]
 
 
 # --- sleeping -----------------------------------------------------------------------------------------------------
@@ -73,11 +73,11 @@ async def test_a_long_sleep_holds_nothing(hosting: Hosting) -> None:
     host = await hosting(sleeps, hooks=Hooks((watch,)), clock=hands.clock)
 
     async def is_second() -> bool:
-        return len(await rows(host.engine.store, "step", "key")) == 2
+        return len(await rows(host.node.store, "step", "key")) == 2
 
     asked = asyncio.create_task(sent(host.default, saying("x"), ALICE))
     await watch.until(ExecutionEnded)
-    assert host.engine._runs == {}
+    assert host.node._executions == {}
     await watch.until(ExecutionEnded, 2)
     assert not await is_second(), "whoever wakes it too early wakes it for nothing"
     hands.at += 1
@@ -128,8 +128,8 @@ async def awaits_payment(ctx: Context) -> str:
 async def test_news_wake_a_task_that_waits(hosting: Hosting) -> None:
     host = await hosting(awaits_payment)
     task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
-    await until(lambda: is_parked(host.engine.store, task.id))
-    assert host.engine._runs == {}
+    await until(lambda: is_parked(host.node.store, task.id))
+    assert host.node._executions == {}
     assert not await host.default.wake("acme", "nothing", "payment", 1)
     assert not await host.default.wake("globex", task.id, "payment", 1)
     assert await host.default.wake("acme", task.id, "other", 0)
@@ -207,7 +207,7 @@ async def patient(ctx: Context) -> str:
 
 async def sla(host: Host) -> tuple[str, int]:
     """Why a task is to be given up, and when."""
-    ((reason, at),) = await rows(host.engine.store, "job WHERE kind = 'sla'", "arg, run_at")
+    ((reason, at),) = await rows(host.node.store, "job WHERE kind = 'sla'", "arg, run_at")
     return reason, at
 
 
@@ -270,7 +270,7 @@ async def test_a_task_that_ends_in_time_leaves_no_timer(hosting: Hosting, word: 
     host = await hosting(punctual)
     request = saying(word, metadata={"task_config": {"timeout": 60_000}})
     assert state(await sent(host.default, request, ALICE)) is S.COMPLETED
-    assert await rows(host.engine.store, "job", "kind") == []
+    assert await rows(host.node.store, "job", "kind") == []
 
 
 # --- deadlines ----------------------------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ async def test_a_task_that_works_too_long_fails(hosting: Hosting) -> None:
     task = await sent(host.default, saying("x"), ALICE)
     assert (state(task), said(task)) == (S.FAILED, LATE)
     await stopped.wait()
-    assert await rows(host.engine.store, "job", "kind") == []
+    assert await rows(host.node.store, "job", "kind") == []
 
 
 @agent
@@ -308,7 +308,7 @@ async def test_a_caller_may_set_the_deadline_of_a_task_that_waits(hosting: Hosti
     assert state(task) is S.INPUT_REQUIRED
     late = await reaches(host.default, task.id, S.FAILED, ALICE)
     assert said(late) == LATE
-    assert await rows(host.engine.store, "job", "kind") == []
+    assert await rows(host.node.store, "job", "kind") == []
 
 
 @agent

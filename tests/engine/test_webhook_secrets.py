@@ -27,7 +27,7 @@ def new_key() -> str:
 
 async def stored(host: Host) -> str:
     """What the store has of webhooks."""
-    return repr(await rows(host.engine.store, "push", "*")) + repr(await rows(host.engine.store, "event", "*"))
+    return repr(await rows(host.node.store, "push", "*")) + repr(await rows(host.node.store, "event", "*"))
 
 
 async def test_the_store_has_no_secret_of_a_webhook(hosting: Hosting) -> None:
@@ -55,7 +55,7 @@ async def test_plain_secrets_are_used_and_sealed_when_keys_change(hosting: Hosti
     configuration = SendConfiguration(task_push_notification_config=HOOK)
     task = await sent(plain.default, saying("x", configuration=configuration), ALICE)
     assert SECRETS[0] in await stored(plain)
-    store, request = plain.engine.store, PushGetRequest(task_id=task.id)
+    store, request = plain.node.store, PushGetRequest(task_id=task.id)
     both = await hosting(asks, sender=Recorder(), seals=CredentialSealer([first]))
     assert (await both.default.push_get(request, ALICE)).token == SECRETS[0]
     for keys, count in (([first], 1), ([first], 0), ([second, first], 1), ([second], 0)):
@@ -78,11 +78,11 @@ async def test_a_sealed_secret_opens_for_its_own_webhook_alone(hosting: Hosting)
     (mine,) = [hook.config.token for hook in await kept(host, task.id) if hook.config.id == "mine"]
     escaped = (str(token).replace("\x01", "\\u0001") for token in (mine, theirs))
     await change(
-        host.engine.store, "UPDATE push SET config = replace(config, '{}', '{}') WHERE id = 'mine'".format(*escaped)
+        host.node.store, "UPDATE push SET config = replace(config, '{}', '{}') WHERE id = 'mine'".format(*escaped)
     )
     with pytest.raises(KeyManagementError, match="to another place"):
         await host.default.push_get(PushGetRequest(task_id=task.id, id="mine"), ALICE)
 
 
 async def kept(host: Host, task_id: str) -> list[webhooks.Webhook]:
-    return await host.engine.store.read(webhooks.list_webhooks, ALICE.tenant, task_id)
+    return await host.node.store.read(webhooks.list_webhooks, ALICE.tenant, task_id)

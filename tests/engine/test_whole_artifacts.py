@@ -73,7 +73,7 @@ async def streamed(host: Host, name: str, said: str = "go") -> tuple[list[Event]
     events = await all_of(host.services[name].stream(saying(said), ALICE))
     task = events[0].body
     assert isinstance(task, Task)
-    found = await host.engine.archive.read(ALICE.tenant, task.id)
+    found = await host.node.task_store.read(ALICE.tenant, task.id)
     assert found is not None
     folded = lifecycle.fold(task, events[1:])
     assert (folded.artifacts, folded.status) == (found[1].artifacts, found[1].status)

@@ -94,7 +94,7 @@ async def made(host: Host) -> tuple[Task, list[Event]]:
 async def test_every_file_that_a_caller_is_told_is_at_its_address(hosting: Hosting) -> None:
     host = await hosting(maker)
     task, events = await made(host)
-    files = FilePage(host.engine.archive, links())
+    files = FilePage(host.node.task_store, links())
     told = [task, *(event.body for event in events)]
     whole = [part for value in told for part in parts_of(value)]
     linked = [part for value in told for part in parts_of(links().linked(value, ALICE.tenant))]
@@ -138,7 +138,7 @@ async def test_an_address_opens_one_file_of_one_task_of_one_tenant(hosting: Host
     task, _ = await made(host)
     other = await host.default.send(saying("", parts=(Part(raw=b"another's"),)), ALICE)
     assert isinstance(other, Task)
-    files, signing = FilePage(host.engine.archive, links()), links()
+    files, signing = FilePage(host.node.task_store, links()), links()
     for value, tenant in [
         (task, "another tenant"),
         (Task(id="no-such-task", status=task.status, artifacts=task.artifacts), ALICE.tenant),
@@ -154,7 +154,7 @@ async def test_an_address_opens_one_file_of_one_task_of_one_tenant(hosting: Host
 async def test_an_address_that_is_changed_anywhere_is_refused(hosting: Hosting) -> None:
     host = await hosting(maker)
     task, _ = await made(host)
-    files = FilePage(host.engine.archive, links())
+    files = FilePage(host.node.task_store, links())
     path = address(links().linked(task, ALICE.tenant).artifacts[0].parts[0])
     assert path.endswith("/page.html")
     assert (await fetched(files, path)).status == 200
@@ -175,18 +175,18 @@ async def test_an_address_that_is_changed_anywhere_is_refused(hosting: Hosting) 
 async def test_an_address_is_good_until_it_expires(hosting: Hosting) -> None:
     host = await hosting(maker)
     task, _ = await made(host)
-    archive = host.engine.archive
+    task_store = host.node.task_store
 
     def told(at: float) -> str:
         return address(links(at=at).linked(task, ALICE.tenant).artifacts[1].parts[0])
 
     path = told(AT)
     for later, status in [(DAY - 1, 200), (DAY + DAY / RENEWALS + 1, 410)]:
-        assert (await fetched(FilePage(archive, links(at=AT + later)), path)).status == status
+        assert (await fetched(FilePage(task_store, links(at=AT + later)), path)).status == status
     begun = AT - AT % (DAY / RENEWALS)
     assert len({told(begun), told(begun + 1), told(begun + DAY / RENEWALS - 1)}) == 1, "who asks again is told the same"
     assert told(begun) != told(begun + DAY / RENEWALS)
-    assert (await fetched(FilePage(archive, links(b"another key")), path)).status == 403
+    assert (await fetched(FilePage(task_store, links(b"another key")), path)).status == 403
     with pytest.raises(UnsignedUrl):
         links(b"another key", at=AT + 2 * DAY).read(path)
     with pytest.raises(ExpiredUrl):
@@ -200,8 +200,8 @@ async def test_what_agents_made_is_saved_and_never_run(
 ) -> None:
     host = await hosting(maker)
     task, _ = await made(host)
-    archive = host.engine.archive
-    files = FilePage(archive, links())
+    task_store = host.node.task_store
+    files = FilePage(task_store, links())
     path = address(links().linked(task, ALICE.tenant).artifacts[0].parts[0])
     whole, head = await fetched(files, path), await fetched(files, path, "HEAD")
     assert {name: whole.headers[name] for name in whole.headers if name != "content-length"} == {

@@ -413,12 +413,12 @@ async def test_a_receiver_that_is_gone_is_not_called_again_and_may_be_asked_for(
     task = await sent(host.default, with_hook(receiver), ALICE)
 
     async def is_dead() -> bool:
-        found = await host.engine.store.read(webhooks.list_statuses, "dead", task.id, 10)
+        found = await host.node.store.read(webhooks.list_statuses, "dead", task.id, 10)
         return [webhook.last_error for webhook in found] == ["The webhook answers 410"]
 
     await until(is_dead)
     assert len(receiver.got) == 1
-    assert await host.engine.store.do(webhooks.redeliver_dead) == 1
+    assert await host.node.store.do(webhooks.redeliver_dead) == 1
     await receiver.until(lambda: len(receiver.got) == 5)
     assert receiver.states()[1:] == [S.WORKING, S.WORKING, S.COMPLETED]
 
@@ -454,4 +454,4 @@ async def test_a_hostile_webhook_is_refused_by_the_service(hosting: Hosting) -> 
         request = saying("y", configuration=SendConfiguration(task_push_notification_config=config))
         with pytest.raises(InvalidParams, match="token"):
             await host.default.send(request, ALICE)
-        assert await rows(host.engine.store, "push", "id") == []
+        assert await rows(host.node.store, "push", "id") == []

@@ -473,7 +473,7 @@ async def test_a_key_lasts_no_longer_than_the_key_it_was_made_with() -> None:
         path = "/developers/me/apikeys"
         assert (await server("DELETE", f"{path}/{second['api_key_info']['id']}", by="alice")).status == 204
         assert await statuses(server, *keys) == [200, 401, 200, 401, 401]
-        assert await server.app.host.engine.store.do(authentication.revoke_api_key, first["api_key_info"]["id"])
+        assert await server.app.host.node.store.do(authentication.revoke_api_key, first["api_key_info"]["id"])
         assert await statuses(server, *keys) == [401] * 5
         assert (await server("GET", path, by="alice")).json() == []
 
@@ -641,7 +641,7 @@ async def test_what_was_changed_is_on_record(server: Asking) -> None:
     key = (await server("POST", "/developers/me/apikeys", by="alice")).json()["api_key_info"]["id"]
     await server("DELETE", f"/developers/me/apikeys/{key}", by="alice")
     await server("DELETE", path, by="alice")
-    store = server.app.host.engine.store
+    store = server.app.host.node.store
     noted: list[tuple[str, ...]] = []
     while len(noted) < 7:
         found = await store.read(monitoring.find_audit, "acme", monitoring.AuditLogQuery())

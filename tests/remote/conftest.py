@@ -145,7 +145,7 @@ class Joined:
     def __init__(self, host: Host, remotes: RemoteTasks, peer: Scripted, agent: RemoteAgent) -> None:
         self.host, self.remotes, self.peer, self.agent = host, remotes, peer, agent
         self.service = host.default
-        self.store = host.engine.store
+        self.store = host.node.store
 
 
 Joining = Callable[..., Coroutine[Any, Any, Joined]]
@@ -172,7 +172,7 @@ async def joining(hosting: Hosting) -> AsyncIterator[Joining]:
         way = connect or reach
         agent = RemoteAgent("https://there.example", name="there", terms=terms, trust=trust, connect=way)
         host = await hosting(agent, **more)
-        remotes = RemoteTasks(host.engine.archive, trust={"there": agent.trust}, hooks=host.engine.hooks)
+        remotes = RemoteTasks(host.node.task_store, trust={"there": agent.trust}, hooks=host.node.hooks)
         await agent.join(remotes)
         joined.append(agent)
         return Joined(host, remotes, found, agent)

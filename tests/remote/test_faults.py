@@ -106,7 +106,7 @@ async def listening(elsewhere: Elsewhere, port: int = 0) -> AsyncIterator[Elsewh
 async def gateway(hosting: Hosting, url: str, **client: Any) -> AsyncIterator[Host]:
     agent = RemoteAgent(url, name="there", terms=QUICK, **client)
     host = await hosting(agent)
-    await agent.join(RemoteTasks(host.engine.archive))
+    await agent.join(RemoteTasks(host.node.task_store))
     try:
         yield host
     finally:

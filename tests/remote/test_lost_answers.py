@@ -122,7 +122,7 @@ async def gateway(hosting: Hosting, far: Far, mode: ReportMode, **way: Any) -> A
     agent = RemoteAgent(f"http://{THERE}:{far.port}", name="there", terms=terms, retries=HASTY, **way)
     await agent.prepare()
     host = await hosting(agent)
-    await agent.join(RemoteTasks(host.engine.archive))
+    await agent.join(RemoteTasks(host.node.task_store))
     try:
         yield host
     finally:

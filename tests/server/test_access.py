@@ -39,7 +39,7 @@ class Enforced(NamedTuple):
 
 async def api_key(app: Application, _: Path) -> dict[str, str]:
     made = new_key()
-    await app.host.engine.store.do(
+    await app.host.node.store.do(
         authentication.create_api_key, NewApiKey(id=made.id, name="of the test", hash=made.hash, owner="alice")
     )
     return {"X-API-Key": made.key}

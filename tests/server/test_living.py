@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from accord.engine.agent import Living, Node, Profile
+from accord.engine.agent import AgentEnvironment, Living, Profile
 from accord.engine.context import Context
 from accord.model import TaskState
 from accord.server.agents import redescribe
@@ -21,10 +21,10 @@ class Pool:
     def __init__(self, name: str = "pool", error: Exception | None = None) -> None:
         self.profile = Profile(name=name)
         self.noted: list[str] = []
-        self.node: Node | None = None
+        self.node: AgentEnvironment | None = None
         self._error = error
 
-    async def start(self, node: Node) -> None:
+    async def start(self, node: AgentEnvironment) -> None:
         self.noted.append("start")
         if self._error is not None:
             raise self._error

@@ -115,7 +115,7 @@ async def test_the_host_s_lifespan_starts_and_stops_it(host: Host, mounted: Appl
     seen = set()
     for _ in range(2):  # the same application can be started again
         async with lifespan(app):
-            engine = mounted.host.engine
+            engine = mounted.host.node
             seen.add((await send(app, "once", "/services/a2a/"))["id"])
             assert engine.slots.room("Echo") > 0
         assert engine.slots.room("Echo") == 0

@@ -25,7 +25,7 @@ class Failing:
     """A store that can be taken away."""
 
     def __init__(self, app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._store = app.host.engine.store
+        self._store = app.host.node.store
         self._monkeypatch = monkeypatch
 
     def goes(self, error: Exception | None) -> None:
@@ -64,7 +64,7 @@ async def test_without_its_store_it_lives_and_is_not_ready(
 
 async def test_a_store_that_went_back_in_time_is_ready_and_says_so() -> None:
     async with serving() as app:
-        app.host.engine.losses.add_heartbeats(2, 5.0)
+        app.host.node.losses.add_heartbeats(2, 5.0)
         answer = await get(app, "/readyz")
         assert (answer.status, answer.json()["status"]) == (200, "ok")
         assert "up to 15 s of changes are lost" in answer.json()["notes"]["store"]

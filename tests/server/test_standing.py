@@ -48,9 +48,7 @@ async def app() -> AsyncIterator[Application]:
 
 async def key_of(app: Application) -> tuple[str, str]:
     made = new_key()
-    await app.host.engine.store.do(
-        apikeys.create_api_key, NewApiKey(id=made.id, hash=made.hash, name="", owner="alice")
-    )
+    await app.host.node.store.do(apikeys.create_api_key, NewApiKey(id=made.id, hash=made.hash, name="", owner="alice"))
     return made.key, made.id
 
 
@@ -63,7 +61,7 @@ async def test_a_stream_ends_with_its_key(name: str, app: Application) -> None:
         assert answer.status == 200, await answer.read()
         events = answer.events()
         await anext(events)
-        await app.host.engine.store.do(apikeys.revoke_api_key, id)
+        await app.host.node.store.do(apikeys.revoke_api_key, id)
         last = [event async for event in events][-1]
     assert b"has expired or was revoked" in last.data
 
@@ -73,7 +71,7 @@ async def test_the_feed_ends_with_its_key(app: Application) -> None:
     async with stream(app, method="GET", path="/api/events", headers={"Host": HOST, "X-API-Key": key}) as answer:
         events = answer.events()
         assert (await anext(events)).event == "hello"
-        await app.host.engine.store.do(apikeys.revoke_api_key, id)
+        await app.host.node.store.do(apikeys.revoke_api_key, id)
         assert [event async for event in events] == []
 
 
@@ -90,5 +88,5 @@ async def test_the_feed_ends_with_its_session(how: str, app: Application) -> Non
         if how == "signed out":
             assert (await browser("DELETE", "/api/session")).status == 204
         else:
-            await app.host.engine.store.do(apikeys.revoke_api_key, id)
+            await app.host.node.store.do(apikeys.revoke_api_key, id)
         assert [event async for event in events] == []

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from accord.model import TaskState
 from accord.protocol import lifecycle
 from accord.storage.commands import jobs, steps, task_endings, task_lifecycle, tasks
-from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, ClaimedJob
+from accord.storage.commands.jobs import DEADLINE, EXECUTE_TASK, SLA, TIMERS, ClaimedJob
 from accord.storage.commands.steps import ParentExecution, StepResult
 from accord.storage.commands.task_endings import LEFT_BEHIND, TaskTimer, TimerRequest
 from accord.storage.commands.task_lifecycle import AcceptRequest, AlreadySignaled, JobOptions, SettleRequest
@@ -258,7 +258,7 @@ async def test_what_a_task_leaves_behind_ends_once(ready: AnyStore) -> None:
     await ready.do(task_endings.end_leftovers, TENANT, "t-2", AT)
     await ready.do(task_endings.end_leftovers, TENANT, "t-2", AT)
     assert await states(ready) == {"t-1": "submitted", "t-2": "submitted", "t-3": "canceled"}
-    assert await waiting(ready) == [(RUN, "t-1"), (RUN, "t-2")]
+    assert await waiting(ready) == [(EXECUTE_TASK, "t-1"), (EXECUTE_TASK, "t-2")]
     assert len(await bodies(ready, "t-3")) == 1
 
 
@@ -459,7 +459,7 @@ async def test_a_limit_is_set_and_noted_by_whoever_holds_the_task(ready: AnyStor
     await ready.do(task_endings.raise_fence, TENANT, "t-1")
     with pytest.raises(Fenced):
         await ready.do(task_endings.set_timer_once, TENANT, replace(limit, step=replace(step, key="m-1/sla:2")))
-    assert sorted(await waiting(ready)) == [(RUN, "t-1"), (SLA, "t-1")]
+    assert sorted(await waiting(ready)) == [(EXECUTE_TASK, "t-1"), (SLA, "t-1")]
 
 
 @pytest.mark.parametrize("store", ["sqlite-file"], indirect=True)

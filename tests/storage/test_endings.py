@@ -7,7 +7,7 @@ import pytest
 from accord.model import TaskState, TaskStatus
 from accord.model.base import timestamp_ms
 from accord.storage.commands import jobs, task_endings, task_lifecycle, tasks, webhook_deliveries
-from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, HeartbeatAnswer
+from accord.storage.commands.jobs import DEADLINE, EXECUTE_TASK, SLA, TIMERS, HeartbeatAnswer
 from accord.storage.commands.task_endings import ReapedNodes, TaskHasEnded, TaskTimer
 from accord.storage.commands.task_lifecycle import JobOptions, TaskSignal
 from accord.storage.commands.tasks import EndedTask, Fenced
@@ -203,7 +203,7 @@ async def test_work_that_loses_its_node_every_time_fails_and_says_why(ready: Any
     assert said.parts[0].text == "The agent's process was lost 2 times; the task was given up"
     assert len(await bodies(ready)) == 1
     assert {f"task:{TENANT}:t-1", "push"} <= set(heard)
-    assert await waiting(ready) == [(RUN, "t-2")]
+    assert await waiting(ready) == [(EXECUTE_TASK, "t-2")]
     assert (await claimed(ready, "n-2")).attempts == 3
     assert len(await ready.do(webhook_deliveries.claim_webhooks, "n-2", 9)) == 1
     with pytest.raises(Fenced):

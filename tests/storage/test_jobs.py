@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from accord.storage.commands import jobs, steps, task_lifecycle, tasks, webhook_deliveries, webhooks
-from accord.storage.commands.jobs import DEADLINE, MAX_TENANTS, RUN, SLA, TIMERS, ClaimedJob, NewJob
+from accord.storage.commands.jobs import DEADLINE, EXECUTE_TASK, MAX_TENANTS, SLA, TIMERS, ClaimedJob, NewJob
 from accord.storage.commands.tasks import Fenced
 from accord.storage.store import Tx
 from tests.storage.conftest import (
@@ -31,7 +31,7 @@ QUEUE = "default"
 
 
 def work(key: str = "t-1", **fields: object) -> NewJob:
-    return NewJob(kind=RUN, key=key, **fields)  # type: ignore[arg-type]
+    return NewJob(kind=EXECUTE_TASK, key=key, **fields)  # type: ignore[arg-type]
 
 
 async def keys(store: AnyStore, node: str = "n-1", count: int = 100, tenant_limit: int | None = None) -> list[str]:
@@ -65,7 +65,12 @@ async def test_work_is_kept_as_it_was_given(ready: AnyStore, heard: Heard) -> No
 
 
 async def test_the_same_work_is_kept_once(ready: AnyStore) -> None:
-    for tenant, kind, arg in ((TENANT, RUN, "1"), (TENANT, RUN, "2"), (TENANT, "mail", "3"), (OTHER, RUN, "4")):
+    for tenant, kind, arg in (
+        (TENANT, EXECUTE_TASK, "1"),
+        (TENANT, EXECUTE_TASK, "2"),
+        (TENANT, "mail", "3"),
+        (OTHER, EXECUTE_TASK, "4"),
+    ):
         await ready.do(jobs.enqueue, tenant, NewJob(kind=kind, key="t-1", arg=arg))
     assert sorted(job.arg or "" for job in await ready.do(jobs.claim, "n-1", QUEUE, 9)) == ["1", "3", "4"]
 
@@ -399,7 +404,7 @@ async def test_deadlines_are_corrected_after_the_clock_jumped(ready: AnyStore) -
     aligned = dict(await ready.read(table, "job", "kind, run_at"))
     later = await ready.read(jobs.store_time)
     assert now + 2 * MINUTE <= aligned[DEADLINE] <= later + 2 * MINUTE
-    assert aligned[RUN] <= later
+    assert aligned[EXECUTE_TASK] <= later
 
 
 async def test_the_last_sla_of_a_task_is_its_limit(ready: AnyStore) -> None:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from accord.model import TaskState
 from accord.storage.commands import jobs, remote_tasks, retention, steps, task_endings, task_lifecycle, tasks
-from accord.storage.commands.jobs import RUN
+from accord.storage.commands.jobs import EXECUTE_TASK
 from accord.storage.commands.remote_tasks import GiveUpRequest, NewRemoteLink, RemoteLink, ReportRequest
 from accord.storage.commands.steps import ParentExecution
 from accord.storage.commands.tasks import Append, Behind
@@ -99,7 +99,7 @@ async def test_a_report_is_added_to_a_task_that_nobody_runs(ready: AnyStore, lin
     )
     found = await stored(ready)
     assert (found.last_seq, len(found.task().artifacts)) == (before + 1, 1)
-    assert await waiting(ready) == [(RUN, "t-1")]
+    assert await waiting(ready) == [(EXECUTE_TASK, "t-1")]
     assert await ready.read(tasks.read_head, TENANT, "t-1") is not None
     assert await ready.read(tasks.read_head, TENANT, "t-2") is None
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from accord.model import MessageUpdate, StatusUpdate, TaskState
 from accord.storage.commands import jobs, steps, task_endings, task_lifecycle, tasks, webhook_deliveries
-from accord.storage.commands.jobs import DEADLINE, RUN, SLA
+from accord.storage.commands.jobs import DEADLINE, EXECUTE_TASK, SLA
 from accord.storage.commands.task_endings import NoSuchTask, TaskHasEnded, TaskTimer
 from accord.storage.commands.task_lifecycle import (
     IDEMPOTENCY_MS,
@@ -62,7 +62,7 @@ async def test_a_message_makes_a_task_that_waits_to_be_run(ready: AnyStore, hear
     assert sorted(heard) == ["queue:slow", "task:acme:t-1"]
     assert ((await stored(ready)).epoch, await bodies(ready)) == (0, [])
     job = await claimed(ready, queue="slow")
-    assert (job.kind, job.key, job.arg, job.max_attempts, job.epoch) == (RUN, "t-1", "m-7", 5, 1)
+    assert (job.kind, job.key, job.arg, job.max_attempts, job.epoch) == (EXECUTE_TASK, "t-1", "m-7", 5, 1)
     assert (await stored(ready)).epoch == 1
 
 
@@ -76,7 +76,7 @@ async def test_a_node_may_take_the_task_it_accepts(ready: AnyStore, heard: Heard
     assert (found.task_state, found.epoch, found.last_seq, found.doc_seq) == (S.WORKING, 1, 1, 1)
     assert found.task().status.state is S.WORKING
     assert await ready.read(jobs.held_jobs, "n-1") == {done.job.id: 1}
-    assert await waiting(ready) == [(DEADLINE, "t-1"), (RUN, "t-1")]
+    assert await waiting(ready) == [(DEADLINE, "t-1"), (EXECUTE_TASK, "t-1")]
     (due,) = await ready.do(webhook_deliveries.claim_webhooks, "n-1", 1)
     assert (due.cursor, due.dialect) == (0, "v1"), "also the first event is sent"
     await ready.do(tasks.append, TENANT, appending("t-1", chunk("a"), epoch=1, after=1))
@@ -107,7 +107,7 @@ async def test_the_same_message_sent_at_the_same_time_makes_one_task(ready: AnyS
     (first,) = [one for one in done if not one.is_repeated]
     assert {one.task_id for one in done} == {first.task_id}
     assert await ready.read(table, "task", "tenant, id") == [(TENANT, first.task_id)]
-    assert await waiting(ready) == [(RUN, first.task_id)]
+    assert await waiting(ready) == [(EXECUTE_TASK, first.task_id)]
 
 
 async def test_under_one_name_one_message_is_sent(ready: AnyStore) -> None:
@@ -152,7 +152,7 @@ async def test_a_task_that_cannot_be_kept_leaves_nothing(queued: AnyStore) -> No
         await queued.do(
             task_lifecycle.accept_task, TENANT, accepting("t-1", key="alice/m-2", deadline_ms=MINUTE, push=webhook())
         )
-    assert await waiting(queued) == [(RUN, "t-1")]
+    assert await waiting(queued) == [(EXECUTE_TASK, "t-1")]
     assert await queued.read(table, "idempotency") == []
     assert (await stored(queued)).pushes == 0
 

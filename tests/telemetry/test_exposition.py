@@ -97,8 +97,8 @@ async def test_the_page_tells_what_happened_and_what_waits(hosting: Hosting) -> 
     metrics = Metrics(["parrot"])
     host, agent = await hosted(hosting, metrics)
     await agent.send(saying("x"), ALICE)
-    await host.engine.store.do(jobs.enqueue, "acme", NewJob(kind="k", key="1", queue="nobody's"))
-    found = families(await look(page(metrics, host.engine.store)))
+    await host.node.store.do(jobs.enqueue, "acme", NewJob(kind="k", key="1", queue="nobody's"))
+    found = families(await look(page(metrics, host.node.store)))
     send = {"agent": "parrot", "operation": "SendMessage"}
     assert value(found, "accord_requests_total", **send, binding="none", dialect="v1", outcome="ok") == 1
     assert value(found, "accord_request_seconds_count", **send) == 1
@@ -121,7 +121,7 @@ async def test_buckets_are_cumulative(hosting: Hosting, metrics: Metrics) -> Non
     host, _ = await hosted(hosting, metrics)
     for seconds in (0.0001, 0.3, 0.3, 1000):
         metrics.run_seconds.observe(("parrot",), seconds)
-    found = families(await look(page(metrics, host.engine.store)))
+    found = families(await look(page(metrics, host.node.store)))
     counts = {bound: value(found, "accord_run_seconds_bucket", agent="parrot", le=bound) for bound in map(str, BUCKETS)}
     assert (counts["0.001"], counts["0.25"], counts["0.5"], counts["300.0"]) == (1, 1, 3, 3)
     assert value(found, "accord_run_seconds_count", agent="parrot") == 4
@@ -131,7 +131,7 @@ async def test_buckets_are_cumulative(hosting: Hosting, metrics: Metrics) -> Non
 async def test_everything_in_the_table_is_on_the_page_and_nothing_else_of_ours(hosting: Hosting) -> None:
     metrics = Metrics()
     host, _ = await hosted(hosting, metrics)
-    text = (await look(page(metrics, host.engine.store))).body.decode()
+    text = (await look(page(metrics, host.node.store))).body.decode()
     shown = dict(re.findall(r"^# TYPE (accord_\w+) (\w+)$", text, re.MULTILINE))
     assert shown == {found.name: found.kind.value for found in TABLE} | {"accord_info": "gauge"}
 
@@ -145,11 +145,11 @@ async def test_no_id_no_name_of_a_caller_and_nothing_it_said_is_on_the_page(host
         await agent.get(GetRequest(id="task-7"), caller)
     with pytest.raises(Exception, match="push"):
         await agent.push_set(PushConfig(id="hook-7", task_id="task-7", url="https://example.com/7"), caller)
-    text = (await look(page(metrics, host.engine.store))).body.decode()
+    text = (await look(page(metrics, host.node.store))).body.decode()
     assert re.findall(r"\w+-7|192\.0\.2|example\.com", text) == []
     assert isinstance(task, Task)
     assert task.id not in text
-    assert host.engine.node not in text
+    assert host.node.node_id not in text
 
 
 def test_names_follow_the_conventions() -> None:
@@ -172,7 +172,7 @@ async def test_a_reader_gets_the_form_that_it_asks_for(hosting: Hosting) -> None
     metrics = Metrics(["parrot"])
     host, agent = await hosted(hosting, metrics)
     await agent.send(saying("x"), ALICE)
-    app = page(metrics, host.engine.store)
+    app = page(metrics, host.node.store)
     plain = await look(app)
     assert plain.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     prometheus = f"{OPENMETRICS};q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"
@@ -207,12 +207,12 @@ async def test_of_several_processes_each_tells_its_own_apart_but_not_the_store(h
     metrics = Metrics(["parrot"])
     host, agent = await hosted(hosting, metrics)
     await agent.send(saying("x"), ALICE)
-    found = families(await look(page(metrics, host.engine.store, worker="7")))
+    found = families(await look(page(metrics, host.node.store, worker="7")))
     shared = {found.name for found in vars(looked_up).values() if isinstance(found, Metric)}
     for family in found.values():
         for sample in family.samples:
             assert (sample.labels.get("worker") == "7") == (family.name not in shared), sample
-    again = families(await look(page(metrics, host.engine.store)))
+    again = families(await look(page(metrics, host.node.store)))
     assert value(again, "python_gc_collections_total", generation="0") is not None, "nothing of it is left behind"
 
 
@@ -275,14 +275,14 @@ async def test_without_the_store_the_rest_is_shown(
     host, agent = await hosted(hosting, metrics, wrap=between)
     await agent.send(saying("x"), ALICE)
     stores[0].refuses = lambda name: name == "monitoring.count_waiting"
-    found = families(await look(page(metrics, host.engine.store)))
+    found = families(await look(page(metrics, host.node.store)))
     assert value(found, "accord_store_up") == 0
     assert value(found, "accord_tasks_created_total", agent="parrot") == 1
     absent = {found.name for found in vars(looked_up).values() if isinstance(found, Metric)} - {"accord_store_up"}
     assert not absent & found.keys()
     assert [record.levelname for record in caplog.records if record.name == "accord.metrics"] == ["WARNING"]
     stores[0].refuses = lambda _: False
-    assert value(families(await look(page(metrics, host.engine.store))), "accord_store_up") == 1
+    assert value(families(await look(page(metrics, host.node.store))), "accord_store_up") == 1
 
 
 async def test_what_the_store_cannot_say_is_logged_and_not_shown(
@@ -326,7 +326,7 @@ async def test_the_store_is_asked_again_after_a_while_that_is_longer_where_askin
 ) -> None:
     clock = Clock()
     host = await hosting(parrot)
-    store = Counting(host.engine.store, clock, took)
+    store = Counting(host.node.store, clock, took)
     looking = StoreFigures(store, clock=clock)
     first, *others = await asyncio.gather(*(looking.counts() for _ in range(5)))
     assert all(found is first for found in others)

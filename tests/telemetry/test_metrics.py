@@ -141,7 +141,7 @@ async def test_a_task_that_lost_its_node_too_often_is_counted(hosting: Hosting, 
     host = await hosting(endless, hooks=Hooks((watch,), metrics.notes))
     await host.default.send(saying("x", configuration=AT_ONCE), ALICE)
     await watch.until(ExecutionStarted)
-    await change(host.engine.store, "UPDATE job SET node = 'gone', attempts = max_attempts")
+    await change(host.node.store, "UPDATE job SET node = 'gone', attempts = max_attempts")
     await watch.until(TaskFinished)
     assert metrics.tasks_ended == {("endless", "failed"): 1}
 
@@ -163,7 +163,7 @@ async def test_a_node_that_is_gone_and_the_run_that_is_repeated_are_counted(host
     await host.default.send(saying("x", configuration=AT_ONCE), ALICE)
     await watch.until(ExecutionStarted)
     assert metrics.runs_repeated == {}
-    await change(host.engine.store, "UPDATE job SET node = 'gone'")  # which has no lease
+    await change(host.node.store, "UPDATE job SET node = 'gone'")  # which has no lease
     await watch.until(NodeReaped)
     await watch.until(ExecutionStarted, 2)
     assert metrics.nodes_reaped == {(): 1}
@@ -175,7 +175,7 @@ async def test_a_lease_that_was_not_renewed_in_time_is_counted(hosting: Hosting,
     watch = Watch()
     host = await hosting(endless, hooks=Hooks((watch,), metrics.notes))
     assert metrics.lease_losses == {(): 0}
-    host.engine.membership._beaten -= 2 * host.engine.limits.lease_seconds  # as if it had not been heard of for so long
+    host.node.membership._beaten -= 2 * host.node.limits.lease_seconds  # as if it had not been heard of for so long
     await watch.until(LeaseLost)
     assert metrics.lease_losses == {(): 1}
 

@@ -116,7 +116,7 @@ async def test_another_node_goes_on_with_the_trace(hosting: Hosting, spans: Span
     await dies(first)
     second = await hosting(slow)
     goes_on.set()
-    assert state(await second.engine.settled("acme", sent.id)) is TaskState.COMPLETED
+    assert state(await second.node.settled("acme", sent.id)) is TaskState.COMPLETED
     await spans.until(lambda found: bool(found.named("invoke_agent slow")))
     run = spans.one("invoke_agent slow")
     assert (run.attributes or {})["a2a.run.attempt"] == 2, "the one that is lost never ended"
@@ -136,7 +136,7 @@ async def test_a_later_message_brings_its_own_trace(hosting: Hosting, spans: Spa
     await served.send(saying("this", task_id=task.id), replace(WITH_TRACE, trace=other))
     await spans.until(lambda found: len(found.named("invoke_agent asks")) == 2)
     assert [traced(run) for run in spans.named("invoke_agent asks")] == [TRACE, "a" * 32]
-    head = await host.engine.store.read(tasks.read_head, "acme", task.id)
+    head = await host.node.store.read(tasks.read_head, "acme", task.id)
     assert head is not None
     assert head.trace is not None
     assert head.trace.split("-")[1] == "a" * 32
@@ -338,7 +338,7 @@ async def test_a_caller_that_does_not_record_is_heeded(hosting: Hosting, spans: 
     host = await hosting(family, parrot)
     task = await watched(host, spans).send(saying("x"), replace(WITH_TRACE, trace=f"{CALLER[:-2]}00"))
     assert isinstance(task, Task)
-    head = await host.engine.store.read(tasks.read_head, "acme", task.id)
+    head = await host.node.store.read(tasks.read_head, "acme", task.id)
     assert head is not None
     assert spans.all == []
     parts = (head.trace or "").split("-")
@@ -350,7 +350,7 @@ async def test_whoever_does_not_trace_keeps_nothing(hosting: Hosting) -> None:
     host = await hosting(family, parrot)
     task = await host.default.send(saying("x"), WITH_TRACE)
     assert isinstance(task, Task)
-    head = await host.engine.store.read(tasks.read_head, "acme", task.id)
+    head = await host.node.store.read(tasks.read_head, "acme", task.id)
     assert head is not None
     assert head.trace is None
     assert process.current() is None

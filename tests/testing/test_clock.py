@@ -116,7 +116,7 @@ async def test_the_work_of_a_node_that_died_is_taken_over(clock: MovableClock, t
         task = await first.send_text("go", at_once=True)
         await first.reaches(task, TaskState.WORKING)
         async with running(slow, store=tmp_path / "a.db", clock=clock) as second:
-            for loop in first.app.host.engine._loops:  # it lives no longer, as far as others can see
+            for loop in first.app.host.node._loops:  # it lives no longer, as far as others can see
                 loop.cancel()
             done = await clock.until(second.reaches(task, TaskState.COMPLETED), within=120)
             assert_task(done, text="done by another")

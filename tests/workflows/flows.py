@@ -116,7 +116,7 @@ async def begun(host: Host, **more: Any) -> Task:
 
 async def ended(host: Host, task: Task) -> Task:
     """A run when it has ended or asks."""
-    return await host.engine.settled(ALICE.tenant, task.id)
+    return await host.node.settled(ALICE.tenant, task.id)
 
 
 def outputs(task: Task) -> Mapping[str, str]:

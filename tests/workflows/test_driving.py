@@ -221,7 +221,7 @@ async def test_a_failure_stops_what_runs_beside_it(hosting: Hosting) -> None:
 
 async def no_run(host: Host) -> None:
     """Wait until nothing runs any more."""
-    await until(lambda: not host.engine._runs)
+    await until(lambda: not host.node._executions)
 
 
 async def test_every_line_that_a_step_prints_is_in_the_log(hosting: Hosting) -> None:

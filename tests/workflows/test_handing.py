@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from accord.console.run_endpoints import EventUrls
-from accord.engine.agent import Node
+from accord.engine.agent import AgentEnvironment
 from accord.errors import AuthenticationFailed, TaskNotFound
 from accord.model import Task, TaskState
 from accord.remote.tasks import ReportCredentials
@@ -33,7 +33,7 @@ class Flow:
 
     def __init__(self, host: Host, agent: WorkflowAgent, noting: Noting) -> None:
         self.host, self.agent, self.noting = host, agent, noting
-        self.handing = RunSignals(host.engine.store, host.default.wake, {"flow"})
+        self.handing = RunSignals(host.node.store, host.default.wake, {"flow"})
 
     async def begun(self) -> str:
         task = await self.host.services["flow"].send(saying("go", configuration=AT_ONCE), ALICE)
@@ -52,16 +52,16 @@ class Flow:
             except TaskNotFound:
                 return False
             is_there = all(name in nodes and nodes[name].status == how for name, how in wanted.items())
-            return is_there and not self.host.engine._runs
+            return is_there and not self.host.node._executions
 
         await until(is_so)
 
     async def ended(self, run: str) -> Task:
         async def is_over() -> bool:
-            return state(await self.host.engine.settled(ALICE.tenant, run)) is not TaskState.INPUT_REQUIRED
+            return state(await self.host.node.settled(ALICE.tenant, run)) is not TaskState.INPUT_REQUIRED
 
         await until(is_over)
-        return await self.host.engine.settled(ALICE.tenant, run)
+        return await self.host.node.settled(ALICE.tenant, run)
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def serving(hosting: Hosting, tmp_path: Path) -> Any:
             read_document(HEAD + lines), directory=tmp_path, env={}, executors={"deterministic": noting}
         )
         host = await hosting(agent)
-        await agent.start(Node(store=host.engine.store, url=url, wake=host.default.wake))
+        await agent.start(AgentEnvironment(store=host.node.store, url=url, wake=host.default.wake))
         return Flow(host, agent, noting)
 
     return serve
@@ -142,7 +142,7 @@ async def test_what_is_another_tenant_s_or_no_run_is_not_there(serving: Any) -> 
     flow = await serving("      - {name: one, type: approval}\n")
     run = await flow.begun()
     await flow.stands(run, one="running")
-    stranger = RunSignals(flow.host.engine.store, flow.host.default.wake, {"other"})
+    stranger = RunSignals(flow.host.node.store, flow.host.default.wake, {"other"})
     for look in (flow.handing.find("elsewhere", run), flow.handing.find(ALICE.tenant, "x"), stranger.find("acme", run)):
         with pytest.raises(TaskNotFound):
             await look
@@ -211,7 +211,7 @@ async def test_only_the_hash_of_a_secret_is_kept(serving: Any) -> None:
     flow = await serving(CALLED.replace("{{run.events.paid}}", "{{run.events.paid | length}}"))
     run = await flow.begun()
     await flow.stands(run, ok="running")
-    kept = await flow.host.engine.store.read(steps.load_steps, ALICE.tenant, run)
+    kept = await flow.host.node.store.read(steps.load_steps, ALICE.tenant, run)
     keys = [key for key in kept if key.startswith("flow-url:")]
     assert keys
     assert all(len(key.rpartition(":")[2]) == len(hashlib.sha256().hexdigest()) for key in keys)

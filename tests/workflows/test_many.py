@@ -42,7 +42,7 @@ workflows:
 async def node(hosting: Hosting, folder: Path, noting: Noting) -> Host:
     agent = WorkflowAgent(read_document(FLOW), directory=folder, env={}, executors={"deterministic": noting})
     host = await hosting(agent, limits=Limits())
-    agent._store = host.engine.store
+    agent._store = host.node.store
     return host
 
 
@@ -63,7 +63,7 @@ async def are(host: Host, count: int, state: TaskState) -> None:
 
     async def is_so() -> bool:
         found = (await host.services["release"].list(wanted, ALICE)).total_size
-        return found == count and not host.engine._runs
+        return found == count and not host.node._executions
 
     await until(is_so)
 
@@ -96,7 +96,7 @@ async def test_a_thousand_runs_that_wait_hold_nothing_and_go_on_on_another_node(
 
     noting = Noting()
     second = await node(hosting, tmp_path, noting)
-    handing = RunSignals(second.engine.store, second.default.wake, {"release"})
+    handing = RunSignals(second.node.store, second.default.wake, {"release"})
 
     async def approve(number: int) -> None:
         run = await handing.find(ALICE.tenant, ids[number])

@@ -146,16 +146,16 @@ class Nodes:
         document = read_document(FLOW)
         agent = WorkflowAgent(document, directory=self._folder, env={"PATH": "/usr/bin:/bin"})
         self.host = host = await self._hosting(agent, *agent.members.values())
-        agent._store = host.engine.store
+        agent._store = host.node.store
         assert document.on is not None
         return Timetable(
-            "nightly", document.on.schedule, host.engine.store, beginning(host), now_ms=self.clock, sleep=never
+            "nightly", document.on.schedule, host.node.store, beginning(host), now_ms=self.clock, sleep=never
         )
 
     async def runs(self) -> list[str]:
         """What the runs that there are have said, once they have ended."""
         page = await self.host.services["nightly"].list(TaskFilter(), Caller())
-        ended = [await self.host.engine.settled("", task.id) for task in page.tasks]
+        ended = [await self.host.node.settled("", task.id) for task in page.tasks]
         assert {task.status.state for task in ended} <= {TaskState.COMPLETED}
         return sorted(text(task) for task in ended)
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from accord.agents.chat_apis import APIS, AnswerPiece, ChatOptions, MalformedAnswer
 from accord.agents.messages import append_answer, conversation_history, finish_answer
-from accord.api import TEXT, Context, Failed, Node, Rejected
+from accord.api import TEXT, AgentEnvironment, Context, Failed, Rejected
 from accord.api.agent_types import JSON, AgentArguments, AgentType, profile
 from accord.client.retries import Retries
 from accord.errors import AgentUnavailable
@@ -241,7 +241,7 @@ class ChatAgent:
         self._transport = open_transport("aiohttp", silent_seconds=options.silent_seconds)
         self._sleep = sleep
 
-    async def start(self, node: Node) -> None:
+    async def start(self, node: AgentEnvironment) -> None:
         """Do nothing; connections are opened on demand."""
 
     async def stop(self) -> None:

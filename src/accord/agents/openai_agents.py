@@ -25,7 +25,7 @@ from accord.agents.messages import (
     readable_text,
 )
 from accord.agents.turns import TurnMemory
-from accord.api import TEXT, Context, Crash, Failed, Node, Rejected, parts_of
+from accord.api import TEXT, AgentEnvironment, Context, Crash, Failed, Rejected, parts_of
 from accord.api.agent_types import (
     ANY_MEDIA,
     JSON,
@@ -129,7 +129,7 @@ class OpenAIAgent:
             output_modes=(TEXT, JSON, "image/*"),
         )
 
-    async def start(self, node: Node) -> None:
+    async def start(self, node: AgentEnvironment) -> None:
         """Connect to the MCP servers of the agent and its handoffs for as long as the node runs."""
         servers = _mcp_servers(self._agent)
         if not servers:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from accord.auth.scheme_settings import Grant, MaskedSettings
     from accord.auth.schemes import Ports, SchemeType
     from accord.engine import tracing
-    from accord.engine.agent import TEXT, Agent, AgentWithMembers, Approvals, Crash, Living, Node, Profile
+    from accord.engine.agent import TEXT, Agent, AgentEnvironment, AgentWithMembers, Approvals, Crash, Living, Profile
     from accord.engine.child_tasks import ChildCall
     from accord.engine.clock import SYSTEM
     from accord.engine.context import APPROVAL, Context, wait_key
@@ -48,6 +48,7 @@ __all__ = [
     "YES",
     "Agent",
     "AgentArguments",
+    "AgentEnvironment",
     "AgentType",
     "AgentWithMembers",
     "Approval",
@@ -73,7 +74,6 @@ __all__ = [
     "Location",
     "MaskedSettings",
     "NoOptions",
-    "Node",
     "Offers",
     "Options",
     "OverBudget",
@@ -118,7 +118,16 @@ _HOMES = {
     "accord.auth.authentication": ("BodyNeeded", "Identity", "Presented", "Scheme", "challenge"),
     "accord.auth.scheme_settings": ("Grant", "MaskedSettings"),
     "accord.auth.schemes": ("Ports", "SchemeType"),
-    "accord.engine.agent": ("TEXT", "Agent", "AgentWithMembers", "Approvals", "Crash", "Living", "Node", "Profile"),
+    "accord.engine.agent": (
+        "TEXT",
+        "Agent",
+        "AgentEnvironment",
+        "AgentWithMembers",
+        "Approvals",
+        "Crash",
+        "Living",
+        "Profile",
+    ),
     "accord.engine.child_tasks": ("ChildCall",),
     "accord.engine.clock": ("SYSTEM",),
     "accord.engine.context": ("APPROVAL", "Context", "wait_key"),

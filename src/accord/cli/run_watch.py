@@ -127,7 +127,7 @@ class RunWatch:
         self._answering: asyncio.Task[bool] | None = None
         self._listeners: set[asyncio.Task[None]] = set()
         self._begun: Counter[str] = Counter()
-        self._since = timestamp_ms(host.engine.now_ms())
+        self._since = timestamp_ms(host.node.now_ms())
         self._has_steps = self._has_reported_lease = False
 
     async def wait(self) -> Task:
@@ -241,13 +241,13 @@ class RunWatch:
         """Report once that another node has claimed the run: it resumes here when the lease of that node ends."""
         if self._has_reported_lease:
             return
-        engine = self._host.engine
+        node = self._host.node
         holder = await queries.job_status(self._host.store, self._tenant, self._id)
         if holder is None or not (holder.is_parked or holder.is_held):
             return  # it is claimed within a moment
         self._has_reported_lease = True
-        if holder.is_held and holder.node != engine.node:
-            seconds = engine.limits.lease_seconds
+        if holder.is_held and holder.node != node.node_id:
+            seconds = node.limits.lease_seconds
             self._display.pause()
             agent_output.notice(
                 "The run waits for the lease of another node. It resumes here when that node ends, at most"

@@ -146,7 +146,7 @@ class ChatAnswers:
     async def _encode(self, tenant: str, chat: Chat, message: ChatMessage, answer: ChatAnswer) -> None:
         """Feed an answer from its task's events, until the task ends or waits for a person."""
         about = await self.about(tenant, chat, message)
-        encoder, hub = UiStreamEncoder(about), self._server.host.engine.hub
+        encoder, hub = UiStreamEncoder(about), self._server.host.node.hub
         answer.add(encoder.begin())
         try:
             async with hub.follow(tenant, about.task_id, 0) as follower:
@@ -224,7 +224,7 @@ class ChatAnswers:
         )
         query = queries.TaskListQuery(owner=chat.owner, context_id=chat.context_id, limit=SEARCHED_TASKS)
         for stored in (await queries.list_tasks(server.store, tenant, query))[0]:
-            task = await server.host.engine.archive.unpack(tenant, stored)
+            task = await server.host.node.task_store.unpack(tenant, stored)
             places = [at for at, turn in enumerate(task.history) if turn.message_id == message_id]
             if places:
                 asked = message_id if places[0] else None

@@ -233,7 +233,7 @@ class WorkflowsApi(ApiSection):
 
     async def _read_task(self, caller: Caller, run_id: str) -> tuple[TaskHead, Task]:
         """Return the task of a run. A run of another owner raises the same error as a missing one."""
-        pair = await self._server.host.engine.archive.read(caller.tenant, run_id)
+        pair = await self._server.host.node.task_store.read(caller.tenant, run_id)
         visible = self._server.visibility.visible_tasks(caller, Operation.GET)
         if pair is None or not visible.sees(pair[0].agent, pair[0].owner):
             raise _run_not_found(run_id)

@@ -57,7 +57,7 @@ class TaskAccess:
         visible = self._server.visibility.visible_tasks(caller, Operation.GET)
         if pair is None or not visible.sees(pair[0].agent, pair[0].owner):
             raise TaskNotFound(metadata={"taskId": task_id})
-        return VisibleTask(*pair, await self._server.host.engine.archive.unpack(caller.tenant, pair[0]))
+        return VisibleTask(*pair, await self._server.host.node.task_store.unpack(caller.tenant, pair[0]))
 
     def is_served(self, agent: str) -> bool:
         """Whether an agent has a path of its own on this server."""

@@ -370,7 +370,7 @@ class TasksApi(ApiSection):
         head = await self._own(request)
         if not self._access.is_served(head.agent):
             raise TaskNotFound("The agent of this task is no longer served")
-        await self._server.services[self._server.visibility.slug(head.agent)].execute(head.id, request.caller)
+        await self._server.services[self._server.visibility.slug(head.agent)].start_held_task(head.id, request.caller)
         return await self._view(request.caller, head.id)
 
     async def _own(self, request: ApiRequest) -> TaskHead:
@@ -387,7 +387,7 @@ class TasksApi(ApiSection):
         return Message(message_id=self._new_id(), role=Role.USER, parts=content.all_parts(), **fields)
 
     def _new_id(self) -> str:
-        return self._server.host.engine.make_id()
+        return self._server.host.node.make_id()
 
 
 def _result(task: Task) -> Any:

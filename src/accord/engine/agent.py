@@ -1,4 +1,4 @@
-"""The engine's interface to an agent: a profile and one method that does the work."""
+"""The interface of an agent: a profile with its crash policy, and one method that does the work."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
@@ -84,7 +84,7 @@ class Approvals(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Forbid owners to decide approvals of their own runs."""
 
 
-class Node(Struct, frozen=True, kw_only=True):
+class AgentEnvironment(Struct, frozen=True, kw_only=True):
     """The services of a node for the agents that it hosts."""
 
     store: Store
@@ -107,14 +107,14 @@ class Node(Struct, frozen=True, kw_only=True):
     """Files of the store, which no agent may change."""
 
     def __repr__(self) -> str:
-        return f"Node(url={self.url!r})"  # the environment contains secrets
+        return f"AgentEnvironment(url={self.url!r})"  # the environment contains secrets
 
 
 @runtime_checkable
 class Living(Protocol):
     """An agent with resources to open and close with its node, such as a pool or a connection."""
 
-    async def start(self, node: Node) -> None:
+    async def start(self, node: AgentEnvironment) -> None:
         """Acquire the resources, before any task of the agent starts here."""
 
     async def stop(self) -> None:

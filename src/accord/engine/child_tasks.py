@@ -40,19 +40,19 @@ class ChildCall(Struct, frozen=True, kw_only=True):
 class ChildTasks:
     """The child tasks of one execution."""
 
-    def __init__(self, run: Execution) -> None:
-        """Access the child tasks of `run`."""
-        self._run = run
-        self._node = run.node
+    def __init__(self, execution: Execution) -> None:
+        """Access the child tasks of `execution`."""
+        self._execution = execution
+        self._node = execution.node
 
     async def run_to_end(self, agent: str, message: Message, key: str) -> Task:
         """Run an agent once as a child task, stored under a key, and return the ended task.
 
         Questions of the child go to the caller of this execution, and the answers to the child.
         """
-        run = self._run
-        run.has_called = True
-        stored_id = run.recall(key)
+        execution = self._execution
+        execution.has_called = True
+        stored_id = execution.recall(key)
         child = await self.send(agent, message, key) if stored_id is None else msgspec.json.decode(stored_id, type=str)
         while True:
             await self._withdraw_question(child)
@@ -60,89 +60,93 @@ class ChildTasks:
             if task.status.state not in lifecycle.INTERRUPTED:
                 return task
             question = self._passed_on(task)
-            answer = answer_to(question, run.task.history)
+            answer = answer_to(question, execution.task.history)
             if answer is not None:
                 reply = replace(answer, message_id=f"{question.message_id}/answer", task_id=child, context_id=None)
                 await self.send(agent, reply, key)
             elif self._is_asking(question):
-                await run.suspend(child=child)
+                await execution.suspend(child=child)
             else:
-                await run.suspend(task.status.state, question, child=child)
+                await execution.suspend(task.status.state, question, child=child)
 
     async def prepare(self, call: ChildCall, places: ExitStack) -> PreparedChild:
         """Prepare a child task. Its slot is reserved until the stack exits."""
-        run, service = self._run, self._node.service(call.agent)
-        parent = _parent(run, call.key)
-        return await service.prepare_child(_routed(run, call.message), call.timeout_ms, run.caller, parent, places)
+        execution, service = self._execution, self._node.service(call.agent)
+        parent = _parent(execution, call.key)
+        return await service.prepare_child(
+            _routed(execution, call.message), call.timeout_ms, execution.caller, parent, places
+        )
 
     async def send(self, agent: str, message: Message, key: str) -> str:
         """Send a message to an agent and return the task ID. A new task is stored under a key."""
-        run, node = self._run, self._node
-        await run.flush()
+        execution, node = self._execution, self._node
+        await execution.flush()
 
         async def call() -> str:
-            return await node.service(agent).call(_routed(run, message), run.caller, _parent(run, key))
+            return await node.service(agent).call(
+                _routed(execution, message), execution.caller, _parent(execution, key)
+            )
 
-        with node.without_slot(run):
-            return await _unless_fenced(run, call)
+        with node.without_slot(execution):
+            return await _unless_fenced(execution, call)
 
     async def settled(self, task_id: str) -> Task:
         """Wait until a task has ended or asks, and return it. The wait is canceled when the execution ends."""
-        return await self._run.retry(lambda: self._settled(task_id))
+        return await self._execution.retry(lambda: self._settled(task_id))
 
     async def _settled(self, task_id: str) -> Task:
-        run, node = self._run, self._node
-        with node.without_slot(run):
-            wait = asyncio.create_task(node.settled(run.tenant, task_id), name=f"wait {task_id}")
-            run.result.at_end(wait.cancel)
+        execution, node = self._execution, self._node
+        with node.without_slot(execution):
+            wait = asyncio.create_task(node.settled(execution.tenant, task_id), name=f"wait {task_id}")
+            execution.result.at_end(wait.cancel)
             try:
                 return await wait
             except TaskNotFound:
-                await node.drop_if_rewound(run.tenant, run.job.key)
+                await node.drop_if_rewound(execution.tenant, execution.job.key)
                 raise
             finally:
-                run.result.not_at_end(wait.cancel)
+                execution.result.not_at_end(wait.cancel)
                 wait.cancel()
 
     async def read(self, task_id: str) -> Task | None:
         """Return the current task, or None."""
-        run = self._run
-        found = await run.retry(lambda: run.archive.read(run.tenant, task_id))
+        execution = self._execution
+        found = await execution.retry(lambda: execution.task_store.read(execution.tenant, task_id))
         return None if found is None else found[1]
 
     async def follow(self, task_id: str) -> AsyncGenerator[Event, None]:
         """Yield all events of a task until it has ended or asks."""
-        run, node = self._run, self._node
-        with node.without_slot(run):
-            async with node.hub.follow(run.tenant, task_id, 0) as follower:
+        execution, node = self._execution, self._node
+        with node.without_slot(execution):
+            async with node.hub.follow(execution.tenant, task_id, 0) as follower:
                 try:
                     async for event in follower.events(at_turn_end):
                         yield event
                 except TaskNotFound:
-                    await node.drop_if_rewound(run.tenant, run.job.key)
+                    await node.drop_if_rewound(execution.tenant, execution.job.key)
                     raise
 
     async def cancel(self, agent: str, task_id: str) -> None:
         """Cancel an agent's task. A task that has ended is left unchanged."""
-        await _cancel(self._run, agent, task_id)
+        await _cancel(self._execution, agent, task_id)
 
     async def _withdraw_question(self, child: str) -> None:
         """Set the task to working if it asks a question that the child no longer asks.
 
         Another client may have answered the child or ended it.
         """
-        status = self._run.task.status
+        status = self._execution.task.status
         if status.state not in lifecycle.INTERRUPTED or status.message is None or child_of(status.message) != child:
             return
         task = await self.read(child)
         if task is None:
             raise TaskNotFound(metadata={"taskId": child})
         if task.status.state not in lifecycle.INTERRUPTED or not self._is_asking(self._passed_on(task)):
-            await self._run.status(TaskState.WORKING, None, None)
+            await self._execution.status(TaskState.WORKING, None, None)
 
     def _is_asking(self, question: Message) -> bool:
         """Whether the execution's task currently asks a question."""
-        status = self._run.task.status
+        status = self._execution.task.status
         message_id = status.message.message_id if status.message else None
         return status.state in lifecycle.INTERRUPTED and message_id == question.message_id
 
@@ -158,8 +162,8 @@ class ChildTasks:
         return replace(
             question,
             message_id=f"{child.id}/{turn}/{question.message_id}",
-            task_id=self._run.task.id,
-            context_id=self._run.task.context_id,
+            task_id=self._execution.task.id,
+            context_id=self._execution.task.context_id,
             metadata={**(question.metadata or {}), CHILD_TASK: child.id},
         )
 
@@ -167,10 +171,10 @@ class ChildTasks:
 class SpawnedTasks:
     """The tasks of a conversation that its executions spawn."""
 
-    def __init__(self, run: Execution) -> None:
-        """Spawn tasks for the caller of `run`."""
-        self._run = run
-        self._node = run.node
+    def __init__(self, execution: Execution) -> None:
+        """Spawn tasks for the caller of `execution`."""
+        self._execution = execution
+        self._node = execution.node
 
     @property
     def agents(self) -> Mapping[str, ServedAgent]:
@@ -179,18 +183,18 @@ class SpawnedTasks:
 
     async def spawn(self, agent: str, message: Message, key: str, *, hold: bool, metadata: dict[str, Any]) -> str:
         """Create a task once, stored under a key, and return its ID."""
-        run = self._run
-        if (stored_id := run.recall(key)) is not None:
+        execution = self._execution
+        if (stored_id := execution.recall(key)) is not None:
             return msgspec.json.decode(stored_id, type=str)
-        await run.flush()
+        await execution.flush()
         metadata = {**metadata, HOLD: True} if hold else metadata
-        request = SendRequest(message=_routed(run, message), metadata=metadata or None)
-        parent = ParentExecution(task_id=run.job.key, epoch=run.job.epoch, step=key, owns=False)
+        request = SendRequest(message=_routed(execution, message), metadata=metadata or None)
+        parent = ParentExecution(task_id=execution.job.key, epoch=execution.job.epoch, step=key, owns=False)
 
         async def spawn() -> str:
-            return await self._node.service(agent).spawn(request, run.caller, parent)
+            return await self._node.service(agent).spawn(request, execution.caller, parent)
 
-        return await _unless_fenced(run, spawn)
+        return await _unless_fenced(execution, spawn)
 
     async def read(self, task_id: str) -> Task:
         """Return a task of this conversation. Raises TaskNotFound for any other task."""
@@ -198,20 +202,20 @@ class SpawnedTasks:
 
     async def execute(self, task_id: str) -> Task:
         """Start a held task of this conversation and return it. A task that has started is returned unchanged."""
-        run = self._run
+        execution = self._execution
         stored, _ = await self._find(task_id)
-        await run.retry(lambda: self._node.service(stored.agent).execute(task_id, run.caller))
+        await execution.retry(lambda: self._node.service(stored.agent).start_held_task(task_id, execution.caller))
         return await self.read(task_id)
 
     async def cancel(self, task_id: str) -> Task:
         """Cancel a task of this conversation, unless it has ended, and return it."""
         stored, _ = await self._find(task_id)
-        await _cancel(self._run, stored.agent, task_id)
+        await _cancel(self._execution, stored.agent, task_id)
         return await self.read(task_id)
 
     async def conclude(self, task_id: str, state: TaskState, result: Any = None) -> Task:
         """End a held task of this conversation that was completed outside the server, and return it."""
-        run = self._run
+        execution = self._execution
         stored, task = await self._find(task_id)
         message = None
         if result is not None:
@@ -222,40 +226,50 @@ class SpawnedTasks:
                 task_id=task_id,
                 context_id=task.context_id,
             )
-        await run.retry(lambda: self._node.service(stored.agent).conclude(task_id, state, message, run.caller))
+        await execution.retry(
+            lambda: self._node.service(stored.agent).conclude(task_id, state, message, execution.caller)
+        )
         return await self.read(task_id)
 
     async def _find(self, task_id: str) -> tuple[StoredTask, Task]:
-        run = self._run
-        found = await run.retry(lambda: run.archive.read(run.tenant, task_id))
-        if found is None or found[0].owner != run.caller.owner or found[1].context_id != run.task.context_id:
+        execution = self._execution
+        found = await execution.retry(lambda: execution.task_store.read(execution.tenant, task_id))
+        if (
+            found is None
+            or found[0].owner != execution.caller.owner
+            or found[1].context_id != execution.task.context_id
+        ):
             raise TaskNotFound(metadata={"taskId": task_id})
         return found
 
 
-async def _unless_fenced(run: Execution, do: Callable[[], Awaitable[T]]) -> T:
+async def _unless_fenced(execution: Execution, do: Callable[[], Awaitable[T]]) -> T:
     """Call a function that writes under the claim of an execution. Stop the execution if the claim is lost."""
     try:
-        return await run.retry(do)
+        return await execution.retry(do)
     except Fenced:
-        run.stop()
+        execution.stop()
         raise
 
 
-async def _cancel(run: Execution, agent: str, task_id: str) -> None:
+async def _cancel(execution: Execution, agent: str, task_id: str) -> None:
     with suppress(TaskNotCancelable):
-        await run.retry(lambda: run.node.service(agent).cancel(CancelRequest(id=task_id), run.caller))
+        await execution.retry(lambda: execution.node.service(agent).cancel(CancelRequest(id=task_id), execution.caller))
 
 
-def _parent(run: Execution, step: str) -> ParentExecution:
+def _parent(execution: Execution, step: str) -> ParentExecution:
     return ParentExecution(
-        task_id=run.job.key, epoch=run.job.epoch, step=step, budget=run.budget, deadline_at=run.deadline_at
+        task_id=execution.job.key,
+        epoch=execution.job.epoch,
+        step=step,
+        budget=execution.budget,
+        deadline_at=execution.deadline_at,
     )
 
 
-def _routed(run: Execution, message: Message) -> Message:
+def _routed(execution: Execution, message: Message) -> Message:
     """Return a message of an execution with the route of its own task."""
-    route = route_of(run.task.history)
+    route = route_of(execution.task.history)
     if route is None or message.task_id is not None:
         return message
     return replace(message, metadata=route.added_to(message.metadata))

@@ -42,13 +42,13 @@ CONVERSATION_TASKS = 50
 class Context:
     """One turn of one task, for its agent."""
 
-    def __init__(self, run: Execution) -> None:
-        """Write through `run`."""
-        self._run = run
+    def __init__(self, execution: Execution) -> None:
+        """Write through `execution`."""
+        self._execution = execution
         self._questions = self._sleeps = self._calls = self._time_limits = 0
         self._step_locks: dict[str, asyncio.Lock] = {}
-        self._incoming = IncomingMessage(run.message)
-        self._turn = f"{run.message.message_id}/"
+        self._incoming = IncomingMessage(execution.message)
+        self._turn = f"{execution.message.message_id}/"
         self._position: int | None = None
         self._artifact_ids = ArtifactIds()
 
@@ -77,12 +77,12 @@ class Context:
     @property
     def task(self) -> Task:
         """The current task."""
-        return self._run.task
+        return self._execution.task
 
     @property
     def history(self) -> tuple[Message, ...]:
         """All messages of this task so far."""
-        return self._run.task.history
+        return self._execution.task.history
 
     async def conversation(self, limit: int = CONVERSATION_TASKS) -> tuple[Task, ...]:
         """Return the latest ended tasks of this conversation, oldest first, at most `limit`.
@@ -95,66 +95,66 @@ class Context:
     def place(self) -> int:
         """The position of this turn's message in the history, from 1. It is the same in every execution of the turn."""
         if self._position is None:  # not `cached_property`, which takes a lock: every execution reads this
-            self._position = self._run.turn_position
+            self._position = self._execution.turn_position
         return self._position
 
     @cached_property
     def task_id(self) -> str:
         """The task's ID."""
-        return self._run.task.id
+        return self._execution.task.id
 
     @cached_property
     def context_id(self) -> str:
         """The context ID of the task's conversation."""
-        return self._run.task.context_id or ""
+        return self._execution.task.context_id or ""
 
     @property
     def tenant(self) -> str:
         """The caller's tenant."""
-        return self._run.tenant
+        return self._execution.tenant
 
     @property
     def caller(self) -> Caller:
         """The caller of this turn."""
-        return self._run.caller
+        return self._execution.caller
 
     @property
     def is_child(self) -> bool:
         """Whether another task here called this one for the same caller."""
-        return self._run.parent_id is not None
+        return self._execution.parent_id is not None
 
     @property
     def attempt(self) -> int:
         """The number of this execution: 1, or more if an earlier one was lost."""
-        return self._run.job.attempts
+        return self._execution.job.attempts
 
     @property
     def epoch(self) -> int:
         """The epoch of this execution's claim. Use it as a fencing token for stores other than the event log."""
-        return self._run.job.epoch
+        return self._execution.job.epoch
 
     @property
     def cancelled(self) -> bool:
         """Whether the execution must stop. Coroutines are canceled by asyncio. Code in a thread must check this."""
-        return self._run.is_cancelled
+        return self._execution.is_cancelled
 
     async def has_ended(self) -> bool:
         """Whether the task has ended, by cancellation or at its deadline.
 
         An agent that is stopped then stops its remote work too. Otherwise another execution continues that work.
         """
-        return await self._run.has_ended()
+        return await self._execution.has_ended()
 
     @property
     def deadline(self) -> float | None:
         """The task's deadline in seconds since the epoch."""
-        return None if self._run.deadline_at is None else self._run.deadline_at / 1000
+        return None if self._execution.deadline_at is None else self._execution.deadline_at / 1000
 
     # --- output ---------------------------------------------------------------------------------------------------
 
     async def status(self, text: Any = None, *, metadata: dict[str, Any] | None = None) -> None:
         """Report progress."""
-        await self._run.status(TaskState.WORKING, self._message(text), metadata)
+        await self._execution.status(TaskState.WORKING, self._message(text), metadata)
 
     async def artifact(
         self,
@@ -178,11 +178,11 @@ class Context:
             id = id or self._artifact_ids.choose(name or "result", append=append)
             whole = Artifact(artifact_id=id, parts=parts, name=name, description=description, metadata=metadata)
         self._artifact_ids.used.add(whole.artifact_id)
-        await self._run.artifact(whole, append=append, last_chunk=last_chunk)
+        await self._execution.artifact(whole, append=append, last_chunk=last_chunk)
 
     async def finish(self, id: str) -> None:
         """Mark an artifact as complete whose chunks were sent with `last_chunk=False`, if it has any."""
-        await self._run.finish(id)
+        await self._execution.finish(id)
 
     async def complete(self, message: Any = None) -> None:
         """Complete the task with a last message. Nothing can be written afterwards."""
@@ -194,12 +194,12 @@ class Context:
         Nothing can be written after a final state. Interrupted states do not wait for an answer: use `ask` and
         `require_auth` for that.
         """
-        await self._run.status(state, self._message(message), metadata)
+        await self._execution.status(state, self._message(message), metadata)
 
     async def say(self, content: Any) -> None:
         """Append an agent message to the history without notifying subscribers."""
         if (message := self._message(content)) is not None:
-            await self._run.say(message)
+            await self._execution.say(message)
 
     async def usage(
         self,
@@ -217,14 +217,14 @@ class Context:
         ended.
         """
         use = TokenUsage(input_tokens=input_tokens, output_tokens=output_tokens, cost=cost)
-        name = self._key(f"usage:{key}") if key is not None else f"usage:{self._run.message_id()}"
-        over = await self._run.charge_usage(use, model, name)
+        name = self._key(f"usage:{key}") if key is not None else f"usage:{self._execution.message_id()}"
+        over = await self._execution.charge_usage(use, model, name)
         if over is not None:
             raise OverBudget(over)
 
     async def flush(self) -> None:
         """Wait until all output so far is committed. Agents with their own checkpoints call it before each."""
-        await self._run.flush()
+        await self._execution.flush()
 
     # --- waiting --------------------------------------------------------------------------------------------------
 
@@ -252,9 +252,9 @@ class Context:
     async def sleep(self, seconds: float) -> None:
         """Sleep. Longer sleeps than `IN_MEMORY_SECONDS` suspend the task."""
         self._sleeps += 1
-        due = await self._once(f"sleep:{self._sleeps}", lambda: self._run.now_ms() + round(seconds * 1000))
-        while (left := due - self._run.now_ms()) > IN_MEMORY_SECONDS * 1000:
-            await self._run.suspend(delay_ms=left)  # which returns if a message arrived meanwhile
+        due = await self._once(f"sleep:{self._sleeps}", lambda: self._execution.now_ms() + round(seconds * 1000))
+        while (left := due - self._execution.now_ms()) > IN_MEMORY_SECONDS * 1000:
+            await self._execution.suspend(delay_ms=left)  # which returns if a message arrived meanwhile
         if left > 0:
             await asyncio.sleep(left / 1000)
 
@@ -266,12 +266,12 @@ class Context:
         name = wait_key(key)
         until = None
         if timeout is not None:
-            until = await self._once(f"until:{key}", lambda: self._run.now_ms() + round(timeout * 1000))
-        while (found := self._run.recall(name)) is None:
-            left = None if until is None else until - self._run.now_ms()
+            until = await self._once(f"until:{key}", lambda: self._execution.now_ms() + round(timeout * 1000))
+        while (found := self._execution.recall(name)) is None:
+            left = None if until is None else until - self._execution.now_ms()
             if left is not None and left <= 0:
                 raise TimeoutError(f"Nothing arrived for {key!r} in time")
-            await self._run.suspend(delay_ms=left, awaited=name)
+            await self._execution.suspend(delay_ms=left, awaited=name)
         return msgspec.json.decode(found)
 
     async def pause(self, seconds: float | None = None, *, key: str | None = None) -> None:
@@ -281,23 +281,23 @@ class Context:
         `key`, a signal under it counts as well. Returns if something has already happened.
         """
         delay_ms = None if seconds is None else max(0, round(seconds * 1000))
-        await self._run.suspend(delay_ms=delay_ms, awaited=None if key is None else wait_key(key))
+        await self._execution.suspend(delay_ms=delay_ms, awaited=None if key is None else wait_key(key))
 
     def handed_in(self, key: str) -> Any:
         """Return the value of the signal under `key`, or None."""
-        found = self._run.recall(wait_key(key))
+        found = self._execution.recall(wait_key(key))
         return None if found is None else msgspec.json.decode(found)
 
     async def keep(self, key: str, value: str) -> str:
         """Store a value under `key` for all turns of the task. Return the first value stored there."""
         if (found := self.kept(key)) is not None:
             return found
-        await self._run.remember(f"kept:{key}", msgspec.json.encode(value).decode())
+        await self._execution.remember(f"kept:{key}", msgspec.json.encode(value).decode())
         return value
 
     def kept(self, key: str) -> str | None:
         """Return the value stored under `key`, or None."""
-        found = self._run.recall(f"kept:{key}")
+        found = self._execution.recall(f"kept:{key}")
         return None if found is None else msgspec.json.decode(found, type=str)
 
     async def recall_context(self, key: str) -> str | None:
@@ -321,8 +321,8 @@ class Context:
         """
         self._time_limits += 1
         name = self._key(f"sla:{key or self._time_limits}")
-        if self._run.recall(name) is None:
-            await self._run.limit_time(name, seconds, reason)
+        if self._execution.recall(name) is None:
+            await self._execution.limit_time(name, seconds, reason)
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
@@ -337,15 +337,15 @@ class Context:
         """
         name = self._key(f"step:{key}")
         async with self._step_locks.setdefault(name, asyncio.Lock()):
-            found = self._run.recall(name)
+            found = self._execution.recall(name)
             if found is None:
-                await self._run.flush()
+                await self._execution.flush()
                 tracer = tracing.tracer
                 with UNTRACED if tracer is None else tracer.around(StepSpan(key=key, task_id=self.task_id)):
                     value = await _called(do, *args)
                 found = msgspec.json.encode(value).decode()
-                await self._run.flush()  # output of the step: a completed step does not write it again
-                await self._run.remember(name, found)
+                await self._execution.flush()  # output of the step: a completed step does not write it again
+                await self._execution.remember(name, found)
         return msgspec.json.decode(found)
 
     async def call(self, agent: str, content: Any, *, key: str | None = None) -> IncomingMessage:
@@ -357,16 +357,16 @@ class Context:
         """
         self._calls += 1
         name, child_key = (self._key(f"{kind}:{key or self._calls}") for kind in ("call", "child"))
-        found = self._run.recall(name)
+        found = self._execution.recall(name)
         if found is None:
-            metadata = budget_metadata(self._run.budget_left)
+            metadata = budget_metadata(self._execution.budget_left)
             message_id = f"{self.task_id}/{name}"
             message = Message(message_id=message_id, role=Role.USER, parts=parts_of(content), metadata=metadata)
-            task = await ChildTasks(self._run).run_to_end(agent, message, child_key)
-            await self._run.recount_usage()
+            task = await ChildTasks(self._execution).run_to_end(agent, message, child_key)
+            await self._execution.recount_usage()
             answer = _answer(task)
             found = msgspec.json.encode(answer).decode()
-            await self._run.remember(name, found)
+            await self._execution.remember(name, found)
         return IncomingMessage(msgspec.json.decode(found, type=Message))
 
     async def spawn(
@@ -390,16 +390,16 @@ class Context:
     @cached_property
     def spawning(self) -> SpawnedTasks:
         """Access to the tasks of this conversation and to the agents available for new ones."""
-        return SpawnedTasks(self._run)
+        return SpawnedTasks(self._execution)
 
     @cached_property
     def journal(self) -> Journal:
         """The journal, for an agent with many concurrent steps and child tasks."""
-        return Journal(self._run)
+        return Journal(self._execution)
 
     @cached_property
     def _history(self) -> ConversationHistory:
-        return ConversationHistory(self._run)
+        return ConversationHistory(self._execution)
 
     # --- internals ------------------------------------------------------------------------------------------------
 
@@ -407,10 +407,10 @@ class Context:
         return self._turn + key
 
     async def _once(self, key: str, make: Callable[[], int]) -> int:
-        found = self._run.recall(self._key(key))
+        found = self._execution.recall(self._key(key))
         if found is None:
             found = str(make())
-            await self._run.remember(self._key(key), found)
+            await self._execution.remember(self._key(key), found)
         return int(found)
 
     async def _interrupt(
@@ -419,19 +419,19 @@ class Context:
         self._questions += 1
         name = f"{self._turn}ask:{key or self._questions}"
         awaited = None if key is None else wait_key(key)
-        while (answer := self._run.answered(name)) is None:
-            if awaited is not None and (value := self._run.recall(awaited)) is not None:
+        while (answer := self._execution.answered(name)) is None:
+            if awaited is not None and (value := self._execution.recall(awaited)) is not None:
                 return await self._signaled_answer(msgspec.json.decode(value), state)
-            if not await self._run.take_answer(name):
-                await self._run.suspend(state, self._message(question, metadata), awaited=awaited)
+            if not await self._execution.take_answer(name):
+                await self._execution.suspend(state, self._message(question, metadata), awaited=awaited)
         return IncomingMessage(answer)
 
     async def _signaled_answer(self, value: Any, state: TaskState) -> IncomingMessage:
         """Return an answer that a signal delivered. The task is set to working again."""
         if self.task.status.state is state:
-            await self._run.status(TaskState.WORKING, None, None)
+            await self._execution.status(TaskState.WORKING, None, None)
         parts = parts_of(value) or (Part(text=""),)
-        return IncomingMessage(Message(message_id=self._run.message_id(), role=Role.USER, parts=parts))
+        return IncomingMessage(Message(message_id=self._execution.message_id(), role=Role.USER, parts=parts))
 
     def _message(self, content: Any, metadata: dict[str, Any] | None = None) -> Message | None:
         if isinstance(content, Message):
@@ -440,7 +440,7 @@ class Context:
         if not parts:
             return None
         return Message(
-            message_id=self._run.message_id(),
+            message_id=self._execution.message_id(),
             role=Role.AGENT,
             parts=tuple(parts),
             task_id=self.task_id,

@@ -16,7 +16,7 @@ from accord.engine import outcome
 from accord.engine.hooks import UsageReported
 from accord.engine.log_writer import ExecutionStart, LogWriter, UnreadMessages
 from accord.engine.messages import as_message
-from accord.engine.node_port import NodePort
+from accord.engine.node_port import ExecutionNode
 from accord.engine.outcome import Failed, ResultBroadcast, Suspended
 from accord.engine.tracing import ExecutionSpan, Tracer
 from accord.model import (
@@ -67,12 +67,12 @@ def budget_of(limit: Budget, task: Task) -> Budget:
 class Execution(LogWriter):
     """One execution of an agent, which its context writes through."""
 
-    def __init__(self, node: NodePort, start: ExecutionStart, *, limit: Budget, reports_start: bool) -> None:
+    def __init__(self, node: ExecutionNode, start: ExecutionStart, *, limit: Budget, reports_start: bool) -> None:
         """Prepare an execution on a node, with the agent's budget per task.
 
         With `reports_start` the agent sets the task to working by itself.
         """
-        super().__init__(start, node.archive, node.hub, node.hooks, node.now_ms)
+        super().__init__(start, node.task_store, node.hub, node.hooks, node.now_ms)
         self.node = node
         self.caller = start.caller
         self.message = start.message

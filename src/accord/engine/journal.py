@@ -22,31 +22,31 @@ Revise = Callable[[str | None], str]
 class Journal:
     """The journal of one task, for one execution."""
 
-    def __init__(self, run: Execution) -> None:
-        """Write through `run`."""
-        self.children = ChildTasks(run)
-        self._run = run
+    def __init__(self, execution: Execution) -> None:
+        """Write through `execution`."""
+        self.children = ChildTasks(execution)
+        self._execution = execution
         self._nudged = asyncio.Event()
         self._changed = asyncio.Event()
-        topic, hub = tasks.task_topic(run.tenant, run.job.key), run.hub
+        topic, hub = tasks.task_topic(execution.tenant, execution.job.key), execution.hub
         hub.watch(self._changed, topic)
-        run.result.at_end(lambda: hub.unwatch(topic, self._changed))
+        execution.result.at_end(lambda: hub.unwatch(topic, self._changed))
 
     # --- entries --------------------------------------------------------------------------------------------------
 
     def entries(self, prefix: str) -> Iterator[tuple[str, str]]:
         """Yield the entries whose keys start with `prefix`: the rest of the key, and the entry."""
-        for key, entry in self._run.steps.items():
+        for key, entry in self._execution.steps.items():
             if key.startswith(prefix):
                 yield key.removeprefix(prefix), entry
 
     def entry(self, key: str) -> str | None:
         """Return the entry under a key."""
-        return self._run.recall(key)
+        return self._execution.recall(key)
 
     def child(self, key: str) -> str | None:
         """Return the ID of the child task under a key."""
-        entry = self._run.recall(key)
+        entry = self._execution.recall(key)
         return None if entry is None else msgspec.json.decode(entry, type=str)
 
     async def write(
@@ -55,22 +55,24 @@ class Journal:
         """Write entries, start tasks and append status updates with all earlier output, in one transaction."""
         with ExitStack() as places:
             children = [await self.children.prepare(call, places) for call in calls]
-            accepted = await self._run.commit_entries(entries, tuple(child.accept for child in children), statuses)
+            accepted = await self._execution.commit_entries(
+                entries, tuple(child.accept for child in children), statuses
+            )
             if accepted is None:
                 return
             for call, child, acceptance in zip(calls, children, accepted, strict=True):
-                self._run.steps[call.key] = msgspec.json.encode(acceptance.task_id).decode()
+                self._execution.steps[call.key] = msgspec.json.encode(acceptance.task_id).decode()
                 child.begin(acceptance)
 
     def note(self, entries: Mapping[str, str], statuses: Sequence[StatusEntry] = ()) -> None:
         """Write entries and status updates with the next commit, or with the end of the execution."""
-        self._run.add_pending(entries, statuses)
+        self._execution.add_pending(entries, statuses)
 
     # --- waiting --------------------------------------------------------------------------------------------------
 
     async def reload(self) -> None:
         """Load new messages and signals."""
-        await self._run.reload()
+        await self._execution.reload()
 
     def nudge(self) -> None:
         """End the execution's current wait."""
@@ -93,7 +95,7 @@ class Journal:
 
         `children` maps each child to whether it asks (true) or works. Returns if something has already happened.
         """
-        await self._run.suspend(delay_ms=delay_ms, watch=ChildWatch(keys=tuple(keys), children=dict(children)))
+        await self._execution.suspend(delay_ms=delay_ms, watch=ChildWatch(keys=tuple(keys), children=dict(children)))
 
 
 async def _wait_and_clear(event: asyncio.Event, seconds: float) -> None:
@@ -109,33 +111,37 @@ async def _wait_and_clear(event: asyncio.Event, seconds: float) -> None:
 class ConversationHistory:
     """Earlier tasks and stored values of one execution's conversation."""
 
-    def __init__(self, run: Execution) -> None:
-        """Read and write for `run`."""
-        self._run = run
+    def __init__(self, execution: Execution) -> None:
+        """Read and write for `execution`."""
+        self._execution = execution
 
     async def earlier(self, limit: int) -> tuple[Task, ...]:
         """Return the latest ended tasks of the conversation, oldest first."""
-        run = self._run
-        return await run.retry(lambda: run.archive.conversation(run.tenant, run.job.key, limit))
+        execution = self._execution
+        return await execution.retry(
+            lambda: execution.task_store.conversation(execution.tenant, execution.job.key, limit)
+        )
 
     async def recall(self, key: str) -> str | None:
         """Return the value stored under `key` for the conversation, or None."""
-        run, store = self._run, self._run.archive.store
-        return await run.retry(lambda: store.read(conversation_state.recall_value, run.tenant, run.job.key, key))
+        execution, store = self._execution, self._execution.task_store.store
+        return await execution.retry(
+            lambda: store.read(conversation_state.recall_value, execution.tenant, execution.job.key, key)
+        )
 
     async def remember(self, key: str, value: str | Revise) -> None:
         """Commit a value of the conversation, or the result of a function of the stored value."""
         if isinstance(value, str):
-            await self._run.persist(conversation_state.put_value, self._state(key, value))
+            await self._execution.persist(conversation_state.put_value, self._state(key, value))
             return
         while True:
             before = await self.recall(key)
             revision = conversation_state.ValueRevision(self._state(key, value(before)), before)
-            if await self._run.persist(conversation_state.revise_value, revision):
+            if await self._execution.persist(conversation_state.revise_value, revision):
                 return  # otherwise another task of the conversation was faster
 
     def _state(self, key: str, value: str) -> conversation_state.ConversationValue:
-        run = self._run
+        execution = self._execution
         return conversation_state.ConversationValue(
-            task_id=run.job.key, epoch=run.job.epoch, key=key, value=value, at=run.now_ms()
+            task_id=execution.job.key, epoch=execution.job.epoch, key=key, value=value, at=execution.now_ms()
         )

@@ -165,15 +165,15 @@ class LogWriter:
     """Writes one task's log under one claim."""
 
     def __init__(
-        self, start: ExecutionStart, archive: TaskStore, hub: Hub, hooks: Hooks, now_ms: Callable[[], int]
+        self, start: ExecutionStart, task_store: TaskStore, hub: Hub, hooks: Hooks, now_ms: Callable[[], int]
     ) -> None:
         """Continue the log at `start`. Committed events go to subscribers and hooks."""
         self.job = start.job
         self.tenant = start.job.tenant
         self.log = TaskLog(start.task, start.seq, start.snapshot_seq)
-        self.archive, self.hub, self.hooks, self.now_ms = archive, hub, hooks, now_ms
+        self.task_store, self.hub, self.hooks, self.now_ms = task_store, hub, hooks, now_ms
         self.is_closed = False
-        self._store = archive.store
+        self._store = task_store.store
         self._catch_ups = 0
         self._status_ms = 0
         self._buffer: list[EventBody] = []
@@ -359,12 +359,12 @@ class LogWriter:
         """Return the request that commits these events, with a snapshot if one is due."""
         if self.is_closed:
             raise Suspended
-        archive, fresh = self.archive, self.log.snapshot(bodies, suspends=suspends, ends=ends)
+        task_store, fresh = self.task_store, self.log.snapshot(bodies, suspends=suspends, ends=ends)
         self.log.committing = bodies
-        self._has_large = self._has_large or any(map(archive.has_large, bodies))
+        self._has_large = self._has_large or any(map(task_store.has_large, bodies))
         packed = PackedEvents(bodies, fresh, ())
         if self._has_large:
-            packed = await self.retry(lambda: archive.pack(self.tenant, bodies, fresh))
+            packed = await self.retry(lambda: task_store.pack(self.tenant, bodies, fresh))
         state = last_state(bodies)
         if ends and fresh is not None:  # perhaps set by an earlier event: the end removes the task's timers
             state = fresh.status.state
@@ -399,9 +399,9 @@ class LogWriter:
 
     async def _load_others(self) -> None:
         """Load events that others appended: messages of the caller."""
-        archive, known_log = self.archive, self.log
-        while events := await self.retry(lambda: archive.events(self.tenant, self.job.key, known_log.seq)):
+        task_store, known_log = self.task_store, self.log
+        while events := await self.retry(lambda: task_store.events(self.tenant, self.job.key, known_log.seq)):
             known_log.caught_up(events)
             self._catch_ups += 1
-            self._has_large = self._has_large or any(archive.has_large(event.body) for event in events)
+            self._has_large = self._has_large or any(task_store.has_large(event.body) for event in events)
             self.hub.feed(self.tenant, self.job.key, events)

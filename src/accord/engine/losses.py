@@ -25,22 +25,22 @@ class Losses:
         self,
         store: Store,
         hub: Hub,
-        runs: Mapping[tuple[str, str], Execution],
+        executions: Mapping[tuple[str, str], Execution],
         agents: Mapping[str, Agent],
         abandon: Callable[[tuple[str, str]], None],
         check_due: asyncio.Event,
         now_ms: Callable[[], int],
     ) -> None:
-        """Compare `runs` with the store. `abandon` stops an execution, and `check_due` schedules a check."""
+        """Compare `executions` with the store. `abandon` stops an execution, and `check_due` schedules a check."""
         self._store = store
         self._hub = hub
-        self._runs = runs
+        self._executions = executions
         self._abandon = abandon
         self._agents = agents
         self._check_due = check_due
         self._now_ms = now_ms
         self._is_unsure = False
-        self._older_runs: WeakSet[Execution] = WeakSet()
+        self._older_executions: WeakSet[Execution] = WeakSet()
         self._tasks: set[tuple[str, str]] = set()
         self._found_ms = 0
         self._seconds = 0.0
@@ -66,7 +66,7 @@ class Losses:
     def suspect(self) -> None:
         """Schedule a comparison, after a notification that the store may have gone back in time."""
         self._is_unsure = True
-        self._older_runs.update(self._runs.values())
+        self._older_executions.update(self._executions.values())
         self._check_due.set()
 
     async def compare(self) -> None:
@@ -75,26 +75,26 @@ class Losses:
             return
         self._is_unsure = False
         try:
-            for run in list(self._runs.values()):
-                if not run.is_cancelled and (lost := await run.lost()) is not None:
-                    await self._drop(run, *lost)
+            for execution in list(self._executions.values()):
+                if not execution.is_cancelled and (lost := await execution.lost()) is not None:
+                    await self._drop(execution, *lost)
         except StoreUnavailable:
             self._is_unsure = True
             raise
 
     async def drop_if_rewound(self, key: tuple[str, str]) -> None:
         """Drop an execution that waits for a missing task, if the store may have gone back to before its creation."""
-        run = self._runs.get(key)
-        if run is not None and run in self._older_runs:
-            await self._drop(run, run.log.seq, run.log.seq)
+        execution = self._executions.get(key)
+        if execution is not None and execution in self._older_executions:
+            await self._drop(execution, execution.log.seq, execution.log.seq)
             await asyncio.Event().wait()  # until this task is canceled
 
-    async def _drop(self, run: Execution, known: int, kept: int) -> None:
+    async def _drop(self, execution: Execution, known: int, kept: int) -> None:
         """Stop an execution and release its job. A job that must not be repeated fails."""
-        self._tasks.add((run.tenant, run.job.key))
+        self._tasks.add((execution.tenant, execution.job.key))
         self._found_ms = self._now_ms()
-        log.error("store.lost_events", extra={"task_id": run.job.key, "known_seq": known, "kept_seq": kept})
-        self._hub.rewind(run.tenant, run.job.key)
-        self._abandon((run.tenant, run.job.key))
-        is_unrepeatable = self._agents[run.job.queue].profile.crash is Crash.FAIL
-        await self._store.do(jobs.release_id, run.job.id, run.job.epoch, counts=is_unrepeatable)
+        log.error("store.lost_events", extra={"task_id": execution.job.key, "known_seq": known, "kept_seq": kept})
+        self._hub.rewind(execution.tenant, execution.job.key)
+        self._abandon((execution.tenant, execution.job.key))
+        is_unrepeatable = self._agents[execution.job.queue].profile.crash is Crash.FAIL
+        await self._store.do(jobs.release_id, execution.job.id, execution.job.epoch, counts=is_unrepeatable)

@@ -79,12 +79,12 @@ class Limits(Struct, frozen=True, kw_only=True):
         return self.lease_seconds / 3
 
 
-class Engine:
+class Node:
     """A node that executes agents."""
 
     def __init__(
         self,
-        archive: TaskStore,
+        task_store: TaskStore,
         hub: Hub,
         agents: Mapping[str, Agent],
         *,
@@ -94,45 +94,45 @@ class Engine:
         make_id: Callable[[], str] = new_id,
     ) -> None:
         """Execute `agents` by name. Clock and IDs can be injected."""
-        self.archive = archive
-        self.store = archive.store
+        self.task_store = task_store
+        self.store = task_store.store
         self.hub = hub
         self.agents = agents
         self.limits = limits or Limits()
         self.hooks = hooks or Hooks()
         self.now_ms = now_ms
         self.make_id = make_id
-        self.node = make_id()
+        self.node_id = make_id()
         self.services: Mapping[str, AgentService] = {}
-        self._runs: dict[tuple[str, str], Execution] = {}
+        self._executions: dict[tuple[str, str], Execution] = {}
         self._working: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._turn = 0
         self.is_dismissing = False
         self._claimed: frozenset[int] = frozenset()
         self._orphans: dict[tuple[int, int], float] = {}
         self._alarm: asyncio.TimerHandle | None = None
-        self.membership = Membership(self.store, self.node, self.limits.lease_seconds, self.hooks, now_ms)
+        self.membership = Membership(self.store, self.node_id, self.limits.lease_seconds, self.hooks, now_ms)
         self._due = asyncio.Event()
         self._check_due = asyncio.Event()
         self.slots = Slots(
-            self.node,
+            self.node_id,
             agents,
-            self._runs,
+            self._executions,
             limit=self.limits.slots,
             has_tenant_limit=self.limits.tenant_runs is not None,
             on_release=self._due.set,
         )
-        self.losses = Losses(self.store, hub, self._runs, agents, self._abandon, self._check_due, now_ms)
+        self.losses = Losses(self.store, hub, self._executions, agents, self._abandon, self._check_due, now_ms)
         self._beats = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
-        hub.use(archive)
+        hub.use(task_store)
 
     # --- startup, loops, shutdown ---------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Join the cluster and start to claim jobs."""
         self.hub.watch(self._due, jobs.queue_topic(TIMERS), *(jobs.queue_topic(name) for name in self.agents))
-        self.hub.watch(self._check_due, jobs.node_topic(self.node))
+        self.hub.watch(self._check_due, jobs.node_topic(self.node_id))
         self.hub.observe_restarts(self.losses.suspect)
         await self._beat()
         self._loops = [
@@ -153,10 +153,10 @@ class Engine:
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
-        held = [(run, self._working[key]) for key, run in self._runs.items()]
-        await asyncio.gather(*(self._hand_over(run, work) for run, work in held))
+        held = [(execution, self._working[key]) for key, execution in self._executions.items()]
+        await asyncio.gather(*(self._hand_over(execution, work) for execution, work in held))
         try:
-            await self.store.do(jobs.forget_node, self.node)
+            await self.store.do(jobs.forget_node, self.node_id)
         except StoreUnavailable as error:
             log.warning("node.left_silently", extra={"reason": str(error)})
 
@@ -184,7 +184,7 @@ class Engine:
 
     async def _beat(self) -> None:
         """Renew the lease, stop executions whose claim is lost, and take over from dead nodes."""
-        before = list(self._runs.items())
+        before = list(self._executions.items())
         held = await self.membership.beat()
         self.losses.add_heartbeats(self.membership.lost, self.limits.heartbeat_seconds)
         self._stop_lost(before, held)
@@ -198,15 +198,15 @@ class Engine:
         The notification of a lost claim may be lost, and SQLite has none between processes.
         """
         await self.losses.compare()
-        if before := list(self._runs.items()):
-            self._stop_lost(before, await self.store.read(jobs.held_jobs, self.node))
+        if before := list(self._executions.items()):
+            self._stop_lost(before, await self.store.read(jobs.held_jobs, self.node_id))
         await self.membership.take_over_here()
 
     def _stop_lost(self, before: list[tuple[tuple[str, str], Execution]], held: dict[int, int]) -> None:
-        for key, run in before:
-            is_held = run.is_settling or held.get(run.job.id) == run.job.epoch
-            if not is_held and not run.is_cancelled and self._runs.get(key) is run:
-                log.info("run.taken_away", extra={"task_id": run.job.key})
+        for key, execution in before:
+            is_held = execution.is_settling or held.get(execution.job.id) == execution.job.epoch
+            if not is_held and not execution.is_cancelled and self._executions.get(key) is execution:
+                log.info("run.taken_away", extra={"task_id": execution.job.key})
                 self._abandon(key)
 
     async def _release_orphans(self, held: dict[int, int]) -> None:
@@ -214,7 +214,7 @@ class Engine:
 
         A job whose task is being read counts as executed, however slow the database is.
         """
-        mine = self._claimed.union(run.job.id for run in self._runs.values())
+        mine = self._claimed.union(execution.job.id for execution in self._executions.values())
         orphans = [found for found in held.items() if found[0] not in mine]
         now = asyncio.get_running_loop().time()
         self._orphans = {found: self._orphans.get(found, now) for found in orphans}
@@ -235,7 +235,7 @@ class Engine:
         for name in names[self._turn :] + names[: self._turn]:
             while count := min(slots.room(name), CLAIM):
                 with slots.reserve_claims(name, count):
-                    found = await self.store.do(jobs.claim, self.node, name, count, self.limits.tenant_runs)
+                    found = await self.store.do(jobs.claim, self.node_id, name, count, self.limits.tenant_runs)
                     await self._with_each(found, self._take_up)
                 if len(found) < count:
                     break
@@ -243,7 +243,7 @@ class Engine:
                 slots.has_backlog = True
 
     async def _fire_timers(self) -> None:
-        while found := await self.store.do(jobs.claim, self.node, TIMERS, CLAIM):
+        while found := await self.store.do(jobs.claim, self.node_id, TIMERS, CLAIM):
             await self.membership.clock.compare()
             await self._with_each(found, self._fire)
 
@@ -287,10 +287,10 @@ class Engine:
         if job.attempts > job.max_attempts:
             self.hooks.emit_ended(await self.store.do(task_endings.give_up_job, job))
             return
-        task = await self.archive.unpack(job.tenant, stored)
-        self.begin(job, stored, task, await self.store.read(steps.load_steps, job.tenant, job.key))
+        task = await self.task_store.unpack(job.tenant, stored)
+        self.start_from_stored(job, stored, task, await self.store.read(steps.load_steps, job.tenant, job.key))
 
-    def begin(self, job: ClaimedJob, stored: StoredTask, task: Task, known: dict[str, str]) -> Execution:
+    def start_from_stored(self, job: ClaimedJob, stored: StoredTask, task: Task, known: dict[str, str]) -> Execution:
         """Start an execution of a stored task with these known steps."""
         start = ExecutionStart(
             job=job,
@@ -303,43 +303,49 @@ class Engine:
             deadline_at=stored.deadline_at,
             parent_id=stored.parent_id,
             resumes=self.agents[stored.agent].profile.crash is Crash.RESUME,
-            has_large=self.archive.is_packed(stored),
+            has_large=self.task_store.is_packed(stored),
             trace=stored.trace,
         )
-        return self.run(stored.agent, start)
+        return self.start_execution(stored.agent, start)
 
-    def run(self, agent: str, start: ExecutionStart) -> Execution:
+    def start_execution(self, agent: str, start: ExecutionStart) -> Execution:
         """Start an execution."""
         hosted = self.agents[agent]
         profile = hosted.profile
-        run = Execution(self, start, limit=profile.budget, reports_start=profile.reports_start)
-        key = (run.tenant, run.job.key)
-        if key in self._runs:
+        execution = Execution(self, start, limit=profile.budget, reports_start=profile.reports_start)
+        key = (execution.tenant, execution.job.key)
+        if key in self._executions:
             self._abandon(key)  # an earlier execution, which this node lost and regained before it noticed
-        self._runs[key] = run
-        work = self._working[key] = asyncio.create_task(self._supervise(key, run, hosted), name=f"run {run.job.key}")
-        run.on_stop = work.cancel
-        return run
+        self._executions[key] = execution
+        work = self._working[key] = asyncio.create_task(
+            self._supervise(key, execution, hosted), name=f"run {execution.job.key}"
+        )
+        execution.on_stop = work.cancel
+        return execution
 
-    async def _supervise(self, key: tuple[str, str], run: Execution, agent: Agent) -> None:
+    async def _supervise(self, key: tuple[str, str], execution: Execution, agent: Agent) -> None:
         began = time.monotonic()
         tenant, task_id = key
-        name, attempt, emit = run.job.queue, run.job.attempts, self.hooks.emit
-        emit(ExecutionStarted(tenant=tenant, task_id=task_id, agent=name, attempt=attempt, context_id=run.context_id))
-        work, tracer = partial(agent.run, Context(run)), tracing.tracer
+        name, attempt, emit = execution.job.queue, execution.job.attempts, self.hooks.emit
+        emit(
+            ExecutionStarted(
+                tenant=tenant, task_id=task_id, agent=name, attempt=attempt, context_id=execution.context_id
+            )
+        )
+        work, tracer = partial(agent.run, Context(execution)), tracing.tracer
         try:
-            await (run.execute(work) if tracer is None else run.execute_traced(tracer, work))
+            await (execution.execute(work) if tracer is None else execution.execute_traced(tracer, work))
         except asyncio.CancelledError:
-            if self._runs.get(key) is run and not run.is_cancelled:
+            if self._executions.get(key) is execution and not execution.is_cancelled:
                 raise  # the process ends
         except Exception:  # the store is unavailable, or not even a failure can be committed
-            log.exception("run.broke_off", extra={"task_id": run.job.key})
+            log.exception("run.broke_off", extra={"task_id": execution.job.key})
             with suppress(StoreUnavailable):
-                await self.store.do(jobs.release, run.job, BROKEN_MS)
+                await self.store.do(jobs.release, execution.job, BROKEN_MS)
         finally:
-            if self._runs.get(key) is run:
-                del self._runs[key], self._working[key]
-            ended = run.result.task if run.result.is_final else None
+            if self._executions.get(key) is execution:
+                del self._executions[key], self._working[key]
+            ended = execution.result.task if execution.result.is_final else None
             seconds = time.monotonic() - began
             state = ended.status.state if ended else None
             emit(ExecutionEnded(tenant=tenant, task_id=task_id, agent=name, state=state, seconds=seconds))
@@ -348,42 +354,42 @@ class Engine:
 
     def _abandon(self, key: tuple[str, str]) -> None:
         """Stop an execution whose claim is lost. Only once, so that it can clean up."""
-        run = self._runs.get(key)
-        if run is not None and not run.is_cancelled:
-            run.is_cancelled = True
+        execution = self._executions.get(key)
+        if execution is not None and not execution.is_cancelled:
+            execution.is_cancelled = True
             self._working[key].cancel()
 
-    async def _hand_over(self, run: Execution, work: asyncio.Task[None]) -> None:
+    async def _hand_over(self, execution: Execution, work: asyncio.Task[None]) -> None:
         """Stop an execution and release its job. A job that cannot be repeated fails instead."""
-        run.is_cancelled = True
+        execution.is_cancelled = True
         work.cancel()
         await asyncio.wait([work], timeout=STOP_SECONDS)
-        if run.result.is_final and run.result.task is not None:
+        if execution.result.is_final and execution.result.task is not None:
             return  # it has ended or is suspended
         try:
-            if self.agents[run.job.queue].profile.crash is Crash.FAIL:
-                await run.end(TaskState.FAILED, "The server was stopped")
+            if self.agents[execution.job.queue].profile.crash is Crash.FAIL:
+                await execution.end(TaskState.FAILED, "The server was stopped")
             else:
-                await self.store.do(jobs.release, run.job, counts=False)
+                await self.store.do(jobs.release, execution.job, counts=False)
         except Exception as error:  # for any error, the lease expires and another node takes over
-            log.warning("run.not_handed_over", extra={"task_id": run.job.key, "reason": str(error)})
+            log.warning("run.not_handed_over", extra={"task_id": execution.job.key, "reason": str(error)})
 
     # --- interface of the service ---------------------------------------------------------------------------------
 
-    def stop_run(self, tenant: str, task_id: str) -> None:
+    def stop_execution(self, tenant: str, task_id: str) -> None:
         """Stop an execution of this node at once. Other nodes are stopped by the notification."""
         self._abandon((tenant, task_id))
 
     async def settled(self, tenant: str, task_id: str) -> Task:
         """Wait until nothing more happens to a task without its caller, and return it."""
-        run = self._runs.get((tenant, task_id))
-        if run is not None:
-            is_new = not run.result.is_settled
-            task = await run.result.wait()
-            if task is not None and task.status.state in AT_REST and (is_new or run.result.is_final):
+        execution = self._executions.get((tenant, task_id))
+        if execution is not None:
+            is_new = not execution.result.is_settled
+            task = await execution.result.wait()
+            if task is not None and task.status.state in AT_REST and (is_new or execution.result.is_final):
                 return task  # else it asked before: the store knows whether it was answered
         while True:
-            found = await self.archive.read(tenant, task_id)
+            found = await self.task_store.read(tenant, task_id)
             if found is None:
                 raise TaskNotFound(metadata={"taskId": task_id})
             stored, task = found
@@ -428,9 +434,9 @@ class Engine:
             if profile.name not in members
         }
 
-    def without_slot(self, run: Hashable) -> AbstractContextManager[None]:
+    def without_slot(self, execution: Hashable) -> AbstractContextManager[None]:
         """Release the slot of an execution while it waits, because its child tasks need slots."""
-        return self.slots.without(run)
+        return self.slots.without(execution)
 
     async def drop_if_rewound(self, tenant: str, task_id: str) -> None:
         """Drop the execution of a task whose child is missing, if the store may have lost the child."""

@@ -47,17 +47,17 @@ class AgentService(Protocol):
     async def cancel(self, request: CancelRequest, caller: Caller) -> Task:
         """Cancel a task."""
 
-    async def execute(self, task_id: str, caller: Caller) -> Task:
+    async def start_held_task(self, task_id: str, caller: Caller) -> Task:
         """Start a held task."""
 
     async def conclude(self, task_id: str, state: TaskState, result: Message | None, caller: Caller) -> None:
         """End a held task that was completed outside the server."""
 
 
-class NodePort(Protocol):
+class ExecutionNode(Protocol):
     """The node of an execution."""
 
-    archive: TaskStore
+    task_store: TaskStore
     hub: Hub
     hooks: Hooks
     now_ms: Callable[[], int]
@@ -72,7 +72,7 @@ class NodePort(Protocol):
     def served_agents(self) -> Mapping[str, ServedAgent]:
         """Return the agents that callers can reach, by name."""
 
-    def without_slot(self, run: Hashable) -> AbstractContextManager[None]:
+    def without_slot(self, execution: Hashable) -> AbstractContextManager[None]:
         """Release the slot of an execution while it waits, because its child tasks need slots."""
 
     async def settled(self, tenant: str, task_id: str) -> Task:

@@ -78,7 +78,9 @@ class Slots:
         free = self._limit - len(self._running) + len(self.waiting) - sum(self.reserved.values())
         concurrency = self._agents[agent].profile.concurrency
         if concurrency is not None:
-            running = sum(run.job.queue == agent and run not in self.waiting for run in self._running.values())
+            running = sum(
+                execution.job.queue == agent and execution not in self.waiting for execution in self._running.values()
+            )
             free = min(free, concurrency - running - self.reserved[agent])
         return max(0, free)
 
@@ -97,16 +99,16 @@ class Slots:
         return SlotReservation(self, agent, count, self._node)
 
     @contextmanager
-    def without(self, run: Hashable) -> Iterator[None]:
+    def without(self, execution: Hashable) -> Iterator[None]:
         """Release the slot of an execution while it waits, because its child tasks need slots."""
-        self.waiting[run] += 1
+        self.waiting[execution] += 1
         self._on_release()
         try:
             yield
         finally:
-            self.waiting[run] -= 1
-            if not self.waiting[run]:
-                del self.waiting[run]
+            self.waiting[execution] -= 1
+            if not self.waiting[execution]:
+                del self.waiting[execution]
 
     # --- deferred starts ------------------------------------------------------------------------------------------
 

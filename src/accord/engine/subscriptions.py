@@ -212,7 +212,7 @@ class Hub:
 
     def __init__(self) -> None:
         """Create a hub without channels."""
-        self._archive: TaskStore | None = None
+        self._task_store: TaskStore | None = None
         self._channels: dict[str, LogChannel] = {}
         self._topics: dict[str, asyncio.Event] = {}
         self._observers: list[Callable[[Sequence[str]], None]] = []
@@ -221,9 +221,9 @@ class Hub:
         self._suspects: dict[LogChannel, Event] = {}
         self._looking: asyncio.Task[None] | None = None
 
-    def use(self, archive: TaskStore) -> None:
+    def use(self, task_store: TaskStore) -> None:
         """Read from a task store whose notifications are passed to `heard`."""
-        self._archive = archive
+        self._task_store = task_store
 
     def heard(self, topics: Sequence[str]) -> None:
         """Pass notifications on to channels, watchers and observers."""
@@ -309,11 +309,11 @@ class Hub:
             if known or (known is not None and not channel.is_stale and after >= channel.known):
                 return known
             channel.is_stale = False
-            archive = self._opened()
-            events = await archive.events(channel.tenant, channel.task_id, after)
+            task_store = self._opened()
+            events = await task_store.events(channel.tenant, channel.task_id, after)
             is_full, follows_on = len(events) == tasks.READ_PAGE, bool(events) and events[0].seq == after + 1
             if not follows_on:
-                events = await self._whole(archive, channel, after)
+                events = await self._whole(task_store, channel, after)
             has_more = is_full or channel.is_stale  # a notification arrived during the read
             if follows_on:
                 channel.feed(events)
@@ -324,12 +324,12 @@ class Hub:
 
     async def start(self, channel: LogChannel) -> list[Event]:
         """Return the current task as one event."""
-        archive = self._opened()
-        stored = await archive.store.read(tasks.read_task, channel.tenant, channel.task_id)
+        task_store = self._opened()
+        stored = await task_store.store.read(tasks.read_task, channel.tenant, channel.task_id)
         if stored is None:
             channel.is_stale = True  # for its other subscribers
             raise TaskNotFound(metadata={"taskId": channel.task_id})
-        task = await archive.unpack(channel.tenant, stored)
+        task = await task_store.unpack(channel.tenant, stored)
         channel.known = max(channel.known, stored.last_seq)
         return [Event(seq=stored.last_seq, body=task, at=task.status.timestamp)]
 
@@ -375,18 +375,18 @@ class Hub:
         for channel, before in zip(channels, known, strict=True):
             channel.look(lengths.get(channel.task_id), before)
 
-    async def _whole(self, archive: TaskStore, channel: LogChannel, after: int) -> list[Event]:
+    async def _whole(self, task_store: TaskStore, channel: LogChannel, after: int) -> list[Event]:
         """Return the task as one event if its log was compacted. Raises TaskNotFound if it is gone."""
-        stored = await archive.store.read(tasks.read_task, channel.tenant, channel.task_id)
+        stored = await task_store.store.read(tasks.read_task, channel.tenant, channel.task_id)
         if stored is None:
             channel.is_stale = True  # for its other subscribers
             raise TaskNotFound(metadata={"taskId": channel.task_id})
         if stored.last_seq <= after or stored.min_seq <= after + 1:
             return []
-        task = await archive.unpack(channel.tenant, stored)
+        task = await task_store.unpack(channel.tenant, stored)
         return [Event(seq=stored.last_seq, body=task, at=task.status.timestamp)]
 
     def _opened(self) -> TaskStore:
-        if self._archive is None:
+        if self._task_store is None:
             raise StoreUnavailable("The hub has no store")
-        return self._archive
+        return self._task_store

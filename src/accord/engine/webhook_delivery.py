@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from accord.engine import tracing
 from accord.engine.hooks import Delivered
-from accord.engine.node import Engine
+from accord.engine.node import Node
 from accord.engine.task_store import TaskStore
 from accord.engine.tracing import UNTRACED, DeliverySpan, Span
 from accord.model import ArtifactUpdate, Event, EventBody, MessageUpdate, PushConfig, PushFormat, StatusUpdate, Task
@@ -196,9 +196,9 @@ class TaskReplay:
     since the last one.
     """
 
-    def __init__(self, archive: TaskStore, tenant: str) -> None:
+    def __init__(self, task_store: TaskStore, tenant: str) -> None:
         """Create a replay that starts at any event."""
-        self._archive = archive
+        self._task_store = task_store
         self._tenant = tenant
         self._task: Task | None = None
         self._since: list[Event] = []
@@ -213,12 +213,12 @@ class TaskReplay:
         short.
         """
         if self._task is None:
-            self._task = await self._archive.as_of(self._tenant, stored, event.seq)
+            self._task = await self._task_store.as_of(self._tenant, stored, event.seq)
         else:
             self._task, self._since = lifecycle.fold(self._task, self._since), []
         if self._task is not None:
             return self._task
-        present = await self._archive.unpack(self._tenant, stored)
+        present = await self._task_store.unpack(self._tenant, stored)
         return replace(present, status=event.body.status) if isinstance(event.body, StatusUpdate) else present
 
 
@@ -227,15 +227,15 @@ class WebhookDispatcher:
 
     def __init__(
         self,
-        engine: Engine,
+        node: Node,
         sender: WebhookSender,
         *,
         retries: RetryPolicy | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         """Deliver through `sender`. `jitter` returns the random numbers of the delays."""
-        self._engine = engine
-        self._store = engine.store
+        self._node = node
+        self._store = node.store
         self._sender = sender
         self._retries = retries or RETRIES
         self._jitter = jitter
@@ -247,15 +247,15 @@ class WebhookDispatcher:
 
     def start(self) -> None:
         """Start to claim and deliver."""
-        self._engine.hub.watch(self._due, "push")
-        self._engine.hub.observe_restarts(self._note_restart)
+        self._node.hub.watch(self._due, "push")
+        self._node.hub.observe_restarts(self._note_restart)
         self._loop = asyncio.create_task(self._keep(), name="push")
         self._due.set()
 
     async def stop(self) -> None:
         """Stop. Another node repeats interrupted deliveries."""
         if self._loop is not None:
-            self._engine.hub.unobserve_restarts(self._note_restart)
+            self._node.hub.unobserve_restarts(self._note_restart)
         working = [task for task in (self._loop, *self._delivering) if task is not None]
         for task in working:
             task.cancel()
@@ -286,10 +286,10 @@ class WebhookDispatcher:
 
     async def _claim(self) -> None:
         if self._is_unsure:  # the last claim may be committed without a delivery
-            await self._store.do(webhooks.release, self._engine.node, list(self._delivering.values()))
+            await self._store.do(webhooks.release, self._node.node_id, list(self._delivering.values()))
             self._is_unsure = False
         while room := CLAIM - len(self._delivering):
-            found = await self._store.do(webhook_deliveries.claim_webhooks, self._engine.node, room, self._load())
+            found = await self._store.do(webhook_deliveries.claim_webhooks, self._node.node_id, room, self._load())
             for due in found:
                 task = asyncio.create_task(self._deliver(due), name=f"push {due.task_id}")
                 self._delivering[task] = due
@@ -328,7 +328,7 @@ class WebhookDispatcher:
     async def _deliver(self, due: ClaimedWebhook) -> None:
         """Deliver all events after the cursor in order, and release the webhook."""
         try:
-            cursor, replay = due.cursor, TaskReplay(self._engine.archive, due.tenant)
+            cursor, replay = due.cursor, TaskReplay(self._node.task_store, due.tenant)
             while found := await self._after(due, cursor):
                 stored, events = found
                 for event in events:
@@ -360,7 +360,7 @@ class WebhookDispatcher:
         task = await replay.task(stored, event)
         if wants_complete and is_last_chunk(event):
             return complete_artifact(event, task), task
-        if wants_complete and await self._engine.archive.leaves_open(due.tenant, due.task_id, event):
+        if wants_complete and await self._node.task_store.leaves_open(due.tenant, due.task_id, event):
             return replace(event, body=task), task
         return event, task
 
@@ -369,13 +369,13 @@ class WebhookDispatcher:
 
         A compacted log gives the task as one event.
         """
-        archive = self._engine.archive
-        events = await archive.events(due.tenant, due.task_id, cursor)
+        task_store = self._node.task_store
+        events = await task_store.events(due.tenant, due.task_id, cursor)
         stored = await self._store.read(tasks.read_task, due.tenant, due.task_id)
         if stored is None or stored.last_seq <= cursor:
             return None
         if not events and stored.min_seq > cursor + 1:
-            task = await archive.unpack(due.tenant, stored)
+            task = await task_store.unpack(due.tenant, stored)
             events = [Event(seq=stored.last_seq, body=task, at=task.status.timestamp)]
         return stored, events  # empty, if they were added between the two reads
 
@@ -387,13 +387,13 @@ class WebhookDispatcher:
     async def _post(self, due: ClaimedWebhook, event: Event, task: Task, span: Span) -> DeliveryAttempt:
         delivery = WebhookDelivery(
             tenant=due.tenant,
-            config=self._engine.archive.webhook_secrets.open(due.tenant, due.config),
+            config=self._node.task_store.webhook_secrets.open(due.tenant, due.config),
             dialect=due.dialect,
             event=event,
             task=task,
             attempt=due.attempts + 1,
         )
-        at, begun = self._engine.now_ms(), time.monotonic()
+        at, begun = self._node.now_ms(), time.monotonic()
         error: str | None = None
         try:
             sent = await self._sender.send(delivery)
@@ -429,7 +429,7 @@ class WebhookDispatcher:
             asyncio.get_running_loop().call_later(delay / 1000 + 0.002, self._due.set)
 
     def _emit(self, due: ClaimedWebhook, event: Event, error: str | None) -> None:
-        self._engine.hooks.emit(
+        self._node.hooks.emit(
             Delivered(
                 tenant=due.tenant,
                 task_id=due.task_id,

@@ -239,10 +239,10 @@ def _safe_type(kind: str) -> str:
 class FilePage:
     """An ASGI application that serves signed URLs: 403 without a valid signature, 410 after expiry."""
 
-    def __init__(self, archive: TaskStore, links: FileLinks, quotas: Quotas = QUOTAS) -> None:
-        """Serve files of the archive's tasks."""
+    def __init__(self, task_store: TaskStore, links: FileLinks, quotas: Quotas = QUOTAS) -> None:
+        """Serve files of the stored tasks."""
         self._quotas = quotas
-        self._archive = archive
+        self._task_store = task_store
         self._links = links
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -288,7 +288,7 @@ class FilePage:
     async def _answer(self, path: str) -> "_FileReply":
         try:
             claim = self._links.read(path)
-            found = await self._archive.file(claim.tenant, claim.task_id, claim.fingerprint)
+            found = await self._task_store.file(claim.tenant, claim.task_id, claim.fingerprint)
             first = [] if found is None else [await anext(found[2])]
         except UnsignedUrl:
             return _FileReply(403, b"This is no address that the server has made\n")

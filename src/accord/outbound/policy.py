@@ -1,4 +1,4 @@
-"""URLs and addresses that outgoing requests may reach.
+"""URLs and addresses that outgoing requests may reach: protection against SSRF.
 
 The policy allows https to public hosts, and the hosts that the operator trusts. It resolves no names: `connector`
 checks the addresses of a name when it connects, because they may change at any time. The URL parser is also the

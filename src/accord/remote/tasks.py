@@ -141,20 +141,20 @@ class RemoteTasks:
 
     def __init__(
         self,
-        archive: TaskStore,
+        task_store: TaskStore,
         *,
         trust: Mapping[str, WebhookKeys] | None = None,
         ttl_seconds: float | None = None,
         hooks: Hooks = NO_HOOKS,
         now_ms: Callable[[], int] = SYSTEM.now_ms,
     ) -> None:
-        """Store links in the archive's store.
+        """Store links in the store of `task_store`.
 
         Tokens are valid for `ttl_seconds`, or as long as their task is stored. The usage of remote agents is
         reported to `hooks`.
         """
-        self._archive = archive
-        self._store = archive.store
+        self._task_store = task_store
+        self._store = task_store.store
         self._trust = dict(trust or {})
         self._ttl_ms = None if ttl_seconds is None else round(ttl_seconds * 1000)
         self.now_ms = now_ms
@@ -192,7 +192,7 @@ class RemoteTasks:
     @property
     def server_id(self) -> str:
         """The id shared by the nodes of this store."""
-        return self._archive.server_id
+        return self._task_store.server_id
 
     async def remaining_budget(self, tenant: str, task_id: str) -> Budget:
         """Return a task's remaining budget."""
@@ -340,9 +340,9 @@ class RemoteTasks:
         trust = self._trust.get(link.agent)
         if trust is not None and trust.redact is not None:
             body = trust.redact(body)
-        if not self._archive.has_large(body):
+        if not self._task_store.has_large(body):
             return body, ()
-        packed = await self._archive.pack(tenant, [body], None)
+        packed = await self._task_store.pack(tenant, [body], None)
         return packed.bodies[0], packed.blobs
 
     async def _report_request(

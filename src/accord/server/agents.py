@@ -16,8 +16,8 @@ from accord.agents import loader
 from accord.agents.loader import NotAnAgent
 from accord.api import agent_types
 from accord.api.agent_types import AGENT_TYPES, AgentArguments, AgentType
-from accord.engine.agent import Agent, AgentWithMembers, Living, Node, Profile
-from accord.engine.node import Engine
+from accord.engine.agent import Agent, AgentEnvironment, AgentWithMembers, Living, Profile
+from accord.engine.node import Node
 from accord.entries import NotRegistered, Unusable
 from accord.http.asgi import App
 from accord.http.webhooks import WebhookEndpoint, query_credentials
@@ -128,12 +128,12 @@ def redescribe(agent: Agent, restate: Redescribe) -> Agent:
     return agent if stated == agent.profile else RedescribedAgent(agent, restate)
 
 
-async def start_agents(agents: Iterable[Agent], node: Node, stack: AsyncExitStack) -> None:
+async def start_agents(agents: Iterable[Agent], environment: AgentEnvironment, stack: AsyncExitStack) -> None:
     """Start the agents that have a lifecycle, until the stack is left. An agent that is served twice starts once."""
     held = {agent.start: agent for agent in agents if isinstance(agent, Living)}
     for start, agent in held.items():
         try:
-            await start(node)
+            await start(environment)
         except (OSError, ValueError, ImportError) as error:
             raise BadSettings(f"The agent {agent.profile.name} cannot start: {error}") from error
         stack.push_async_callback(agent.stop)
@@ -219,7 +219,7 @@ async def prepare_remote_agents(agents: Iterable[Agent], stack: AsyncExitStack) 
 
 
 async def join_remote_agents(
-    agents: Iterable[RemoteAgentPort], engine: Engine, settings: Settings, url: str, stack: AsyncExitStack
+    agents: Iterable[RemoteAgentPort], node: Node, settings: Settings, url: str, stack: AsyncExitStack
 ) -> dict[str, App]:
     """Let remote agents work until the stack is left. Returns their webhook endpoints by path."""
     names = {agent.profile.name: agent for agent in agents}
@@ -227,9 +227,7 @@ async def join_remote_agents(
         return {}
     trust = {name: agent.trust for name, agent in names.items()}
     token_seconds = settings.receiver.token_seconds
-    remotes = RemoteTasks(
-        engine.archive, trust=trust, ttl_seconds=token_seconds, hooks=engine.hooks, now_ms=engine.now_ms
-    )
+    remotes = RemoteTasks(node.task_store, trust=trust, ttl_seconds=token_seconds, hooks=node.hooks, now_ms=node.now_ms)
     webhook = webhook_of(settings, url)
     for agent in names.values():
         await agent.join(remotes, webhook)

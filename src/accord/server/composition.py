@@ -26,7 +26,7 @@ from accord.auth.schemes import Ports, build_scheme, security_of
 from accord.console import API, CONSOLE, EVENTS, PAGES, RUNS
 from accord.console.sessions import SESSION_TICKET, BrowserSessions, SignInMethods
 from accord.console.static_files import RootRedirect, StaticFiles
-from accord.engine.agent import Agent, AgentWithMembers, Node, Profile, with_members
+from accord.engine.agent import Agent, AgentEnvironment, AgentWithMembers, Profile, with_members
 from accord.engine.clock import SYSTEM, Clock
 from accord.engine.hooks import Hooks
 from accord.engine.retention import RetentionLoop
@@ -191,10 +191,10 @@ class Composition:
         stack.push_async_callback(blobs.close)
         parts = await LargeParts.open(store, blobs)
         links = self._links(parts)
-        host = self._hosted(self._archive(store, parts, links), blobs, links, hub, hooks, stack)
-        reports = await agents.join_remote_agents(elsewhere, host.engine, self._settings, self._url, stack)
+        host = self._hosted(self._task_store(store, parts, links), blobs, links, hub, hooks, stack)
+        reports = await agents.join_remote_agents(elsewhere, host.node, self._settings, self._url, stack)
         credential = await self._credentials(everybody)
-        node = Node(
+        environment = AgentEnvironment(
             store=store,
             url=self._url,
             wake=host.default.wake,
@@ -204,10 +204,10 @@ class Composition:
             approvals=self._settings.approvals,
             files=self._address.files,
         )
-        await start_agents(everybody, node, stack)
+        await start_agents(everybody, environment, stack)
         await host.start()
         stack.push_async_callback(lambda: host.stop(grace.left()))
-        grace.at_end.append(host.engine.dismiss)
+        grace.at_end.append(host.node.dismiss)
         return host, links, reports
 
     async def _triggers(
@@ -317,27 +317,36 @@ class Composition:
         hours = self._settings.server.file_hours
         return FileLinks(parts.key(LINK_KEY_PURPOSE), self._url, hours * 3600, self._clock.now) if self._url else None
 
-    def _archive(self, store: Store, parts: LargeParts, links: FileLinks | None) -> TaskStore:
-        archive = TaskStore(store, parts, self._seals())
-        archive.linker, archive.inline_files = None if links is None else links.link, self._settings.limits.inline_files
-        return archive
+    def _task_store(self, store: Store, parts: LargeParts, links: FileLinks | None) -> TaskStore:
+        task_store = TaskStore(store, parts, self._seals())
+        task_store.linker, task_store.inline_files = (
+            None if links is None else links.link,
+            self._settings.limits.inline_files,
+        )
+        return task_store
 
     def _hosted(
-        self, archive: TaskStore, blobs: Blobs, links: FileLinks | None, hub: Hub, hooks: Hooks, stack: AsyncExitStack
+        self,
+        task_store: TaskStore,
+        blobs: Blobs,
+        links: FileLinks | None,
+        hub: Hub,
+        hooks: Hooks,
+        stack: AsyncExitStack,
     ) -> Host:
         settings = self._settings
         push = settings.push
         outbound = HttpSession.strict(Policy(allow_private=push.allow_private, allow_hosts=frozenset(push.allow_hosts)))
         stack.push_async_callback(outbound.close)
         return Host(
-            archive,
+            task_store,
             hub,
             with_members(self._agents.values()),
             limits=settings.engine,
             hooks=hooks,
             sender=HttpWebhookSender(outbound, keys=push.signing_keys, links=links, clock=self._clock.now),
             offers=cards.offers_of(settings),
-            upkeep=RetentionLoop(archive.store, blobs, settings.retention),
+            upkeep=RetentionLoop(task_store.store, blobs, settings.retention),
             clock=self._clock,
         )
 
@@ -409,13 +418,11 @@ class Composition:
 
         pages: dict[str, App] = {
             HEALTH_PATH: HealthPage({}),
-            READY_PATH: HealthPage(
-                {"store": check_store(host.engine.store)}, {"store": lambda: host.engine.losses.note}
-            ),
+            READY_PATH: HealthPage({"store": check_store(host.node.store)}, {"store": lambda: host.node.losses.note}),
             CATALOG_PATH: CatalogPage(listed(), published=catalog_of(listed, published, rules.access)),
         }
         if links is not None:
-            pages[FILES_PATH] = FilePage(host.engine.archive, links, self._settings.limits)
+            pages[FILES_PATH] = FilePage(host.node.task_store, links, self._settings.limits)
         return RunningServer(host, Router(sites=sites, default=site_of(ROOT_PLACE), pages=pages), links)
 
     def _metrics_page(self, metrics: Metrics, store: Store, access: Access, admit: Admit) -> App:

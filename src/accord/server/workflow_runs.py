@@ -88,12 +88,12 @@ async def start_run(host: "Host", agent: WorkflowAgent, wish: Mapping[str, Any])
 
 async def follow_run(host: "Host", task_id: str, told: "Told | None" = None) -> Task:
     """Wait until a run has ended or waits for input. Passes each event to `told`, and returns the task."""
-    async with host.engine.hub.follow(LOCAL_CALLER.tenant, task_id, 0) as follower:
+    async with host.node.hub.follow(LOCAL_CALLER.tenant, task_id, 0) as follower:
         while True:
             async for event in follower.events(at_turn_end):
                 if told is not None:
                     await told(event)
-            found = await host.engine.archive.read(LOCAL_CALLER.tenant, task_id)
+            found = await host.node.task_store.read(LOCAL_CALLER.tenant, task_id)
             if found is None:
                 raise TaskNotFound(metadata={"taskId": task_id})
             if found[1].status.state in lifecycle.ENDED | lifecycle.INTERRUPTED:  # not for an answered question

@@ -49,8 +49,8 @@ class WorkflowTriggers:
             if not schedules_of(flow):
                 continue
             begin = partial(_start_run, self._host.services[flow.profile.name])
-            store = self._host.engine.store
-            now_ms = self._host.engine.now_ms
+            store = self._host.node.store
+            now_ms = self._host.node.now_ms
             timetable = Timetable(flow.profile.name, schedules_of(flow), store, begin, now_ms=now_ms)
             task = asyncio.create_task(timetable.run(), name=f"schedules of {name}")
             stack.push_async_callback(_cancel_task, task)
@@ -93,13 +93,13 @@ class WorkflowTriggers:
             name: HookedWorkflow(flow.document, guarded[name], secrets, self._fixed(flow))
             for name, flow in self._flows.items()
         }
-        engine, hooks = self._host.engine, self._settings.hooks
+        node, hooks = self._host.node, self._settings.hooks
         return WorkflowWebhooks(
             flows,
             admit=gates.admit,
             quotas=self._settings.limits,
-            store=engine.store,
-            now_ms=engine.now_ms,
+            store=node.store,
+            now_ms=node.now_ms,
             tolerance_seconds=hooks.tolerance_seconds,
             remember_days=hooks.remember_days,
         )
@@ -123,7 +123,7 @@ def runs_of(flows: Mapping[str, WorkflowAgent], host: Host, roles: Roles) -> Run
 
 def signals_of(flows: Mapping[str, WorkflowAgent], host: Host) -> RunSignals:
     """Return the delivery of signals to runs of workflows."""
-    return RunSignals(host.engine.store, host.default.wake, _names(flows))
+    return RunSignals(host.node.store, host.default.wake, _names(flows))
 
 
 def _names(flows: Mapping[str, WorkflowAgent]) -> dict[str, str]:

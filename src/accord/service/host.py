@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from accord.engine.agent import Agent
 from accord.engine.clock import SYSTEM, Clock
 from accord.engine.hooks import Hooks
-from accord.engine.node import Engine, Limits
+from accord.engine.node import Limits, Node
 from accord.engine.retention import RetentionLoop
 from accord.engine.subscriptions import Hub
 from accord.engine.task_store import TaskStore
@@ -18,7 +18,7 @@ class Host:
 
     def __init__(  # noqa: PLR0913  # one for each component
         self,
-        archive: TaskStore,
+        task_store: TaskStore,
         hub: Hub,
         agents: Sequence[Agent],
         *,
@@ -33,18 +33,18 @@ class Host:
         known = {agent.profile.name: agent for agent in agents}
         if len(known) != len(agents):
             raise ValueError("Two agents have the same name")
-        self.tasks, self.store, self.hub = archive, archive.store, hub
-        self.engine = Engine(archive, hub, known, limits=limits, hooks=hooks, now_ms=clock.now_ms)
+        self.tasks, self.store, self.hub = task_store, task_store.store, hub
+        self.node = Node(task_store, hub, known, limits=limits, hooks=hooks, now_ms=clock.now_ms)
         check_push = None if sender is None else sender.check
-        self.services = {name: Service(self.engine, name, check_push=check_push, offers=offers) for name in known}
-        self.engine.services = self.services
-        self.pusher = None if sender is None else WebhookDispatcher(self.engine, sender)
+        self.services = {name: Service(self.node, name, check_push=check_push, offers=offers) for name in known}
+        self.node.services = self.services
+        self.pusher = None if sender is None else WebhookDispatcher(self.node, sender)
         self._upkeep = upkeep
         self.default = self.services[agents[0].profile.name]
 
     async def start(self) -> None:
-        """Start the engine, the webhook delivery and the retention loop."""
-        await self.engine.start()
+        """Start the node, the webhook delivery and the retention loop."""
+        await self.node.start()
         if self.pusher is not None:
             self.pusher.start()
         if self._upkeep is not None:
@@ -56,4 +56,4 @@ class Host:
             await self._upkeep.stop()
         if self.pusher is not None:
             await self.pusher.stop()
-        await self.engine.stop(grace_seconds)
+        await self.node.stop(grace_seconds)

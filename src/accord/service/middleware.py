@@ -241,7 +241,7 @@ class Authorization(Middleware):
         operation, request = call.operation, call.request
         rights = self._roles.rights(roles, self._agent)
         right = rights.get(operation)
-        missing = operation if right is None else Operation.SEND if call.executes else None
+        missing = operation if right is None else Operation.SEND if call.starts_held_task else None
         if right is None or (missing is not None and missing not in rights):
             raise PermissionDenied(f"Your roles do not include {(missing or operation).value} of this agent")
         if operation in SENDS and _webhook(request) is not None and Operation.PUSH_SET not in rights:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from accord.a2a import METHODS, Call, Caller, Handler, Pending, TaskEvents, read_stream
 from accord.engine.context import wait_key
 from accord.engine.messages import as_message
-from accord.engine.node import LATE, Engine
+from accord.engine.node import LATE, Node
 from accord.engine.node_port import PreparedChild
 from accord.engine.subscriptions import Stops, at_answer, at_end, at_turn_end
 from accord.engine.webhook_delivery import check_events
@@ -86,19 +86,19 @@ class Offers(Struct, frozen=True, kw_only=True):
 
 
 class Service(Handler):
-    """The A2A interface over one agent of an engine."""
+    """The A2A interface over one agent of a node."""
 
     def __init__(
-        self, engine: Engine, agent: str, *, check_push: CheckPush | None = None, offers: Offers | None = None
+        self, node: Node, agent: str, *, check_push: CheckPush | None = None, offers: Offers | None = None
     ) -> None:
-        """Serve the engine's agent with that name. Webhooks are offered only with a `check_push`."""
+        """Serve the node's agent with that name. Webhooks are offered only with a `check_push`."""
         self.offers = replace(offers or Offers(), push=check_push is not None and (offers or Offers()).push)
         self.extended: Callable[[], AgentCard] | None = None
-        self._engine = engine
-        self._served = engine.agents[agent]
+        self._node = node
+        self._served = node.agents[agent]
         self.agent = agent
         self._check_push = check_push
-        self._intake = TaskSubmission(engine, agent)
+        self._intake = TaskSubmission(node, agent)
 
     # --- messages -------------------------------------------------------------------------------------------------
 
@@ -129,14 +129,14 @@ class Service(Handler):
         again.
         """
         try:
-            if not self._engine.is_dismissing:
-                return await self._engine.settled(caller.tenant, task_id)
+            if not self._node.is_dismissing:
+                return await self._node.settled(caller.tenant, task_id)
         except asyncio.CancelledError:
             waiting = asyncio.current_task()
-            if waiting is None or not self._engine.is_dismissing:
+            if waiting is None or not self._node.is_dismissing:
                 raise
             waiting.uncancel()
-        await self._engine.store.do(tasks.read_head, caller.tenant, task_id)  # makes the reported state durable
+        await self._node.store.do(tasks.read_head, caller.tenant, task_id)  # makes the reported state durable
         return (await self._intake.find(task_id, caller))[1]
 
     def _answers_alone(self, request: SendRequest, caller: Caller) -> bool:
@@ -159,8 +159,8 @@ class Service(Handler):
 
     def handle(self, call: Call) -> Pending[Any]:
         """Execute an operation with a single reply."""
-        if call.executes:
-            return self.execute(call.request.id, call.caller)
+        if call.starts_held_task:
+            return self.start_held_task(call.request.id, call.caller)
         pending: Pending[Any] = getattr(self, METHODS[call.operation])(call.request, call.caller)
         return pending
 
@@ -196,7 +196,7 @@ class Service(Handler):
 
     def _open(self, task: Task, seq: int, caller: Caller, stops: Stops, known: Sequence[Event] = ()) -> TaskEvents:
         """Return the task and the events that follow it."""
-        hub, first = self._engine.hub, Event(seq=seq, body=task, at=task.status.timestamp)
+        hub, first = self._node.hub, Event(seq=seq, body=task, at=task.status.timestamp)
         subscriber = hub.follow(caller.tenant, task.id, seq)
         if known:
             hub.feed(caller.tenant, task.id, known)
@@ -205,7 +205,7 @@ class Service(Handler):
     async def _from(self, stored: tasks.StoredTask, task: Task, after: int | None, caller: Caller) -> tuple[Task, int]:
         """Return the task as of an event, as far back as its log reaches, and that event's sequence number."""
         if after is not None and after < stored.last_seq:
-            past = await self._engine.archive.as_of(caller.tenant, stored, after, caller.files_at)
+            past = await self._node.task_store.as_of(caller.tenant, stored, after, caller.files_at)
             if past is not None:
                 return past, after
         return task, stored.last_seq
@@ -222,9 +222,9 @@ class Service(Handler):
         """List tasks, newest status first."""
         query = pagination.task_query(request, owner=caller.reach, agent=self.agent)
         with _retryable:
-            found, total = await self._engine.store.read(task_lists.list_tasks, caller.tenant, query)
-            archive, files_at = self._engine.archive, caller.files_at
-            whole = [await archive.unpack(caller.tenant, stored, files_at) for stored in found]
+            found, total = await self._node.store.read(task_lists.list_tasks, caller.tenant, query)
+            task_store, files_at = self._node.task_store, caller.files_at
+            whole = [await task_store.unpack(caller.tenant, stored, files_at) for stored in found]
         return pagination.task_page(found, whole, total, request)
 
     async def cancel(self, request: CancelRequest, caller: Caller) -> Task:
@@ -233,7 +233,7 @@ class Service(Handler):
             return await self._cancel(request, caller)
 
     async def _cancel(self, request: CancelRequest, caller: Caller) -> Task:
-        message = as_message(request.reason, self._engine.make_id(), request.id) if request.reason else None
+        message = as_message(request.reason, self._node.make_id(), request.id) if request.reason else None
         await self._end(request.id, TaskState.CANCELED, message, caller.reach, caller.tenant)
         return (await self._intake.find(request.id, caller))[1]
 
@@ -247,26 +247,26 @@ class Service(Handler):
         *,
         is_held: bool = False,
     ) -> None:
-        at = self._engine.now_ms()
+        at = self._node.now_ms()
         status = TaskStatus(state=state, message=message, timestamp=timestamp_ms(at))
         ending = task_endings.EndRequest(
             task_id=task_id, status=status, at=at, owner=owner, agent=self.agent, is_held=is_held
         )
         try:
-            ended = await self._engine.store.do(task_endings.end_task, tenant, ending)
+            ended = await self._node.store.do(task_endings.end_task, tenant, ending)
         except task_endings.NoSuchTask:
             raise TaskNotFound(metadata={"taskId": task_id}) from None
         except task_endings.TaskHasEnded:
             raise TaskNotCancelable(metadata={"taskId": task_id}) from None
         except task_endings.TaskHasStarted:
             raise UnsupportedOperation("The task has already started; its result cannot be set from outside") from None
-        self._engine.hooks.emit_ended(ended)
-        self._engine.stop_run(tenant, task_id)
+        self._node.hooks.emit_ended(ended)
+        self._node.stop_execution(tenant, task_id)
 
-    async def execute(self, task_id: str, caller: Caller) -> Task:
+    async def start_held_task(self, task_id: str, caller: Caller) -> Task:
         """Start a held task of the caller and return it. A started task is not changed."""
         with _retryable:
-            return await self._intake.execute(task_id, caller)
+            return await self._intake.start_held_task(task_id, caller)
 
     async def conclude(self, task_id: str, state: TaskState, result: Message | None, caller: Caller) -> None:
         """End a held task of the caller, because its work was done another way."""
@@ -276,14 +276,14 @@ class Service(Handler):
     async def wake(self, tenant: str, task_id: str, key: str, value: Any) -> bool:
         """Deliver a signal to a task under `key`. False if the task already has it or has ended."""
         output = msgspec.json.encode(value).decode()
-        news = task_lifecycle.TaskSignal(task_id=task_id, key=wait_key(key), output=output, at=self._engine.now_ms())
+        news = task_lifecycle.TaskSignal(task_id=task_id, key=wait_key(key), output=output, at=self._node.now_ms())
         with _retryable:
-            return await self._engine.store.do(task_lifecycle.deliver_signal, tenant, news)
+            return await self._node.store.do(task_lifecycle.deliver_signal, tenant, news)
 
     async def origin(self, task_id: str, caller: Caller) -> str | None:
         """Return the recorded origin of the request that created a task."""
         with _retryable:
-            stored = await self._engine.store.read(tasks.read_task, caller.tenant, task_id)
+            stored = await self._node.store.read(tasks.read_task, caller.tenant, task_id)
         return None if stored is None or stored.owner != caller.owner else stored.origin
 
     # --- webhooks -------------------------------------------------------------------------------------------------
@@ -294,9 +294,9 @@ class Service(Handler):
         task_id = request.task_id or ""
         with _retryable:
             stored, _ = await self._intake.find(task_id, caller)
-            config = replace(request, id=request.id or self._engine.make_id(), task_id=task_id)
-            sealed = self._engine.archive.webhook_secrets.seal(caller.tenant, config)
-            await self._engine.store.do(
+            config = replace(request, id=request.id or self._node.make_id(), task_id=task_id)
+            sealed = self._node.task_store.webhook_secrets.seal(caller.tenant, config)
+            await self._node.store.do(
                 webhooks.put, caller.tenant, task_id, sealed, caller.origin or stored.origin or ""
             )
         return config
@@ -327,13 +327,13 @@ class Service(Handler):
         self._need_pushes()
         with _retryable:
             await self._intake.find(request.task_id, caller)
-            return await self._engine.store.do(webhooks.delete, caller.tenant, request.task_id, request.id, request.url)
+            return await self._node.store.do(webhooks.delete, caller.tenant, request.task_id, request.id, request.url)
 
     async def _configs(self, task_id: str, caller: Caller) -> tuple[PushConfig, ...]:
         with _retryable:
             await self._intake.find(task_id, caller)
-            found = await self._engine.store.read(webhooks.list_webhooks, caller.tenant, task_id)
-        return tuple(self._engine.archive.webhook_secrets.open(caller.tenant, hook.config) for hook in found)
+            found = await self._node.store.read(webhooks.list_webhooks, caller.tenant, task_id)
+        return tuple(self._node.task_store.webhook_secrets.open(caller.tenant, hook.config) for hook in found)
 
     def _check_inline(self, request: SendRequest) -> None:
         if request.configuration is not None and request.configuration.task_push_notification_config is not None:
@@ -379,7 +379,7 @@ class Service(Handler):
         """Return a child task of this agent that is prepared, but not yet created."""
         limit = None if timeout_ms is None else {TASK_CONFIG: {"timeout": timeout_ms}}
         ready = await self._intake.ready(SendRequest(message=message, metadata=limit), caller, parent, places)
-        return PreparedChild(ready.accept, partial(self._intake.begin, ready))
+        return PreparedChild(ready.accept, partial(self._intake.start_created_task, ready))
 
 
 async def _no_events() -> AsyncIterator[Event]:

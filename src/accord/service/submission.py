@@ -14,7 +14,7 @@ from accord.engine import tracing
 from accord.engine.agent import Crash
 from accord.engine.hooks import TaskAccepted
 from accord.engine.log_writer import ExecutionStart
-from accord.engine.node import Engine
+from accord.engine.node import Node
 from accord.errors import ContentTypeNotSupported, InvalidParams, TaskNotFound, UnsupportedOperation
 from accord.model import Event, Message, PushConfig, SendRequest, StatusUpdate, Task, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
@@ -72,16 +72,16 @@ class PreparedTask(Struct, frozen=True):
 class TaskSubmission:
     """Submits messages to one agent."""
 
-    def __init__(self, engine: Engine, agent: str) -> None:
-        """Submit messages to the engine's agent with that name."""
-        self._engine = engine
+    def __init__(self, node: Node, agent: str) -> None:
+        """Submit messages to the node's agent with that name."""
+        self._node = node
         self._agent = agent
-        self._served = engine.agents[agent]
+        self._served = node.agents[agent]
 
     @property
     def place(self) -> str:
         """The agent's name in the route of a message."""
-        return f"{self._engine.archive.server_id}/{self._agent}"
+        return f"{self._node.task_store.server_id}/{self._agent}"
 
     async def accept(
         self,
@@ -98,24 +98,24 @@ class TaskSubmission:
         request = _within_budget(request)
         if request.is_held:
             work = self._work(request, None, is_held=True)
-            return await self._store(await self._prepare(request, caller, work, parent))
-        with self._engine.slots.reserve(self._agent) as node:
-            work = self._work(request, node)
+            return await self._create_and_start(await self._prepare(request, caller, work, parent))
+        with self._node.slots.reserve(self._agent) as node_id:
+            work = self._work(request, node_id)
             if request.message.task_id:
                 return await self._continue(request, caller, work, calls=parent is not None)
-            return await self._store(await self._prepare(request, caller, work, parent), hears)
+            return await self._create_and_start(await self._prepare(request, caller, work, parent), hears)
 
     async def find(self, task_id: str, caller: Caller) -> tuple[StoredTask, Task]:
         """Read a task of the caller. A missing task and another owner's task raise the same error."""
-        found = await self._engine.archive.read(caller.tenant, task_id, caller.files_at)
+        found = await self._node.task_store.read(caller.tenant, task_id, caller.files_at)
         if found is None or caller.reach not in (None, found[0].owner) or found[0].agent != self._agent:
             raise TaskNotFound(metadata={"taskId": task_id})
         return found
 
     # --- a new task -----------------------------------------------------------------------------------------------
 
-    async def _store(self, ready: PreparedTask, hears: FirstReply = FirstReply.TASK) -> Submission:
-        store, caller, profile = self._engine.store, ready.caller, self._served.profile
+    async def _create_and_start(self, ready: PreparedTask, hears: FirstReply = FirstReply.TASK) -> Submission:
+        store, caller, profile = self._node.store, ready.caller, self._served.profile
         is_early = hears is FirstReply.END and ready.accept.work.node is not None and profile.crash is not Crash.FAIL
         try:  # an execution that must not be repeated is on disk before it starts
             accepted = await (store.do_early if is_early else store.do)(
@@ -125,9 +125,9 @@ class TaskSubmission:
             raise _other_send() from None
         is_followed = hears is FirstReply.EVENTS and accepted.job is not None
         if is_followed:
-            self._engine.slots.defer(self._agent, partial(self.begin, ready, accepted))
+            self._node.slots.defer(self._agent, partial(self.start_created_task, ready, accepted))
         else:
-            self.begin(ready, accepted)
+            self.start_created_task(ready, accepted)
         if accepted.is_repeated:
             stored, task = await self.find(accepted.task_id, caller)
             return Submission(task, stored.last_seq)
@@ -139,17 +139,17 @@ class TaskSubmission:
         """Return a child task that is prepared, with a slot on this node if one is free."""
         self._check(request.message)
         request = _within_budget(request)
-        node = places.enter_context(self._engine.slots.reserve(self._agent))
-        return await self._prepare(request, caller, self._work(request, node), parent)
+        node_id = places.enter_context(self._node.slots.reserve(self._agent))
+        return await self._prepare(request, caller, self._work(request, node_id), parent)
 
     async def _prepare(
         self, request: SendRequest, caller: Caller, work: task_lifecycle.JobOptions, parent: ParentExecution | None
     ) -> PreparedTask:
-        engine, at, message = self._engine, self._engine.now_ms(), request.message
+        node, at, message = self._node, self._node.now_ms(), request.message
         due = None if work.is_held else self._due(request, at)
-        task_id = engine.make_id()
-        context_id, time = message.context_id or engine.make_id(), timestamp_ms(at)
-        message_id = message.message_id or engine.make_id()
+        task_id = node.make_id()
+        context_id, time = message.context_id or node.make_id(), timestamp_ms(at)
+        message_id = message.message_id or node.make_id()
         task = Task(
             id=task_id,
             context_id=context_id,
@@ -167,8 +167,8 @@ class TaskSubmission:
             deadline_at=smaller_limit(due, None if parent is None else parent.deadline_at),
             trace=tracing.current(),
         )
-        if engine.archive.has_large(task.history[0]):  # large parts become blobs
-            packed = await engine.archive.pack(caller.tenant, (), task)
+        if node.task_store.has_large(task.history[0]):  # large parts become blobs
+            packed = await node.task_store.pack(caller.tenant, (), task)
             new = replace(new, task=packed.snapshot or task, blobs=packed.blobs)
         working = None
         if work.node and not self._served.profile.reports_start:
@@ -188,13 +188,13 @@ class TaskSubmission:
         )
         return PreparedTask(accept, task, caller)
 
-    def begin(self, ready: PreparedTask, accepted: task_lifecycle.Acceptance) -> None:
+    def start_created_task(self, ready: PreparedTask, accepted: task_lifecycle.Acceptance) -> None:
         """Start a created task, unless it is a duplicate."""
         self._report_acceptance(ready.caller, accepted.task_id, is_new=not accepted.is_repeated)
         if accepted.is_repeated:
             return
         if ready.accept.deadline_ms is not None:
-            self._engine.alarm(ready.accept.deadline_ms)
+            self._node.alarm(ready.accept.deadline_ms)
         if accepted.job is None:
             return
         new, working = ready.accept.new, ready.accept.working
@@ -212,7 +212,7 @@ class TaskSubmission:
             has_large=bool(new.blobs),
             trace=new.trace,
         )
-        self._engine.run(self._agent, start)
+        self._node.start_execution(self._agent, start)
 
     def _due(self, request: SendRequest, at: int) -> int | None:
         """Return the deadline of a task, from the timeout of caller or profile, or earlier from its budget."""
@@ -230,11 +230,11 @@ class TaskSubmission:
     async def _continue(
         self, request: SendRequest, caller: Caller, work: task_lifecycle.JobOptions, *, calls: bool
     ) -> Submission:
-        engine, message, task_id = self._engine, request.message, request.message.task_id or ""
-        at, asked = engine.now_ms(), read_budget_request(message.metadata) or BudgetRequest()
-        message_id = message.message_id or engine.make_id()
+        node, message, task_id = self._node, request.message, request.message.task_id or ""
+        at, asked = node.now_ms(), read_budget_request(message.metadata) or BudgetRequest()
+        message_id = message.message_id or node.make_id()
         said = replace(message, message_id=message_id, task_id=task_id, context_id=message.context_id or None)
-        packed, blobs = await engine.archive.pack_message(caller.tenant, said)
+        packed, blobs = await node.task_store.pack_message(caller.tenant, said)
         key, name = self._keys(message, caller, calls=calls)
         say = task_lifecycle.MessageRequest(
             task_id=task_id,
@@ -253,7 +253,7 @@ class TaskSubmission:
             trace=tracing.current(),
         )
         try:
-            done = await engine.store.do(task_lifecycle.add_message, caller.tenant, say)
+            done = await node.store.do(task_lifecycle.add_message, caller.tenant, say)
         except task_endings.NoSuchTask:
             raise TaskNotFound(metadata={"taskId": task_id}) from None
         except task_lifecycle.ContextMismatch:
@@ -262,48 +262,48 @@ class TaskSubmission:
             raise _other_send() from None
         except task_endings.TaskHasEnded:
             raise UnsupportedOperation("The task has ended and accepts no more messages") from None
-        task = await engine.archive.unpack(caller.tenant, done.stored)
+        task = await node.task_store.unpack(caller.tenant, done.stored)
         if done.job is not None:
-            engine.begin(done.job, done.stored, task, done.steps)
+            node.start_from_stored(done.job, done.stored, task, done.steps)
         if say.deadline_at is not None:
-            engine.alarm(max(0, say.deadline_at - at))
+            node.alarm(max(0, say.deadline_at - at))
         self._report_acceptance(caller, task_id, is_new=False)
         return Submission(task, done.stored.last_seq)
 
     # --- a held task ----------------------------------------------------------------------------------------------
 
-    async def execute(self, task_id: str, caller: Caller) -> Task:
+    async def start_held_task(self, task_id: str, caller: Caller) -> Task:
         """Start a held task. Its timeout begins now. A started task is not changed."""
-        engine = self._engine
+        node = self._node
         _, held = await self.find(task_id, caller)
         request = SendRequest(message=held.history[0], metadata=held.metadata)
-        with engine.slots.reserve(self._agent) as node:
-            at = engine.now_ms()
+        with node.slots.reserve(self._agent) as node_id:
+            at = node.now_ms()
             due = self._due(request, at)
             begin = task_lifecycle.StartRequest(
-                task_id=task_id, at=at, owner=caller.owner, agent=self._agent, node=node, deadline_at=due
+                task_id=task_id, at=at, owner=caller.owner, agent=self._agent, node=node_id, deadline_at=due
             )
             try:
-                done = await engine.store.do(task_lifecycle.start_held_task, caller.tenant, begin)
+                done = await node.store.do(task_lifecycle.start_held_task, caller.tenant, begin)
             except task_endings.NoSuchTask:
                 raise TaskNotFound(metadata={"taskId": task_id}) from None
             except task_endings.TaskHasEnded:
                 raise UnsupportedOperation("The task was canceled before it began") from None
-            task = await engine.archive.unpack(caller.tenant, done.stored)
+            task = await node.task_store.unpack(caller.tenant, done.stored)
             if done.job is not None:
-                engine.begin(done.job, done.stored, task, done.steps)
+                node.start_from_stored(done.job, done.stored, task, done.steps)
             if due is not None and not done.is_repeated:
-                engine.alarm(max(0, due - at))
+                node.alarm(max(0, due - at))
         return task
 
     # --- helpers --------------------------------------------------------------------------------------------------
 
-    def _work(self, request: SendRequest, node: str | None, *, is_held: bool = False) -> task_lifecycle.JobOptions:
+    def _work(self, request: SendRequest, node_id: str | None, *, is_held: bool = False) -> task_lifecycle.JobOptions:
         return task_lifecycle.JobOptions(
             queue=self._agent,
             priority=PRIORITIES[request.priority],
             max_attempts=self._served.profile.max_attempts,
-            node=node,
+            node=node_id,
             is_held=is_held,
         )
 
@@ -316,7 +316,7 @@ class TaskSubmission:
         push = request.configuration.task_push_notification_config if request.configuration else None
         if push is None:
             return None
-        return self._engine.archive.webhook_secrets.seal(tenant, replace(push, id=push.id or task_id, task_id=task_id))
+        return self._node.task_store.webhook_secrets.seal(tenant, replace(push, id=push.id or task_id, task_id=task_id))
 
     def _keys(self, message: Message, caller: Caller, *, calls: bool = False) -> tuple[str | None, str | None]:
         """Return the idempotency key of a send, and the name that its caller gave.
@@ -341,7 +341,7 @@ class TaskSubmission:
                 f"The message has passed agent '{self._agent}' of this server before: servers call each other in a loop"
                 f" ({' -> '.join((*route.servers, self.place))})",
             )
-        if route is not None and route.hops > (most := self._engine.limits.hops):
+        if route is not None and route.hops > (most := self._node.limits.hops):
             raise invalid_field(
                 f"message.metadata.{ROUTE}",
                 f"{route.hops} servers have passed the message on, and at most {most} may (engine.hops)",
@@ -353,7 +353,7 @@ class TaskSubmission:
                 )
 
     def _report_acceptance(self, caller: Caller, task_id: str, *, is_new: bool) -> None:
-        self._engine.hooks.emit(TaskAccepted(tenant=caller.tenant, task_id=task_id, agent=self._agent, is_new=is_new))
+        self._node.hooks.emit(TaskAccepted(tenant=caller.tenant, task_id=task_id, agent=self._agent, is_new=is_new))
 
 
 def _digest(*said: str | Message) -> str:

@@ -279,7 +279,7 @@ class MetricsObserver:
 
     def note(self, call: Call, outcome: str, _result: Any, seconds: float) -> None:
         """Count a call. Starting a held task is not an operation of A2A and not counted."""
-        if call.executes:
+        if call.starts_held_task:
             return
         agent, name, caller = self._agent, _NAMES[call.operation], call.caller
         dialect = _DIALECTS.get(caller.origin or "", NO_BINDING)

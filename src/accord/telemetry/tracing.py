@@ -292,10 +292,10 @@ class Tracing:
     def hear(self, detail: Detail) -> None:
         """Add reported model usage to the span of its execution; this is the hook."""
         if isinstance(detail, UsageReported):
-            run = contexts.get_value(_EXECUTION)
-            if isinstance(run, RecordedSpan):
-                run.note(model=detail.model)
-                run.use(input_tokens=detail.use.input_tokens, output_tokens=detail.use.output_tokens)
+            span = contexts.get_value(_EXECUTION)
+            if isinstance(span, RecordedSpan):
+                span.note(model=detail.model)
+                span.use(input_tokens=detail.use.input_tokens, output_tokens=detail.use.output_tokens)
 
     def watched(self, admit: Callable[[Presented], Awaitable[Caller]]) -> Callable[[Presented], Awaitable[Caller]]:
         """Wrap an authentication function so that callers carry the trace context of their requests."""
@@ -378,7 +378,7 @@ class Traced(Middleware):
 
     def handle(self, call: Call) -> Pending[Any]:
         """Trace an operation with a single reply. Starting a held task is not an operation of A2A."""
-        return self.inner.handle(call) if call.executes else self._handle(call)
+        return self.inner.handle(call) if call.starts_held_task else self._handle(call)
 
     async def _handle(self, call: Call) -> Any:
         span = self._begin(call)

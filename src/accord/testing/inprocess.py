@@ -172,7 +172,7 @@ async def running(
         app = application((agent, *others), store, clock, **settings)
         await stack.enter_async_context(app.lifespan())
         if clock is not None:
-            stack.callback(clock.settle_with(lambda: app.host.engine.store.do(schema.schema_version)))
+            stack.callback(clock.settle_with(lambda: app.host.node.store.do(schema.schema_version)))
         yield Running(app, caller or Caller(), bound, clock)
 
 

@@ -13,7 +13,20 @@ from msgspec.structs import replace
 
 from accord.agents import subprocesses
 from accord.agents.command_environment import command_variables, document_variables
-from accord.api import SYSTEM, TEXT, Agent, Approvals, Context, Crash, Failed, Node, Profile, Rejected, Store, queries
+from accord.api import (
+    SYSTEM,
+    TEXT,
+    Agent,
+    AgentEnvironment,
+    Approvals,
+    Context,
+    Crash,
+    Failed,
+    Profile,
+    Rejected,
+    Store,
+    queries,
+)
 from accord.api.storage import ORIGIN_STEP
 from accord.client.credentials import Credential, KeyManager, Keys
 from accord.client.credentials.credential import KEY_FILE_VARIABLE
@@ -181,7 +194,7 @@ class WorkflowAgent:
 
     # --- startup and shutdown -------------------------------------------------------------------------------------
 
-    async def start(self, node: Node) -> None:
+    async def start(self, node: AgentEnvironment) -> None:
         """Take the store, the address and the credentials of the node."""
         self._store, self._url, self._approvals = node.store, node.url, node.approvals
         self._now_ms = self._given_ms or node.clock.now_ms

@@ -56,7 +56,7 @@ class Flow:
 
     async def waits(self, task: Task) -> None:
         """Wait until the task does: the flow has said that it was told, or something was reported."""
-        await until(lambda: is_parked(self.a2a.app.host.engine.store, task.id))
+        await until(lambda: is_parked(self.a2a.app.host.node.store, task.id))
 
 
 @asynccontextmanager
@@ -224,7 +224,7 @@ async def test_a_token_is_long_fresh_and_nowhere_in_the_store() -> None:
         tokens = [parse_qs(urlsplit(flow.url(at)).query)["token"][0] for at in (0, 1)]
         assert tokens[0] != tokens[1]
         assert all(len(base64.urlsafe_b64decode(token + "=")) * 8 >= 128 for token in tokens)
-        kept = await flow.a2a.app.host.engine.store.read(_everything)
+        kept = await flow.a2a.app.host.node.store.read(_everything)
         assert not any(token in kept for token in tokens)
         assert all(hashlib.sha256(token.encode()).hexdigest() in kept for token in tokens)
         assert await flow.reports({"status": "completed"}, at=0) == 204
@@ -332,7 +332,7 @@ async def test_a_person_may_have_a_flow_told_again() -> None:
         task = await flow.told()
         await flow.waits(task)
         await clock.until(flow.a2a.reaches(task, TaskState.UNKNOWN), within=60)
-        remotes = RemoteTasks(flow.a2a.app.host.engine.archive, now_ms=clock.clock.now_ms)
+        remotes = RemoteTasks(flow.a2a.app.host.node.task_store, now_ms=clock.clock.now_ms)
         assert await remotes.retry(flow.a2a.caller.tenant, task.id)
         await flow.hook.until(lambda: len(flow.hook.asked) == 2)
         first, again = flow.hook.asked

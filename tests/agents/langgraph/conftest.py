@@ -10,7 +10,7 @@ from accord.a2a import Caller
 from accord.agents.langgraph import AGENT_TYPE, GraphOptions
 from accord.agents.langgraph.agent import GraphAgent
 from accord.api.agent_types import AgentArguments
-from accord.engine.agent import Node
+from accord.engine.agent import AgentEnvironment
 from accord.engine.messages import parts_of
 from accord.model import Event, GetRequest, Message, Role, SendConfiguration, SendRequest, Task, TaskState
 from accord.protocol import lifecycle
@@ -37,7 +37,7 @@ class Talk:
     def __init__(self, host: Host, caller: Caller = ALICE) -> None:
         self.host = host
         self.service: Service = host.default
-        self.store: Store = host.engine.store
+        self.store: Store = host.node.store
         self._caller = caller
 
     async def send(self, *content: Any, at_once: bool = False, **ids: Any) -> Task:
@@ -79,7 +79,7 @@ def talking(hosting: Hosting) -> Talking:
     async def talk(graph: Any, caller: Caller = ALICE, **options: Any) -> Talk:
         agent = graph_agent(graph, **options)
         host = await hosting(agent)
-        await agent.start(Node(store=host.engine.store, url="http://localhost", wake=host.default.wake))
+        await agent.start(AgentEnvironment(store=host.node.store, url="http://localhost", wake=host.default.wake))
         return Talk(host, caller)
 
     return talk

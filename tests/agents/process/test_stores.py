@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from accord.agents.process import ProcessAgent
-from accord.engine.agent import Node
+from accord.engine.agent import AgentEnvironment
 from accord.model import CancelRequest, Task, TaskState
 from accord.service.host import Host
 from tests.agents.process.conftest import Making, lives, text, until, words
@@ -16,7 +16,7 @@ __all__ = ["hosting", "postgres"]
 @asynccontextmanager
 async def living(agent: ProcessAgent, host: Host) -> AsyncIterator[None]:
     """The agent, started on a node."""
-    await agent.start(Node(store=host.engine.store, url="", wake=host.default.wake))
+    await agent.start(AgentEnvironment(store=host.node.store, url="", wake=host.default.wake))
     try:
         yield
     finally:

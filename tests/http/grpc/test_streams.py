@@ -165,11 +165,11 @@ async def test_a_task_goes_on_when_its_caller_is_gone(hosting: Hosting, serving:
     message = new.Message(message_id="m", role=new.ROLE_USER, parts=[new.Part(text="x")])
     call = stub.SendStreamingMessage(new.SendMessageRequest(message=message))
     task_id = (await call.read()).task.id
-    assert host.engine.hub._channels
+    assert host.node.hub._channels
     call.cancel()
 
     async def is_alone() -> bool:
-        return not host.engine.hub._channels
+        return not host.node.hub._channels
 
     await until(is_alone)
     gate.go.set()

@@ -26,7 +26,7 @@ from accord.agents.http.responses import FlowResponse
 from accord.agents.loader import import_function
 from accord.agents.messages import answer_id, file_parts
 from accord.agents.turns import external_context
-from accord.api import TEXT, Agent, Context, Crash, Failed, Node, Rejected, agent_types
+from accord.api import TEXT, Agent, AgentEnvironment, Context, Crash, Failed, Rejected, agent_types
 from accord.api.agent_types import AgentArguments, AgentType
 from accord.api.remote import (
     PATH,
@@ -74,7 +74,7 @@ class HttpAgent:
         )
         self.profile = replace(own, timeout=self.options.task_timeout)
 
-    async def start(self, node: Node) -> None:
+    async def start(self, node: AgentEnvironment) -> None:
         """Do nothing; connections are opened on demand."""
 
     async def stop(self) -> None:

@@ -22,7 +22,7 @@ from accord.agents.langgraph import GraphOptions, state_mapping
 from accord.agents.langgraph.checkpoints import Saver
 from accord.agents.langgraph.state_mapping import BREAK, GraphMap, GraphOutput
 from accord.agents.messages import answer_id
-from accord.api import Context, Crash, Failed, Node, Rejected, Store, text_of
+from accord.api import AgentEnvironment, Context, Crash, Failed, Rejected, Store, text_of
 from accord.api.agent_types import ANY_MEDIA, AgentArguments, profile
 from accord.api.storage import TaskFence
 from accord.model import Artifact, Part
@@ -307,7 +307,7 @@ class GraphAgent:
         self._trims = self._is_ours and not options.keep_history and not _has_deltas(graph)
         self._store: Store | None = None
 
-    async def start(self, node: Node) -> None:
+    async def start(self, node: AgentEnvironment) -> None:
         """Use the node's store for checkpoints."""
         self._store = node.store
 

@@ -27,7 +27,7 @@ from accord.agents.planner.tools import (
     ToolRequest,
     parse_calls,
 )
-from accord.api import TEXT, Context, Failed, Node, Rejected, ServedAgent
+from accord.api import TEXT, AgentEnvironment, Context, Failed, Rejected, ServedAgent
 from accord.api.agent_types import JSON, AgentArguments, AgentType, Options, profile
 from accord.errors import AccordError
 from accord.model import Part
@@ -113,7 +113,7 @@ class PlannerAgent:
         self._options: PlannerOptions = given.options
         self._transport = open_transport("aiohttp", silent_seconds=120.0) if self._options.model else None
 
-    async def start(self, node: Node) -> None:
+    async def start(self, node: AgentEnvironment) -> None:
         """Do nothing; connections are opened on demand."""
 
     async def stop(self) -> None:

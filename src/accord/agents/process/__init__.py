@@ -17,7 +17,18 @@ from accord.agents.process.options import ProcessOptions, preset_of
 from accord.agents.process.running_commands import ParkedCommands
 from accord.agents.process.turn import CommandTurn, TurnResources
 from accord.agents.process.workspace import ChoosePlacement, Workspace, Workspaces, worktree_facts
-from accord.api import Context, Crash, Failed, Node, OverBudget, Rejected, Store, StoreUnavailable, Suspended, queries
+from accord.api import (
+    AgentEnvironment,
+    Context,
+    Crash,
+    Failed,
+    OverBudget,
+    Rejected,
+    Store,
+    StoreUnavailable,
+    Suspended,
+    queries,
+)
 from accord.api.agent_types import AgentArguments, AgentType, profile
 from accord.api.queries import state_of
 from accord.model import Message, Part, Role
@@ -62,7 +73,7 @@ class ProcessAgent:
         self._resources: TurnResources | None = None
         self._store: Store
 
-    async def start(self, node: Node) -> None:
+    async def start(self, node: AgentEnvironment) -> None:
         """Prepare to run commands on a node."""
         self._store = node.store
         await self._workspaces.prepare(self._has_ended)

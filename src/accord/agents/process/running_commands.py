@@ -16,7 +16,7 @@ from accord.agents.process.options import CommandMode, Preset, ProcessOptions, P
 from accord.agents.process.output import EventReader, OutputReader, TextReader
 from accord.agents.safe_regexes import Regex
 from accord.agents.subprocesses import MAX_LINE, Subprocess
-from accord.api import Node, StoreUnavailable, queries
+from accord.api import AgentEnvironment, StoreUnavailable, queries
 from accord.api.queries import state_of
 from accord.errors import AccordError
 from accord.model import TaskState
@@ -249,7 +249,7 @@ class ParkedCommand(Struct, frozen=True):
 class ParkedCommands:
     """The parked commands of one agent, by tenant and task."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: AgentEnvironment) -> None:
         self._node = node
         self._parked: dict[Key, ParkedCommand] = {}
         self._leaving: set[asyncio.Task[None]] = set()

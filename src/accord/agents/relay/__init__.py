@@ -26,7 +26,7 @@ from accord.agents.relay.channel import (
     RelayUnavailable,
     format_request,
 )
-from accord.api import TEXT, Context, Crash, Failed, Node, Profile
+from accord.api import TEXT, AgentEnvironment, Context, Crash, Failed, Profile
 from accord.api.agent_types import JSON, skills_of
 from accord.retries import RetryPolicy
 
@@ -153,7 +153,7 @@ class RelayA2AAdapter:
 
     # --- as a hosted agent --------------------------------------------------------------------------------------------
 
-    async def start(self, node: Node) -> None:
+    async def start(self, node: AgentEnvironment) -> None:
         """Do nothing; connections are opened on demand."""
 
     async def stop(self) -> None:

@@ -40,7 +40,7 @@ from accord.agents.relay.channel import (
     request_text,
 )
 from accord.agents.subprocesses import Subprocess, SubprocessCommand, SubprocessNotStarted
-from accord.api import Agent, Context, Crash, Failed, Node, agent_types
+from accord.api import Agent, AgentEnvironment, Context, Crash, Failed, agent_types
 from accord.api.agent_types import AgentArguments, AgentType, Options, Seconds
 from accord.retries import RetryPolicy
 
@@ -317,7 +317,7 @@ class LocalRelay(RelayA2AAdapter):
         self._broker: Broker | None = None
         self._work: asyncio.Task[None] | None = None
 
-    async def start(self, node: Node) -> None:
+    async def start(self, node: AgentEnvironment) -> None:
         """Start the broker, and the agent."""
         self._broker = Broker({self.api_key: SENDER, self.agent_key: self._name})
         self.base_url = await self._broker.start(port=self._port)

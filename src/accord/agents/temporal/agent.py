@@ -37,7 +37,7 @@ from accord.agents.temporal import (
     workflow_value,
 )
 from accord.agents.turns import CancelLoop, external_context
-from accord.api import SYSTEM, Context, Crash, Failed, Node, Store, parts_of, remote, retry_until_available
+from accord.api import SYSTEM, AgentEnvironment, Context, Crash, Failed, Store, parts_of, remote, retry_until_available
 from accord.api.agent_types import AgentArguments, profile
 from accord.api.remote import NewRemoteLink, RemoteCancel
 from accord.errors import AccordError
@@ -220,13 +220,13 @@ class TemporalAgent:
         self._connect = connect
         self._service = TemporalService(self.profile.name, options, connect)
         self._down_since: float | None = None
-        self._node: Node | None = None
+        self._node: AgentEnvironment | None = None
         self._cancels: asyncio.Task[None] | None = None
         self._watches: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     # --- startup, work, shutdown ----------------------------------------------------------------------------------
 
-    async def start(self, node: Node) -> None:
+    async def start(self, node: AgentEnvironment) -> None:
         """Start to pass on cancels; Temporal may still be unreachable."""
         self._node = node
         self._service = TemporalService(self.profile.name, self._options, self._connect)  # clients are per loop
@@ -252,7 +252,7 @@ class TemporalAgent:
             except NO_ANSWER as error:
                 await self._handle_error(ctx, error)
 
-    async def _update(self, ctx: Context, node: Node) -> bool:
+    async def _update(self, ctx: Context, node: AgentEnvironment) -> bool:
         """Update the task once and wait; true if the workflow has ended and its result was reported."""
         client = await self._service.client()
         handle = await self._find_or_start(ctx, client, node)
@@ -276,7 +276,7 @@ class TemporalAgent:
 
     # --- messages to the workflow ---------------------------------------------------------------------------------
 
-    async def _find_or_start(self, ctx: Context, client: Client, node: Node) -> Handle:
+    async def _find_or_start(self, ctx: Context, client: Client, node: AgentEnvironment) -> Handle:
         """Return the workflow; start it unless this execution or a lost one did."""
         if ctx.kept("workflow") is None:
             at = SYSTEM.now_ms()
@@ -352,7 +352,7 @@ class TemporalAgent:
         age = (datetime.now(UTC) - description.start_time).total_seconds()
         return min(max(FIRST_POLL_SECONDS, age / 10), options.poll_seconds)
 
-    def _watch(self, ctx: Context, handle: Handle, node: Node) -> None:
+    def _watch(self, ctx: Context, handle: Handle, node: AgentEnvironment) -> None:
         """Wake the task when its workflow ends, unless too many workflows are watched."""
         key = (ctx.tenant, ctx.task_id)
         if key not in self._watches and len(self._watches) < self._options.watched:
@@ -389,7 +389,7 @@ async def _report(ctx: Context, status: Any) -> None:
         await ctx.enter(state, parts)
 
 
-async def _wake_at_end(handle: Handle, node: Node, tenant: str, task_id: str) -> None:
+async def _wake_at_end(handle: Handle, node: AgentEnvironment, tenant: str, task_id: str) -> None:
     try:
         await handle.result()
     except RPCError as error:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from accord.storage.encoding import from_row
 from accord.storage.store import Row, Tx, Value
 
-RUN = "run"
+EXECUTE_TASK = "run"
 """The kind of job that executes the task whose ID is its key. Its argument is the message that started the turn."""
 
 DEADLINE, SLA = "deadline", "sla"
@@ -227,7 +227,7 @@ async def take(tx: Tx, node: str, ids: Sequence[int]) -> list[ClaimedJob]:
         """UPDATE task SET epoch = job.epoch FROM job WHERE job.id IN ({each} :ids {end}) AND job.kind = :kind
            AND task.tenant = job.tenant AND task.id = job.key""",
         ids=listed,
-        kind=RUN,
+        kind=EXECUTE_TASK,
     )
     place = {id: position for position, id in enumerate(ids)}
     return sorted(map(_claimed, rows), key=lambda job: place[job.id])
@@ -242,7 +242,7 @@ async def held_queue(tx: Tx, tenant: str, task_id: str) -> str | None:
         """SELECT queue FROM job WHERE tenant = :tenant AND kind = :kind AND key = :key AND parked = 1 AND epoch = 0
            {for_update}""",
         tenant=tenant,
-        kind=RUN,
+        kind=EXECUTE_TASK,
         key=task_id,
     )
     return None if row is None else row[0]
@@ -354,7 +354,7 @@ async def align_due_times(tx: Tx, now_ms: int) -> None:
     )
     await tx.run(
         """UPDATE job SET run_at = {now} WHERE kind = :kind AND node IS NULL AND parked = 0 AND run_at > {now}""",
-        kind=RUN,
+        kind=EXECUTE_TASK,
     )
     limits = await tx.all(
         """SELECT job.id, step.output FROM job JOIN step ON step.tenant = job.tenant AND step.task_id = job.key

@@ -320,7 +320,12 @@ async def give_up_remote_task(tx: Tx, tenant: str, request: GiveUpRequest) -> li
     status = server_status(TaskState.UNKNOWN, request.reason, stored, request.at)
     ended = await end_task(tx, tenant, EndRequest(task_id=stored.id, status=status, at=request.at))
     again = jobs.NewJob(
-        kind=jobs.RUN, key=stored.id, queue=stored.agent, arg="", delay_ms=request.again_ms, epoch=stored.epoch + 1
+        kind=jobs.EXECUTE_TASK,
+        key=stored.id,
+        queue=stored.agent,
+        arg="",
+        delay_ms=request.again_ms,
+        epoch=stored.epoch + 1,
     )
     await jobs.enqueue(tx, tenant, again)
     return ended

@@ -3,7 +3,7 @@
 import msgspec
 
 from accord.storage.commands import blobs, conversation_state, monitoring
-from accord.storage.commands.jobs import DEADLINE, RUN, SLA
+from accord.storage.commands.jobs import DEADLINE, EXECUTE_TASK, SLA
 from accord.storage.commands.tasks import read_task
 from accord.storage.encoding import encode_task
 from accord.storage.store import Row, Tx, Value
@@ -108,8 +108,8 @@ async def _delete(tx: Tx, keys: list[dict[str, Value]]) -> None:
         await tx.many(f"DELETE FROM {table} WHERE tenant = :tenant AND task_id = :task_id", keys)
     # A claimed job is left to its node, which may be waiting for this very task.
     await tx.many(
-        f"""DELETE FROM job WHERE tenant = :tenant AND kind IN ('{RUN}', '{DEADLINE}', '{SLA}') AND key = :task_id
-            AND node IS NULL""",
+        f"""DELETE FROM job WHERE tenant = :tenant AND key = :task_id
+            AND kind IN ('{EXECUTE_TASK}', '{DEADLINE}', '{SLA}') AND node IS NULL""",
         keys,
     )
     await tx.many("DELETE FROM task WHERE tenant = :tenant AND id = :task_id", keys)

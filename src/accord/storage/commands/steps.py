@@ -350,7 +350,7 @@ async def wake_parent(tx: Tx, tenant: str, parent_id: str, child_id: str) -> Non
            WHERE tenant = :tenant AND kind = :kind AND key = :key AND node IS NULL AND child IN (:child, :any)
            RETURNING queue""",
         tenant=tenant,
-        kind=jobs.RUN,
+        kind=jobs.EXECUTE_TASK,
         key=parent_id,
         child=child_id,
         any=ANY_CHILD,

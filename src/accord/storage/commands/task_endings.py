@@ -15,7 +15,7 @@ from accord.model.metadata_keys import USAGE
 from accord.protocol import lifecycle
 from accord.protocol.budgets import BudgetAccount
 from accord.storage.commands import jobs, steps
-from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, ClaimedJob, NewJob
+from accord.storage.commands.jobs import DEADLINE, EXECUTE_TASK, SLA, TIMERS, ClaimedJob, NewJob
 from accord.storage.commands.steps import ChargedAccounts, RemoteUsage, UsageRequest, UsageResult
 from accord.storage.commands.tasks import Append, EndedTask, StoredTask, TaskHead, append, lock_task
 from accord.storage.store import Tx
@@ -262,7 +262,7 @@ async def reap_nodes(tx: Tx, gone: Mapping[str, int]) -> ReapedNodes:
             """SELECT tenant, key, attempts FROM job
                WHERE node = :node AND kind = :kind AND attempts >= max_attempts ORDER BY tenant, key""",
             node=node,
-            kind=RUN,
+            kind=EXECUTE_TASK,
         )
         for tenant, task_id, attempts in exhausted:
             if (tenant, task_id) not in {one[:2] for one in ended}:  # it may just have ended with its parent
@@ -331,7 +331,7 @@ async def _drop_run(tx: Tx, tenant: str, task_id: str) -> None:
     holders = await tx.all(
         "DELETE FROM job WHERE tenant = :tenant AND kind = :kind AND key = :key RETURNING node",
         tenant=tenant,
-        kind=RUN,
+        kind=EXECUTE_TASK,
         key=task_id,
     )
     tx.signal(*(jobs.node_topic(row[0]) for row in holders if row[0] is not None))

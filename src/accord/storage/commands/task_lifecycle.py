@@ -20,7 +20,7 @@ from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
 from accord.protocol.budgets import Budget
 from accord.storage.commands import jobs, steps, webhooks
-from accord.storage.commands.jobs import DEADLINE, RUN, ClaimedJob, NewJob
+from accord.storage.commands.jobs import DEADLINE, EXECUTE_TASK, ClaimedJob, NewJob
 from accord.storage.commands.steps import ChildWatch, ParentExecution
 from accord.storage.commands.task_endings import (
     NoSuchTask,
@@ -344,7 +344,7 @@ async def deliver_signal(tx: Tx, tenant: str, news: TaskSignal) -> bool:
 
 def _run_job(task_id: str, message_id: str, work: JobOptions, epoch: int = 0) -> NewJob:
     return NewJob(
-        kind=RUN,
+        kind=EXECUTE_TASK,
         key=task_id,
         queue=work.queue,
         arg=message_id,
@@ -405,7 +405,7 @@ async def requeue_task(
     row = await tx.one(
         "SELECT id, node, queue FROM job WHERE tenant = :tenant AND kind = :kind AND key = :key {for_update}",
         tenant=tenant,
-        kind=RUN,
+        kind=EXECUTE_TASK,
         key=head.id,
     )
     if row is None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from accord.model import Message, Role, StatusUpdate, Task, TaskState, TaskStatus
 from accord.model.base import Metadata
-from accord.storage.commands.jobs import RUN
+from accord.storage.commands.jobs import EXECUTE_TASK
 from accord.storage.commands.tasks import COLUMNS, StoredTask, log_lengths, read_task, with_events
 from accord.storage.encoding import state_name, state_of
 from accord.storage.sql import MACROS
@@ -283,8 +283,8 @@ _ROWS = f"""
                 AND kind = 'status' ORDER BY seq DESC LIMIT 1),
            EXISTS (SELECT 1 FROM step WHERE {_OF_TASK} AND key = 'flow-run'),
            task.state = 'submitted' AND EXISTS (
-               SELECT 1 FROM job WHERE tenant = task.tenant AND kind = '{RUN}' AND key = task.id AND parked = 1
-                 AND epoch = 0)
+               SELECT 1 FROM job WHERE tenant = task.tenant AND kind = '{EXECUTE_TASK}' AND key = task.id
+                 AND parked = 1 AND epoch = 0)
     FROM task JOIN snapshot ON snapshot.tenant = task.tenant AND snapshot.task_id = task.id
     WHERE task.tenant = :tenant AND task.id IN (SELECT key FROM {{pairs}} :ids {{end}})"""
 

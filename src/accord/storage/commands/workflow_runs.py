@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from accord.model import TaskState
 from accord.storage.commands import steps
-from accord.storage.commands.jobs import RUN
+from accord.storage.commands.jobs import EXECUTE_TASK
 from accord.storage.commands.task_lifecycle import Acceptance, AcceptRequest, accept_task
 from accord.storage.commands.task_lists import VisibleTasks
 from accord.storage.commands.tasks import Append, extend
@@ -146,7 +146,7 @@ async def job_status(tx: Tx, tenant: str, task_id: str) -> JobStatus | None:
                   job.node
            FROM job WHERE job.tenant = :tenant AND job.kind = :kind AND job.key = :task_id""",
         tenant=tenant,
-        kind=RUN,
+        kind=EXECUTE_TASK,
         task_id=task_id,
     )
     return None if row is None else JobStatus(bool(row[0]), bool(row[1]), bool(row[2]), row[3])

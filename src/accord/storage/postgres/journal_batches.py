@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from accord.protocol import lifecycle
-from accord.storage.commands.jobs import DEADLINE, RUN, SLA, node_topic
+from accord.storage.commands.jobs import DEADLINE, EXECUTE_TASK, SLA, node_topic
 from accord.storage.commands.remote_tasks import RemoteLink, ReportRequest
 from accord.storage.commands.tasks import EndedTask, task_topic
 from accord.storage.commands.workflow_runs import JournalRequest
@@ -148,7 +148,7 @@ WITH item AS MATERIALIZED (
 ), dropped AS (
     DELETE FROM job USING item
     WHERE item.ends = 1 AND job.tenant = item.tenant AND job.key = item.task_id
-      AND (job.kind = '{RUN}' OR (job.kind IN ('{DEADLINE}', '{SLA}') AND job.node IS NULL))
+      AND (job.kind = '{EXECUTE_TASK}' OR (job.kind IN ('{DEADLINE}', '{SLA}') AND job.node IS NULL))
     RETURNING item.n, job.node
 )
 SELECT item.n, (SELECT max(node) FROM dropped WHERE dropped.n = item.n) FROM item"""

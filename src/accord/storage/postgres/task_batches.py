@@ -11,7 +11,7 @@ import msgspec
 
 from accord.protocol import lifecycle
 from accord.storage.commands import jobs, remote_tasks, task_lifecycle, tasks, webhooks, workflow_runs
-from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, ClaimedJob, queue_topic
+from accord.storage.commands.jobs import DEADLINE, EXECUTE_TASK, SLA, TIMERS, ClaimedJob, queue_topic
 from accord.storage.commands.task_lifecycle import Acceptance, AcceptRequest, SettleRequest
 from accord.storage.commands.tasks import Append, task_topic
 from accord.storage.encoding import byte_count, encode_bodies, encode_body, encode_task, state_name
@@ -367,7 +367,7 @@ WITH item AS MATERIALIZED (
     FROM fresh WHERE deadline_ms IS NOT NULL ORDER BY n
 ), queued AS (
     INSERT INTO job (tenant, queue, kind, key, arg, priority, run_at, max_attempts, epoch, node, attempts)
-    SELECT tenant, queue, '{RUN}', task_id, message_id, priority, {{now}}, max_attempts, claims, node, claims
+    SELECT tenant, queue, '{EXECUTE_TASK}', task_id, message_id, priority, {{now}}, max_attempts, claims, node, claims
     FROM fresh ORDER BY n RETURNING id, tenant, key
 )
 SELECT tenant, key, id FROM queued"""
@@ -452,7 +452,7 @@ def _claimed(row: _AcceptRow, job_id: int) -> ClaimedJob:
         id=job_id,
         tenant=row.tenant,
         queue=row.queue,
-        kind=RUN,
+        kind=EXECUTE_TASK,
         key=row.task_id,
         arg=row.message_id,
         epoch=1,
